@@ -1,0 +1,3 @@
+"""layerdag: generate, judge and use synthetic execution traces and flow graphs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""DAGs as tensors: layering, batches, hashing, small random graphs. Knows no trace and no model."""

@@ -1,0 +1,1 @@
+"""layerdag.validator"""

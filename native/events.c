@@ -1,0 +1,1 @@
+/* Event kernel of the simulator. */

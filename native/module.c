@@ -1,0 +1,10 @@
+/* The extension module is a plain shared library: its functions are called through ctypes with
+ * numpy buffers (see layerdag/native.py), so that no Python object is touched in a hot loop. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_native", "Array kernels of layerdag, called through ctypes.", -1, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

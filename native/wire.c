@@ -1,0 +1,1 @@
+/* Chakra wire format: scanning and writing of length-prefixed protobuf messages. */
