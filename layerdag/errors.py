@@ -6,14 +6,14 @@ what to do about it. The tree::
     LayerdagError                anything below; catch this to catch them all
     ├── UsageError               the command or call itself is wrong        (exit code 2)
     │   └── ConfigError          a configuration key or value is wrong
-    └── DataError                the data that was handed in is wrong       (exit code 1)
+    └── DataError                the data handed in is wrong                (exit code 1)
         ├── TraceError           an execution trace cannot be read or is inconsistent
         ├── GraphError           a graph is not a DAG, or its tensors contradict each other
         ├── VocabularyError      a value lies outside the vocabulary it must come from
         ├── CheckpointError      a checkpoint is damaged, incomplete or of another format
         └── SimulationError      a workload cannot run to its end on the given system
 
-``assert`` is kept for invariants of the package itself; whatever a user can cause raises one of these.
+``assert`` is kept for invariants of the package itself; what a user can cause raises one of these.
 """
 
 

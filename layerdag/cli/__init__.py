@@ -1,1 +1,1 @@
-"""layerdag.cli"""
+"""The command line: Hydra for train and sample, plain flags for the file tools."""

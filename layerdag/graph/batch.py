@@ -1,8 +1,7 @@
-"""Several DAGs laid end to end: one set of flat tensors and pointers, as the model consumes them."""
+"""Several DAGs laid end to end: flat tensors and pointers, as the model consumes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,8 +13,8 @@ from layerdag.graph.dag import DAG
 class DAGBatch:
     """B DAGs in layer order, concatenated.
 
-    Nodes of a graph are sorted by layer, edges by target; ids in ``edge_index_2E`` count through the
-    whole batch. What a graph is conditioned on is encoded already: NaN in ``numeric_BC`` and -1 in
+    Nodes of a graph are sorted by layer, edges by target; ``edge_index_2E`` counts through the
+    whole batch. The conditions of a graph are encoded already: NaN in ``numeric_BC`` and -1 in
     ``category_BM`` mean "unknown" and are the same as dropped.
 
     Attributes:
@@ -47,7 +46,7 @@ class DAGBatch:
         layers: Sequence[Tensor],
         numeric_BC: Tensor,
         category_BM: Tensor,
-    ) -> Self:
+    ) -> "DAGBatch":
         """Lay ``dags`` (each in layer order, with its ``layers``) end to end."""
         node_ptr = _pointers([dag.num_nodes for dag in dags])
         edge_ptr = _pointers([dag.num_edges for dag in dags])
@@ -85,7 +84,7 @@ class DAGBatch:
         zero_B = torch.zeros(self.num_graphs, dtype=torch.int64, device=self.layer_N.device)
         return zero_B.scatter_reduce(0, self.graph_of_node(), self.layer_N + 1, "amax")
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "DAGBatch":
         """Return the batch on ``device``."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return replace(self, **moved)

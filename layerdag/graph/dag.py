@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,10 +18,10 @@ class DAG:
 
     Attributes:
         x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.
-        u_NA: float32 position in [0, 1) inside the bin of a numeric attribute; 0 for categorical ones.
+        u_NA: float32 position in [0, 1) inside the bin of a numeric attribute, else 0.
         edge_index_2E: int64; row 0 is the source, row 1 the target.
         edge_type_E: int64 edge-type codes.
-        conditions: Raw graph-level values by name ("label", "family", ...); a missing one is unknown.
+        conditions: Raw graph-level values by name ("label", "family", ...); missing is unknown.
     """
 
     x_NA: Tensor
@@ -40,7 +39,7 @@ class DAG:
         edge_type_E: Tensor | None = None,
         u_NA: Tensor | None = None,
         conditions: Mapping[str, Condition] | None = None,
-    ) -> Self:
+    ) -> "DAG":
         """Make a DAG from what is known: edge types default to 0, positions in bins to 0."""
         if edge_type_E is None:
             edge_type_E = torch.zeros(edge_index_2E.shape[1], dtype=torch.int64)
@@ -62,13 +61,13 @@ class DAG:
         """Return the longest-path layer of each node, shape (N,). Raises GraphError on a cycle."""
         return torch.from_numpy(longest_path_layers(self.num_nodes, self.edge_index_2E.numpy()))
 
-    def in_layer_order(self) -> Self:
+    def in_layer_order(self) -> "DAG":
         """Return the same DAG with nodes sorted by layer (stable) and edges by (target, source)."""
         layer_N = self.layers()
         order_N = torch.argsort(layer_N, stable=True)
         return self.permuted(order_N)
 
-    def permuted(self, order_N: Tensor) -> Self:
+    def permuted(self, order_N: Tensor) -> "DAG":
         """Return the same DAG whose node i is the old node ``order_N[i]``; edges are sorted."""
         rank_N = torch.empty_like(order_N)
         rank_N[order_N] = torch.arange(self.num_nodes)
@@ -82,7 +81,7 @@ class DAG:
             edge_type_E=self.edge_type_E[sort_E],
         )
 
-    def check(self) -> Self:
+    def check(self) -> "DAG":
         """Return self if shapes, dtypes and ranges agree and there is no cycle or double edge.
 
         Raises:

@@ -41,9 +41,12 @@ def longest_path_layers(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray
             nodes on the cycle.
     """
     source_E, target_E = np.asarray(edge_index_2E, dtype=np.int64).reshape(2, -1)
-    if source_E.size and not (0 <= edge_index_2E.min() and edge_index_2E.max() < num_nodes):
+    wrong_E = (source_E < 0) | (source_E >= num_nodes) | (target_E < 0) | (target_E >= num_nodes)
+    if wrong_E.any():
+        first = int(np.argmax(wrong_E))
+        bad = [n for n in (int(source_E[first]), int(target_E[first])) if not 0 <= n < num_nodes]
         raise GraphError(
-            f"An edge names node {int(edge_index_2E.max())} but the graph has {num_nodes} nodes; "
+            f"Edge {first} names node {bad[0]} but the graph has {num_nodes} nodes; "
             "node ids must lie in [0, number of nodes)."
         )
     ptr, order_E = group_by(source_E, num_nodes)

@@ -1,4 +1,4 @@
-"""What a model must know of a data set: how many categories, edge types and conditions there are."""
+"""What a model must know of a data set: the number of categories, edge types and conditions."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from layerdag.graph.dag import DAG
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A loss as a sum and the number of decisions it sums over, so that it can be averaged anywhere.
+    """A loss as a sum and the number of decisions it sums over, to be averaged anywhere.
 
     Attributes:
         total: Scalar tensor, nats summed over ``count`` decisions.
@@ -68,7 +68,7 @@ class DAGModel(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
-        """Return one term per objective ("layer_size", "node", "edge"), noise drawn from ``generator``.
+        """Return a term per objective ("layer_size", "node", "edge"); noise comes from ``generator``.
 
         With the same batch, weights and generator state the result is the same, which makes
         validation likelihood deterministic when the trainer reseeds the generator.
@@ -80,4 +80,4 @@ class DAGModel(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph for each seed of ``request``; acyclic and layer-consistent by construction."""
+        """Sample one graph a seed; acyclic and layer-consistent by construction."""

@@ -1,0 +1,47 @@
+# Two commands matter: `make demo` and `make test`. Both install into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo demo-short test test-slow lint corpus pretrained clean help
+
+help:
+	@echo "make demo        install, then run the main job on the embedded corpus"
+	@echo "make test        install, then run the tests"
+	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
+	@echo "make lint        format, lint, types, import floors"
+	@echo "make corpus      collect the embedded corpus again"
+	@echo "make pretrained  train the checkpoint that ships with the package again"
+
+$(STAMP): pyproject.toml constraints.txt $(wildcard native/*.c)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/layerdag demo --out outputs/demo
+
+demo-short: $(STAMP)
+	$(BIN)/layerdag demo --out outputs/demo-short --short
+
+test: $(STAMP)
+	$(BIN)/pytest -q -n 2
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -q -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+corpus: $(STAMP)
+	$(BIN)/python data/make_corpus.py
+
+pretrained: $(STAMP)
+	$(BIN)/python train.py experiment=pretrained
+
+clean:
+	rm -rf outputs build *.egg-info

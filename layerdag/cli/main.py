@@ -1,0 +1,99 @@
+"""``layerdag <verb>``: dispatch, help, exit codes.
+
+Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong. A verb is one module of this
+package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``; imported
+only when called, so that ``layerdag info`` does not wait for torch.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from layerdag import __version__
+from layerdag.errors import DataError, LayerdagError, UsageError
+
+VERBS = {
+    "collect": "Run a training script and write its execution trace, one file a rank.",
+    "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
+    "info": "Count nodes, types, layers, communication and memory of traces.",
+    "view": "Draw a trace or graph as picture, zoomable page or timeline.",
+    "validate": "Check traces and graphs against the rules that consumers rely on.",
+    "simulate": "Run a workload on a described cluster.",
+    "surrogate": "Fit and use models that predict performance from a graph.",
+    "train": "Train a generator (Hydra overrides; the same as train.py).",
+    "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+    "demo": "Run the main job end to end on the embedded corpus and write a report.",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the bare command, which knows the verbs but not their flags."""
+    listing = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="layerdag",
+        usage="layerdag <verb> [options]",
+        description="Generate, judge and use synthetic execution traces and flow graphs.",
+        epilog=f"verbs:\n{listing}\n\n"
+        "example:\n  layerdag info data/examples/ddp_mlp\n\n"
+        "'layerdag <verb> --help' shows the options of a verb with an example.\n"
+        "exit codes: 0 fine, 1 invalid data, 2 wrong use.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"layerdag {__version__}")
+    parser.add_argument("verb", choices=VERBS, metavar="verb", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = build_parser().parse_args(words[:1] or ["--help"]).verb
+    try:
+        return _run(verb, words[1:])
+    except UsageError as error:
+        return _complain(error, 2)
+    except LayerdagError as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        print("layerdag: stopped by the keyboard", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) went away: not our error, and nothing more may be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _complain(_from_os(error), 1)
+
+
+def _run(verb: str, words: list[str]) -> int:
+    """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
+    module = importlib.import_module(f"layerdag.cli.{verb}")
+    if verb in ("train", "sample"):
+        return int(module.main(words))
+    parser = argparse.ArgumentParser(
+        prog=f"layerdag {verb}",
+        description=module.SUMMARY,
+        epilog=f"example:\n{module.EXAMPLE}\n\nexit codes: 0 fine, 1 invalid data, 2 wrong use.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    return int(module.run(parser.parse_args(words)))
+
+
+def _complain(error: Exception, code: int) -> int:
+    """Print the error as one line on standard error and return ``code``."""
+    text = " ".join(str(error).split())
+    print(f"layerdag: error: {text}", file=sys.stderr)
+    return code
+
+
+def _from_os(error: OSError) -> DataError:
+    """Turn a failed system call on a user's file into a sentence."""
+    where = f"{error.filename}: " if error.filename else ""
+    return DataError(f"{where}{error.strerror or error}. Check the path and its permissions.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Fixtures that every test may use."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Return a generator with a fixed seed."""
+    return np.random.default_rng(20241)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """Return a torch generator with a fixed seed."""
+    return torch.Generator().manual_seed(20241)
+
+
+@pytest.fixture
+def repository() -> Path:
+    """Return the root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Return the folder of reference data beside the checkout, or skip."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("reference data is not beside this checkout (../shared/data)")
+    return folder

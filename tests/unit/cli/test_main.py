@@ -1,0 +1,34 @@
+import pytest
+
+from layerdag.cli.main import VERBS, main
+
+
+def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["destroy"])
+    assert stop.value.code == 2
+    assert "destroy" in capsys.readouterr().err
+
+
+def test_help_lists_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(verb in shown for verb in VERBS)
+    assert "example:" in shown
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train", "sample"}))
+def test_help_of_a_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    assert f"layerdag {verb}" in capsys.readouterr().out.split("example:")[1]
+
+
+def test_missing_file_is_one_line_and_code_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "no/such/file.et"]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "no/such/file.et" in message

@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from layerdag.errors import GraphError
+from layerdag.graph.dag import DAG
+
+
+def diamond() -> DAG:
+    # ids are deliberately not in layer order: 3 -> {0, 2} -> 1
+    edges = torch.tensor([[3, 3, 0, 2], [0, 2, 1, 1]])
+    return DAG.build(
+        torch.tensor([[10], [11], [12], [13]]), edges, edge_type_E=torch.tensor([0, 1, 2, 3])
+    )
+
+
+def test_layer_order_moves_attributes_and_edge_types_along() -> None:
+    ordered = diamond().in_layer_order()
+    assert ordered.x_NA.flatten().tolist() == [13, 10, 12, 11]
+    assert ordered.edge_index_2E.tolist() == [[0, 0, 1, 2], [1, 2, 3, 3]]
+    assert ordered.edge_type_E.tolist() == [0, 1, 2, 3]
+
+
+def test_check_passes_a_sound_dag() -> None:
+    dag = diamond()
+    assert dag.check() is dag
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"edge_index_2E": torch.tensor([[0, 0], [1, 1]]), "edge_type_E": torch.tensor([0, 0])},
+            "1 edges occur twice",
+        ),
+        ({"edge_type_E": torch.tensor([0])}, "4 edges but 1 edge types"),
+        ({"u_NA": torch.zeros(3, 1)}, "u_NA has shape"),
+        (
+            {"edge_index_2E": torch.tensor([[0, 1], [1, 0]]), "edge_type_E": torch.tensor([0, 0])},
+            "cycle",
+        ),
+        ({"x_NA": torch.zeros(4, 1)}, "int64 matrix"),
+    ],
+)
+def test_check_names_the_fault(change: dict[str, torch.Tensor], message: str) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(GraphError, match=message):
+        replace(diamond(), **change).check()
