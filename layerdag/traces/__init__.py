@@ -1,1 +1,1 @@
-"""layerdag.traces"""
+"""Execution traces: formats, columns, workloads, checks. numpy only, no torch."""

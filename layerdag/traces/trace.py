@@ -42,7 +42,7 @@ class CollectiveType(IntEnum):
 
 
 class Wire(IntEnum):
-    """Field number of each alternative of ``AttributeProto.value``; a list is its scalar plus one."""
+    """Field number of each alternative of ``AttributeProto.value``; its list is that plus one."""
 
     UNSET = 0
     DOUBLE = 3
@@ -104,12 +104,14 @@ class Attribute:
     Attributes:
         name: Attribute name.
         wire: A ``Wire`` value, plus one for the list form.
-        value: int, float, bool, str, bytes, or a tuple of these for a list.
+        value: int, float, bool, str, bytes, a tuple of these for a list, or None for ``UNSET``.
+        doc: Doc string, "" for none.
     """
 
     name: str
     wire: int
     value: object
+    doc: str = ""
 
 
 @dataclass(frozen=True, eq=False)
