@@ -68,7 +68,7 @@ class DAGModel(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
-        """Return a term per objective ("layer_size", "node", "edge"); noise comes from ``generator``.
+        """Return a term per objective ("layer_size", "node", "edge"); noise from ``generator``.
 
         With the same batch, weights and generator state the result is the same, which makes
         validation likelihood deterministic when the trainer reseeds the generator.

@@ -1,0 +1,214 @@
+"""Hydra behind one door: composing configs, checking overrides, building typed settings.
+
+Hydra's own messages name neither the nearest key nor the group that was meant, and come with a
+traceback. So overrides are checked here first, against the composed config, and Hydra only runs
+what is known to compose.
+"""
+
+import difflib
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import layerdag
+from layerdag.errors import ConfigError, LayerdagError
+
+Settings = TypeVar("Settings")
+HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
+
+
+def config_dir() -> Path:
+    """Return the folder of the YAML files: inside an installed package, or beside a checkout."""
+    package = Path(layerdag.__file__).parent
+    inside = package / "_configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """Return the config ``name`` with plain overrides applied.
+
+    Raises:
+        ConfigError: If an override names an unknown key, group or file, or does not parse.
+    """
+    parsed = _parse(overrides)
+    _check_groups(parsed)
+    groups = [o.input_line for o in parsed if _is_group(o)]
+    known = _flat_keys(_compose(name, groups))
+    for override in parsed:
+        if not _is_group(override) and not override.is_add():
+            _check_key(str(override.key_or_group), known)
+    return _compose(name, [o.input_line for o in parsed])
+
+
+def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[str]) -> int:
+    """Check ``words``, let Hydra run ``task`` once or as a sweep, and return the exit code.
+
+    Errors of layerdag raised by the task come out of this function as they are, so that the command
+    shows one line instead of Hydra's traceback.
+    """
+    _check_words(name, words)
+    failures: list[LayerdagError] = []
+
+    def guarded(config: DictConfig) -> float | None:
+        try:
+            return task(config)
+        except LayerdagError as error:
+            failures.append(error)
+            return None
+
+    argv = sys.argv
+    sys.argv = [f"{name}.py", *words]
+    try:
+        hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")(guarded)()
+    finally:
+        sys.argv = argv
+    if failures:
+        raise failures[0]
+    return 0
+
+
+def build(cls: type[Settings], node: Any, where: str) -> Settings:
+    """Return the dataclass ``cls`` filled from a config node.
+
+    Args:
+        cls: A dataclass whose fields are numbers, strings, booleans, tuples or optional ones.
+        node: The mapping with its values.
+        where: Its place in the config, for messages ("training").
+
+    Raises:
+        ConfigError: If a key is unknown, or a value has the wrong type or is out of bounds.
+    """
+    values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"'{where}' must be a group of settings, found {values!r}.")
+    hints = typing.get_type_hints(cls)
+    for key in values:
+        _check_key(str(key), list(hints), prefix=f"{where}.")
+    cast = {str(k): _cast(v, hints[str(k)], f"{where}.{k}") for k, v in values.items()}
+    try:
+        return cls(**cast)
+    except TypeError as error:
+        raise ConfigError(f"'{where}' is incomplete: {error}.") from error
+
+
+def _cast(value: Any, hint: Any, where: str) -> Any:
+    """Return ``value`` as the annotated type; refuse what is not of it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        return _cast(value, next(a for a in arguments if a is not type(None)), where)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(_cast(item, arguments[0], where) for item in value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    plain = hint if isinstance(hint, type) else object
+    if not isinstance(value, plain) or (isinstance(value, bool) and plain in (int, float)):
+        raise ConfigError(f"'{where}' must be of type {hint}, found {value!r}.")
+    return value
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the known word nearest to ``word``, or an empty string."""
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{match[0]}'?" if match else ""
+
+
+def _parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(
+            f"An override does not parse: {error}. Write key=value, for example seed=1."
+        ) from error
+
+
+def _compose(name: str, overrides: list[str]) -> DictConfig:
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
+            return hydra.compose(name, overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ConfigError(f"The configuration cannot be composed: {first}.") from error
+
+
+def _is_group(override: Override) -> bool:
+    return (config_dir() / str(override.key_or_group)).is_dir()
+
+
+def _check_groups(parsed: list[Override]) -> None:
+    """Refuse a group option that has no file."""
+    for override in parsed:
+        if not _is_group(override):
+            continue
+        options = sorted(p.stem for p in (config_dir() / override.key_or_group).glob("*.yaml"))
+        value = str(override.value())
+        if value not in options:
+            raise ConfigError(
+                f"There is no {override.key_or_group}={value}.{nearest(value, options)} "
+                f"Known: {', '.join(options)}."
+            )
+
+
+def _check_key(key: str, known: list[str], prefix: str = "") -> None:
+    """Refuse a key that is not known, with the nearest one."""
+    if key not in known:
+        groups = [p.name for p in config_dir().iterdir() if p.is_dir()] if not prefix else []
+        raise ConfigError(
+            f"Unknown setting '{prefix}{key}'.{nearest(key, [*known, *groups])} "
+            "'--cfg job' prints all settings."
+        )
+
+
+def _flat_keys(config: DictConfig) -> list[str]:
+    """Return every key and group of keys of ``config`` in dotted form."""
+    found: list[str] = []
+
+    def walk(node: Mapping[Any, Any], prefix: str) -> None:
+        for key, child in node.items():
+            found.append(f"{prefix}{key}")
+            if isinstance(child, Mapping):
+                walk(child, f"{prefix}{key}.")
+
+    walk(typing.cast(Mapping[Any, Any], OmegaConf.to_container(config, resolve=False)), "")
+    return found
+
+
+def _check_words(name: str, words: Sequence[str]) -> None:
+    """Compose once for every single choice of a sweep, so that each value is checked."""
+    plain = [word for word in words if not word.startswith(HYDRA_FLAGS) and "=" in word]
+    stray = [w for w in words if "=" not in w and not w.startswith("-")]
+    if stray and not any(w in ("--cfg", "-c", "--package", "-p", "--info", "-i") for w in words):
+        raise ConfigError(f"'{stray[0]}' is not an override. Write key=value, for example seed=1.")
+    parsed = _parse(plain)
+    sweeps = [o for o in parsed if o.is_sweep_override()]
+    fixed = [o.input_line for o in parsed if not o.is_sweep_override()]
+    if sweeps and not {"-m", "--multirun"} & set(words):
+        raise ConfigError(
+            f"'{sweeps[0].input_line}' gives several values; add --multirun to run them all."
+        )
+    compose(name, fixed)
+    for sweep in sweeps:
+        for value in sweep.sweep_string_iterator():
+            compose(name, [*fixed, f"{sweep.key_or_group}={value}"])
+
+
+def as_plain(config: DictConfig) -> dict[str, Any]:
+    """Return the resolved config as plain dictionaries, for checkpoints and logs."""
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
