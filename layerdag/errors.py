@@ -6,6 +6,7 @@ what to do about it. The tree::
     LayerdagError                anything below; catch this to catch them all
     ├── UsageError               the command or call itself is wrong        (exit code 2)
     │   └── ConfigError          a configuration key or value is wrong
+    ├── TrainingError            training diverged                          (exit code 1)
     └── DataError                the data handed in is wrong                (exit code 1)
         ├── TraceError           an execution trace cannot be read or is inconsistent
         ├── GraphError           a graph is not a DAG, or its tensors contradict each other
@@ -27,6 +28,10 @@ class UsageError(LayerdagError):
 
 class ConfigError(UsageError):
     """A configuration key is unknown or its value is out of bounds."""
+
+
+class TrainingError(LayerdagError):
+    """Training cannot go on: a loss or gradient is not finite."""
 
 
 class DataError(LayerdagError):

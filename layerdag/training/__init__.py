@@ -1,1 +1,1 @@
-"""layerdag.training"""
+"""One training loop for every model, and the checkpoints it writes."""

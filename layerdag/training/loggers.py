@@ -1,0 +1,133 @@
+"""Where the figures of a run go: a JSONL file always, a console, Weights & Biases on request."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from layerdag.errors import ConfigError
+from layerdag.files import write_text
+
+WANDB_MODES = ("auto", "online", "offline")
+
+
+class Logger(Protocol):
+    """Takes the figures and pictures of a run."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Take figures by name."""
+        ...
+
+    def picture(self, step: int, name: str, file: Path) -> None:
+        """Take a picture that lies in ``file``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+class JsonlLogger:
+    """One JSON object a line in ``file``; lines after ``resumed_step`` are dropped on resuming."""
+
+    def __init__(self, file: Path, resumed_step: int = 0) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, "".join(_lines_until(file, resumed_step)))
+        self._stream = file.open("a", encoding="utf-8")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write one line, at once."""
+        self._stream.write(json.dumps({"step": step, **values}) + "\n")
+        self._stream.flush()
+
+    def picture(self, step: int, name: str, file: Path) -> None:
+        """Write where the picture lies."""
+        self._stream.write(json.dumps({"step": step, "picture": name, "file": str(file)}) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
+class ConsoleLogger:
+    """One readable line per validation on ``stream``; other figures are left to the file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the line if the values are those of a validation."""
+        shown = {k.removeprefix("validation/"): v for k, v in values.items() if "validation/" in k}
+        if shown:
+            text = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
+            self._stream.write(f"step {step}: {text}\n")
+            self._stream.flush()
+
+    def picture(self, step: int, name: str, file: Path) -> None:
+        """Say where the picture lies."""
+        self._stream.write(f"step {step}: {name} in {file}\n")
+
+    def close(self) -> None:
+        """Leave the stream open; it is the caller's."""
+
+
+class WandbLogger:
+    """Weights & Biases; offline where there is no key.
+
+    Args:
+        directory: Folder of the run; wandb writes below it.
+        project: Name of the project.
+        run_config: The resolved configuration.
+        mode: "online", "offline", or "auto" to be online only if ``WANDB_API_KEY`` is set.
+
+    Raises:
+        ConfigError: If the mode is none of these.
+    """
+
+    def __init__(
+        self, directory: Path, project: str, run_config: Mapping[str, Any], mode: str = "auto"
+    ) -> None:
+        if mode not in WANDB_MODES:
+            raise ConfigError(f"wandb mode must be one of {WANDB_MODES}, found '{mode}'.")
+        import wandb
+
+        if mode == "auto":
+            mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
+        settings = wandb.Settings(silent=True)
+        self._wandb = wandb
+        self._run = wandb.init(
+            project=project,
+            dir=str(directory),
+            config=dict(run_config),
+            mode="online" if mode == "online" else "offline",
+            settings=settings,
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Send figures."""
+        self._run.log(dict(values), step=step)
+
+    def picture(self, step: int, name: str, file: Path) -> None:
+        """Send a picture."""
+        self._run.log({name: self._wandb.Image(str(file))}, step=step)
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+def _lines_until(file: Path, step: int) -> list[str]:
+    """Return the lines of an earlier run up to ``step``; a torn last line is dropped."""
+    if step == 0 or not file.is_file():
+        return []
+    kept = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("step", 0) <= step:
+            kept.append(line + "\n")
+    return kept

@@ -1,0 +1,299 @@
+"""The training loop: one for every model, every data set and all objectives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerdag.errors import CheckpointError
+from layerdag.graph.batch import DAGBatch
+from layerdag.model.base import DAGModel
+from layerdag.model.build import ModelSpec, build_model
+from layerdag.rng import derive_seed
+from layerdag.training.average import WeightAverage
+from layerdag.training.batches import BatchSource, BucketedSource
+from layerdag.training.budget import Budget
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    load_trainer_state,
+    save_checkpoint,
+)
+from layerdag.training.distributed import World
+from layerdag.training.evaluate import Evaluation, evaluate
+from layerdag.training.interrupt import StopRequest, listening
+from layerdag.training.loggers import Logger
+from layerdag.training.optimise import Optimiser
+from layerdag.training.schedule import rate_factor
+from layerdag.training.selection import best_weights, tracks_of
+from layerdag.training.settings import TrainSettings
+from layerdag.training.window import Window
+
+
+@dataclass(frozen=True, eq=False)
+class TrainJob:
+    """What to train and where to put it.
+
+    Attributes:
+        spec: The model as plain data.
+        train: All training graphs.
+        validation: All validation graphs.
+        directory: Of the run; checkpoints go to its ``best`` and ``last``.
+        schema: The data set's schema as JSON-serialisable data.
+        run_config: The resolved configuration as JSON-serialisable data.
+        data_fingerprint: Of the training data.
+    """
+
+    spec: ModelSpec
+    train: DAGBatch
+    validation: DAGBatch
+    directory: Path
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    run_config: Mapping[str, Any] = field(default_factory=dict)
+    data_fingerprint: str = ""
+
+    @property
+    def best(self) -> Path:
+        """Checkpoint of the best weights, for inference."""
+        return self.directory / "best"
+
+    @property
+    def last(self) -> Path:
+        """Checkpoint of the last weights, for resuming."""
+        return self.directory / "last"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a hook saw of the model at a validation: figures by name, pictures by name and file."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    pictures: Mapping[str, Path] = field(default_factory=dict)
+
+
+Hook = Callable[[DAGModel, int], Observation]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended.
+
+    Attributes:
+        reason: "budget", "patience" or the name of a signal.
+        step: Optimiser steps done.
+        seconds: Spent, those before resuming included.
+        metrics: Validation figures of the best checkpoint.
+        best: Checkpoint for inference.
+        last: Checkpoint for resuming.
+    """
+
+    reason: str
+    step: int
+    seconds: float
+    metrics: Mapping[str, float]
+    best: Path
+    last: Path
+
+
+def train(
+    job: TrainJob,
+    settings: TrainSettings,
+    *,
+    device: torch.device | str = "cpu",
+    world: World | None = None,
+    loggers: Sequence[Logger] = (),
+    hook: Hook | None = None,
+    resume_from: Path | None = None,
+) -> TrainResult:
+    """Train until the budget is spent, every objective has stopped, or a signal comes.
+
+    Args:
+        job: What to train.
+        settings: How.
+        device: Where.
+        world: This process among several (``distributed.joined_world``); None is alone.
+        loggers: Take figures on process 0.
+        hook: Called on process 0 after each validation with the averaged weights in place.
+        resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one
+            that was never interrupted, as long as no limit in seconds is set.
+
+    Raises:
+        TrainingError: If training diverged.
+        CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
+    """
+    run = _Run(job, settings, torch.device(device), world or World())
+    if resume_from is not None:
+        run.resume(resume_from)
+    with listening() as request, Budget(settings, run.step, run.seconds) as budget:
+        return run.go(budget, request, loggers, hook)
+
+
+class _Run:
+    """The state of one run on one process."""
+
+    def __init__(
+        self, job: TrainJob, settings: TrainSettings, device: torch.device, world: World
+    ) -> None:
+        self.job, self.settings, self.device, self.world = job, settings, device, world
+        self.model = build_model(job.spec, settings.seed).to(device).train()
+        world.same_weights(self.model)
+        self.tracks = tracks_of(self.model)
+        self.optimiser = Optimiser(self.model, self.tracks, settings, world)
+        self.average = WeightAverage(self.model, settings.ema_decay)
+        data = job.train.to(device)
+        self.validation = job.validation.to(device)
+        limits = (settings.batch_graphs, settings.batch_nodes)
+        self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
+        self.epoch, self.position = 0, 0
+        self.plan: Sequence[Tensor] = self.source.plan(0)
+        self.step, self.seconds = 0, 0.0
+        self.evaluated_step = -1
+        self.metrics: dict[str, float] = {}
+
+    def go(
+        self, budget: Budget, request: StopRequest, loggers: Sequence[Logger], hook: Hook | None
+    ) -> TrainResult:
+        """Run to the end."""
+        reason = "" if budget.share(self.step) < 1 else "budget"
+        share, window = budget.share(self.step), Window(budget.seconds())
+        while not reason:
+            flags = [float(request.signal_name is not None), budget.share(self.step + 1)]
+            stop, share = self._advance(share, flags, window)
+            budget.show(self.step, window.note)
+            reason = self._reason(stop, share, request)
+            if self.step % self.settings.log_every == 0:
+                self._log(loggers, window.flush(budget.seconds()))
+            if self.step % self.settings.evaluate_every == 0 and not reason:
+                self._validate(budget, loggers, hook)
+                reason = "patience" if all(track.stopped for track in self.tracks) else ""
+        if self.evaluated_step != self.step:
+            self._validate(budget, loggers, hook)
+        result = (self.step, budget.seconds(), self.metrics, self.job.best, self.job.last)
+        return TrainResult(reason, *result)
+
+    def resume(self, checkpoint: Path) -> None:
+        """Take up the state of an earlier run."""
+        state = load_trainer_state(checkpoint)
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimiser.adam.load_state_dict(state["optimiser"])
+            self.average.load_state_dict(state["average"])
+            for track in self.tracks:
+                track.load_state_dict(state["tracks"][track.name])
+            self.step, self.seconds = int(state["step"]), float(state["seconds"])
+            self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(
+                f"{checkpoint} cannot be resumed with this configuration ({reason}); "
+                "use the model and training settings it was made with."
+            ) from error
+        self.evaluated_step = self.step
+        self.plan = self.source.plan(self.epoch)
+
+    def _advance(self, share: float, flags: list[float], window: Window) -> tuple[bool, float]:
+        """Make one optimiser step; return whether some process must stop, and the mean share."""
+        for _ in range(self.settings.accumulate):
+            graphs_G, noise_seed = self._next_batch()
+            batch = self.source.load(graphs_G).to(self.device)
+            window.add(self.optimiser.add_gradient(batch, noise_seed), graphs_G.numel())
+        settings = self.settings
+        factor = rate_factor(settings.schedule, self.step, settings.warmup_steps, share)
+        flags_F = torch.tensor(flags, device=self.device)
+        flags_F = self.optimiser.step(settings.learning_rate * factor, flags_F, self.step)
+        self.average.update()
+        self.step += 1
+        stop, total = flags_F.tolist()
+        return stop > 0, total / self.world.size
+
+    def _next_batch(self) -> tuple[Tensor, int]:
+        """Return this process's next micro-batch (graph numbers) and the seed of its noise.
+
+        The stream of micro-batches is dealt to the processes in turn.
+        """
+        mine: tuple[Tensor, int] | None = None
+        for rank in range(self.world.size):
+            if self.position == len(self.plan):
+                self.epoch, self.position = self.epoch + 1, 0
+                self.plan = self.source.plan(self.epoch)
+            if rank == self.world.rank:
+                seed = derive_seed(self.settings.seed, "noise", self.epoch, self.position)
+                mine = (self.plan[self.position], seed)
+            self.position += 1
+        assert mine is not None
+        return mine
+
+    def _reason(self, stop: bool, share: float, request: StopRequest) -> str:
+        """Return why the run ends now, or ""."""
+        if stop:
+            return request.signal_name or "signal on another process"
+        return "budget" if share >= 1 else ""
+
+    def _validate(self, budget: Budget, loggers: Sequence[Logger], hook: Hook | None) -> None:
+        """Judge the averaged weights, keep the best, write checkpoints."""
+        settings = self.settings
+        self.evaluated_step = self.step
+        with self.average.applied():
+            result = evaluate(
+                self.model,
+                self.validation,
+                batch_graphs=settings.batch_graphs,
+                batch_nodes=settings.batch_nodes,
+                seed=settings.seed,
+                world=self.world,
+            )
+            if self.world.rank == 0:
+                self._observe(loggers, hook, result)
+        weights = self.average.weights()
+        better = [
+            track.judge(result.per_graph(track.objectives), self.step, weights, settings.patience)
+            for track in self.tracks
+            if not track.stopped
+        ]
+        self.metrics = {f"validation/{t.name}_per_graph": t.best for t in self.tracks}
+        if self.world.rank == 0:
+            if any(better):
+                self._write(self.job.best, best_weights(self.model, self.tracks), None)
+            averaged = {**self.model.state_dict(), **weights}
+            self._write(self.job.last, averaged, self._state(budget.seconds()))
+        self.world.barrier()
+
+    def _observe(self, loggers: Sequence[Logger], hook: Hook | None, result: Evaluation) -> None:
+        """Log the validation and what the hook sees."""
+        seen = Observation() if hook is None else hook(self.model, self.step)
+        figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
+        self._log(loggers, {**figures, **seen.values})
+        for logger in loggers:
+            for name, file in seen.pictures.items():
+                logger.picture(self.step, name, file)
+
+    def _log(self, loggers: Sequence[Logger], values: Mapping[str, float]) -> None:
+        """Hand figures to every logger, on process 0."""
+        if self.world.rank == 0:
+            for logger in loggers:
+                logger.log(self.step, values)
+
+    def _write(
+        self, path: Path, weights: Mapping[str, Tensor], state: Mapping[str, Any] | None
+    ) -> None:
+        """Write one checkpoint."""
+        job = self.job
+        meta = CheckpointMeta(self.step, self.settings.seed, job.data_fingerprint, self.metrics)
+        contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
+        save_checkpoint(path, contents)
+
+    def _state(self, seconds: float) -> dict[str, Any]:
+        """Return what ``resume`` needs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.adam.state_dict(),
+            "average": self.average.state_dict(),
+            "tracks": {track.name: track.state_dict() for track in self.tracks},
+            "step": self.step,
+            "seconds": seconds,
+            "epoch": self.epoch,
+            "position": self.position,
+        }
