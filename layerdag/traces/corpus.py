@@ -10,13 +10,12 @@ import io
 import json
 import lzma
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
-from layerdag.traces.chakra import read_trace
+from layerdag.traces.chakra import decode_trace
 from layerdag.traces.trace import Trace, Workload
 
 INDEX = "index.jsonl"
@@ -170,16 +169,8 @@ def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> Coll
                 f"{shard}: run {record.run} needs member '{rank_class.member}', which is missing; "
                 "the index and the shard do not belong together, restore both."
             )
-        traces.append(_trace_of(content[rank_class.member], f"{shard}:{rank_class.member}"))
+        traces.append(decode_trace(content[rank_class.member], f"{shard}:{rank_class.member}"))
     return CollectedRun(record, tuple(traces))
-
-
-def _trace_of(payload: bytes, source: str) -> Trace:
-    """Decode one Chakra trace held in memory."""
-    with tempfile.NamedTemporaryFile(suffix=".et") as handle:
-        handle.write(payload)
-        handle.flush()
-        return read_trace(handle.name)
 
 
 def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:

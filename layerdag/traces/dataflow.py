@@ -1,0 +1,131 @@
+"""Dependencies between operations from the memory they touch: read-after-write, and order.
+
+Operations are gone through in program order, and for each storage the last writers of its byte
+ranges are kept. Storage ids are names in time: freed memory is handed out again under the same id,
+so a storage that comes into being (an allocation, a result that is no argument) forgets its past.
+The cost is linear in operations plus dependencies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from layerdag.traces.host_operations import Operation
+from layerdag.traces.operators import Role
+from layerdag.traces.tensors import WHOLE, Access
+
+MAX_SEGMENTS = 256
+"""Byte ranges that are kept apart in one storage; beyond, its history is merged into one range."""
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Dependencies of each node, as ascending positions of earlier nodes.
+
+    Attributes:
+        data: True data flow: the node reads what the other one wrote.
+        order: The node overwrites what the other one read or wrote, and no data flows.
+    """
+
+    data: tuple[tuple[int, ...], ...]
+    order: tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class _Segment:
+    """A byte range with its last writer (-1: written before the trace) and readers since."""
+
+    begin: int
+    end: int
+    writer: int
+    readers: list[int] = field(default_factory=list)
+
+    def meets(self, tensor: Access) -> bool:
+        """Return whether the range and the tensor overlap."""
+        return tensor.begin < self.end and self.begin < tensor.end
+
+
+class _Memory:
+    """The live segments of each storage."""
+
+    def __init__(self) -> None:
+        self._segments: dict[int, list[_Segment]] = {}
+
+    def forget(self, storage: int) -> None:
+        """Drop the history of a storage that comes into being."""
+        self._segments.pop(storage, None)
+
+    def read(self, tensor: Access, reader: int) -> list[int]:
+        """Record a read and return the writers of what is read."""
+        segments = self._segments.setdefault(tensor.storage, [])
+        met = [segment for segment in segments if segment.meets(tensor)]
+        if not met:
+            met = [_Segment(tensor.begin, tensor.end, -1)]
+            segments.extend(met)
+        for segment in met:
+            segment.readers.append(reader)
+        return [segment.writer for segment in met if segment.writer >= 0]
+
+    def write(self, tensor: Access, writer: int) -> list[int]:
+        """Record a write and return all who wrote or read what is overwritten."""
+        segments = self._segments.get(tensor.storage, [])
+        begin, end = tensor.begin, tensor.end
+        if len(segments) >= MAX_SEGMENTS:
+            begin, end = 0, WHOLE
+        before: list[int] = []
+        kept = []
+        for segment in segments:
+            if not (begin < segment.end and segment.begin < end):
+                kept.append(segment)
+                continue
+            before.append(segment.writer)
+            before.extend(segment.readers)
+            if segment.begin < begin or segment.end > end:
+                kept.append(segment)
+        kept.append(_Segment(begin, end, writer))
+        self._segments[tensor.storage] = kept
+        return [other for other in before if other >= 0]
+
+
+def dependencies(operations: Sequence[Operation]) -> Dependencies:
+    """Return the dependencies among the operations that are not allocations, by position.
+
+    Args:
+        operations: All operations of a rank in program order, allocations among them.
+    """
+    memory = _Memory()
+    data: list[tuple[int, ...]] = []
+    order: list[tuple[int, ...]] = []
+    for op in operations:
+        for storage in op.fresh:
+            memory.forget(storage)
+        if op.role is Role.ALLOCATION:
+            continue
+        here = len(data)
+        sources = {writer for tensor in op.reads for writer in memory.read(tensor, here)}
+        before = {other for tensor in op.writes for other in memory.write(tensor, here)}
+        data.append(tuple(sorted(sources - {here})))
+        order.append(tuple(sorted(before - sources - {here})))
+    return Dependencies(tuple(data), tuple(order))
+
+
+def transitive_reduction(found: Dependencies) -> Dependencies:
+    """Return the dependencies without the order edges that other dependencies imply.
+
+    Data edges say who consumes what and stay; an order edge goes if its source is reached on
+    another way. Memory is quadratic in the number of nodes (one bit a pair): 12 MB for 10,000
+    nodes, 1.2 GB for 100,000.
+    """
+    reached: list[int] = []
+    order = []
+    for data_i, order_i in zip(found.data, found.order, strict=True):
+        ancestors = 0
+        for parent in data_i:
+            ancestors |= reached[parent] | (1 << parent)
+        kept = []
+        for parent in reversed(order_i):
+            if not (ancestors >> parent) & 1:
+                kept.append(parent)
+                ancestors |= reached[parent] | (1 << parent)
+        reached.append(ancestors)
+        order.append(tuple(reversed(kept)))
+    return Dependencies(found.data, tuple(order))

@@ -1,0 +1,200 @@
+"""From the nodes of a host trace to the operations that do work, without building the call tree.
+
+Nodes arrive in exit order and their ids give the order of entry. Together these two orders are the
+call tree of a thread: a node encloses exactly those earlier ones of its thread whose ids are
+larger. (Checked on 188 traces: equal to nesting by the profiler's time stamps in every one, while
+the recorded parents are wrong in gloo runs, where spans end on other threads.) So one stack for
+each thread suffices: when a node ends, the operations above its id on the stack are its
+descendants, to be kept if the node is only a wrapper and dropped if the node is the work itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from layerdag.traces.collectives import COMMUNICATION
+from layerdag.traces.operators import Role, Signature, signature
+from layerdag.traces.pytorch_et import HostNode, Values
+from layerdag.traces.tensors import Access, tensors_at
+
+GLOO_SPAN = "gloo:"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operator that runs a kernel, communicates, or allocates.
+
+    Attributes:
+        id: Id of the node, ascending by start.
+        name: Operator.
+        role: COMPUTE, COMMUNICATION or ALLOCATION.
+        rf_id: RecordFunction handle.
+        tid: Thread number.
+        arguments: All tensor arguments, in order.
+        results: All tensor results, in order.
+        reads: Tensors whose content is used.
+        writes: Tensors whose content changes.
+        fresh: Storages that come into being here.
+        values: Raw argument values of a communication operator, else None.
+        extra: Further attributes of the node.
+    """
+
+    id: int
+    name: str
+    role: Role
+    rf_id: int
+    tid: int
+    arguments: tuple[Access, ...]
+    results: tuple[Access, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    fresh: frozenset[int]
+    values: tuple[Any, ...] | None
+    extra: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class HostOperations:
+    """The work in one host trace.
+
+    Attributes:
+        operations: Ascending by id.
+        spans: (id, name, rf_id) of the ``gloo:*`` spans, ascending by id.
+        group_lists: The JSON texts of the ``process_group:init`` nodes.
+        inside: RecordFunction handle of the kept operation that encloses a dropped one.
+        num_nodes: Nodes of the file.
+    """
+
+    operations: tuple[Operation, ...]
+    spans: tuple[tuple[int, str, int], ...]
+    group_lists: tuple[str, ...]
+    inside: dict[int, int]
+    num_nodes: int
+
+
+@dataclass
+class _Collector:
+    """What has been seen so far; one stack of operations for each thread."""
+
+    stacks: dict[int, list[Operation]] = field(default_factory=dict)
+    spans: list[tuple[int, str, int]] = field(default_factory=list)
+    group_lists: list[str] = field(default_factory=list)
+    inside: dict[int, int] = field(default_factory=dict)
+    num_nodes: int = 0
+
+    def add(self, node: HostNode) -> None:
+        """Take in the node that ends next."""
+        self.num_nodes += 1
+        if node.name.startswith(GLOO_SPAN):
+            self.spans.append((node.id, node.name, node.rf_id))
+            return
+        known = signature(node.name, node.schema, bool(node.extra.get("kernel_backend")))
+        if known.role is Role.SCOPE:
+            return
+        if known.role is Role.GROUP:
+            self.group_lists.extend(text for text in node.inputs.values if isinstance(text, str))
+            return
+        self._close(node, known)
+
+    def _close(self, node: HostNode, known: Signature) -> None:
+        """Settle what the ended node makes of the operations inside it."""
+        stack = self.stacks.setdefault(node.tid, [])
+        first = len(stack)
+        while first and stack[first - 1].id > node.id:
+            first -= 1
+        inner = stack[first:]
+        # A tensor subclass (DTensor) or an overload forwards to the operator of the same name, and
+        # communication is never swallowed by what happens to cause it.
+        if known.role is not Role.COMMUNICATION and any(
+            other.name == node.name or other.role is Role.COMMUNICATION for other in inner
+        ):
+            return
+        del stack[first:]
+        for other in inner:
+            self.inside[other.rf_id] = node.rf_id
+        if known.role is not Role.VIEW:
+            stack.append(operation(node, known))
+
+
+def host_operations(nodes: Iterable[HostNode]) -> HostOperations:
+    """Return the operations that do work.
+
+    Args:
+        nodes: The nodes of one trace in exit order, as `read_host_nodes` yields them.
+    """
+    collector = _Collector()
+    for node in nodes:
+        collector.add(node)
+    kept = [op for stack in collector.stacks.values() for op in stack]
+    return HostOperations(
+        operations=tuple(sorted(kept, key=lambda op: op.id)),
+        spans=tuple(sorted(collector.spans)),
+        group_lists=tuple(collector.group_lists),
+        inside=collector.inside,
+        num_nodes=collector.num_nodes,
+    )
+
+
+def operation(node: HostNode, known: Signature) -> Operation:
+    """Return the operation of one node."""
+    if known.role is Role.COMMUNICATION:
+        return _communication(node)
+    arguments = _flatten(node.inputs)
+    results = tuple(tensor for _, tensor in _flatten(node.outputs))
+    before = {tensor.storage for _, tensor in arguments}
+    written = tuple(tensor for at, tensor in arguments if at in known.written)
+    return Operation(
+        node.id,
+        node.name,
+        known.role,
+        node.rf_id,
+        node.tid,
+        tuple(tensor for _, tensor in arguments),
+        results,
+        tuple(tensor for at, tensor in arguments if at not in known.overwritten),
+        _unique((*written, *results)),
+        frozenset(tensor.storage for tensor in results if tensor.storage not in before),
+        None,
+        node.extra,
+    )
+
+
+def _communication(node: HostNode) -> Operation:
+    """Return the operation of a communication node."""
+    known = COMMUNICATION[node.name]
+    sent = tuple(tensors_at(node.inputs, known.sent)) if known.sent >= 0 else ()
+    if known.received >= 0:
+        received = tuple(tensors_at(node.inputs, known.received))
+    else:
+        received = tuple(tensor for _, tensor in _flatten(node.outputs))
+    before = {tensor.storage for tensor in sent}
+    fresh = frozenset() if known.received >= 0 else {t.storage for t in received} - before
+    return Operation(
+        node.id,
+        node.name,
+        Role.COMMUNICATION,
+        node.rf_id,
+        node.tid,
+        sent,
+        received,
+        sent,
+        received,
+        frozenset(fresh),
+        tuple(node.inputs.values),
+        node.extra,
+    )
+
+
+def _flatten(held: Values) -> list[tuple[int, Access]]:
+    """Return (position, tensor) of all tensors of an argument list."""
+    return [
+        (at, tensor)
+        for at, kind in enumerate(held.types)
+        if "Tensor" in kind
+        for tensor in tensors_at(held, at)
+    ]
+
+
+def _unique(tensors: tuple[Access, ...]) -> tuple[Access, ...]:
+    """Return the tensors without repetitions, in order."""
+    return tuple(dict.fromkeys(tensors))

@@ -1,0 +1,47 @@
+"""Measured start and duration of operators, by RecordFunction handle."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerdag.errors import TraceError
+from layerdag.traces.pytorch_et import open_text
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Start and duration of each operator of one rank.
+
+    Attributes:
+        of: RecordFunction handle -> (start, duration), both in nanoseconds.
+        source: File name for messages.
+    """
+
+    of: Mapping[int, tuple[int, int]]
+    source: str = "<memory>"
+
+
+def read_durations(path: str | Path) -> Timings:
+    """Read a table ``{"cols": ["rf_id", "ts_us", "dur_us", "tid"], "rows": [...]}``.
+
+    Raises:
+        TraceError: If the file is missing or not such a table.
+    """
+    with open_text(path) as stream:
+        try:
+            table = json.load(stream)
+            columns = {name: at for at, name in enumerate(table["cols"])}
+            handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
+            return Timings(
+                {
+                    row[handle]: (round(row[start] * 1000), round(row[length] * 1000))
+                    for row in table["rows"]
+                },
+                str(path),
+            )
+        except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError) as error:
+            raise TraceError(
+                f"{path} is no table of durations ({error}); give a JSON object with 'cols' "
+                "(rf_id, ts_us, dur_us, tid) and 'rows'."
+            ) from error
