@@ -1,1 +1,1 @@
-"""layerdag.diffusion"""
+"""Discrete diffusion on tensors: schedules, noise, draws. Knows no graph and no model."""
