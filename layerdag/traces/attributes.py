@@ -8,7 +8,15 @@ import struct
 from collections.abc import Iterable
 
 from layerdag.errors import TraceError
-from layerdag.traces.protobuf import LENGTH, Cursor, length_delimited, varint
+from layerdag.traces.protobuf import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    Cursor,
+    length_delimited,
+    varint,
+)
 from layerdag.traces.trace import Attribute, AttributeTable, Wire
 
 MASK64 = (1 << 64) - 1
@@ -83,8 +91,15 @@ def word_to_scalar(wire: int, word: int) -> float | int | bool:
     return word - (1 << 64) if low < 0 and word >> 63 else word
 
 
-def _element_bytes(wire: int, value: object) -> bytes:
-    """Return one element of a packed list."""
+def scalar_kind(wire: int) -> int:
+    """Return the protobuf wire type of a number or bool."""
+    if wire not in _FIXED:
+        return VARINT
+    return FIXED64 if struct.calcsize(_FIXED[Wire(wire)]) == 8 else FIXED32
+
+
+def scalar_bytes(wire: int, value: object) -> bytes:
+    """Return a number or bool as it stands on the wire after its tag, or in a packed list."""
     word = scalar_to_word(wire, value)
     if wire in _FIXED:
         size = struct.calcsize(_FIXED[Wire(wire)])
@@ -103,7 +118,7 @@ def list_to_payload(wire: int, values: Iterable[object]) -> bytes:
     scalar = wire - 1
     if scalar in (Wire.STRING, Wire.BYTES):
         return b"".join(length_delimited(1, _text_bytes(scalar, value)) for value in values)
-    packed = b"".join(_element_bytes(scalar, value) for value in values)
+    packed = b"".join(scalar_bytes(scalar, value) for value in values)
     return length_delimited(1, packed) if packed else b""
 
 
@@ -131,18 +146,26 @@ def payload_to_list(wire: int, payload: bytes) -> tuple[object, ...]:
             outer.skip(kind)
         elif kind == LENGTH and scalar in (Wire.STRING, Wire.BYTES):
             data = outer.bytes()
-            values.append(data.decode() if scalar == Wire.STRING else data)
+            values.append(decode_text(data) if scalar == Wire.STRING else data)
         elif kind == LENGTH:
             inner = Cursor(outer.bytes())
             while not inner.done:
-                values.append(_read_element(scalar, inner))
+                values.append(read_scalar(scalar, inner))
         else:
-            values.append(_read_element(scalar, outer))
+            values.append(read_scalar(scalar, outer))
     return tuple(values)
 
 
-def _read_element(wire: int, cursor: Cursor) -> object:
-    """Read one number of a packed or unpacked list."""
+def decode_text(data: bytes) -> str:
+    """Return UTF-8 bytes as text, or raise TraceError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise TraceError("a string is not UTF-8") from None
+
+
+def read_scalar(wire: int, cursor: Cursor) -> object:
+    """Read one number or bool of type ``wire``."""
     if wire in _FIXED:
         code = _FIXED[Wire(wire)]
         return struct.unpack(code, cursor.take(struct.calcsize(code)))[0]

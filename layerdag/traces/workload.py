@@ -1,0 +1,155 @@
+"""Workloads on disk: ``PREFIX.<rank>.et`` (or ``.et.gz``) with communicator groups beside them."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from layerdag.errors import TraceError
+from layerdag.files import write_bytes, write_text
+from layerdag.traces.chakra import decode_trace, encode_trace
+from layerdag.traces.trace import Trace, Workload
+from layerdag.traces.unpack import read_unpacked
+
+_RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
+
+
+def read_workload(location: str | Path, groups_file: str | Path | None = None) -> Workload:
+    """Read the Chakra traces of all ranks of one job.
+
+    Ranks whose files have the same content share one ``Trace`` object.
+
+    Args:
+        location: The common prefix of ``PREFIX.<rank>.et``, a folder that holds one such set, or a
+            single trace file (a workload of one rank).
+        groups_file: JSON ``{"<group>": [rank, ...]}``. By default ``PREFIX.comm_group.json`` or
+            ``comm_group.json`` in the same folder, where one of them exists.
+
+    Raises:
+        TraceError: If nothing is found, ranks are missing, a folder holds several sets, a trace
+            cannot be read, or a group names a rank that does not exist.
+    """
+    location = Path(location)
+    files = rank_files(location)
+    traces: list[Trace] = []
+    by_content: dict[bytes, Trace] = {}
+    for path in files:
+        data = read_unpacked(path)
+        key = hashlib.sha256(data).digest()
+        if key not in by_content:
+            by_content[key] = decode_trace(data, str(path))
+        traces.append(by_content[key])
+    groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
+    groups = read_groups(groups_path, len(files)) if groups_path else {}
+    return Workload(tuple(traces), groups, str(location))
+
+
+def rank_files(location: str | Path) -> list[Path]:
+    """Return the trace file of each rank, in order of rank; see ``read_workload``.
+
+    Raises:
+        TraceError: If none is found, some are missing, or there are several sets.
+    """
+    location = Path(location)
+    if location.is_file():
+        return [location]
+    folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
+    if not folder.is_dir():
+        raise TraceError(f"{folder}: there is no such folder; check the path.")
+    sets = _sets(folder.iterdir())
+    if prefix is not None:
+        sets = {prefix: sets[prefix]} if prefix in sets else {}
+    if not sets:
+        wanted = f"{prefix or 'PREFIX'}.<rank>.et"
+        raise TraceError(f"{location}: found no file {wanted} in {folder}; check the prefix.")
+    if len(sets) > 1:
+        names = ", ".join(sorted(sets)[:5])
+        raise TraceError(
+            f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
+        )
+    return _in_order(next(iter(sets.values())), location)
+
+
+def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
+    """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
+    sets: dict[str, dict[int, Path]] = defaultdict(dict)
+    for path in sorted(paths):
+        match = _RANK_FILE.fullmatch(path.name)
+        if match:
+            sets[match["prefix"]].setdefault(int(match["rank"]), path)
+    return sets
+
+
+def _in_order(by_rank: Mapping[int, Path], location: Path) -> list[Path]:
+    """Return the files of ranks 0 to N-1, or name the missing ones."""
+    if len(by_rank) <= max(by_rank):
+        absent = (rank for rank in range(max(by_rank)) if rank not in by_rank)
+        missing = list(itertools.islice(absent, 11))
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise TraceError(
+            f"{location}: has {len(by_rank)} trace files up to rank {max(by_rank)}, but lacks "
+            f"rank {shown}; add the missing files."
+        )
+    return [by_rank[rank] for rank in range(len(by_rank))]
+
+
+def _default_groups(first: Path) -> Path | None:
+    """Return the group file beside the trace of rank 0, if there is one."""
+    match = _RANK_FILE.fullmatch(first.name)
+    names = ([f"{match['prefix']}.comm_group.json"] if match else []) + ["comm_group.json"]
+    return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
+
+
+def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
+    """Read communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Raises:
+        TraceError: If the file has another form, or a rank lies outside ``0..num_ranks-1`` or
+            occurs twice in its group.
+    """
+    try:
+        loaded = json.loads(read_unpacked(path))
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: is no JSON ({error}); mend or replace it.") from None
+    if not isinstance(loaded, dict):
+        raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
+    return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
+
+
+def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
+    """Return the checked ranks of one group."""
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
+        raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
+    outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
+    if outside:
+        raise TraceError(
+            f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
+            f"{num_ranks - 1}; correct the group or add the trace."
+        )
+    if len(set(ranks)) != len(ranks):
+        raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
+    return tuple(ranks)
+
+
+def write_workload(workload: Workload, prefix: str | Path) -> None:
+    """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
+
+    All traces are encoded before the first file is written, so that a faulty one leaves nothing.
+
+    Raises:
+        TraceError: If a trace cannot be encoded.
+    """
+    prefix = Path(prefix)
+    encoded: dict[int, bytes] = {}
+    for trace in workload.traces:
+        if id(trace) not in encoded:
+            encoded[id(trace)] = encode_trace(trace)
+    for rank, trace in enumerate(workload.traces):
+        write_bytes(prefix.with_name(f"{prefix.name}.{rank}.et"), encoded[id(trace)])
+    if workload.groups:
+        groups = {name: list(ranks) for name, ranks in workload.groups.items()}
+        path = prefix.with_name(f"{prefix.name}.comm_group.json")
+        write_text(path, json.dumps(groups, indent=1) + "\n")
