@@ -3,6 +3,8 @@
 Operations are gone through in program order, and for each storage the last writers of its byte
 ranges are kept. Storage ids are names in time: freed memory is handed out again under the same id,
 so a storage that comes into being (an allocation, a result that is no argument) forgets its past.
+A Python number in an operator's arguments may appear as a tensor without shape whose memory nobody
+was seen to allocate; it is taken for the result of an earlier operator only if it fits exactly.
 The cost is linear in operations plus dependencies.
 """
 
@@ -15,6 +17,9 @@ from layerdag.traces.tensors import WHOLE, Access
 
 MAX_SEGMENTS = 256
 """Byte ranges that are kept apart in one storage; beyond, its history is merged into one range."""
+
+_NUMBER_DTYPES = frozenset({"float64", "int64", "bool", "complex128"})
+# What PyTorch makes of Python numbers (c10/core/ScalarType.h, wrapped numbers).
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,14 @@ class _Segment:
     begin: int
     end: int
     writer: int
+    dtype: str
     readers: list[int] = field(default_factory=list)
 
-    def meets(self, tensor: Access) -> bool:
-        """Return whether the range and the tensor overlap."""
+    def feeds(self, tensor: Access) -> bool:
+        """Return whether a read of the tensor reads from this range."""
+        if not tensor.shape and tensor.dtype in _NUMBER_DTYPES:
+            fits = (self.begin, self.end) == (tensor.begin, tensor.end)
+            return fits and self.dtype == tensor.dtype
         return tensor.begin < self.end and self.begin < tensor.end
 
 
@@ -57,9 +66,9 @@ class _Memory:
     def read(self, tensor: Access, reader: int) -> list[int]:
         """Record a read and return the writers of what is read."""
         segments = self._segments.setdefault(tensor.storage, [])
-        met = [segment for segment in segments if segment.meets(tensor)]
+        met = [segment for segment in segments if segment.feeds(tensor)]
         if not met:
-            met = [_Segment(tensor.begin, tensor.end, -1)]
+            met = [_Segment(tensor.begin, tensor.end, -1, tensor.dtype)]
             segments.extend(met)
         for segment in met:
             segment.readers.append(reader)
@@ -81,7 +90,7 @@ class _Memory:
             before.extend(segment.readers)
             if segment.begin < begin or segment.end > end:
                 kept.append(segment)
-        kept.append(_Segment(begin, end, writer))
+        kept.append(_Segment(begin, end, writer, tensor.dtype))
         self._segments[tensor.storage] = kept
         return [other for other in before if other >= 0]
 

@@ -9,7 +9,7 @@ descendants, to be kept if the node is only a wrapper and dropped if the node is
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layerdag.traces.collectives import COMMUNICATION
@@ -87,6 +87,7 @@ class _Collector:
         self.num_nodes += 1
         if node.name.startswith(GLOO_SPAN):
             self.spans.append((node.id, node.name, node.rf_id))
+            self._drop_workers(node)
             return
         known = signature(node.name, node.schema, bool(node.extra.get("kernel_backend")))
         if known.role is Role.SCOPE:
@@ -113,7 +114,13 @@ class _Collector:
         for other in inner:
             self.inside[other.rf_id] = node.rf_id
         if known.role is not Role.VIEW:
-            stack.append(operation(node, known))
+            stack.append(_absorb(operation(node, known), inner))
+
+    def _drop_workers(self, span: HostNode) -> None:
+        """Drop what the backend's worker threads did inside a communication that ends now."""
+        for tid, stack in self.stacks.items():
+            while tid != span.tid and stack and stack[-1].id > span.id:
+                stack.pop()
 
 
 def host_operations(nodes: Iterable[HostNode]) -> HostOperations:
@@ -135,6 +142,21 @@ def host_operations(nodes: Iterable[HostNode]) -> HostOperations:
     )
 
 
+def _absorb(op: Operation, inner: list[Operation]) -> Operation:
+    """Return ``op`` with the memory that the operations inside it brought into being.
+
+    Temporary memory of a kernel dies with it, but that of a communication may be read afterwards,
+    when a result is copied out of it.
+    """
+    fresh = frozenset(storage for other in inner for storage in other.fresh)
+    if not fresh - op.fresh:
+        return op
+    if op.role is not Role.COMMUNICATION:
+        return replace(op, fresh=op.fresh | fresh)
+    kept = tuple(t for other in inner for t in other.writes if t.storage in fresh)
+    return replace(op, fresh=op.fresh | fresh, writes=_unique((*op.writes, *kept)))
+
+
 def operation(node: HostNode, known: Signature) -> Operation:
     """Return the operation of one node."""
     if known.role is Role.COMMUNICATION:
@@ -153,7 +175,8 @@ def operation(node: HostNode, known: Signature) -> Operation:
         results,
         tuple(tensor for at, tensor in arguments if at not in known.overwritten),
         _unique((*written, *results)),
-        frozenset(tensor.storage for tensor in results if tensor.storage not in before),
+        frozenset(tensor.storage for tensor in results if tensor.storage not in before)
+        | frozenset(tensor.storage for at, tensor in arguments if at in known.reborn),
         None,
         node.extra,
     )

@@ -38,11 +38,13 @@ class Signature:
         role: The operator's role.
         written: Positions of the arguments that are written.
         overwritten: Those among them whose old content is not read.
+        reborn: Those among them whose memory was allocated just before without an operator.
     """
 
     role: Role
     written: frozenset[int] = frozenset()
     overwritten: frozenset[int] = frozenset()
+    reborn: frozenset[int] = frozenset()
 
 
 PROCESS_GROUP_INIT = "## process_group:init ##"
@@ -62,6 +64,8 @@ _HIDDEN_VIEWS = frozenset(
 _OVERWRITES = re.compile(
     r"aten::(_foreach_)?(copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|set_)$"
 )
+# FSDP2 resizes the storages of unsharded parameters, unseen, before it copies into them.
+_REBORN = frozenset({"fsdp::split_with_sizes_copy"})
 _ALIAS = re.compile(r"Tensor(\[\])?\([a-z]")
 
 
@@ -99,7 +103,7 @@ def _from_schema(name: str, schema: str) -> Signature:
     if _OVERWRITES.match(name):
         return Signature(Role.COMPUTE, written, written)
     outs = frozenset(i for i in written if _argument_name(arguments[i]).startswith("out"))
-    return Signature(Role.COMPUTE, written, outs)
+    return Signature(Role.COMPUTE, written, outs, outs if name in _REBORN else frozenset())
 
 
 def _split(schema: str) -> tuple[list[str], str]:
