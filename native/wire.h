@@ -1,0 +1,74 @@
+/* What the reader and the writer of the Chakra wire format share. */
+#ifndef LAYERDAG_WIRE_H
+#define LAYERDAG_WIRE_H
+
+#include <stdint.h>
+#include <stddef.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
+
+/* Kept in step with layerdag/traces/wire.py. */
+enum {
+    OK = 0,
+    CUT_OFF = 1,      /* a message or field reaches past the end */
+    LONG_VARINT = 2,  /* more than 10 bytes, or a length prefix of more than 5 */
+    BAD_FIELD = 3,    /* a field number or wire type that the schema does not have */
+    BAD_TYPE = 4,     /* a NodeType beyond COMM_COLL */
+    NO_MEMORY = 5,
+    TOO_MANY = 6      /* more distinct strings than an int32 counts */
+};
+
+/* Kept in step with _COLUMNS in layerdag/traces/wire.py. */
+typedef struct {
+    uint64_t *id;
+    int32_t *name;
+    uint8_t *type;
+    uint64_t *start_us;
+    uint64_t *duration_us;
+    int64_t *data_ptr;
+    uint64_t *data_deps;
+    int64_t *ctrl_ptr;
+    uint64_t *ctrl_deps;
+    int32_t *io;
+    int64_t *attr_ptr;
+    int32_t *attr_name;
+    uint8_t *attr_wire;
+    uint64_t *attr_word;
+    int32_t *attr_doc;
+} columns_t;
+
+/* Wire type of each AttributeProto alternative, by field number; the even ones are lists. */
+static inline int wire_value_kind(uint64_t number) {
+    switch (number) {
+    case 3: case 21: case 25: return FIXED64;
+    case 5: case 19: case 23: return FIXED32;
+    case 7: case 9: case 11: case 13: case 15: case 17: case 27: return VARINT;
+    default: return LENGTH;
+    }
+}
+
+/* A pool of distinct byte strings, each a span of the file that is being read. */
+typedef struct {
+    int64_t offset;
+    uint32_t length;
+    uint32_t hash;
+} span_t;
+
+typedef struct {
+    uint32_t *slots;  /* 0 = free, else 1 + index into spans */
+    uint64_t mask;
+    span_t *spans;
+    int64_t count, capacity;
+    uint64_t seed;
+} pool_t;
+
+int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t length,
+                  int64_t *index);
+
+#endif

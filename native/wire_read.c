@@ -1,0 +1,296 @@
+/* Reading Chakra nodes: length-prefixed protobuf messages to columns.
+ *
+ * A file is a sequence of (varint length, message). This part sees the Node messages of schema
+ * 0.0.4 = 1.0.0 only; the GlobalMetadata message before them is small and handled in Python.
+ *
+ * Reading takes two passes over the same bytes: the first one checks everything and counts, so that
+ * the caller can allocate exactly; the second one fills the columns. Nothing is allocated from a
+ * number found in the file, and no pointer moves past the end of the innermost message.
+ */
+#include "wire.h"
+
+typedef struct {
+    int64_t offset;   /* byte in the file at which reading stopped */
+    int64_t node;     /* position of the node, from 0 */
+    uint64_t id;      /* its id, if it was read before the fault */
+    int64_t has_id;
+    int64_t detail;   /* field number or node type */
+} fault_t;
+
+typedef struct {
+    int64_t nodes, data_deps, ctrl_deps, attributes;
+} totals_t;
+
+typedef struct {
+    const uint8_t *at, *end;
+} cursor_t;
+
+static int read_varint(cursor_t *in, uint64_t *value) {
+    uint64_t result = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+        if (in->at >= in->end) return CUT_OFF;
+        uint8_t byte = *in->at++;
+        result |= (uint64_t)(byte & 0x7F) << shift; /* shift 63: higher bits fall off, as defined */
+        if (byte < 0x80) {
+            *value = result;
+            return OK;
+        }
+    }
+    return LONG_VARINT;
+}
+
+static int read_fixed(cursor_t *in, int bytes, uint64_t *value) {
+    if (in->end - in->at < bytes) return CUT_OFF;
+    *value = 0;
+    for (int i = 0; i < bytes; i++) *value |= (uint64_t)in->at[i] << (8 * i);
+    in->at += bytes;
+    return OK;
+}
+
+static int read_span(cursor_t *in, cursor_t *inner) {
+    uint64_t length;
+    int status = read_varint(in, &length);
+    if (status) return status;
+    if (length > (uint64_t)(in->end - in->at) || length > INT32_MAX) return CUT_OFF;
+    inner->at = in->at;
+    inner->end = in->at += length;
+    return OK;
+}
+
+static int read_tag(cursor_t *in, uint64_t *number, int *kind) {
+    uint64_t word;
+    int status = read_varint(in, &word);
+    *number = word >> 3;
+    *kind = (int)(word & 7);
+    return status;
+}
+
+typedef struct {
+    const uint8_t *base;
+    totals_t n;
+    const columns_t *out; /* NULL while counting */
+    pool_t *strings, *blobs;
+    fault_t *fault;
+} sink_t;
+
+static int bad_field(sink_t *sink, uint64_t number) {
+    sink->fault->detail = (int64_t)number;
+    return BAD_FIELD;
+}
+
+static int put_text(sink_t *sink, cursor_t *in, pool_t *pool, int64_t *index) {
+    cursor_t text;
+    int status = read_span(in, &text);
+    if (status || !sink->out) return status;
+    return wire_pool_add(pool, sink->base, text.at, (size_t)(text.end - text.at), index);
+}
+
+static int scan_dep(cursor_t *in, int64_t *count, uint64_t *column) {
+    uint64_t id;
+    int status = read_varint(in, &id);
+    if (status) return status;
+    if (column) column[*count] = id;
+    ++*count;
+    return OK;
+}
+
+static int scan_deps(cursor_t *in, int kind, int64_t *count, uint64_t *column) {
+    if (kind == VARINT) return scan_dep(in, count, column);
+    cursor_t packed;
+    int status = read_span(in, &packed);
+    while (!status && packed.at < packed.end) status = scan_dep(&packed, count, column);
+    return status;
+}
+
+static int scan_io(sink_t *sink, cursor_t *in, int32_t *columns) {
+    cursor_t message;
+    int status = read_span(in, &message);
+    /* An empty message that is present is kept apart from an absent one by an empty string. */
+    if (!status && sink->out && message.at == message.end && columns[0] < 0) {
+        int64_t index;
+        status = wire_pool_add(sink->strings, sink->base, message.at, 0, &index);
+        if (!status) columns[0] = (int32_t)index;
+    }
+    while (!status && message.at < message.end) {
+        uint64_t number;
+        int kind;
+        int64_t index = -1;
+        if ((status = read_tag(&message, &number, &kind))) break;
+        if (number < 1 || number > 3 || kind != LENGTH) return bad_field(sink, number);
+        status = put_text(sink, &message, sink->strings, &index);
+        if (!status && sink->out) columns[number - 1] = (int32_t)index;
+    }
+    return status;
+}
+
+static uint64_t to_word(uint64_t number, uint64_t raw) {
+    switch (number) {
+    case 7: case 23: return (uint64_t)(int64_t)(int32_t)(uint32_t)raw;
+    case 11: return (uint32_t)raw;
+    case 15: case 17: {
+        if (number == 15) raw = (uint32_t)raw;
+        return (raw >> 1) ^ (0 - (raw & 1));
+    }
+    case 27: return raw != 0;
+    default: return raw;
+    }
+}
+
+static int scan_value(sink_t *sink, cursor_t *in, uint64_t number, int kind, uint64_t *word) {
+    if (number < 3 || number > 32 || kind != wire_value_kind(number)) return bad_field(sink, number);
+    uint64_t raw = 0;
+    int status;
+    if (kind == VARINT) {
+        status = read_varint(in, &raw);
+    } else if (kind == LENGTH) {
+        int64_t index = 0;
+        status = put_text(sink, in, number == 29 ? sink->strings : sink->blobs, &index);
+        *word = (uint64_t)index;
+        return status;
+    } else {
+        status = read_fixed(in, kind == FIXED64 ? 8 : 4, &raw);
+    }
+    *word = to_word(number, raw);
+    return status;
+}
+
+static int scan_attribute(sink_t *sink, cursor_t *in) {
+    cursor_t message;
+    int status = read_span(in, &message);
+    int64_t name = -1, doc = -1;
+    uint64_t wire = 0, word = 0;
+    while (!status && message.at < message.end) {
+        uint64_t number;
+        int kind;
+        if ((status = read_tag(&message, &number, &kind))) break;
+        if (number <= 2 && kind == LENGTH && number > 0) {
+            status = put_text(sink, &message, sink->strings, number == 1 ? &name : &doc);
+        } else {
+            status = scan_value(sink, &message, number, kind, &word);
+            wire = number;
+        }
+    }
+    if (!status && sink->out) {
+        int64_t row = sink->n.attributes;
+        sink->out->attr_name[row] = (int32_t)name;
+        sink->out->attr_doc[row] = (int32_t)doc;
+        sink->out->attr_wire[row] = (uint8_t)wire;
+        sink->out->attr_word[row] = word;
+    }
+    sink->n.attributes++;
+    return status;
+}
+
+static int scan_number(sink_t *sink, cursor_t *in, uint64_t number) {
+    uint64_t value;
+    int64_t row = sink->n.nodes;
+    int status = read_varint(in, &value);
+    if (status) return status;
+    if (number == 1) {
+        sink->fault->id = value;
+        sink->fault->has_id = 1;
+    }
+    if (number == 3 && value > 7) {
+        sink->fault->detail = (int64_t)value;
+        return BAD_TYPE;
+    }
+    if (!sink->out) return OK;
+    switch (number) {
+    case 1: sink->out->id[row] = value; break;
+    case 3: sink->out->type[row] = (uint8_t)value; break;
+    case 6: sink->out->start_us[row] = value; break;
+    default: sink->out->duration_us[row] = value; break;
+    }
+    return OK;
+}
+
+static int scan_field(sink_t *sink, cursor_t *in, uint64_t number, int kind) {
+    const columns_t *out = sink->out;
+    int64_t row = sink->n.nodes;
+    if (kind == VARINT && (number == 1 || number == 3 || number == 6 || number == 7))
+        return scan_number(sink, in, number);
+    if ((kind == VARINT || kind == LENGTH) && number == 4)
+        return scan_deps(in, kind, &sink->n.ctrl_deps, out ? out->ctrl_deps : NULL);
+    if ((kind == VARINT || kind == LENGTH) && number == 5)
+        return scan_deps(in, kind, &sink->n.data_deps, out ? out->data_deps : NULL);
+    if (kind == LENGTH && number == 2) {
+        int64_t index = -1;
+        int status = put_text(sink, in, sink->strings, &index);
+        if (!status && out) out->name[row] = (int32_t)index;
+        return status;
+    }
+    if (kind == LENGTH && (number == 8 || number == 9))
+        return scan_io(sink, in, out ? out->io + 6 * row + 3 * (number - 8) : NULL);
+    if (kind == LENGTH && number == 10) return scan_attribute(sink, in);
+    return bad_field(sink, number);
+}
+
+static void begin_node(sink_t *sink) {
+    int64_t row = sink->n.nodes;
+    const columns_t *out = sink->out;
+    sink->fault->node = row;
+    sink->fault->has_id = 0;
+    if (!out) return;
+    out->id[row] = out->start_us[row] = out->duration_us[row] = 0;
+    out->name[row] = -1;
+    out->type[row] = 0;
+    for (int i = 0; i < 6; i++) out->io[6 * row + i] = -1;
+}
+
+static void end_node(sink_t *sink) {
+    int64_t next = ++sink->n.nodes;
+    if (!sink->out) return;
+    sink->out->data_ptr[next] = sink->n.data_deps;
+    sink->out->ctrl_ptr[next] = sink->n.ctrl_deps;
+    sink->out->attr_ptr[next] = sink->n.attributes;
+}
+
+static int scan_frame(cursor_t *file, cursor_t *node) {
+    const uint8_t *begin = file->at;
+    uint64_t length;
+    int status = read_varint(file, &length);
+    if (status) return status;
+    if (file->at - begin > 5) return LONG_VARINT;
+    if (length > (uint64_t)(file->end - file->at)) return CUT_OFF;
+    node->at = file->at;
+    node->end = file->at += length;
+    return OK;
+}
+
+static int scan(sink_t *sink, int64_t start, int64_t size) {
+    cursor_t file = {sink->base + start, sink->base + size};
+    while (file.at < file.end) {
+        cursor_t node = file;
+        begin_node(sink);
+        sink->fault->offset = file.at - sink->base;
+        int status = scan_frame(&file, &node);
+        while (!status && node.at < node.end) {
+            uint64_t number;
+            int kind;
+            sink->fault->offset = node.at - sink->base;
+            status = read_tag(&node, &number, &kind);
+            if (!status) status = scan_field(sink, &node, number, kind);
+        }
+        if (status) return status;
+        end_node(sink);
+    }
+    return OK;
+}
+
+/* Check the nodes in data[start:size] and count what they hold. */
+EXPORT int32_t wire_count(const uint8_t *data, int64_t start, int64_t size, totals_t *totals,
+                          fault_t *fault) {
+    sink_t sink = {data, {0, 0, 0, 0}, NULL, NULL, NULL, fault};
+    int status = scan(&sink, start, size);
+    *totals = sink.n;
+    return status;
+}
+
+/* Fill columns that are as long as wire_count said for the same bytes. */
+EXPORT int32_t wire_read(const uint8_t *data, int64_t start, int64_t size, const columns_t *out,
+                         pool_t *strings, pool_t *blobs, fault_t *fault) {
+    sink_t sink = {data, {0, 0, 0, 0}, out, strings, blobs, fault};
+    out->data_ptr[0] = out->ctrl_ptr[0] = out->attr_ptr[0] = 0;
+    return scan(&sink, start, size);
+}
+
