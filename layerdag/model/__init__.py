@@ -1,1 +1,1 @@
-"""layerdag.model"""
+"""The networks and samplers: the faithful `reference` model and the `fast` one."""

@@ -1,0 +1,136 @@
+"""Diffusion of the attributes of a new layer's nodes, with the in-degree as one more attribute."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from layerdag.diffusion.categorical import add_noise
+from layerdag.diffusion.schedule import cosine_keep
+from layerdag.graph.sizes import GraphSizes
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.base import LossTerm
+from layerdag.model.conditioning import Conditions
+from layerdag.model.encoder import Partial, PartialEncoder
+from layerdag.model.layers import MLP, CodeEmbedding, SegmentAttention, sinusoids
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block over the nodes of each layer."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = SegmentAttention(width, heads)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = MLP(width, 2 * width, width)
+
+    def forward(self, rows_RF: Tensor, ptr: Tensor) -> Tensor:
+        """Return the new rows, shape (R, F)."""
+        rows_RF = rows_RF + self.attention(self.attention_norm(rows_RF), ptr)
+        return rows_RF + self.mlp(self.mlp_norm(rows_RF))
+
+
+class NodeDenoiser(nn.Module):
+    """Predicts the clean attributes of the new nodes from noisy ones and the prefix.
+
+    Each of the A attributes is noised on its own toward its training marginal (with one added
+    count a code, so that no code is impossible).
+
+    Args:
+        sizes: Of the data set.
+        statistics: Of the training graphs.
+        cardinalities: Number of codes of each node column, in-degree included.
+        width: F.
+        rounds: Rounds of the prefix encoder.
+        blocks: Transformer blocks over the new nodes.
+        heads: Attention heads.
+        steps: T.
+    """
+
+    marginal_AK: Tensor
+    allowed_AK: Tensor
+    keep_T: Tensor
+
+    def __init__(  # noqa: PLR0913 - one argument a knob, all named
+        self,
+        sizes: GraphSizes,
+        statistics: GraphStatistics,
+        cardinalities: tuple[int, ...],
+        *,
+        width: int,
+        rounds: int,
+        blocks: int,
+        heads: int,
+        steps: int,
+    ) -> None:
+        super().__init__()
+        self.steps = steps
+        self.encoder = PartialEncoder(
+            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
+        )
+        self.noisy = CodeEmbedding(cardinalities, width)
+        self.time = MLP(width, width, width)
+        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, len(cardinalities) * max(cardinalities))
+        marginal_AK = _marginals(statistics, cardinalities)
+        self.register_buffer("marginal_AK", marginal_AK, persistent=False)
+        self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
+        self.register_buffer("keep_T", cosine_keep(steps).float(), persistent=False)
+
+    def item_states(self, partial: Partial, given: Conditions) -> Tensor:
+        """Return the state of each prefix, shape (I, F); it does not depend on the time."""
+        return self.encoder.items(self.encoder.rows(partial, given), partial, given)
+
+    def forward(self, state_IF: Tensor, noisy_RA: Tensor, time_I: Tensor, ptr: Tensor) -> Tensor:
+        """Return logits of the clean codes.
+
+        Args:
+            state_IF: From ``item_states``.
+            noisy_RA: Noisy codes of the new nodes.
+            time_I: Time of each item, 1..T.
+            ptr: New nodes of item i are rows ``ptr[i]:ptr[i+1]``.
+
+        Returns:
+            Shape (R, A, K); minus infinity for codes that an attribute does not have.
+        """
+        width = state_IF.shape[1]
+        share_I = time_I.to(state_IF) / self.steps
+        item_IF = state_IF + self.time(sinusoids(1000 * share_I, width))
+        per_item_I = ptr.diff()
+        rows_RF = self.noisy(noisy_RA) + torch.repeat_interleave(
+            item_IF, per_item_I, dim=0, output_size=noisy_RA.shape[0]
+        )
+        for block in self.blocks:
+            rows_RF = block(rows_RF, ptr)
+        logits_RAK = self.head(self.norm(rows_RF)).unflatten(-1, self.marginal_AK.shape)
+        return logits_RAK.masked_fill(~self.allowed_AK, float("-inf"))
+
+    def loss(
+        self, state_IF: Tensor, clean_RA: Tensor, ptr: Tensor, generator: torch.Generator
+    ) -> LossTerm:
+        """Return the cross entropy of the clean codes at a random time per item."""
+        items, device = state_IF.shape[0], state_IF.device
+        time_I = torch.randint(1, self.steps + 1, (items,), generator=generator, device=device)
+        uniform_RA2 = torch.rand(*clean_RA.shape, 2, generator=generator, device=device)
+        time_R = torch.repeat_interleave(time_I, ptr.diff(), output_size=clean_RA.shape[0])
+        keep_R1 = self.keep_T[time_R].unsqueeze(-1)
+        noisy_RA = add_noise(clean_RA, keep_R1, self.marginal_AK, uniform_RA2)
+        logits_RAK = self(state_IF, noisy_RA, time_I, ptr)
+        total = F.cross_entropy(logits_RAK.flatten(0, 1), clean_RA.flatten(), reduction="sum")
+        return LossTerm(total, torch.tensor(clean_RA.numel(), device=device))
+
+
+def _marginals(statistics: GraphStatistics, cardinalities: tuple[int, ...]) -> Tensor:
+    """Return the smoothed frequency of each code, 0 for codes that do not exist, shape (A, K)."""
+    degree_counts = [0] * cardinalities[-1]
+    for pairs in statistics.in_degrees:
+        for degree, count in pairs:
+            degree_counts[degree] += count
+    width = max(cardinalities)
+    rows = []
+    for counts in (*statistics.attributes, degree_counts):
+        total = sum(counts) + len(counts)
+        row = [(count + 1) / total for count in counts]
+        rows.append(row + [0.0] * (width - len(row)))
+    return torch.tensor(rows)
