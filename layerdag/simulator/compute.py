@@ -1,0 +1,103 @@
+"""Compute-cost models: how long a compute node takes on the simulated device.
+
+One interface, several final models. The reference's own model is ``ReferenceCompute``; the others
+are off unless asked for.
+"""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import numpy as np
+
+from layerdag.errors import SimulationError
+from layerdag.simulator.cluster import SystemConfig
+from layerdag.traces.trace import Trace
+
+SKIPPED = -1
+"""Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
+
+
+class ComputeModel(ABC):
+    """Durations of compute nodes."""
+
+    @abstractmethod
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """Return the time of each compute node.
+
+        Args:
+            trace: The trace.
+            rows: int64 (M,), positions of the compute nodes in the trace.
+            on_cpu: bool (M,), whether ``is_cpu_op`` is set.
+
+        Returns:
+            int64 (M,) ns, or ``SKIPPED``.
+
+        Raises:
+            SimulationError: If a node lacks what the model needs; names file and node.
+        """
+
+
+def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return ``duration_micros`` in ns, 1 ns where it is 0 (ASTRA-sim's replay), int64 (M,)."""
+    microseconds = trace.duration_us_N[rows]
+    if (microseconds > 9_000_000_000_000_000).any():
+        bad = int(trace.id_N[rows[np.argmax(microseconds)]])
+        raise SimulationError(
+            f"{trace.source}: node {bad} lasts {int(microseconds.max())} us; "
+            "more than 9e15 us cannot be simulated."
+        )
+    return np.maximum(microseconds.astype(np.int64) * 1000, 1)
+
+
+@final
+class ReferenceCompute(ComputeModel):
+    """ASTRA-sim's model: the roofline for GPU nodes where it is enabled, else the recorded time.
+
+    perf = min(local-mem-bw * num_ops / tensor_size, peak-perf); t = floor(1e9 * num_ops / perf) ns.
+    A GPU node with tensor_size 0 is skipped (docs/simulator.md, "Nodes").
+    """
+
+    def __init__(self, system: SystemConfig) -> None:
+        self._roofline = system.roofline_enabled and not system.replay_only
+        self._bytes_per_s = (system.local_mem_bw_gb or 0.0) * 1e9
+        self._flops = (system.peak_perf_tflops or 0.0) * 1e12
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        if not self._roofline:
+            return recorded_ns(trace, rows)
+        time_ns = np.empty(len(rows), dtype=np.int64)
+        time_ns[on_cpu] = recorded_ns(trace, rows[on_cpu])
+        on_gpu = rows[~on_cpu]
+        num_ops = self._needed(trace, "num_ops", on_gpu)
+        tensor_size = self._needed(trace, "tensor_size", on_gpu)
+        runs = tensor_size > 0
+        if ((num_ops <= 0) & runs).any():
+            bad = int(trace.id_N[on_gpu[np.argmax((num_ops <= 0) & runs)]])
+            raise SimulationError(
+                f"{trace.source}: compute node {bad} has num_ops 0, for which the roofline has no "
+                "time; set num_ops, or roofline-enabled to 0."
+            )
+        gpu_ns = np.full(len(on_gpu), SKIPPED, dtype=np.int64)
+        gpu_ns[runs] = self._roofline_ns(num_ops[runs], tensor_size[runs])
+        time_ns[~on_cpu] = gpu_ns
+        return time_ns
+
+    def _roofline_ns(self, num_ops: np.ndarray, tensor_size: np.ndarray) -> np.ndarray:
+        """Return floor(1e9 * num_ops / perf), in the reference's order of operations."""
+        ops = num_ops.astype(np.float64)
+        intensity = ops / tensor_size.astype(np.float64)
+        perf = np.minimum(self._bytes_per_s * intensity, self._flops)
+        return np.floor(ops / perf * 1e9).astype(np.int64)
+
+    @staticmethod
+    def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return an integer attribute that every node of ``rows`` must carry."""
+        value_N, present_N = trace.integers(name)
+        if not present_N[rows].all():
+            bad = int(trace.id_N[rows[np.argmin(present_N[rows])]])
+            raise SimulationError(
+                f"{trace.source}: compute node {bad} lacks '{name}', which the roofline needs; "
+                "add it, or set roofline-enabled to 0."
+            )
+        return value_N[rows]

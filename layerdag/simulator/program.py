@@ -1,0 +1,147 @@
+"""A workload and a cluster as the flat arrays that the event kernel runs on.
+
+Nodes are lowered once for each distinct ``Trace`` object, so ranks that share one cost no more
+than their outcome. Inside a trace nodes stand in ascending id, which is the reference's priority.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator.cluster import (
+    Congestion,
+    MemoryConfig,
+    MemoryKind,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+    Topology,
+)
+from layerdag.simulator.collectives import CollectivePlan
+from layerdag.simulator.compute import ComputeModel
+from layerdag.simulator.lowering import ClassProgram, GroupIndex, Lowering
+from layerdag.traces.trace import Workload
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything about the machine that a run needs.
+
+    Attributes:
+        network: Dimensions.
+        system: Algorithms, chunking, local compute rates.
+        memory: Remote memory.
+        options: Congestion model, queues, rendezvous.
+    """
+
+    network: NetworkConfig
+    system: SystemConfig
+    memory: MemoryConfig
+    options: RunOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Arrays of one simulation; names and types follow struct Input of native/sim.h.
+
+    Attributes:
+        workload: What was lowered, for messages and reports.
+        cluster: The machine.
+        classes: One entry a distinct trace.
+        class_of_rank: int32 (R,).
+        out_ptr: int64 (R+1,); outcomes of rank r are rows ``out_ptr[r]:out_ptr[r+1]``.
+        groups: Communicator groups as arrays.
+        plans: Distinct collectives.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    classes: tuple[ClassProgram, ...]
+    class_of_rank: np.ndarray
+    out_ptr: np.ndarray
+    groups: GroupIndex
+    plans: tuple[CollectivePlan, ...]
+
+    @property
+    def num_ranks(self) -> int:
+        """R."""
+        return len(self.class_of_rank)
+
+    def of_rank(self, rank: int) -> ClassProgram:
+        """Return the nodes of ``rank``."""
+        return self.classes[self.class_of_rank[rank]]
+
+
+def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Program:
+    """Return the program of ``workload`` on ``cluster``.
+
+    Raises:
+        SimulationError: If a node cannot run there; names rank and node.
+        ConfigError: If workload and cluster do not fit together.
+    """
+    _check_fit(workload, cluster)
+    groups = GroupIndex.build(workload)
+    lowering = Lowering(cluster.system, cluster.network, cluster.memory, compute, groups)
+    index_of: dict[int, int] = {}
+    classes: list[ClassProgram] = []
+    class_of_rank = np.zeros(workload.num_ranks, dtype=np.int32)
+    for rank, trace in enumerate(workload.traces):
+        if id(trace) not in index_of:
+            index_of[id(trace)] = len(classes)
+            classes.append(lowering.lower(trace, rank))
+        class_of_rank[rank] = index_of[id(trace)]
+        lowering.check_member(classes[class_of_rank[rank]], rank)
+    counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
+    out_ptr = np.concatenate([[0], np.cumsum(counts[class_of_rank])]).astype(np.int64)
+    plans = lowering.plans()
+    return Program(workload, cluster, tuple(classes), class_of_rank, out_ptr, groups, plans)
+
+
+def _check_fit(workload: Workload, cluster: Cluster) -> None:
+    """Refuse a cluster whose size or wiring the workload or the reference cannot use."""
+    ranks, npus = workload.num_ranks, cluster.network.num_npus
+    if ranks != npus:
+        raise ConfigError(
+            f"the network has {npus} NPUs but {workload.source} has traces of {ranks} ranks; "
+            "change npus_count or give one trace a rank."
+        )
+    if cluster.options.congestion is not Congestion.AWARE:
+        return
+    dimensions = cluster.network.dimensions
+    if len(dimensions) > 1:
+        raise ConfigError(
+            f"congestion 'aware' knows one dimension, the network has {len(dimensions)}; "
+            "use --congestion unaware."
+        )
+    if dimensions[0].topology is Topology.RING and dimensions[0].npus <= 2:
+        raise ConfigError(
+            "congestion 'aware' needs a Ring of at least 3 NPUs; use FullyConnected for 2."
+        )
+
+
+class TopologyCode(IntEnum):
+    """Values of enum Topology in native/sim.h."""
+
+    RING = 0
+    FULLY_CONNECTED = 1
+    SWITCH = 2
+
+
+def memory_ranks(memory: MemoryConfig, num_ranks: int) -> int:
+    """Return how many neighbouring ranks share one remote memory; 0 if each has its own."""
+    if memory.kind is MemoryKind.POOL:
+        return num_ranks
+    return memory.npus_per_node if memory.kind is MemoryKind.PER_NODE else 0
+
+
+def endpoint_delay(cluster: Cluster) -> int:
+    """Return the endpoint delay in ns after injection-scale, or refuse 0."""
+    delay = int(cluster.system.endpoint_delay_ns * cluster.options.injection_scale)
+    if delay < 1:
+        raise SimulationError(
+            f"endpoint-delay {cluster.system.endpoint_delay_ns} ns times injection-scale "
+            f"{cluster.options.injection_scale} is below 1 ns; enlarge one of them."
+        )
+    return delay

@@ -1,0 +1,54 @@
+"""The simulator as a library: workload and cluster in, ticks out."""
+
+from layerdag.errors import SimulationError
+from layerdag.simulator import kernel
+from layerdag.simulator.cluster import MemoryConfig, NetworkConfig, RunOptions, SystemConfig
+from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.diagnosis import explain
+from layerdag.simulator.program import Cluster, lower
+from layerdag.simulator.result import SimulationResult, gpu_compute_ns
+from layerdag.traces.trace import Workload
+
+
+def simulate(
+    workload: Workload,
+    system: SystemConfig,
+    network: NetworkConfig,
+    *,
+    memory: MemoryConfig | None = None,
+    options: RunOptions | None = None,
+    compute: ComputeModel | None = None,
+) -> SimulationResult:
+    """Run ``workload`` on a cluster and return the ticks of every node.
+
+    Args:
+        workload: Traces of all ranks with communicator groups.
+        system: Algorithms, chunking, local rates.
+        network: Dimensions; their sizes multiply to the number of ranks.
+        memory: Remote memory; none by default.
+        options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
+        compute: Times of compute nodes; by default ASTRA-sim's (roofline or recorded durations).
+
+    Returns:
+        The complete outcome: every node of every rank has run.
+
+    Raises:
+        SimulationError: If a node cannot run, ranks wait for each other for ever, or a message is
+            never received; names rank, node and cause.
+        ConfigError: If workload and cluster do not fit together.
+    """
+    cluster = Cluster(network, system, memory or MemoryConfig(), options or RunOptions())
+    program = lower(workload, cluster, compute or ReferenceCompute(system))
+    outcome = kernel.run(program)
+    if (outcome.finish_ns < 0).any() or len(outcome.orphans):
+        raise SimulationError(explain(program, outcome))
+    compute_ns = gpu_compute_ns(program, outcome.finish_ns - outcome.issue_ns)
+    return SimulationResult(
+        program=program,
+        issue_ns=outcome.issue_ns,
+        finish_ns=outcome.finish_ns,
+        rank_finish_ns=outcome.rank_finish_ns,
+        exposed_comm_ns=outcome.rank_finish_ns - compute_ns,
+        compute_ns=compute_ns,
+        events=outcome.events,
+    )

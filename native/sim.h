@@ -1,0 +1,219 @@
+/* Event kernel of the simulator: data shared by its parts.
+ *
+ * One simulation lives in one Sim. Everything is an array indexed by small integers; pools grow
+ * by doubling and recycle freed entries. Times are integer ns. The order of events inside one
+ * tick is the reference simulator's (docs/simulator.md): one FIFO per tick for the network, one
+ * FIFO per (rank, tick) for what a rank does to itself, and the latter is one event of the former.
+ */
+#ifndef LAYERDAG_SIM_H
+#define LAYERDAG_SIM_H
+
+#include <setjmp.h>
+#include <stdint.h>
+
+enum { MAX_DIMS = 8, MAX_PHASES = 16, TIME_CACHE = 4096 };
+
+/* What a node costs; written by layerdag/simulator/program.py. */
+enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP };
+enum Slot { SLOT_CPU, SLOT_COMPUTE, SLOT_COMM, SLOT_NONE };
+enum Topology { TOPOLOGY_RING, TOPOLOGY_FULLY_CONNECTED, TOPOLOGY_SWITCH };
+enum Algorithm { ALGORITHM_RING, ALGORITHM_DIRECT, ALGORITHM_HALVING, ALGORITHM_TREE };
+enum PhaseType { PHASE_REDUCE_SCATTER, PHASE_ALL_REDUCE, PHASE_ALL_GATHER, PHASE_ALL_TO_ALL };
+enum QueueChoice { QUEUE_ROUND_ROBIN, QUEUE_FIRST_HALF, QUEUE_UPPER_HALF };
+
+/* One algorithm run in one dimension, as every chunk of a collective goes through it. */
+typedef struct {
+    int64_t size;        /* bytes that the phase starts from */
+    int32_t type;        /* PhaseType */
+    int32_t algorithm;   /* Algorithm */
+    int32_t window;      /* messages in flight (1 for ring and halving-doubling) */
+    int32_t dimension;   /* whose queues it uses; also whose members, unless group or flat */
+    int32_t members;     /* ranks that take part */
+    int32_t stride;      /* distance between neighbours in rank numbers; 0: the members of a group */
+    int32_t queue_choice;
+    int32_t tree_counter; /* which of the rank's counters alternates the two trees */
+} Phase;
+
+/* Nodes are stored once per class of ranks; *_ptr have one entry more than what they index. */
+typedef struct {
+    int64_t num_ranks, num_classes, num_dims, num_plans, num_groups;
+    const int32_t *class_of_rank;
+    const int64_t *node_ptr; /* nodes of a class, in ascending node id */
+    const uint8_t *kind, *slot;
+    const int64_t *duration; /* ns of timers; bytes of SEND and RECV; ns of memory nodes */
+    const int32_t *peer;     /* rank of SEND and RECV; plan of collectives */
+    const int64_t *tag;      /* of SEND and RECV; group of collectives, -1 for all ranks */
+    const int64_t *child_ptr;
+    const int32_t *child, *indegree;
+    const int64_t *out_ptr; /* first output row of each rank */
+    const int64_t *phase_ptr;
+    const Phase *phase;
+    const int32_t *chunks; /* of each plan */
+    const int64_t *group_ptr;
+    const int32_t *group_rank;
+    const int64_t *rank_group_ptr; /* groups of each rank, and its place in them */
+    const int32_t *rank_group, *rank_place;
+    const int64_t *group_tag; /* first stream id of each group */
+    const int32_t *dim_size, *dim_type;
+    const double *dim_bandwidth, *dim_latency; /* B/ns, ns */
+    double reduce_bandwidth;                   /* B/ns of the local memory; 0: reductions are free */
+    int64_t endpoint_delay, group_delay, queues_per_dim, active_per_queue;
+    int64_t memory_ranks; /* ranks that share one remote memory, 0: each has its own */
+    int64_t congestion_aware, rendezvous;
+} Input;
+
+/* Rows in the order of ranks and, inside a rank, of ascending node id. -1: did not happen. */
+typedef struct {
+    int64_t *issue, *finish;
+    int64_t *rank_finish;
+    int64_t *events; /* one number: events handled */
+} Output;
+
+enum CallbackKind { CALL_NOTHING, CALL_NODE_DONE, CALL_STREAM_RECEIVED, CALL_POST_SEND, CALL_POST_RECV };
+
+/* What happens when a message has arrived. After a rendezvous handshake the real message
+ * (peer, tag, size) is posted, with `then` as the kind of its own callback. */
+typedef struct {
+    int32_t kind, then, rank, ref, peer;
+    int64_t tag, size;
+} Callback;
+
+typedef struct {
+    int32_t src, dst, at, next;
+    int64_t tag, size;
+    Callback sent;
+} Message;
+
+/* All open matters of one (tag, src, dst, size): either messages or receives wait, never both. */
+typedef struct {
+    int64_t tag, size;
+    int32_t src, dst, next;
+    int32_t arrived; /* messages that nobody asked for yet */
+    int32_t head, tail;
+} Match;
+
+typedef struct {
+    Callback call;
+    int32_t next;
+} Waiter;
+
+enum EventKind { EVENT_RANK, EVENT_ARRIVAL, EVENT_CALL, EVENT_HOP, EVENT_LINK_FREE, EVENT_TIMER,
+                 EVENT_MEMORY, EVENT_PACKET, EVENT_REDUCED };
+
+typedef struct {
+    int32_t kind, a;
+    int64_t b;
+    int32_t next;
+} Event;
+
+typedef struct {
+    int64_t time;
+    int32_t head, tail, next;
+} Bucket; /* FIFO of one tick, or of one (rank, tick) */
+
+typedef struct {
+    int64_t time, order;
+    int32_t bucket;
+} HeapEntry;
+
+/* One chunk of a collective on one rank. */
+typedef struct {
+    int32_t rank, node, plan, group, place, phase, next;
+    int64_t tag;
+    int16_t queue[MAX_PHASES];
+    uint16_t anticlockwise, second_tree; /* one bit a phase */
+    /* of the running algorithm */
+    int32_t inserted, sent, to_send, free_packets, received, cheap_left, costly_left, pending;
+    uint8_t odd_cycle, alive;
+} Stream;
+
+typedef struct {
+    int32_t running, head, tail;
+} Queue;
+
+typedef struct {
+    int32_t *node; /* smallest first */
+    int64_t used, room;
+} Heap;
+
+typedef struct {
+    int32_t collective_chunks; /* of the collective in flight, not yet done */
+    int32_t slot_busy[4]; /* the last one is never busy */
+    int64_t next_stream;
+    int64_t done, issued;
+    Heap ready[4];  /* nodes that wait for each Slot */
+    Heap skipped;   /* children of skipped nodes, looked at after the next completion only */
+    int32_t lists; /* pending (rank, tick) FIFOs, newest first */
+} Rank;
+
+typedef struct {
+    int32_t busy, head, tail;
+} Link;
+
+typedef struct {
+    char *data;
+    int64_t used, room, width;
+    int32_t free_head; /* recycled entries, chained through their first int32 */
+} Pool;
+
+typedef struct Sim {
+    const Input *in;
+    const Output *out;
+    jmp_buf out_of_memory;
+    int64_t now, order, events;
+    HeapEntry *heap;
+    int64_t heap_used, heap_room;
+    int32_t time_cache[TIME_CACHE];
+    Pool event, bucket, stream, message, match, waiter;
+    int32_t *match_table;
+    int64_t match_room, match_used;
+    Rank *rank;
+    Queue *queue;       /* [rank][dim][queue] */
+    int32_t *turn;      /* [rank][dim][3]: next queue of each QueueChoice */
+    uint8_t *tree_turn; /* [rank][counter] */
+    int64_t *group_turn; /* [rank_group row]: chunks issued in that group */
+    int32_t *indegree;   /* by output row */
+    Link *link;
+    Bucket *memory;      /* FIFO of requests, time = 1 while busy */
+    void *blocks[64];
+    int num_blocks;
+} Sim;
+
+/* events.c */
+int32_t sim_take(Sim *s, Pool *pool);
+void sim_give(Pool *pool, int32_t index);
+Sim *sim_new(void);
+void sim_delete(Sim *s);
+void sim_release(void *data);
+void *sim_block(Sim *s, int64_t count, int64_t width);
+void *sim_grow(Sim *s, void *data, int64_t *room, int64_t width);
+void sim_schedule(Sim *s, int64_t time, int32_t kind, int32_t a, int64_t b);
+void sim_register(Sim *s, int32_t rank, int64_t delay, int32_t kind, int32_t a, int64_t b);
+void sim_push(Sim *s, Bucket *fifo, int32_t kind, int32_t a, int64_t b);
+void sim_loop(Sim *s);
+
+#define POOL(s, type, name, index) (((type *)(s)->name.data)[index])
+
+/* sim_network.c */
+void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
+void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
+void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
+void sim_front_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
+void sim_arrive(Sim *s, int32_t message);
+void sim_hop(Sim *s, int32_t message);
+void sim_link_free(Sim *s, int32_t link);
+void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows);
+int64_t sim_num_links(const Input *in);
+void sim_call(Sim *s, Callback call);
+
+/* sim_collective.c */
+void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int64_t group);
+void sim_packet(Sim *s, int32_t stream, int64_t reduce_ns);
+void sim_packet_done(Sim *s, int32_t stream);
+void sim_received(Sim *s, int32_t stream);
+
+/* sim_rank.c */
+void sim_node_done(Sim *s, int32_t rank, int32_t node);
+void sim_memory_done(Sim *s, int32_t rank, int32_t node);
+
+#endif

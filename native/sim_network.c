@@ -1,0 +1,257 @@
+/* Messages of the simulator: transfer times, links, and matching of sends with receives. */
+#include "sim.h"
+
+#include <string.h>
+
+enum { HANDSHAKE_BYTES = 8192 };
+static const int64_t HANDSHAKE_TAG = 500000000;
+
+/* ---- transfer ---- */
+
+static int32_t ring_distance(int32_t from, int32_t to, int32_t n) {
+    int32_t clockwise = to >= from ? to - from : to - from + n;
+    return clockwise <= n - clockwise ? clockwise : n - clockwise;
+}
+
+/* Only the lowest dimension in which the two differ is charged; no link is shared. */
+static int64_t transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size) {
+    for (int64_t d = 0; d < in->num_dims; d++) {
+        int32_t n = in->dim_size[d], from = src % n, to = dst % n;
+        if (from == to) {
+            src /= n, dst /= n;
+            continue;
+        }
+        int32_t hops = 1;
+        if (in->dim_type[d] == TOPOLOGY_RING) hops = ring_distance(from, to, n);
+        if (in->dim_type[d] == TOPOLOGY_SWITCH) hops = 2;
+        double link_ns = hops * in->dim_latency[d];
+        double serial_ns = (double)size / in->dim_bandwidth[d];
+        return (int64_t)(link_ns + serial_ns);
+    }
+    return 0;
+}
+
+/* Directed links of a one-dimensional network. Ring: 2n, clockwise first. Fully connected: n*n by
+ * (from, to). Switch: 2n, up first; the switch itself is device n. */
+int64_t sim_num_links(const Input *in) {
+    int64_t n = in->num_ranks;
+    if (!in->congestion_aware) return 0;
+    return in->dim_type[0] == TOPOLOGY_FULLY_CONNECTED ? n * n : 2 * n;
+}
+
+static int32_t next_link(const Input *in, const Message *m, int32_t *next_device) {
+    int32_t n = (int32_t)in->num_ranks, at = m->at, dst = m->dst;
+    if (in->dim_type[0] == TOPOLOGY_FULLY_CONNECTED) {
+        *next_device = dst;
+        return at * n + dst;
+    }
+    if (in->dim_type[0] == TOPOLOGY_SWITCH) {
+        *next_device = at == n ? dst : n;
+        return at == n ? n + dst : at;
+    }
+    int32_t clockwise = m->dst >= m->src ? m->dst - m->src : m->dst - m->src + n;
+    int forward = clockwise <= n - clockwise;
+    *next_device = forward ? (at + 1) % n : (at + n - 1) % n;
+    return forward ? at : n + at;
+}
+
+static void transmit(Sim *s, int32_t link, int32_t message) {
+    Message *m = &POOL(s, Message, message, message);
+    int32_t next_device;
+    next_link(s->in, m, &next_device);
+    m->at = next_device;
+    double serial_ns = (double)m->size / s->in->dim_bandwidth[0];
+    s->link[link].busy = 1;
+    sim_schedule(s, s->now + (int64_t)(s->in->dim_latency[0] + serial_ns), EVENT_HOP, message, 0);
+    sim_schedule(s, s->now + (int64_t)serial_ns, EVENT_LINK_FREE, link, 0);
+}
+
+static void leave(Sim *s, int32_t message) {
+    Message *m = &POOL(s, Message, message, message);
+    int32_t next_device, index = next_link(s->in, m, &next_device);
+    Link *link = &s->link[index];
+    if (!link->busy) {
+        transmit(s, index, message);
+        return;
+    }
+    m->next = -1;
+    if (link->head < 0)
+        link->head = message;
+    else
+        POOL(s, Message, message, link->tail).next = message;
+    link->tail = message;
+}
+
+void sim_link_free(Sim *s, int32_t index) {
+    Link *link = &s->link[index];
+    link->busy = 0;
+    if (link->head < 0) return;
+    int32_t message = link->head;
+    link->head = POOL(s, Message, message, message).next;
+    transmit(s, index, message);
+}
+
+void sim_hop(Sim *s, int32_t message) {
+    const Message *m = &POOL(s, Message, message, message);
+    if (m->at == m->dst)
+        sim_arrive(s, message);
+    else
+        leave(s, message);
+}
+
+/* ---- matching on (tag, src, dst, size) and order ---- */
+
+static uint64_t hash(int64_t tag, int32_t src, int32_t dst, int64_t size) {
+    uint64_t h = (uint64_t)tag * 0x9E3779B97F4A7C15u ^ (uint64_t)size * 0xC2B2AE3D27D4EB4Fu;
+    h ^= ((uint64_t)(uint32_t)src << 32 | (uint32_t)dst) * 0x165667B19E3779F9u;
+    h ^= h >> 29;
+    h *= 0xBF58476D1CE4E5B9u;
+    return h ^ h >> 32;
+}
+
+static void rehash(Sim *s) {
+    int64_t old_room = s->match_room, room = old_room;
+    int32_t *old = s->match_table;
+    int32_t *table = sim_grow(s, 0, &room, sizeof(int32_t));
+    memset(table, -1, (size_t)room * sizeof(int32_t));
+    for (int64_t i = 0; i < old_room; i++)
+        for (int32_t at = old[i], next; at >= 0; at = next) {
+            Match *m = &POOL(s, Match, match, at);
+            next = m->next;
+            int32_t *head = &table[hash(m->tag, m->src, m->dst, m->size) & (uint64_t)(room - 1)];
+            m->next = *head;
+            *head = at;
+        }
+    s->match_table = table;
+    s->match_room = room;
+    sim_release(old);
+}
+
+static int32_t find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size) {
+    if (s->match_used >= s->match_room) rehash(s);
+    int32_t *head = &s->match_table[hash(tag, src, dst, size) & (uint64_t)(s->match_room - 1)];
+    for (int32_t at = *head; at >= 0; at = POOL(s, Match, match, at).next) {
+        const Match *m = &POOL(s, Match, match, at);
+        if (m->tag == tag && m->src == src && m->dst == dst && m->size == size) return at;
+    }
+    int32_t index = sim_take(s, &s->match);
+    POOL(s, Match, match, index) = (Match){tag, size, src, dst, *head, 0, -1, -1};
+    *head = index;
+    s->match_used++;
+    return index;
+}
+
+static void forget_if_settled(Sim *s, int32_t index) {
+    const Match *m = &POOL(s, Match, match, index);
+    if (m->arrived || m->head >= 0) return;
+    uint64_t slot = hash(m->tag, m->src, m->dst, m->size) & (uint64_t)(s->match_room - 1);
+    int32_t *from = &s->match_table[slot];
+    while (*from != index) from = &POOL(s, Match, match, *from).next;
+    *from = m->next;
+    sim_give(&s->match, index);
+    s->match_used--;
+}
+
+void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent) {
+    int32_t index = sim_take(s, &s->message);
+    POOL(s, Message, message, index) = (Message){src, dst, src, -1, tag, size, sent};
+    if (s->in->congestion_aware)
+        leave(s, index);
+    else
+        sim_schedule(s, s->now + transfer_ns(s->in, src, dst, size), EVENT_ARRIVAL, index, 0);
+}
+
+void sim_arrive(Sim *s, int32_t message) {
+    Message m = POOL(s, Message, message, message);
+    sim_give(&s->message, message);
+    int32_t index = find(s, m.tag, m.src, m.dst, m.size);
+    Match *match = &POOL(s, Match, match, index);
+    if (match->head < 0) {
+        match->arrived++;
+        sim_call(s, m.sent);
+        return;
+    }
+    int32_t waiter = match->head;
+    Callback received = POOL(s, Waiter, waiter, waiter).call;
+    match->head = POOL(s, Waiter, waiter, waiter).next;
+    sim_give(&s->waiter, waiter);
+    forget_if_settled(s, index);
+    sim_call(s, m.sent);
+    sim_call(s, received);
+}
+
+void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received) {
+    int32_t index = find(s, tag, src, dst, size);
+    int32_t waiter = sim_take(s, &s->waiter);
+    POOL(s, Waiter, waiter, waiter) = (Waiter){received, -1};
+    Match *match = &POOL(s, Match, match, index);
+    if (match->arrived) {
+        match->arrived--;
+        forget_if_settled(s, index);
+        sim_schedule(s, s->now, EVENT_CALL, waiter, 0);
+        return;
+    }
+    if (match->head < 0)
+        match->head = waiter;
+    else
+        POOL(s, Waiter, waiter, match->tail).next = waiter;
+    match->tail = waiter;
+}
+
+/* ---- rendezvous: the receiver asks first ---- */
+
+void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent) {
+    if (!s->in->rendezvous) {
+        sim_send(s, src, dst, tag, size, sent);
+        return;
+    }
+    Callback post = {CALL_POST_SEND, sent.kind, src, sent.ref, dst, tag, size};
+    sim_recv(s, src, dst, tag + HANDSHAKE_TAG, HANDSHAKE_BYTES, post);
+}
+
+void sim_front_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received) {
+    if (!s->in->rendezvous) {
+        sim_recv(s, dst, src, tag, size, received);
+        return;
+    }
+    Callback post = {CALL_POST_RECV, received.kind, dst, received.ref, src, tag, size};
+    sim_send(s, dst, src, tag + HANDSHAKE_TAG, HANDSHAKE_BYTES, post);
+}
+
+void sim_call(Sim *s, Callback call) {
+    Callback then = {call.then, CALL_NOTHING, call.rank, call.ref, -1, 0, 0};
+    switch (call.kind) {
+    case CALL_NODE_DONE: sim_node_done(s, call.rank, call.ref); break;
+    case CALL_STREAM_RECEIVED: sim_received(s, call.ref); break;
+    case CALL_POST_SEND: sim_send(s, call.rank, call.peer, call.tag, call.size, then); break;
+    case CALL_POST_RECV: sim_recv(s, call.rank, call.peer, call.tag, call.size, then); break;
+    default: break;
+    }
+}
+
+/* ---- what is left open at the end ---- */
+
+static void write_row(int64_t *rows, int64_t row, const int64_t *values) {
+    memcpy(rows + 1 + 5 * row, values, 5 * sizeof(int64_t));
+}
+
+/* Each list begins with its number of entries, rows follow. */
+void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows) {
+    int64_t num_waits = 0, num_orphans = 0;
+    for (int64_t i = 0; i < s->match_room; i++)
+        for (int32_t at = s->match_table[i]; at >= 0; at = POOL(s, Match, match, at).next) {
+            Match m = POOL(s, Match, match, at);
+            if (m.arrived && num_orphans < max_rows)
+                write_row(orphans, num_orphans++, (int64_t[]){m.src, m.dst, m.tag, m.size, m.arrived});
+            for (int32_t w = m.head; w >= 0; w = POOL(s, Waiter, waiter, w).next) {
+                Callback c = POOL(s, Waiter, waiter, w).call;
+                int32_t kind = c.kind == CALL_POST_SEND ? c.then : c.kind, node = c.ref;
+                if (kind == CALL_STREAM_RECEIVED) node = POOL(s, Stream, stream, c.ref).node;
+                if (kind == CALL_NOTHING) node = POOL(s, Stream, stream, c.ref).node;
+                if (num_waits == max_rows) break;
+                write_row(waits, num_waits++, (int64_t[]){m.dst, node, m.src, m.tag, m.size});
+            }
+        }
+    waits[0] = num_waits;
+    orphans[0] = num_orphans;
+}
