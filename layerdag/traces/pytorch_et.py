@@ -5,21 +5,14 @@ decoded while the file streams by, so that memory does not grow with the file. T
 *exit order*: an operator is written when it returns, after everything it called.
 """
 
-import gzip
-import json
-import lzma
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from layerdag.errors import TraceError
-
-CHUNK = 1 << 20
-
-Raw = dict[str, Any]
+from layerdag.traces.json_stream import Raw, read_head, stream_objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,88 +117,25 @@ def read_host_nodes(path: str | Path) -> Iterator[HostNode]:
         TraceError: If the file is missing, damaged, truncated, no host trace, or of a schema
             version that is not known; the message names the file and the place.
     """
-    with open_text(path) as stream:
-        source = str(path)
-        try:
-            yield from _nodes(_Window(stream, source), source)
-        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-            raise TraceError(
-                f"{source}: the file is damaged or cut short ({error}); collect or copy it again."
-            ) from error
-
-
-@contextmanager
-def open_text(path: str | Path) -> Iterator[TextIO]:
-    """Open a text file that may be compressed with gzip or xz.
-
-    Raises:
-        TraceError: If there is no such file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise TraceError(f"{path} does not exist or is no file; check the path.")
-    with path.open("rb") as handle:
-        magic = handle.read(6)
-    with _opener(magic)(path, "rt", encoding="utf-8") as stream:
-        yield stream
-
-
-def _opener(magic: bytes) -> Callable[..., Any]:
-    """Return the function that opens a file which starts with ``magic``."""
-    if magic[:2] == b"\x1f\x8b":
-        return gzip.open
-    return lzma.open if magic == b"\xfd7zXZ\x00" else open
-
-
-class _Window:
-    """A sliding window over a text stream, with a cursor."""
-
-    def __init__(self, stream: TextIO, source: str) -> None:
-        self._stream = stream
-        self.source = source
-        self.text = ""
-        self.at = 0
-        self.dropped = 0
-
-    def grow(self) -> bool:
-        """Drop what lies before the cursor and read on; False at the end of the stream."""
-        more = self._stream.read(max(CHUNK, len(self.text) - self.at))
-        self.dropped += self.at
-        self.text = self.text[self.at :] + more
-        self.at = 0
-        return bool(more)
-
-
-_NODES = re.compile(r'"nodes"\s*:\s*\[')
-_GAP = re.compile(r"[\s,]*")
-
-
-def _nodes(window: _Window, source: str) -> Iterator[HostNode]:
-    """Yield the decoded nodes of the file in ``window``."""
-    decode = _header(window, source)
-    while (raw := _next_object(window)) is not None:
+    decode = _decoder(read_head(path, "nodes"), str(path))
+    for raw in stream_objects(path, "nodes"):
         try:
             yield decode(raw)
         except (KeyError, TypeError, AttributeError) as error:
             raise TraceError(
-                f"{source}: node {raw.get('id', '?')} lacks or misuses field {error}; "
+                f"{path}: node {raw.get('id', '?')} lacks or misuses field {error}; "
                 "it does not follow the schema version that the file declares."
             ) from error
 
 
-def _header(window: _Window, source: str) -> Callable[[Raw], HostNode]:
-    """Move past the file's head and return the decoder of its schema version."""
-    window.grow()
-    start = _NODES.search(window.text)
-    if start is None:
-        raise TraceError(
-            f"{source}: no 'nodes' list in the first {CHUNK} characters; this is no PyTorch "
-            "execution trace. Give the file written by ExecutionTraceObserver."
-        )
-    version = re.search(r'"schema"\s*:\s*"([^"]*)"', window.text[: start.start()])
+def _decoder(head: str, source: str) -> Callable[[Raw], HostNode]:
+    """Return the decoder of the schema version that a file's head declares."""
+    version = re.search(r'"schema"\s*:\s*"([^"]*)"', head)
     if version is None:
-        raise TraceError(f"{source}: no 'schema' before the nodes; this is no execution trace.")
-    window.at = start.end()
+        raise TraceError(
+            f"{source}: no 'schema' before the nodes; this is no PyTorch execution trace. Give "
+            "the file written by ExecutionTraceObserver."
+        )
     decoder = DECODERS.get(version[1].partition("-")[0])
     if decoder is None:
         raise TraceError(
@@ -213,33 +143,3 @@ def _header(window: _Window, source: str) -> Callable[[Raw], HostNode]:
             f"{', '.join(DECODERS)}, with or without a '-chakra' suffix."
         )
     return decoder
-
-
-_DECODE = json.JSONDecoder().raw_decode
-
-
-def _next_object(window: _Window) -> Raw | None:
-    """Return the next object of the list, or None at its closing bracket."""
-    while True:
-        gap = _GAP.match(window.text, window.at)
-        assert gap is not None, "the pattern matches the empty string"
-        window.at = gap.end()
-        if window.text.startswith("]", window.at):
-            return None
-        fault = "the file ends inside the list of nodes"
-        try:
-            raw, end = _DECODE(window.text, window.at)
-        except json.JSONDecodeError as error:
-            fault = error.msg
-        except RecursionError:
-            raise TraceError(f"{window.source}: values are nested too deeply.") from None
-        else:
-            if not isinstance(raw, dict):
-                raise TraceError(f"{window.source}: a node is {raw!r:.40}, not an object.")
-            window.at = end
-            return raw
-        if not window.grow():
-            raise TraceError(
-                f"{window.source}: no valid JSON from character {window.dropped + window.at} on "
-                f"({fault}); the trace is cut short or damaged, collect or copy it again."
-            )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
-from layerdag.traces.pytorch_et import open_text
+from layerdag.traces.json_stream import open_text
 
 
 @dataclass(frozen=True)
