@@ -1,1 +1,1 @@
-"""layerdag.validator"""
+"""Judges graphs and traces: rules, similarity, copies, usefulness."""

@@ -1,0 +1,66 @@
+"""What a rule and a finding are; the tables of rules stand with the checks that apply them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """How much a broken rule matters."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must hold.
+
+    Attributes:
+        id: Stable name, as printed and as scripts match it.
+        severity: ERROR where a consumer refuses, hangs or miscounts; WARNING where it may.
+        what: What is wrong where the rule is broken, in one sentence.
+        remedy: What to do about it, in one sentence.
+    """
+
+    id: str
+    severity: Severity
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place where a rule is broken.
+
+    Attributes:
+        rule: The broken rule.
+        where: File, rank or graph.
+        node: Id of the first node concerned, None where none is.
+        found: What was found there.
+        count: Number of nodes (or graphs) for which the same holds.
+    """
+
+    rule: Rule
+    where: str
+    node: int | None
+    found: str
+    count: int = 1
+
+    def sentence(self) -> str:
+        """Return the finding as one line."""
+        place = self.where if self.node is None else f"{self.where}: node {self.node}"
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"{place}: {self.found}{more}. {self.rule.remedy}"
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Return whether any finding is an error rather than a warning."""
+    return any(finding.rule.severity is Severity.ERROR for finding in findings)
+
+
+def rule_table(*rules: Rule) -> dict[str, Rule]:
+    """Return the rules by id; ids are distinct."""
+    table = {rule.id: rule for rule in rules}
+    assert len(table) == len(rules), "rule ids must be distinct"
+    return table

@@ -1,0 +1,244 @@
+"""How far generated DAGs are from real ones, on the scale real training set vs real test set.
+
+Every figure is a distance between the generated set and the real test set; beside it stands the
+same distance between the real training set and the real test set, and their ratio. Intervals come
+from a bootstrap over graphs.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.errors import LayerdagError, UsageError
+from layerdag.graph.dag import DAG
+from layerdag.rng import numpy_generator
+from layerdag.validator.descriptors import AttributeView, Descriptor, Items, descriptors
+from layerdag.validator.graph_set import GraphSet
+from layerdag.validator.histograms import (
+    Histograms,
+    aligned_histograms,
+    bootstrap_weights,
+    kolmogorov_smirnov,
+    total_variation,
+    wasserstein_1,
+)
+from layerdag.validator.kernels import KERNEL_METRICS, KernelMetric, discrepancy
+from layerdag.validator.metrics import Interval, Metric, MetricResult
+
+
+@dataclass(frozen=True)
+class SimilarityRow:
+    """One metric on generated vs test, and the same on train vs test.
+
+    Attributes:
+        generated: Distance of the generated set from the real test set.
+        reference: Distance of the real training set from the real test set.
+        ratio: generated / reference; None where either is missing or the reference is 0.
+        ratio_interval: Bootstrap interval of the ratio.
+    """
+
+    generated: MetricResult
+    reference: MetricResult
+    ratio: float | None
+    ratio_interval: Interval | None
+
+    @property
+    def metric(self) -> Metric:
+        """The declaration of the metric."""
+        return self.generated.metric
+
+
+@dataclass(frozen=True)
+class SimilarityReport:
+    """All similarity figures with what is needed to repeat them.
+
+    Attributes:
+        rows: One a metric.
+        train: Number of real training graphs.
+        test: Number of real test graphs.
+        generated: Number of generated graphs.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+    """
+
+    rows: tuple[SimilarityRow, ...]
+    train: int
+    test: int
+    generated: int
+    seed: int
+    replicates: int
+
+    @property
+    def failures(self) -> tuple[MetricResult, ...]:
+        """The metrics that could not be computed, with their reasons."""
+        return tuple(row.generated for row in self.rows if row.generated.error)
+
+    def row(self, name: str) -> SimilarityRow:
+        """Return the row of metric ``name``."""
+        return next(row for row in self.rows if row.metric.name == name)
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """Train, test and generated graphs with the bootstrap weights of each, shape (1 + R, B).
+
+    The first row is all ones: the figure itself; the others are resamples.
+    """
+
+    sets: tuple[GraphSet, GraphSet, GraphSet]
+    weights: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def compare(
+    train: Sequence[DAG],
+    test: Sequence[DAG],
+    generated: Sequence[DAG],
+    attributes: Sequence[AttributeView],
+    *,
+    seed: int = 0,
+    replicates: int = 200,
+) -> SimilarityReport:
+    """Return every similarity figure of ``generated`` against ``test``, next to ``train``.
+
+    About 2 s for 500 graphs of 200 nodes a set on one core.
+
+    Args:
+        train: Real graphs that the generator learnt from.
+        test: Real graphs that it never saw.
+        generated: Its samples.
+        attributes: Name and kind of each node attribute, in column order.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+
+    Raises:
+        UsageError: If a set is empty, or ``attributes`` does not match the graphs.
+        DataError: If graphs have different numbers of attributes.
+        GraphError: If a graph has a cycle; check structure first.
+    """
+    sets = (GraphSet.of(train), GraphSet.of(test), GraphSet.of(generated))
+    for graphs in sets:
+        if graphs.num_attributes != len(attributes):
+            raise UsageError(
+                f"{len(attributes)} attributes are named but the graphs have "
+                f"{graphs.num_attributes}; pass one AttributeView for each column of x."
+            )
+    weights = [_weights(seed, label, g, replicates) for label, g in enumerate(sets)]
+    sample = Resampling(sets, (weights[0], weights[1], weights[2]))
+    rows = [_descriptor_row(row, sample) for row in descriptors(attributes)]
+    rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
+    return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
+
+
+def _weights(seed: int, label: int, graphs: GraphSet, replicates: int) -> np.ndarray:
+    """Return ones, then the bootstrap weights, shape (1 + R, B)."""
+    rng = numpy_generator(seed, "bootstrap", label)
+    drawn_RB = bootstrap_weights(rng, replicates, graphs.num_graphs)
+    return np.concatenate([np.ones((1, graphs.num_graphs)), drawn_RB])
+
+
+def _descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow:
+    """Compute one descriptor; a failure becomes the row's error."""
+    try:
+        parts = list(zip(*(descriptor.items(graphs) for graphs in sample.sets), strict=True))
+        columns = [_part_distances(part, descriptor.ordered, sample) for part in parts]
+    except LayerdagError as error:
+        return _failed(descriptor.metric, str(error))
+    generated = {name: np.mean([c[name][0] for c in columns], axis=0) for name in columns[0]}
+    reference = {name: np.mean([c[name][1] for c in columns], axis=0) for name in columns[0]}
+    main = "w1" if descriptor.ordered else "tv"
+    extra = {name: float(draws[0]) for name, draws in generated.items() if name != main}
+    extra_reference = {name: float(draws[0]) for name, draws in reference.items() if name != main}
+    labels = [part[0].part for part in parts]
+    if any(labels):
+        extra |= {k: float(c[main][0][0]) for k, c in zip(labels, columns, strict=True)}
+        extra_reference |= {k: float(c[main][1][0]) for k, c in zip(labels, columns, strict=True)}
+    return _row(descriptor.metric, (generated[main], extra), (reference[main], extra_reference))
+
+
+def _part_distances(
+    part: tuple[Items, ...], ordered: bool, sample: Resampling
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return, by distance, the draws (generated vs test, train vs test) of one part."""
+    histograms = aligned_histograms(
+        [items.value for items in part],
+        [items.graph for items in part],
+        [graphs.num_graphs for graphs in sample.sets],
+    )
+    train_RK, test_RK, generated_RK = (
+        h.pooled(w) for h, w in zip(histograms, sample.weights, strict=True)
+    )
+    support_K = histograms[0].support_K
+    distances = {"tv": total_variation}
+    if ordered:
+        distances = {"w1": wasserstein_1, "ks": kolmogorov_smirnov, "tv": total_variation}
+    return {
+        name: (distance(generated_RK, test_RK, support_K), distance(train_RK, test_RK, support_K))
+        for name, distance in distances.items()
+    }
+
+
+def _kernel_row(kernel: KernelMetric, sample: Resampling) -> SimilarityRow:
+    """Compute one maximum mean discrepancy; a failure becomes the row's error."""
+    try:
+        result = discrepancy(kernel, sample.sets, sample.weights)
+    except LayerdagError as error:
+        return _failed(kernel.metric, str(error))
+    extra = {"bandwidth": result.bandwidth}
+    return _row(
+        kernel.metric,
+        (result.generated_R, extra | {"unbiased": result.generated_unbiased}),
+        (result.reference_R, extra | {"unbiased": result.reference_unbiased}),
+    )
+
+
+def _row(
+    metric: Metric,
+    generated: tuple[np.ndarray, dict[str, float]],
+    reference: tuple[np.ndarray, dict[str, float]],
+) -> SimilarityRow:
+    """Assemble a row from draws, of which the first is the figure itself."""
+    generated_R, reference_R = generated[0], reference[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio_R = generated_R / reference_R
+    ratio = float(ratio_R[0])
+    return SimilarityRow(
+        generated=_result(metric, *generated),
+        reference=_result(metric, *reference),
+        ratio=ratio if math.isfinite(ratio) else None,
+        ratio_interval=Interval.around_ratio(ratio, ratio_R[1:]),
+    )
+
+
+def _result(metric: Metric, draws_R: np.ndarray, breakdown: dict[str, float]) -> MetricResult:
+    """Return the figure with its interval."""
+    value = float(draws_R[0])
+    interval = Interval.around(value, draws_R[1:], metric.lower, metric.upper)
+    return MetricResult(metric, value, interval, breakdown)
+
+
+def _failed(metric: Metric, error: str) -> SimilarityRow:
+    """Return a row without figures."""
+    missing = MetricResult(metric, None, error=error)
+    return SimilarityRow(missing, missing, None, None)
+
+
+def histograms_of(
+    name: str, sets: Iterable[Sequence[DAG]], attributes: Sequence[AttributeView]
+) -> list[Histograms]:
+    """Return the histograms of descriptor ``name`` for each set, on one support, for plots.
+
+    Raises:
+        UsageError: If no descriptor has that name.
+    """
+    table = {row.metric.name: row for row in descriptors(attributes)}
+    if name not in table:
+        raise UsageError(f"There is no descriptor '{name}'; known are {', '.join(table)}.")
+    graphs = [GraphSet.of(dags) for dags in sets]
+    items = [next(table[name].items(one)) for one in graphs]
+    return aligned_histograms(
+        [one.value for one in items],
+        [one.graph for one in items],
+        [one.num_graphs for one in graphs],
+    )

@@ -1,0 +1,88 @@
+import math
+
+import numpy as np
+import pytest
+
+from layerdag.errors import UsageError
+from layerdag.graph.dag import DAG
+from layerdag.graph.random import random_dag
+from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.similarity import compare, histograms_of
+
+ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
+
+
+def _graphs(rng: np.random.Generator, count: int, width: int = 4, depth: int = 6) -> list[DAG]:
+    return [
+        random_dag(rng, rng.integers(1, width + 1, depth).tolist(), [5, 4]) for _ in range(count)
+    ]
+
+
+def test_every_metric_has_a_value_inside_its_bounds(rng: np.random.Generator) -> None:
+    report = compare(_graphs(rng, 30), _graphs(rng, 30), _graphs(rng, 20), ATTRIBUTES, replicates=9)
+    assert not report.failures
+    assert (report.train, report.test, report.generated) == (30, 30, 20)
+    for row in report.rows:
+        for result in (row.generated, row.reference):
+            assert result.value is not None
+            assert row.metric.lower <= result.value <= row.metric.upper
+            assert result.interval is not None
+            assert result.interval.low <= result.value <= result.interval.high
+    assert len({row.metric.name for row in report.rows}) == len(report.rows)
+
+
+def test_the_test_set_itself_has_distance_zero(rng: np.random.Generator) -> None:
+    train, test = _graphs(rng, 20), _graphs(rng, 20)
+    report = compare(train, test, test, ATTRIBUTES, replicates=2)
+    assert all(row.generated.value == pytest.approx(0, abs=1e-9) for row in report.rows)
+
+
+def test_wider_graphs_are_further_than_the_training_set(rng: np.random.Generator) -> None:
+    train, test = _graphs(rng, 40), _graphs(rng, 40)
+    report = compare(train, test, _graphs(rng, 40, width=9), ATTRIBUTES, replicates=50)
+    for name in ("nodes", "mean_width", "width", "mmd:sizes", "mmd:embedding"):
+        row = report.row(name)
+        assert row.ratio is not None
+        assert row.ratio > 2
+        assert row.ratio_interval is not None
+        assert row.ratio_interval.low > 1
+
+
+def test_shuffled_attributes_show_in_marginals_and_pairs_only(rng: np.random.Generator) -> None:
+    train, test = _graphs(rng, 40), _graphs(rng, 40)
+    constant = [DAG.build(d.x_NA * 0, d.edge_index_2E) for d in _graphs(rng, 40)]
+    report = compare(train, test, constant, ATTRIBUTES, replicates=2)
+    for name in ("attribute:op", "attribute:size", "attribute_pairs", "edge_bigrams"):
+        ratio = report.row(name).ratio
+        assert ratio is not None
+        assert ratio > 3
+    assert report.row("in_degree").generated.value < 0.2
+    assert "op x size" in report.row("attribute_pairs").generated.breakdown
+
+
+def test_figures_repeat_with_the_seed(rng: np.random.Generator) -> None:
+    sets = [_graphs(rng, 8) for _ in range(3)]
+    first, second = (compare(*sets, ATTRIBUTES, seed=5, replicates=5) for _ in range(2))
+    assert first == second
+
+
+def test_a_metric_without_scale_is_listed_as_failed(rng: np.random.Generator) -> None:
+    same = [random_dag(rng, [1, 1], [1, 1])] * 5
+    report = compare(same, same, same, ATTRIBUTES, replicates=2)
+    assert any(result.metric.name == "mmd:sizes" for result in report.failures)
+    assert all("no scale" in result.error for result in report.failures)
+    assert report.row("nodes").ratio is None
+
+
+def test_the_number_of_attributes_must_match(rng: np.random.Generator) -> None:
+    sets = [_graphs(rng, 2) for _ in range(3)]
+    with pytest.raises(UsageError, match="one AttributeView for each column"):
+        compare(*sets, ATTRIBUTES[:1])
+
+
+def test_histograms_for_plots_share_their_support(rng: np.random.Generator) -> None:
+    first, second = histograms_of("in_degree", [_graphs(rng, 3), _graphs(rng, 5)], ATTRIBUTES)
+    assert first.support_K is second.support_K
+    assert math.isclose(second.pooled().sum(), 1)
+    with pytest.raises(UsageError, match="no descriptor 'colour'"):
+        histograms_of("colour", [_graphs(rng, 1)], ATTRIBUTES)
