@@ -103,7 +103,8 @@ def save_checkpoint(path: str | Path, contents: CheckpointContents) -> None:
     }
     with atomic_path(path) as draft:
         draft.mkdir()
-        safetensors.torch.save_file(weights, draft / WEIGHTS)
+        # Not save_file, which makes a file that only its owner may read.
+        (draft / WEIGHTS).write_bytes(safetensors.torch.save(weights))
         config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
         _write_json(draft / CONFIG, config)
         _write_json(draft / SCHEMA, dict(contents.schema))

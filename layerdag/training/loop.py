@@ -27,7 +27,7 @@ from layerdag.training.evaluate import Evaluation, evaluate
 from layerdag.training.interrupt import StopRequest, listening
 from layerdag.training.loggers import Logger
 from layerdag.training.optimise import Optimiser
-from layerdag.training.schedule import rate_factor
+from layerdag.training.rate import rate_factor
 from layerdag.training.selection import best_weights, tracks_of
 from layerdag.training.settings import TrainSettings
 from layerdag.training.window import Window
