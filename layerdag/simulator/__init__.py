@@ -9,19 +9,26 @@ from layerdag.simulator.cluster import (
     RunOptions,
     SystemConfig,
     Topology,
+    UnmodelledCollectives,
 )
+from layerdag.simulator.compute import MeasuredCompute, ReferenceCompute
+from layerdag.simulator.presets import small_cluster
 from layerdag.simulator.result import SimulationResult
 from layerdag.simulator.run import simulate
 
 __all__ = [
     "Congestion",
     "Dimension",
+    "MeasuredCompute",
     "MemoryConfig",
     "MemoryKind",
     "NetworkConfig",
+    "ReferenceCompute",
     "RunOptions",
     "SimulationResult",
     "SystemConfig",
     "Topology",
+    "UnmodelledCollectives",
     "simulate",
+    "small_cluster",
 ]

@@ -35,6 +35,16 @@ class MemoryKind(Enum):
     POOL = "MEMORY_POOL"
 
 
+class UnmodelledCollectives(Enum):
+    """What becomes of collectives that the reference cannot run.
+
+    These are types such as BARRIER and GATHER, and collectives of a single rank.
+    """
+
+    REFUSE = "refuse"
+    REPLAY = "replay"
+
+
 def _require(condition: bool, key: str, value: object, wanted: str) -> None:
     """Raise ConfigError unless ``condition`` holds."""
     if not condition:
@@ -119,6 +129,8 @@ class SystemConfig:
         roofline_enabled: Whether GPU compute nodes take their time from the roofline instead of
             ``duration_micros``.
         replay_only: Whether every node takes its ``duration_micros``, communication too.
+        unmodelled: Whether a collective that the reference cannot run is an error, as by default,
+            or takes its recorded duration on its own rank, as the reference does with BROADCAST.
     """
 
     preferred_dataset_splits: int
@@ -134,6 +146,7 @@ class SystemConfig:
     peak_perf_tflops: float | None = None
     roofline_enabled: bool = False
     replay_only: bool = False
+    unmodelled: UnmodelledCollectives = UnmodelledCollectives.REFUSE
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits
@@ -160,21 +173,20 @@ class SystemConfig:
                 _require(math.isfinite(rate) and rate > 0, key, rate, "a positive number")
 
     @classmethod
-    def uniform(cls, algorithm: str, dimensions: int = 1, **changes: object) -> "SystemConfig":
-        """Return a system that uses ``algorithm`` for every collective in every dimension.
+    def uniform(cls, algorithm: str = "ring", dimensions: int = 1) -> "SystemConfig":
+        """Return a system that uses one algorithm for every collective, uncut, in each dimension.
 
-        Halving-doubling has no all-to-all; the direct algorithm stands in for it there.
+        Halving-doubling and the double binary tree have no all-to-all; direct stands in there.
         """
         names = (algorithm,) * dimensions
-        exchange = ("direct",) * dimensions if algorithm == "halvingDoubling" else names
-        fields: dict[str, object] = {
-            "preferred_dataset_splits": 1,
-            "all_reduce": names,
-            "all_gather": names,
-            "reduce_scatter": names,
-            "all_to_all": exchange,
-        }
-        return cls(**{**fields, **changes})  # type: ignore[arg-type]  # checked by the caller's types
+        exchange = names if algorithm.startswith(("ring", "direct", "oneRing")) else ("direct",)
+        return cls(
+            preferred_dataset_splits=1,
+            all_reduce=names,
+            all_gather=names,
+            reduce_scatter=names,
+            all_to_all=(exchange * dimensions)[:dimensions],
+        )
 
 
 @dataclass(frozen=True)

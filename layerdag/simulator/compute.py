@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from layerdag.errors import SimulationError
+from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator.cluster import SystemConfig
 from layerdag.traces.trace import Trace
 
@@ -35,6 +35,10 @@ class ComputeModel(ABC):
         Raises:
             SimulationError: If a node lacks what the model needs; names file and node.
         """
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """Return the time of nodes that are not simulated but replayed, int64 (M,) ns."""
+        return recorded_ns(trace, rows)
 
 
 def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
@@ -101,3 +105,37 @@ class ReferenceCompute(ComputeModel):
                 "add it, or set roofline-enabled to 0."
             )
         return value_N[rows]
+
+
+@final
+class MeasuredCompute(ComputeModel):
+    """Measured times: the attribute ``duration_ns`` where a node has it, else ``duration_micros``.
+
+    Traces that this package collects or samples carry ``duration_ns``; most host operators last
+    less than a microsecond, which ASTRA-sim's model would round away. Every node lasts at least
+    1 ns. Off unless asked for.
+
+    Args:
+        scale: Factor on every measured time, e.g. 0.5 for a device twice as fast.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        if not 0 < scale < float("inf"):
+            raise ConfigError(f"the scale of measured times is {scale}; it must be positive.")
+        self._scale = scale
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``; CPU and GPU nodes are treated alike."""
+        del on_cpu
+        return self.replayed_ns(trace, rows)
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.replayed_ns``."""
+        fine_N, present_N = trace.integers("duration_ns")
+        time_ns = np.where(present_N[rows], fine_N[rows], recorded_ns(trace, rows))
+        if (time_ns < 0).any():
+            bad = int(trace.id_N[rows[np.argmin(time_ns)]])
+            raise SimulationError(
+                f"{trace.source}: node {bad} has a negative duration_ns; mend it."
+            )
+        return np.maximum(np.floor(time_ns * self._scale), 1).astype(np.int64)

@@ -9,11 +9,11 @@ import numpy as np
 from layerdag.errors import SimulationError
 from layerdag.native import library
 from layerdag.simulator.cluster import Congestion
-from layerdag.simulator.lowering import GROUP_TAGS
 from layerdag.simulator.program import Program, TopologyCode, endpoint_delay, memory_ranks
 
 MAX_OPEN_ROWS = 4096
 GROUP_DELAY_NS = 10
+GROUP_TAGS = 1_000_000
 
 _PHASE = np.dtype(
     [

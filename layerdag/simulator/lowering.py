@@ -1,122 +1,22 @@
 """Traces lowered to kernel nodes: kind, slot, cost, children; collectives to plans."""
 
-from dataclasses import dataclass
-from enum import IntEnum
-
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, TraceError
-from layerdag.simulator.cluster import MemoryConfig, MemoryKind, NetworkConfig, SystemConfig
+from layerdag.simulator.cluster import (
+    MemoryConfig,
+    MemoryKind,
+    NetworkConfig,
+    SystemConfig,
+    UnmodelledCollectives,
+)
 from layerdag.simulator.collectives import SUPPORTED, CollectivePlan, plan_collective
 from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
-from layerdag.traces.attributes import value_of
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.simulator.groups import GroupIndex, is_group_name
+from layerdag.simulator.nodes import ClassProgram, NodeColumns, NodeKind, children, slots
+from layerdag.traces.trace import CollectiveType, NodeType, Trace
 
 TAG_MODULUS = 500_000_000
-GROUP_TAGS = 1_000_000
-
-
-class NodeKind(IntEnum):
-    """Values of enum NodeKind in native/sim.h."""
-
-    TIMER = 0
-    MEMORY = 1
-    SEND = 2
-    RECV = 3
-    COLLECTIVE = 4
-    SKIP = 5
-
-
-class Slot(IntEnum):
-    """Values of enum Slot in native/sim.h."""
-
-    CPU = 0
-    COMPUTE = 1
-    COMM = 2
-    NONE = 3
-
-
-@dataclass(frozen=True, eq=False)
-class ClassProgram:
-    """The nodes of one trace in ascending id.
-
-    Attributes:
-        id_N: uint64 node ids.
-        type_N: uint8 ``NodeType``.
-        kind_N: uint8 ``NodeKind``.
-        slot_N: uint8 ``Slot``.
-        amount_N: int64, ns of timers and memory nodes, bytes of messages.
-        peer_N: int32, other rank of messages, plan of collectives, else 0.
-        tag_N: int64, tag of messages, group index of collectives (-1 for all ranks).
-        child_ptr: int64 (N+1,).
-        child_E: int32 rows.
-        indegree_N: int32.
-        groups: Distinct group indexes of its collectives.
-    """
-
-    id_N: np.ndarray
-    type_N: np.ndarray
-    kind_N: np.ndarray
-    slot_N: np.ndarray
-    amount_N: np.ndarray
-    peer_N: np.ndarray
-    tag_N: np.ndarray
-    child_ptr: np.ndarray
-    child_E: np.ndarray
-    indegree_N: np.ndarray
-    groups: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class GroupIndex:
-    """Communicator groups as arrays.
-
-    Attributes:
-        names: Integer name of each group.
-        index_of: Name -> position.
-        ptr: int64 (G+1,); members of group g are ``rank[ptr[g]:ptr[g+1]]`` in the file's order.
-        rank: int32 members.
-        rank_ptr: int64 (R+1,); the groups of rank r are ``of_rank[rank_ptr[r]:rank_ptr[r+1]]``.
-        of_rank: int32 group positions.
-        place: int32 position of the rank inside that group.
-    """
-
-    names: np.ndarray
-    index_of: dict[str, int]
-    ptr: np.ndarray
-    rank: np.ndarray
-    rank_ptr: np.ndarray
-    of_rank: np.ndarray
-    place: np.ndarray
-
-    @classmethod
-    def build(cls, workload: Workload) -> "GroupIndex":
-        """Index the groups of ``workload``; names that are no positive integers are unusable."""
-        usable = {name: members for name, members in workload.groups.items() if _is_group(name)}
-        sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)
-        rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
-        group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
-        ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        place = (np.arange(len(rank)) - np.repeat(ptr[:-1], sizes)).astype(np.int32)
-        order = np.argsort(rank, kind="stable")
-        counts = np.bincount(rank, minlength=workload.num_ranks)
-        return cls(
-            names=np.array([int(name) for name in usable], dtype=np.int64),
-            index_of={str(int(name)): i for i, name in enumerate(usable)},
-            ptr=ptr,
-            rank=rank,
-            rank_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            of_rank=group[order],
-            place=place[order],
-        )
-
-    def size(self, group: int) -> int:
-        """Return the number of ranks of ``group``."""
-        return int(self.ptr[group + 1] - self.ptr[group])
-
-
-def _is_group(name: str) -> bool:
-    return name.isascii() and name.isdigit() and 0 < int(name) < 2**31
 
 
 class Lowering:
@@ -163,11 +63,11 @@ class Lowering:
         if (id_N[1:] == id_N[:-1]).any():
             bad = int(id_N[1:][np.argmax(id_N[1:] == id_N[:-1])])
             raise SimulationError(f"{trace.source}: node id {bad} occurs twice; make ids unique.")
-        child_ptr, child_E, indegree_N = _children(trace, order, id_N)
+        child_ptr, child_E, indegree_N = children(trace, order, id_N)
         on_cpu_N = trace.integers("is_cpu_op")[0][order] != 0
-        nodes = _Nodes(trace, order, id_N, type_N, on_cpu_N)
+        nodes = NodeColumns(trace, order, id_N, type_N, on_cpu_N)
         self._check_types(nodes)
-        nodes.slot_N[:] = _slots(type_N, on_cpu_N)
+        nodes.slot_N[:] = slots(type_N, on_cpu_N)
         if self._system.replay_only:
             nodes.amount_N[:] = recorded_ns(trace, order)
         else:
@@ -190,7 +90,7 @@ class Lowering:
             groups=tuple(int(group) for group in np.unique(used) if group >= 0),
         )
 
-    def _check_types(self, nodes: "_Nodes") -> None:
+    def _check_types(self, nodes: NodeColumns) -> None:
         type_N = nodes.type_N
         metadata = type_N == NodeType.METADATA
         if metadata.any():
@@ -199,14 +99,14 @@ class Lowering:
         if comm.any():
             raise nodes.error(comm, "is a communication node with is_cpu_op; set is_cpu_op to 0")
 
-    def _lower_compute(self, nodes: "_Nodes") -> None:
+    def _lower_compute(self, nodes: NodeColumns) -> None:
         rows = np.flatnonzero(nodes.type_N == NodeType.COMP)
         time_ns = self._compute.durations_ns(nodes.trace, nodes.order[rows], nodes.on_cpu_N[rows])
         nodes.amount_N[rows] = np.maximum(time_ns, 0)
         nodes.kind_N[rows[time_ns == SKIPPED]] = NodeKind.SKIP
         nodes.kind_N[nodes.type_N == NodeType.INVALID] = NodeKind.SKIP
 
-    def _lower_memory(self, nodes: "_Nodes") -> None:
+    def _lower_memory(self, nodes: NodeColumns) -> None:
         wanted = (nodes.type_N == NodeType.MEM_LOAD) | (nodes.type_N == NodeType.MEM_STORE)
         if not wanted.any():
             return
@@ -217,7 +117,7 @@ class Lowering:
         nodes.amount_N[wanted] = runtime.astype(np.int64)
         nodes.kind_N[wanted] = NodeKind.MEMORY
 
-    def _lower_messages(self, nodes: "_Nodes") -> None:
+    def _lower_messages(self, nodes: NodeColumns) -> None:
         for type_, kind, peer in (
             (NodeType.COMM_SEND, NodeKind.SEND, "comm_dst"),
             (NodeType.COMM_RECV, NodeKind.RECV, "comm_src"),
@@ -242,40 +142,61 @@ class Lowering:
             nodes.amount_N[wanted] = size
             nodes.tag_N[wanted] = np.fmod(nodes.attribute("comm_tag", wanted), TAG_MODULUS)
 
-    def _lower_collectives(self, nodes: "_Nodes") -> None:
+    def _lower_collectives(self, nodes: NodeColumns) -> None:
         row_C = np.flatnonzero(nodes.type_N == NodeType.COMM_COLL)
         if not row_C.size:
             return
         wanted = nodes.type_N == NodeType.COMM_COLL
         type_C = nodes.attribute("comm_type", wanted)
-        broadcast = type_C == CollectiveType.BROADCAST
-        nodes.amount_N[row_C[broadcast]] = recorded_ns(nodes.trace, nodes.order[row_C[broadcast]])
-        row_C, type_C = row_C[~broadcast], type_C[~broadcast]
-        supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
-        if not supported.all():
-            found = int(type_C[np.argmin(supported)])
-            name = CollectiveType(found).name if found in list(CollectiveType) else str(found)
-            raise nodes.error_at(
-                row_C[~supported], f"is a collective of type {name}, which the model does not know"
-            )
-        sent = np.zeros(len(nodes.type_N), dtype=bool)
-        sent[row_C] = True
-        size_C = nodes.attribute("comm_size", sent)
         names = nodes.trace.texts("pg_name")[0]
+        position_C = nodes.order[row_C].tolist()
+        group_C = np.array(
+            [
+                self._group(nodes, row, names[position])
+                for row, position in zip(row_C.tolist(), position_C, strict=True)
+            ]
+        )
+        replayed = self._replayed(nodes, row_C, type_C, group_C)
+        nodes.amount_N[row_C[replayed]] = self._compute.replayed_ns(
+            nodes.trace, nodes.order[row_C[replayed]]
+        )
+        row_C, type_C, group_C = row_C[~replayed], type_C[~replayed], group_C[~replayed]
+        wanted[:] = False
+        wanted[row_C] = True
+        size_C = nodes.attribute("comm_size", wanted)
         involved = nodes.involved()
-        for row, kind, size in zip(row_C.tolist(), type_C.tolist(), size_C.tolist(), strict=True):
-            position = int(nodes.order[row])
-            group = self._group(nodes, row, names[position])
-            dims = involved.get(position)
-            nodes.peer_N[row] = self._plan(nodes, row, (kind, size, group, dims))
-            nodes.tag_N[row] = group
+        for at, row in enumerate(row_C.tolist()):
+            dims = involved.get(int(nodes.order[row]))
+            what = (int(type_C[at]), int(size_C[at]), int(group_C[at]), dims)
+            nodes.peer_N[row] = self._plan(nodes, row, what)
+        nodes.tag_N[row_C] = group_C
         nodes.kind_N[row_C] = NodeKind.COLLECTIVE
 
-    def _group(self, nodes: "_Nodes", row: int, name: str) -> int:
+    def _replayed(
+        self, nodes: NodeColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray
+    ) -> np.ndarray:
+        """Return which collectives take their recorded duration, bool (C,)."""
+        broadcast = type_C == CollectiveType.BROADCAST
+        supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
+        if self._system.unmodelled is UnmodelledCollectives.REPLAY:
+            members = np.array(
+                [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]
+            )
+            return ~supported | (members < 2)
+        unknown = ~supported & ~broadcast
+        if unknown.any():
+            found = int(type_C[np.argmax(unknown)])
+            name = CollectiveType(found).name if found in list(CollectiveType) else str(found)
+            raise nodes.error_at(
+                row_C[unknown], f"is a collective of type {name}, which the model does not know"
+            )
+        return broadcast
+
+    def _group(self, nodes: NodeColumns, row: int, name: str) -> int:
         """Return the index of the node's group, -1 for all ranks."""
         if name in ("", "0"):
             return -1
-        index = self._groups.index_of.get(str(int(name)) if _is_group(name) else "")
+        index = self._groups.index_of.get(str(int(name)) if is_group_name(name) else "")
         if index is None:
             raise nodes.error_at(
                 np.array([row]),
@@ -285,7 +206,7 @@ class Lowering:
         return index
 
     def _plan(
-        self, nodes: "_Nodes", row: int, what: tuple[int, int, int, tuple[bool, ...] | None]
+        self, nodes: NodeColumns, row: int, what: tuple[int, int, int, tuple[bool, ...] | None]
     ) -> int:
         """Return the index of the plan of a collective (type, bytes, group, involved dims)."""
         kind, size, group, involved = what
@@ -330,92 +251,3 @@ class Lowering:
                 f"rank {rank}: node {int(program.id_N[np.argmax(sent)])} is a message to itself; "
                 "give another rank."
             )
-
-
-class _Nodes:
-    """The columns under construction, with what is needed to name a node in an error."""
-
-    def __init__(
-        self,
-        trace: Trace,
-        order: np.ndarray,
-        id_N: np.ndarray,
-        type_N: np.ndarray,
-        on_cpu_N: np.ndarray,
-    ) -> None:
-        count = len(order)
-        self.trace, self.order, self.id_N = trace, order, id_N
-        self.type_N, self.on_cpu_N = type_N, on_cpu_N
-        self.kind_N = np.full(count, NodeKind.TIMER, dtype=np.uint8)
-        self.slot_N = np.zeros(count, dtype=np.uint8)
-        self.amount_N = np.zeros(count, dtype=np.int64)
-        self.peer_N = np.zeros(count, dtype=np.int32)
-        self.tag_N = np.full(count, -1, dtype=np.int64)
-
-    def error(self, wrong_N: np.ndarray, what: str) -> SimulationError:
-        """Return an error about the first node of a mask."""
-        return self.error_at(np.flatnonzero(wrong_N), what)
-
-    def error_at(self, rows: np.ndarray, what: str) -> SimulationError:
-        """Return an error about the first of ``rows``."""
-        return SimulationError(f"{self.trace.source}: node {int(self.id_N[rows[0]])} {what}.")
-
-    def attribute(self, name: str, wanted_N: np.ndarray) -> np.ndarray:
-        """Return an integer attribute of the nodes of a mask, all of which must carry it."""
-        value_N, present_N = self.trace.integers(name)
-        missing = wanted_N & ~present_N[self.order]
-        if missing.any():
-            raise self.error(missing, f"lacks the attribute '{name}'; add it")
-        return value_N[self.order][wanted_N]
-
-    def involved(self) -> dict[int, tuple[bool, ...]]:
-        """Return ``involved_dim`` by position in the trace, where it is given."""
-        trace, table = self.trace, self.trace.attributes
-        if "involved_dim" not in trace.strings:
-            return {}
-        name = trace.strings.index("involved_dim")
-        row_A = np.flatnonzero(table.name_A == name)
-        node_A = np.searchsorted(table.ptr_N1, row_A, side="right") - 1
-        found = {}
-        for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
-            value = value_of(table, row, trace.strings)
-            found[node] = tuple(map(bool, value)) if isinstance(value, tuple) else (bool(value),)
-        return found
-
-
-def _slots(type_N: np.ndarray, on_cpu_N: np.ndarray) -> np.ndarray:
-    """Return which one-slot resource each node takes while it runs."""
-    by_type = np.full(256, Slot.COMM, dtype=np.uint8)
-    by_type[[NodeType.INVALID, NodeType.COMM_RECV]] = Slot.NONE
-    by_type[NodeType.COMP] = Slot.COMPUTE
-    slot_N = by_type[type_N]
-    slot_N[on_cpu_N & (type_N != NodeType.INVALID)] = Slot.CPU
-    return slot_N
-
-
-def _children(
-    trace: Trace, order: np.ndarray, id_N: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (child_ptr, child_E, indegree_N) of the union of data and control dependencies."""
-    count = len(id_N)
-    parent_id = np.concatenate([trace.data_deps.values, trace.ctrl_deps.values])
-    position = np.arange(count)
-    owner = np.concatenate(
-        [np.repeat(position, np.diff(deps.ptr_N1)) for deps in (trace.data_deps, trace.ctrl_deps)]
-    )
-    row_of = np.empty(count, dtype=np.int64)
-    row_of[order] = position
-    child_E = row_of[owner]
-    parent_E = np.searchsorted(id_N, parent_id)
-    dangling = (parent_E == count) | (id_N[np.minimum(parent_E, count - 1)] != parent_id)
-    if dangling.any():
-        first = int(np.argmax(dangling))
-        raise SimulationError(
-            f"{trace.source}: node {int(id_N[child_E[first]])} depends on node "
-            f"{int(parent_id[first])}, which does not exist; add it or drop the dependency."
-        )
-    key_E = np.unique(parent_E * count + child_E)
-    parent_E, child_E = key_E // count, key_E % count
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_E, minlength=count))])
-    indegree_N = np.bincount(child_E, minlength=count).astype(np.int32)
-    return child_ptr.astype(np.int64), child_E.astype(np.int32), indegree_N

@@ -21,7 +21,9 @@ from layerdag.simulator.cluster import (
 )
 from layerdag.simulator.collectives import CollectivePlan
 from layerdag.simulator.compute import ComputeModel
-from layerdag.simulator.lowering import ClassProgram, GroupIndex, Lowering
+from layerdag.simulator.groups import GroupIndex
+from layerdag.simulator.lowering import Lowering
+from layerdag.simulator.nodes import ClassProgram
 from layerdag.traces.trace import Workload
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.simulator.lowering import ClassProgram
+from layerdag.simulator.nodes import ClassProgram, Slot
 from layerdag.simulator.program import Program
 from layerdag.traces.trace import NodeType
 
@@ -77,10 +77,7 @@ def gpu_compute_ns(program: Program, duration_ns: np.ndarray) -> np.ndarray:
         program: What was run.
         duration_ns: finish minus issue of each row.
     """
-    on_gpu = [
-        (c.type_N == NodeType.COMP) & (c.slot_N == 1)  # Slot.COMPUTE
-        for c in program.classes
-    ]
+    on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
     mask = np.concatenate([on_gpu[c] for c in program.class_of_rank])
     running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
     return running[program.out_ptr[1:]] - running[program.out_ptr[:-1]]

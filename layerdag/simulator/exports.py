@@ -1,0 +1,88 @@
+"""Results as files: the ticks of every node as CSV, and a timeline that Perfetto opens."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from layerdag.files import atomic_path, write_text
+from layerdag.simulator.nodes import Slot
+from layerdag.simulator.result import SimulationResult
+from layerdag.traces.trace import NodeType
+
+_LANE = {
+    Slot.CPU: "CPU",
+    Slot.COMPUTE: "compute",
+    Slot.COMM: "communication",
+    Slot.NONE: "receive",
+}
+
+
+def write_summary(result: SimulationResult, path: str | Path) -> None:
+    """Write finish, exposed communication and makespan in ns as JSON."""
+    write_text(path, json.dumps(result.summary(), indent=1) + "\n")
+
+
+def write_nodes(result: SimulationResult, path: str | Path) -> None:
+    """Write ``sys,node_id,node_type,issue_tick,finish_tick`` of every node, by rank and node id."""
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
+        file.write("sys,node_id,node_type,issue_tick,finish_tick\n")
+        for rank in range(result.num_ranks):
+            file.writelines(
+                f"{rank},{node},{t},{a},{b}\n" for node, t, a, b in _ticks(result, rank)
+            )
+
+
+def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (id, type, issue, finish) of each node of ``rank``."""
+    nodes, rows = result.nodes(rank), result.rows(rank)
+    return zip(
+        nodes.id_N.tolist(),
+        nodes.type_N.tolist(),
+        result.issue_ns[rows].tolist(),
+        result.finish_ns[rows].tolist(),
+        strict=True,
+    )
+
+
+def write_timeline(result: SimulationResult, path: str | Path) -> None:
+    """Write a Chrome trace: one process a rank, one lane a slot, times in microseconds.
+
+    Source: the Trace Event Format ("X" complete events and "M" metadata), which Perfetto and
+    chrome://tracing read.
+    """
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+        file.write(",\n".join(_lane_names(result)))
+        for rank in range(result.num_ranks):
+            for event in _spans(result, rank):
+                file.write(",\n" + json.dumps(event, separators=(",", ":")))
+        file.write("\n]}\n")
+
+
+def _lane_names(result: SimulationResult) -> Iterator[str]:
+    for rank in range(result.num_ranks):
+        label = {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
+        yield json.dumps(label)
+        for slot, lane in _LANE.items():
+            named = {"name": lane}
+            yield json.dumps(
+                {"ph": "M", "pid": rank, "tid": int(slot), "name": "thread_name", "args": named}
+            )
+
+
+def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
+    """Yield one complete event for each node of ``rank``."""
+    trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
+    name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
+    slots = nodes.slot_N.tolist()
+    for (node, kind, start, end), slot in zip(_ticks(result, rank), slots, strict=True):
+        yield {
+            "ph": "X",
+            "pid": rank,
+            "tid": slot,
+            "name": name_of[node] or f"node {node}",
+            "cat": NodeType(kind).name,
+            "ts": start / 1000,
+            "dur": (end - start) / 1000,
+            "args": {"id": node, "issue_ns": start, "finish_ns": end},
+        }

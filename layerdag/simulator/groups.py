@@ -1,0 +1,60 @@
+"""Communicator groups as arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.traces.trace import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class GroupIndex:
+    """Communicator groups as arrays.
+
+    Attributes:
+        names: Integer name of each group.
+        index_of: Name -> position.
+        ptr: int64 (G+1,); members of group g are ``rank[ptr[g]:ptr[g+1]]`` in the file's order.
+        rank: int32 members.
+        rank_ptr: int64 (R+1,); the groups of rank r are ``of_rank[rank_ptr[r]:rank_ptr[r+1]]``.
+        of_rank: int32 group positions.
+        place: int32 position of the rank inside that group.
+    """
+
+    names: np.ndarray
+    index_of: dict[str, int]
+    ptr: np.ndarray
+    rank: np.ndarray
+    rank_ptr: np.ndarray
+    of_rank: np.ndarray
+    place: np.ndarray
+
+    @classmethod
+    def build(cls, workload: Workload) -> "GroupIndex":
+        """Index the groups of ``workload``; names that are no positive integers are unusable."""
+        usable = {name: members for name, members in workload.groups.items() if is_group_name(name)}
+        sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)
+        rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
+        group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
+        ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        place = (np.arange(len(rank)) - np.repeat(ptr[:-1], sizes)).astype(np.int32)
+        order = np.argsort(rank, kind="stable")
+        counts = np.bincount(rank, minlength=workload.num_ranks)
+        return cls(
+            names=np.array([int(name) for name in usable], dtype=np.int64),
+            index_of={str(int(name)): i for i, name in enumerate(usable)},
+            ptr=ptr,
+            rank=rank,
+            rank_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            of_rank=group[order],
+            place=place[order],
+        )
+
+    def size(self, group: int) -> int:
+        """Return the number of ranks of ``group``."""
+        return int(self.ptr[group + 1] - self.ptr[group])
+
+
+def is_group_name(name: str) -> bool:
+    """Return whether ASTRA-sim can use ``name``: an integer above 0."""
+    return name.isascii() and name.isdigit() and 0 < int(name) < 2**31
