@@ -5,7 +5,7 @@ of an epoch is a pure function of the seed and the epoch's number: resuming need
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from layerdag.rng import numpy_generator
 _BLUR = 1.5
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """What the training loop needs of its data."""
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, runtime_checkable
 
 from layerdag.errors import ConfigError
 from layerdag.files import write_text
@@ -12,6 +12,7 @@ from layerdag.files import write_text
 WANDB_MODES = ("auto", "online", "offline")
 
 
+@runtime_checkable
 class Logger(Protocol):
     """Takes the figures and pictures of a run."""
 
@@ -52,25 +53,28 @@ class JsonlLogger:
 
 
 class ConsoleLogger:
-    """One readable line per validation on ``stream``; other figures are left to the file."""
+    """One readable line per validation; other figures are left to the file.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        write: Takes the text, such as ``sys.stderr.write``.
+    """
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write the line if the values are those of a validation."""
         shown = {k.removeprefix("validation/"): v for k, v in values.items() if "validation/" in k}
         if shown:
             text = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
-            self._stream.write(f"step {step}: {text}\n")
-            self._stream.flush()
+            self._write(f"step {step}: {text}\n")
 
     def picture(self, step: int, name: str, file: Path) -> None:
         """Say where the picture lies."""
-        self._stream.write(f"step {step}: {name} in {file}\n")
+        self._write(f"step {step}: {name} in {file}\n")
 
     def close(self) -> None:
-        """Leave the stream open; it is the caller's."""
+        """There is nothing to let go of."""
 
 
 class WandbLogger:

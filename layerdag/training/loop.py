@@ -1,7 +1,6 @@
 """The training loop: one for every model, every data set and all objectives."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,7 @@ import torch
 from torch import Tensor
 
 from layerdag.errors import CheckpointError
-from layerdag.graph.batch import DAGBatch
-from layerdag.model.base import DAGModel
-from layerdag.model.build import ModelSpec, build_model
+from layerdag.model.build import build_model
 from layerdag.rng import derive_seed
 from layerdag.training.average import WeightAverage
 from layerdag.training.batches import BatchSource, BucketedSource
@@ -25,77 +22,13 @@ from layerdag.training.checkpoint import (
 from layerdag.training.distributed import World
 from layerdag.training.evaluate import Evaluation, evaluate
 from layerdag.training.interrupt import StopRequest, listening
+from layerdag.training.job import Hook, Observation, TrainJob, TrainResult
 from layerdag.training.loggers import Logger
 from layerdag.training.optimise import Optimiser
 from layerdag.training.rate import rate_factor
 from layerdag.training.selection import best_weights, tracks_of
 from layerdag.training.settings import TrainSettings
 from layerdag.training.window import Window
-
-
-@dataclass(frozen=True, eq=False)
-class TrainJob:
-    """What to train and where to put it.
-
-    Attributes:
-        spec: The model as plain data.
-        train: All training graphs.
-        validation: All validation graphs.
-        directory: Of the run; checkpoints go to its ``best`` and ``last``.
-        schema: The data set's schema as JSON-serialisable data.
-        run_config: The resolved configuration as JSON-serialisable data.
-        data_fingerprint: Of the training data.
-    """
-
-    spec: ModelSpec
-    train: DAGBatch
-    validation: DAGBatch
-    directory: Path
-    schema: Mapping[str, Any] = field(default_factory=dict)
-    run_config: Mapping[str, Any] = field(default_factory=dict)
-    data_fingerprint: str = ""
-
-    @property
-    def best(self) -> Path:
-        """Checkpoint of the best weights, for inference."""
-        return self.directory / "best"
-
-    @property
-    def last(self) -> Path:
-        """Checkpoint of the last weights, for resuming."""
-        return self.directory / "last"
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a hook saw of the model at a validation: figures by name, pictures by name and file."""
-
-    values: Mapping[str, float] = field(default_factory=dict)
-    pictures: Mapping[str, Path] = field(default_factory=dict)
-
-
-Hook = Callable[[DAGModel, int], Observation]
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How a run ended.
-
-    Attributes:
-        reason: "budget", "patience" or the name of a signal.
-        step: Optimiser steps done.
-        seconds: Spent, those before resuming included.
-        metrics: Validation figures of the best checkpoint.
-        best: Checkpoint for inference.
-        last: Checkpoint for resuming.
-    """
-
-    reason: str
-    step: int
-    seconds: float
-    metrics: Mapping[str, float]
-    best: Path
-    last: Path
 
 
 def train(
@@ -150,7 +83,7 @@ class _Run:
         self.epoch, self.position = 0, 0
         self.plan: Sequence[Tensor] = self.source.plan(0)
         self.step, self.seconds = 0, 0.0
-        self.evaluated_step = -1
+        self.evaluated_step, self.saved_step = -1, -1
         self.metrics: dict[str, float] = {}
 
     def go(
@@ -169,8 +102,10 @@ class _Run:
             if self.step % self.settings.evaluate_every == 0 and not reason:
                 self._validate(budget, loggers, hook)
                 reason = "patience" if all(track.stopped for track in self.tracks) else ""
-        if self.evaluated_step != self.step:
+        if reason in ("budget", "patience") and self.evaluated_step != self.step:
             self._validate(budget, loggers, hook)
+        elif self.saved_step != self.step:
+            self._save_last(budget.seconds())
         result = (self.step, budget.seconds(), self.metrics, self.job.best, self.job.last)
         return TrainResult(reason, *result)
 
@@ -191,7 +126,7 @@ class _Run:
                 f"{checkpoint} cannot be resumed with this configuration ({reason}); "
                 "use the model and training settings it was made with."
             ) from error
-        self.evaluated_step = self.step
+        self.evaluated_step = self.saved_step = int(state["evaluated_step"])
         self.plan = self.source.plan(self.epoch)
 
     def _advance(self, share: float, flags: list[float], window: Window) -> tuple[bool, float]:
@@ -254,11 +189,16 @@ class _Run:
             if not track.stopped
         ]
         self.metrics = {f"validation/{t.name}_per_graph": t.best for t in self.tracks}
+        if self.world.rank == 0 and any(better):
+            self._write(self.job.best, best_weights(self.model, self.tracks), None)
+        self._save_last(budget.seconds())
+
+    def _save_last(self, seconds: float) -> None:
+        """Write the checkpoint for resuming; a signal gets no more than this."""
+        self.saved_step = self.step
         if self.world.rank == 0:
-            if any(better):
-                self._write(self.job.best, best_weights(self.model, self.tracks), None)
-            averaged = {**self.model.state_dict(), **weights}
-            self._write(self.job.last, averaged, self._state(budget.seconds()))
+            averaged = {**self.model.state_dict(), **self.average.weights()}
+            self._write(self.job.last, averaged, self._state(seconds))
         self.world.barrier()
 
     def _observe(self, loggers: Sequence[Logger], hook: Hook | None, result: Evaluation) -> None:
@@ -293,6 +233,7 @@ class _Run:
             "average": self.average.state_dict(),
             "tracks": {track.name: track.state_dict() for track in self.tracks},
             "step": self.step,
+            "evaluated_step": self.evaluated_step,
             "seconds": seconds,
             "epoch": self.epoch,
             "position": self.position,

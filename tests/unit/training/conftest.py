@@ -1,0 +1,37 @@
+"""A tiny data set and the reference model at tiny widths."""
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.random import random_dag
+from layerdag.graph.sizes import GraphSizes
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.build import ModelSpec
+
+SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+TINY = {
+    "size_width": 8, "size_rounds": 1, "node_width": 8, "node_rounds": 1, "node_heads": 2,
+    "node_steps": 4, "edge_width": 8, "edge_rounds": 1, "edge_steps": 4,
+}  # fmt: skip
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> DAGBatch:
+    """Return 12 random DAGs with conditions."""
+    shapes = [rng.integers(1, 4, rng.integers(1, 5)).tolist() for _ in range(12)]
+    dags = [random_dag(rng, shape, [4, 2], num_edge_types=2) for shape in shapes]
+    return DAGBatch.collate(
+        dags,
+        [dag.layers() for dag in dags],
+        torch.tensor(rng.normal(size=(12, 1)), dtype=torch.float32),
+        torch.tensor(rng.integers(0, 3, size=(12, 1))),
+    )
+
+
+@pytest.fixture
+def spec(rng: np.random.Generator) -> ModelSpec:
+    """Return a tiny reference model as plain data."""
+    dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(5)]
+    return ModelSpec("reference", SIZES, GraphStatistics.measure(dags, SIZES), TINY)

@@ -1,0 +1,138 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from layerdag.errors import CheckpointError
+from layerdag.model.build import ModelSpec, build_model
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    export_checkpoint,
+    load_checkpoint,
+    load_trainer_state,
+    save_checkpoint,
+)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, spec: ModelSpec) -> Path:
+    weights = build_model(spec, seed=3).state_dict()
+    meta = CheckpointMeta(step=7, seed=3, data_fingerprint="abc", metrics={"node": 1.5})
+    state = {"step": 7, "tensor": torch.ones(2)}
+    contents = CheckpointContents(spec, weights, {"kind": "flow"}, {"data": "x"}, meta, state)
+    save_checkpoint(tmp_path / "last", contents)
+    return tmp_path / "last"
+
+
+def test_loading_gives_back_what_was_saved(checkpoint: Path, spec: ModelSpec):
+    loaded = load_checkpoint(checkpoint)
+    for name, tensor in build_model(spec, seed=3).state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], tensor)
+    assert not loaded.model.training
+    assert loaded.spec.to_dict() == json.loads(json.dumps(spec.to_dict())) or loaded.spec == spec
+    assert (loaded.schema, loaded.run_config) == ({"kind": "flow"}, {"data": "x"})
+    assert (loaded.meta.step, loaded.meta.metrics) == (7, {"node": 1.5})
+    assert torch.equal(load_trainer_state(checkpoint)["tensor"], torch.ones(2))
+
+
+def test_an_export_holds_no_trainer_state(checkpoint: Path, tmp_path: Path):
+    export_checkpoint(checkpoint, tmp_path / "small")
+    load_checkpoint(tmp_path / "small")
+    with pytest.raises(CheckpointError, match="sampling only"):
+        load_trainer_state(tmp_path / "small")
+
+
+def edit(name: str, change: Callable[[dict], None]) -> Callable[[Path], None]:
+    """Return a fault that changes a JSON file."""
+
+    def fault(path: Path) -> None:
+        data = json.loads((path / name).read_text())
+        change(data)
+        (path / name).write_text(json.dumps(data))
+
+    return fault
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    """Return a fault that cuts a file in half."""
+
+    def fault(path: Path) -> None:
+        data = (path / name).read_bytes()
+        (path / name).write_bytes(data[: len(data) // 2])
+
+    return fault
+
+
+FAULTS = {
+    "meta missing": (lambda p: (p / "meta.json").unlink(), "meta.json is missing"),
+    "weights missing": (lambda p: (p / "weights.safetensors").unlink(), "incomplete"),
+    "weights cut": (cut("weights.safetensors"), "cannot be read"),
+    "config cut": (cut("config.json"), "cannot be read"),
+    "config is a list": (lambda p: (p / "config.json").write_text("[]"), "JSON object"),
+    "schema missing": (lambda p: (p / "schema.json").unlink(), "schema.json is missing"),
+    "other format": (edit("meta.json", lambda d: d.update(format_version=99)), "format 99"),
+    "unknown model": (
+        edit("config.json", lambda d: d["model"].update(name="os.system")),
+        "no model",
+    ),
+    "unknown argument": (
+        edit("config.json", lambda d: d["model"]["arguments"].update(edge_widht=3)),
+        "did you mean 'edge_width'",
+    ),
+    "wrong argument": (
+        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width="8")),
+        "cannot be built",
+    ),
+    "another width": (
+        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width=16)),
+        "not of one checkpoint",
+    ),
+    "absurd width": (
+        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width=2**20)),
+        "not of one checkpoint",
+    ),
+    "no sizes": (edit("config.json", lambda d: d["model"].pop("sizes")), "cannot be read"),
+    "negative sizes": (
+        edit("config.json", lambda d: d["model"]["sizes"].update(attributes=[-1])),
+        "positive",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_damaged_checkpoint_is_one_sentence(checkpoint: Path, name: str):
+    fault, words = FAULTS[name]
+    fault(checkpoint)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_checkpoint(checkpoint)
+    assert str(checkpoint.name) in str(caught.value)
+
+
+def test_a_damaged_trainer_state_is_one_sentence(checkpoint: Path):
+    cut("trainer.pt")(checkpoint)
+    with pytest.raises(CheckpointError, match=r"trainer\.pt cannot be read"):
+        load_trainer_state(checkpoint)
+
+
+def test_a_pickle_is_not_executed(checkpoint: Path, tmp_path: Path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "executed",))
+
+    torch.save({"step": Evil()}, checkpoint / "trainer.pt")
+    with pytest.raises(CheckpointError):
+        load_trainer_state(checkpoint)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_folder_above_names_the_checkpoint_inside(checkpoint: Path):
+    with pytest.raises(CheckpointError, match=r"did you mean .*last"):
+        load_checkpoint(checkpoint.parent)
+
+
+def test_a_missing_folder_is_one_sentence(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="not a checkpoint directory"):
+        load_checkpoint(tmp_path / "nowhere")

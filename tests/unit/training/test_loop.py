@@ -1,0 +1,147 @@
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from layerdag.errors import CheckpointError, TrainingError
+from layerdag.graph.batch import DAGBatch
+from layerdag.model.base import DAGModel
+from layerdag.model.build import ModelSpec
+from layerdag.training.checkpoint import load_checkpoint, load_trainer_state
+from layerdag.training.job import Observation, TrainJob, TrainResult
+from layerdag.training.loop import train
+from layerdag.training.settings import TrainSettings
+
+Run = Callable[..., TrainResult]
+
+
+class Recorder:
+    """A logger that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.figures: list[tuple[int, dict[str, float]]] = []
+        self.pictures: list[tuple[int, str]] = []
+
+    def log(self, step, values):
+        self.figures.append((step, dict(values)))
+
+    def picture(self, step, name, file):
+        self.pictures.append((step, name))
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
+    """Return a function that trains the tiny model into a folder."""
+
+    def start(folder: str, steps: int = 6, resume_from: Path | None = None, **settings):
+        options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "warmup_steps": 2}
+        job = TrainJob(spec, data, data, tmp_path / folder, schema={"kind": "flow"})
+        extra = {key: settings.pop(key) for key in ("hook", "loggers") if key in settings}
+        chosen = TrainSettings(max_steps=steps, **{**options, **settings})
+        return train(job, chosen, resume_from=resume_from, **extra)
+
+    return start
+
+
+def state(result: TrainResult) -> dict[str, torch.Tensor]:
+    return load_trainer_state(result.last)["model"]
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_likelihood_gets_better(run: Run):
+    recorder = Recorder()
+    run("a", 30, loggers=[recorder], learning_rate=0.02, ema_decay=0.5, evaluate_every=10)
+    scores = [v for _, v in recorder.figures if "validation/node" in v]
+    for name in ("validation/layer_size", "validation/node", "validation/edge"):
+        assert scores[-1][name] < scores[0][name]
+
+
+def test_a_resumed_run_ends_bit_equal_to_an_uninterrupted_one(run: Run):
+    whole = run("whole", 8)
+    first = run("parts", 4)
+    second = run("parts", 8, resume_from=first.last)
+    assert second.step == 8
+    assert same(state(whole), state(second))
+    one, two = load_checkpoint(whole.best), load_checkpoint(second.best)
+    assert same(one.model.state_dict(), two.model.state_dict())
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(run: Run):
+    first, again, other = run("a"), run("b"), run("c", seed=1)
+    assert same(state(first), state(again))
+    assert not same(state(first), state(other))
+
+
+def test_the_global_generator_is_not_touched(run: Run):
+    before = torch.random.get_rng_state()
+    run("a", 2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_accumulating_equals_nothing_but_more_micro_batches(run: Run):
+    result = run("a", 2, accumulate=3)
+    position = load_trainer_state(result.last)
+    assert position["epoch"] * 3 + position["position"] == 6  # 12 graphs make 3 micro-batches
+
+
+def test_a_signal_ends_the_run_with_a_checkpoint(run: Run):
+    def kill(model: DAGModel, step: int) -> Observation:
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return Observation()
+
+    result = run("a", 50, hook=kill)
+    assert result.reason == "SIGTERM"
+    assert result.step == 4  # the hook runs after step 3, the step after it is finished
+    assert load_checkpoint(result.last).meta.step == 4
+
+
+def test_patience_ends_the_run(run: Run):
+    result = run("a", 200, learning_rate=1e-12, warmup_steps=0, ema_decay=0.0, patience=1,
+                 evaluate_every=1)  # fmt: skip
+    assert result.reason == "patience"
+    assert result.step < 200
+
+
+def test_the_hook_sees_averaged_weights_and_its_findings_are_logged(run: Run, tmp_path: Path):
+    recorder = Recorder()
+
+    def look(model: DAGModel, step: int) -> Observation:
+        return Observation({"validity": 1.0}, {"samples": tmp_path / "x.png"})
+
+    run("a", 3, hook=look, loggers=[recorder])
+    assert recorder.pictures == [(3, "samples")]
+    assert any(values.get("validity") == 1.0 for _, values in recorder.figures)
+
+
+def test_divergence_is_one_sentence_and_keeps_the_last_checkpoint(run: Run):
+    with pytest.raises(TrainingError, match=r"diverged at step \d+: .*learning_rate"):
+        run("a", 50, learning_rate=1e30, gradient_clip=0.0, warmup_steps=0)
+
+
+def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGBatch, tmp_path):
+    first = run("a", 3)
+    wider = ModelSpec(spec.name, spec.sizes, spec.statistics, {**spec.arguments, "edge_width": 16})
+    job = TrainJob(wider, data, data, tmp_path / "b")
+    with pytest.raises(CheckpointError, match="cannot be resumed"):
+        train(job, TrainSettings(max_steps=5), resume_from=first.last)
+
+
+def test_a_finished_run_resumed_stays_as_it_is(run: Run):
+    first = run("a", 3)
+    assert run("a", 3, resume_from=first.last).step == 3
+
+
+def test_seconds_are_a_budget_too(run: Run):
+    result = run("a", None, max_seconds=0.2)
+    assert result.reason == "budget"
+    assert result.seconds >= 0.2

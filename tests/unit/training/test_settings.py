@@ -1,0 +1,26 @@
+import pytest
+
+from layerdag.errors import ConfigError
+from layerdag.training.settings import TrainSettings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_graphs", 0),
+        ("learning_rate", 0.0),
+        ("ema_decay", 1.0),
+        ("schedule", "linear"),
+        ("precision", "float16"),
+        ("max_steps", 0),
+        ("max_seconds", -1.0),
+    ],
+)
+def test_a_value_out_of_bounds_is_named(name: str, value: object):
+    with pytest.raises(ConfigError, match=f"training.{name} must be"):
+        TrainSettings(**{name: value})
+
+
+def test_a_run_needs_some_budget():
+    with pytest.raises(ConfigError, match="max_seconds"):
+        TrainSettings(max_steps=None)
