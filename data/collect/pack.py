@@ -1,0 +1,178 @@
+"""From the collected runs to the corpus: classes of ranks, hashes, splits, shards, checksums."""
+
+import hashlib
+import json
+import platform
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from plan import RunPlan
+
+from layerdag.files import write_text
+from layerdag.graph.dag import DAG
+from layerdag.graph.hashing import graph_hash
+from layerdag.rng import derive_seed
+from layerdag.traces.chakra import encode_trace, read_trace
+from layerdag.traces.corpus import INDEX, RankClass, RunRecord, write_shard
+from layerdag.traces.trace import Ragged, Trace
+
+TEST_SHARE, VAL_SHARE = 0.15, 0.10
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What the workers stored of one run."""
+
+    plan: RunPlan
+    classes: tuple[tuple[Trace, tuple[int, ...]], ...]
+    groups: Mapping[str, tuple[int, ...]]
+    step_times_s: tuple[float, ...]
+
+
+def load(plan: RunPlan, folder: Path) -> Collected:
+    """Read the traces and times of all ranks of one run."""
+    abouts = [json.loads((folder / f"{r}.json").read_text()) for r in range(plan.world_size)]
+    classes: dict[bytes, tuple[Trace, list[int]]] = {}
+    for rank in range(plan.world_size):
+        trace = read_trace(folder / f"{rank}.et")
+        classes.setdefault(program_of(trace), (trace, []))[1].append(rank)
+    groups = {name: tuple(r) for about in abouts for name, r in about["groups"].items()}
+    times = zip(*(about["step_times_s"] for about in abouts), strict=True)
+    return Collected(
+        plan,
+        tuple((trace, tuple(ranks)) for trace, ranks in classes.values()),
+        groups,
+        tuple(max(of_ranks) for of_ranks in times),
+    )
+
+
+def program_of(trace: Trace) -> bytes:
+    """Return a digest of all but times: ranks with the same one run the same program."""
+    columns = (trace.type_N, trace.data_deps.ptr_N1, trace.data_deps.values)
+    texts = ("pg_name", "dtype", "device")
+    numbers = ("num_ops", "tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst")
+    digest = hashlib.blake2b("\n".join(trace.names()).encode())
+    for array in (*columns, trace.ctrl_deps.ptr_N1, trace.ctrl_deps.values):
+        digest.update(array.tobytes())
+    for name in numbers:
+        digest.update(trace.integers(name)[0].tobytes())
+    for name in texts:
+        digest.update("\n".join(trace.texts(name)[0]).encode())
+    return digest.digest()
+
+
+def job_hash(traces: Sequence[Trace]) -> str:
+    """Return the WL hash of all classes: operators, types, collectives and typed edges."""
+    codes, edges, kinds, shift = [], [], [], 0
+    for trace in traces:
+        collective_N, _ = trace.integers("comm_type", default=-1)
+        codes += [
+            zlib.crc32(f"{name}|{kind}|{comm}".encode())
+            for name, kind, comm in zip(
+                trace.names(), trace.type_N.tolist(), collective_N.tolist(), strict=True
+            )
+        ]
+        for kind, deps in enumerate((trace.data_deps, trace.ctrl_deps)):
+            edges.append(_edges(trace, deps) + shift)
+            kinds.append(np.full(edges[-1].shape[1], kind))
+        shift += trace.num_nodes
+    dag = DAG.build(
+        torch.tensor(codes)[:, None],
+        torch.from_numpy(np.concatenate(edges, axis=1)),
+        edge_type_E=torch.from_numpy(np.concatenate(kinds)),
+    )
+    return graph_hash(dag, rounds=8)
+
+
+def _edges(trace: Trace, deps: Ragged) -> np.ndarray:
+    """Return (2, E) rows of source and target; ids of imported traces are rows."""
+    target_E = np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1))
+    return np.stack([deps.values.astype(np.int64), target_E])
+
+
+def split_of(digest: str) -> str:
+    """Return the split of a graph: by its hash, so that equal graphs stay together."""
+    draw = derive_seed(0, "corpus-split", digest) / 2**63
+    if draw < TEST_SHARE:
+        return "test"
+    return "val" if draw < TEST_SHARE + VAL_SHARE else "train"
+
+
+def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
+    """Write index, shards and checksums of the runs found under ``raw``; return the records."""
+    shards: dict[str, list[tuple[str, bytes]]] = {}
+    records = []
+    for plan in plans:
+        if not (raw / plan.run / "done").exists():
+            continue
+        run = load(plan, raw / plan.run)
+        shard = f"shards/{plan.family}.tar.xz"
+        classes = []
+        for number, (trace, ranks) in enumerate(run.classes):
+            member = f"{plan.run}/{number}.et"
+            shards.setdefault(shard, []).append((member, encode_trace(trace)))
+            classes.append(RankClass(member, ranks))
+        records.append(_record(run, shard, tuple(classes)))
+    for shard, members in shards.items():
+        write_shard(target / shard, members)
+    write_text(target / INDEX, "".join(record.to_json() + "\n" for record in records))
+    write_text(target / "checksums.sha256", _checksums(target, [INDEX, *sorted(shards)]))
+    return records
+
+
+def _record(run: Collected, shard: str, classes: tuple[RankClass, ...]) -> RunRecord:
+    """Return the index line of one run."""
+    plan, traces = run.plan, [trace for trace, _ in run.classes]
+    digest = job_hash(traces)
+    return RunRecord(
+        run=plan.run,
+        family=plan.family,
+        strategy=plan.strategy,
+        world_size=plan.world_size,
+        phase=plan.phase,
+        split=split_of(digest),
+        hyper=dict(plan.hyper),
+        step_times_s=run.step_times_s,
+        step_time_s_min=min(run.step_times_s),
+        shard=shard,
+        classes=classes,
+        groups=run.groups,
+        graph_hash=digest,
+        num_nodes=sum(trace.num_nodes for trace in traces),
+    )
+
+
+def _checksums(target: Path, names: Sequence[str]) -> str:
+    """Return the lines that ``sha256sum -c`` reads."""
+    lines = [f"{hashlib.sha256((target / n).read_bytes()).hexdigest()}  {n}\n" for n in names]
+    return "".join(lines)
+
+
+def describe(records: Sequence[RunRecord]) -> str:
+    """Return the counts of the corpus as the Markdown table of the data card."""
+    sizes = sorted(record.num_nodes for record in records)
+    distinct = len({record.graph_hash for record in records})
+    lines = [
+        f"- {len(records)} runs, {distinct} distinct graphs (Weisfeiler-Lehman hash of a run)",
+        f"- nodes of a run (one trace a class of ranks): median {sizes[len(sizes) // 2]}, "
+        f"smallest {sizes[0]}, largest {sizes[-1]}, {sum(sizes)} in all",
+        f"- software: torch {torch.__version__}, Python {platform.python_version()}",
+        "",
+        "| | " + " | ".join(sorted({r.strategy for r in records})) + " | all |",
+    ]
+    strategies = sorted({record.strategy for record in records})
+    lines.append("|---|" + "---|" * (len(strategies) + 1))
+    for family in sorted({record.family for record in records}):
+        count = Counter(record.strategy for record in records if record.family == family)
+        cells = [str(count[strategy]) for strategy in strategies]
+        lines.append(f"| {family} | " + " | ".join(cells) + f" | {sum(count.values())} |")
+    lines += ["", "| split | runs | distinct graphs |", "|---|---|---|"]
+    for split in ("train", "val", "test"):
+        chosen = [record for record in records if record.split == split]
+        lines.append(f"| {split} | {len(chosen)} | {len({r.graph_hash for r in chosen})} |")
+    return "\n".join(lines)

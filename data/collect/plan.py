@@ -1,0 +1,202 @@
+"""The runs of the corpus: which model, cut how, trained how. Drawn once from a fixed seed.
+
+Structural knobs (depth, kinds of layers, optimiser, ...) are drawn until their combination is new,
+sizes (widths, batch) freely: so runs differ in structure, and equal structures in size are rare.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Value = int | float | str
+Choices = Mapping[str, Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One run to be collected.
+
+    Attributes:
+        run: Unique name.
+        family: Model family.
+        strategy: How the model is spread over ranks.
+        world_size: Number of ranks.
+        phase: "training" or "inference".
+        hyper: Hyper-parameters.
+        seed: Seed of weights and data.
+    """
+
+    run: str
+    family: str
+    strategy: str
+    world_size: int
+    phase: str
+    hyper: Mapping[str, Value]
+    seed: int
+
+
+_ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "sigmoid", "softplus")
+_OPTIMISERS = ("sgd", "momentum", "adam", "adamw_foreach", "adamw_fused", "adagrad", "rmsprop")
+
+_TRANSFORMER: Choices = {
+    "depth": (1, 2, 3),
+    "activation": ("relu", "gelu", "silu"),
+    "norm": ("layer", "rms"),
+    "placement": ("pre", "post", "parallel"),
+    "attention": ("fused", "stepwise"),
+    "gated": (0, 1),
+    "joint_qkv": (0, 1),
+}
+STRUCTURE: Mapping[str, Choices] = {
+    "mlp": {
+        "depth": (1, 2, 3, 4, 5, 6, 8),
+        "activation": _ACTIVATIONS,
+        "norm": ("none", "layer", "batch", "rms"),
+        "residual": (0, 1),
+        "loss": ("cross_entropy", "mse"),
+    },
+    "cnn": {
+        "depth": (1, 2, 3, 4, 5, 6),
+        "activation": ("relu", "gelu", "silu", "leaky_relu"),
+        "norm": ("none", "batch", "group"),
+        "residual": (0, 1),
+        "conv": ("full", "separable"),
+        "pool": ("max", "avg"),
+        "stage": (1, 2),
+        "loss": ("cross_entropy", "mse"),
+    },
+    "gpt": {**_TRANSFORMER, "rotary": (0, 1)},
+    "bert": {**_TRANSFORMER, "task": ("sequence", "tokens")},
+    "moe": {
+        "depth": (1, 2),
+        "activation": ("relu", "gelu", "silu"),
+        "norm": ("layer", "rms"),
+        "gated": (0, 1),
+        "experts": (4, 8),
+        "top": (1, 2),
+        "mixer": ("attention", "none", "none"),
+        "attention": ("fused",),
+        "placement": ("pre", "post"),
+    },
+    "dlrm": {
+        "tables": (4, 8, 12),
+        "bottom": (0, 1, 2, 3),
+        "top": (0, 1, 2, 3),
+        "activation": ("relu", "gelu", "silu", "tanh"),
+        "interaction": ("dot", "cat"),
+    },
+    "gnn": {
+        "depth": (1, 2, 3, 4),
+        "layer": ("gcn", "sage", "gin", "gat"),
+        "activation": ("relu", "gelu", "silu", "elu"),
+        "norm": ("none", "layer", "batch"),
+        "residual": (0, 1),
+        "readout": ("node", "mean", "max"),
+    },
+}
+_TRAINING: Choices = {"optimiser": _OPTIMISERS, "clip": (0, 0, 1), "accumulate": (1, 1, 1, 2)}
+_SIZES: Mapping[str, Choices] = {
+    "mlp": {"width": (64, 128, 256, 512), "batch": (16, 32, 64, 128)},
+    "cnn": {"width": (8, 16, 32), "batch": (4, 8, 16)},
+    "gpt": {"width": (64, 128, 256), "heads": (4, 8), "time": (16, 32, 64), "batch": (4, 8),
+            "vocabulary": (256, 512), "expansion": (2, 4)},
+    "bert": {"width": (64, 128, 256), "heads": (4, 8), "time": (16, 32, 64), "batch": (4, 8),
+             "vocabulary": (256, 512), "expansion": (2, 4)},
+    "moe": {"width": (64, 128), "heads": (4, 8), "time": (16, 32), "batch": (4, 8),
+            "vocabulary": (256,), "expansion": (2, 4)},
+    "dlrm": {"width": (16, 32, 64), "batch": (32, 64, 128)},
+    "gnn": {"width": (32, 64, 128), "nodes": (64, 256), "degree": (4, 8)},
+}  # fmt: skip
+_STRATEGY: Mapping[str, Choices] = {
+    "ddp": {"bucket_mb": (0.01, 0.1, 25), "bucket_view": (0, 1)},
+    "pp": {"schedule": ("gpipe", "1f1b"), "microbatches": (2, 4)},
+    "ep": {"sync": ("each", "flat")},
+    "a2a": {"sync": ("each", "flat")},
+}
+
+QUOTAS: tuple[tuple[str, str, int, str, int], ...] = (
+    *((family, "single", 1, "training", 44) for family in STRUCTURE),
+    *((family, "single", 1, "inference", 9) for family in STRUCTURE),
+    *((family, "ddp", 2, "training", 7) for family in STRUCTURE),
+    *((family, "ddp", 4, "training", 4) for family in STRUCTURE),
+    *((family, "fsdp2", 2, "training", 7) for family in ("mlp", "cnn", "gpt", "bert")),
+    *((family, "fsdp2", 4, "training", 4) for family in ("mlp", "cnn", "gpt", "bert")),
+    *((family, "tp", 2, "training", 8) for family in ("mlp", "gpt", "bert")),
+    *((family, "tp", 4, "training", 4) for family in ("mlp", "gpt", "bert")),
+    *((family, "tp", 2, "inference", 2) for family in ("mlp", "gpt", "bert")),
+    *((family, "pp", 2, "training", 7) for family in ("mlp", "cnn", "gpt", "bert")),
+    *((family, "pp", 4, "training", 5) for family in ("mlp", "cnn", "gpt", "bert")),
+    ("moe", "ep", 2, "training", 14),
+    ("moe", "ep", 4, "training", 10),
+    ("moe", "ep", 2, "inference", 3),
+    ("dlrm", "a2a", 2, "training", 14),
+    ("dlrm", "a2a", 4, "training", 10),
+    ("dlrm", "a2a", 2, "inference", 3),
+)
+"""(family, strategy, world size, phase, number of runs)."""
+
+
+def corpus_plan(seed: int = 0) -> tuple[RunPlan, ...]:
+    """Return all runs of the corpus; the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    seen: set[tuple[object, ...]] = set()
+    plans: list[RunPlan] = []
+    for family, strategy, world_size, phase, count in QUOTAS:
+        for _ in range(count):
+            hyper = _draw(rng, (family, strategy, phase), seen, world_size)
+            name = f"{len(plans):04d}_{family}_{strategy}_ws{world_size}"
+            plans.append(
+                RunPlan(name, family, strategy, world_size, phase, hyper, int(rng.integers(2**31)))
+            )
+    return tuple(plans)
+
+
+def _draw(
+    rng: np.random.Generator,
+    kind: tuple[str, str, str],
+    seen: set[tuple[object, ...]],
+    world_size: int,
+) -> dict[str, Value]:
+    """Draw hyper-parameters whose structural part has not been drawn before."""
+    family, strategy, phase = kind
+    training = _TRAINING if phase == "training" else {}
+    knobs = {**STRUCTURE[family], **training, **_STRATEGY.get(strategy, {})}
+    for _ in range(10_000):
+        drawn = _constrain({name: _pick(rng, values) for name, values in knobs.items()}, kind)
+        key = (*kind, *sorted(drawn.items(), key=str))
+        if key not in seen:
+            seen.add(key)
+            sizes = {name: _pick(rng, values) for name, values in _SIZES[family].items()}
+            if strategy in ("tp", "ep", "a2a"):
+                drawn["parallel"] = world_size
+            return {**drawn, **sizes}
+    raise RuntimeError(f"no new structure is left for {kind}; lower its quota")
+
+
+def _pick(rng: np.random.Generator, values: Sequence[Value]) -> Value:
+    """Draw one of the values."""
+    return values[int(rng.integers(len(values)))]
+
+
+def _constrain(drawn: dict[str, Value], kind: tuple[str, str, str]) -> dict[str, Value]:
+    """Mend combinations that do not work or would be too large."""
+    family, strategy, _ = kind
+    deep = family in ("gpt", "bert", "moe", "dlrm") or int(drawn["depth"]) > 3
+    if deep and drawn.get("optimiser") in ("adam", "adagrad", "rmsprop"):
+        drawn["optimiser"] = "adamw_foreach"
+    if strategy == "pp":
+        drawn.update(clip=0, accumulate=1)
+        if family in ("gpt", "bert"):
+            drawn["depth"] = max(2, int(drawn["depth"]))
+        elif family in ("mlp", "cnn"):
+            drawn["depth"] = max(3, int(drawn["depth"]))
+    if strategy in ("fsdp2", "tp", "ep", "a2a"):
+        drawn["accumulate"] = 1
+    if strategy == "fsdp2":
+        drawn["clip"] = 0
+        if drawn.get("optimiser") == "adamw_fused":
+            drawn["optimiser"] = "adamw_foreach"
+    if strategy == "tp" and family == "mlp":
+        drawn.update(norm="layer" if drawn["norm"] in ("none", "batch") else drawn["norm"], residual=1)
+    return drawn
