@@ -1,0 +1,130 @@
+"""The fast model: every decision of every graph of a batch in one causal pass."""
+
+import torch
+from torch import Tensor, nn
+
+from layerdag.errors import ConfigError
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.sizes import GraphSizes
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.model.fast_arity import Arity
+from layerdag.model.fast_heads import Heads
+from layerdag.model.fast_layout import Blocks, Edges, Layout
+from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_losses
+from layerdag.model.fast_sampling import Parts, Sampler
+from layerdag.model.fast_tokens import Place, TokenEmbedding, drop_conditions
+from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_bias, dropout
+
+_HEAD_WIDTH = 32
+
+
+class FastLayerDAG(DAGModel):
+    """Layerwise autoregressive model with one shared causal trunk (see docs/fast-model.md).
+
+    Args:
+        sizes: Counts of the data set's schema.
+        statistics: Measured on the training graphs; fixes the arity limits and count bins.
+        width: Width of the trunk, a multiple of 32 (one attention head each).
+        depth: Number of trunk blocks.
+        block: Tokens of an attention block.
+        dropout: Share of trunk inputs and readout states dropped in training.
+        condition_dropout: Share of conditions hidden in training, for guidance.
+    """
+
+    def __init__(
+        self,
+        sizes: GraphSizes,
+        statistics: GraphStatistics,
+        *,
+        width: int = 128,
+        depth: int = 3,
+        block: int = 64,
+        dropout: float = 0.1,
+        condition_dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.sizes, self.statistics = sizes, statistics
+        if width % _HEAD_WIDTH or min(width, depth, block) < 1:
+            raise ConfigError(
+                f"The fast model needs a width that is a multiple of {_HEAD_WIDTH} and a depth and "
+                f"block of at least 1, found width {width}, depth {depth}, block {block}."
+            )
+        self.num_heads, self.block = width // _HEAD_WIDTH, block
+        self.dropout, self.condition_dropout = dropout, condition_dropout
+        self.tokens = TokenEmbedding(sizes, width)
+        self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
+        self.last_norm = nn.RMSNorm(width)
+        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH)
+        self.arity = Arity(statistics)
+
+    def objective_parameters(self) -> dict[str, list[nn.Parameter]]:
+        """Return trunk and embeddings as "shared", and each objective's own readouts."""
+        edge = ("pointer", "last_parent", "open_embedding", "degree_readout", "type_readout")
+        named: dict[str, list[nn.Parameter]] = {
+            "shared": [*self.tokens.parameters(), *self.trunk.parameters()],
+            "layer_size": [],
+            "node": [],
+            "edge": [],
+        }
+        named["shared"] += self.last_norm.parameters()
+        for name, parameter in self.heads.named_parameters():
+            part = name.split(".")[0]
+            goal = "edge" if part in edge else "layer_size" if part == "size_readout" else "node"
+            named[goal].append(parameter)
+        return named
+
+    def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
+        """Return the negative log-likelihood in nats: "layer_size", "node" and "edge".
+
+        The three sums add up to -log p(graph, order inside layers). Counts are layers for
+        "layer_size" and nodes for the other two.
+        """
+        noise = generator if self.training else None
+        layout = Layout.of(batch)
+        edges = Edges.of(batch, layout)
+        truth = Truth(
+            batch.x_NA, layout, edges, Place.of(layout, edges), Blocks.of(layout, self.block)
+        )
+        encoded_TD = dropout(self._encode(batch, truth, noise), self.dropout, noise)
+        node, edge = node_and_edge_losses(self.heads, encoded_TD, truth)
+        return {
+            "layer_size": layer_size_loss(self.heads, encoded_TD, layout),
+            "node": node,
+            "edge": edge,
+        }
+
+    def _encode(self, batch: DAGBatch, truth: Truth, noise: torch.Generator | None) -> Tensor:
+        """Return the trunk's output for every token, shape (T, D)."""
+        layout, edges = truth.layout, truth.edges
+        conditions = (batch.numeric_BC, batch.category_BM)
+        if noise is not None:
+            conditions = drop_conditions(batch, self.condition_dropout, noise)
+        condition_BD = self.tokens.conditions(*conditions)
+        x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
+        x_TA[layout.token_N] = batch.x_NA
+        x_TD = self.tokens(x_TA, truth.place) + condition_BD[layout.graph_T]
+        x_TD = dropout(x_TD, self.dropout, noise)
+        scope = Scope(
+            truth.blocks,
+            attention_bias(truth.blocks, self.num_heads),
+            edges.parent_E,
+            edges.child_E,
+            truth.place.degree_T,
+        )
+        for level in self._levels():
+            x_TD = level(x_TD, scope)
+        normed_TD: Tensor = self.last_norm(x_TD)
+        return normed_TD
+
+    def _levels(self) -> tuple[TrunkBlock, ...]:
+        """Return the trunk's blocks with their type."""
+        return tuple(level for level in self.trunk if isinstance(level, TrunkBlock))
+
+    def sample(self, request: SampleRequest) -> SampleResult:
+        """Sample one graph a seed, one node of every graph a step."""
+        parts = Parts(
+            self.tokens, self._levels(), self.last_norm, self.heads, self.arity, self.block
+        )
+        with torch.inference_mode():
+            return Sampler(parts, request).run()

@@ -1,0 +1,66 @@
+"""Limits that the training graphs show: which kinds start a graph, how many parents each takes."""
+
+import torch
+from torch import Tensor, nn
+
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.fast_counts import Counter
+
+
+class Arity(nn.Module):
+    """In-degree limits of each kind, as masks on the logits of kind and in-degree.
+
+    A node of layer 0 has no parent, so its kind must have been seen without one; any other node has
+    a first parent, and as many more as its kind allows and as exist before the first one. Should no
+    kind fit (possible only for a graph unlike any in training), the limits yield to existence.
+    """
+
+    starts_K: Tensor
+    least_K: Tensor
+    most_K: Tensor
+
+    def __init__(self, statistics: GraphStatistics) -> None:
+        super().__init__()
+        seen = [[degree for degree, _ in pairs] for pairs in statistics.in_degrees]
+        inner = [[degree for degree in degrees if degree > 0] for degrees in seen]
+        starts = torch.tensor([0 in degrees for degrees in seen])
+        least = torch.tensor([min(degrees, default=_NO_LIMIT) for degrees in inner])
+        most = torch.tensor([max(degrees, default=0) for degrees in inner])
+        self.register_buffer("starts_K", starts, persistent=False)
+        self.register_buffer("least_K", least, persistent=False)
+        self.register_buffer("most_K", most, persistent=False)
+
+    def limit_kinds(self, logits_BK: Tensor, first_B: Tensor) -> Tensor:
+        """Rule out kinds that cannot stand here.
+
+        Args:
+            logits_BK: Logits of the kind.
+            first_B: Position of the first parent, which is also the number of nodes that can be
+                parents; 0 in layer 0.
+        """
+        fits_BK = torch.where(
+            first_B[:, None] == 0, self.starts_K, self.least_K <= first_B[:, None]
+        )
+        fits_BK = fits_BK | ~fits_BK.any(dim=1, keepdim=True)
+        return logits_BK.masked_fill(~fits_BK, -torch.inf)
+
+    def limit_degrees(
+        self, logits_BK: Tensor, counter: Counter, kind_B: Tensor, first_B: Tensor
+    ) -> Tensor:
+        """Rule out in-degree codes none of whose counts the kind and the graph allow."""
+        low_B, high_B = self._range(kind_B, first_B)
+        fits_BK = (counter.lows_K1[:-1] <= high_B[:, None]) & (counter.lows_K1[1:] > low_B[:, None])
+        return logits_BK.masked_fill(~fits_BK, -torch.inf)
+
+    def clamp(self, degree_B: Tensor, kind_B: Tensor, first_B: Tensor) -> Tensor:
+        """Return the in-degree moved into the range that the kind and the graph allow."""
+        low_B, high_B = self._range(kind_B, first_B)
+        return torch.minimum(torch.maximum(degree_B, low_B), high_B)
+
+    def _range(self, kind_B: Tensor, first_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the smallest and largest in-degree of each node; (0, 0) in layer 0."""
+        high_B = torch.minimum(self.most_K[kind_B].clamp(min=1), first_B)
+        return torch.minimum(self.least_K[kind_B], high_B), high_B
+
+
+_NO_LIMIT = 1 << 40

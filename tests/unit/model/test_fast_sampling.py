@@ -1,0 +1,79 @@
+import torch
+
+from layerdag.graph.dag import DAG
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.base import SampleResult
+from tests.unit.model.fast_models import SIZES, request, small_dags, small_model
+
+
+def same(left: DAG, right: DAG) -> bool:
+    return all(
+        torch.equal(getattr(left, name), getattr(right, name))
+        for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E")
+    )
+
+
+def sampled(count: int = 12, **changes: object) -> SampleResult:
+    return small_model(small_dags()).sample(request(count, **changes))
+
+
+def test_a_graph_does_not_depend_on_its_batch_mates():
+    together = sampled(12).dags
+    for index in (0, 5, 11):
+        assert same(sampled(1, seeds=(100 + index,)).dags[0], together[index])
+
+
+def test_seeds_differ():
+    first, *others = sampled(12).dags
+    assert not all(same(first, other) for other in others)
+
+
+def test_graphs_are_sound_and_in_layer_order():
+    for dag in sampled(12).dags:
+        layer_N = dag.check().layers()
+        assert torch.equal(layer_N, layer_N.sort().values)
+
+
+def test_in_degrees_stay_within_those_of_training():
+    dags = small_dags()
+    seen = GraphStatistics.measure(dags, SIZES).in_degrees
+    for dag in small_model(dags).sample(request(12)).dags:
+        degree_N = torch.bincount(dag.edge_index_2E[1], minlength=dag.num_nodes)
+        for kind, degree in zip(dag.x_NA[:, 0].tolist(), degree_N.tolist(), strict=True):
+            degrees = [count for count, _ in seen[kind]]
+            assert min(degrees) <= degree <= max(degrees)
+
+
+def test_codes_and_positions_stay_within_bounds():
+    for dag in sampled(12).dags:
+        assert (dag.x_NA < torch.tensor(SIZES.attributes)).all()
+        assert (dag.edge_type_E < SIZES.edge_types).all()
+        assert (dag.u_NA >= 0).all()
+        assert (dag.u_NA < 1).all()
+
+
+def test_limits_cut_graphs_and_say_so():
+    result = sampled(12, max_nodes=7)
+    assert max(dag.num_nodes for dag in result.dags) == 7
+    assert any(result.truncated)
+    for dag, cut in zip(result.dags, result.truncated, strict=True):
+        assert not cut or dag.num_nodes == 7
+    flat = sampled(12, max_layers=2)
+    assert max(int(dag.layers().max()) for dag in flat.dags) == 1
+    assert any(flat.truncated)
+
+
+def test_guidance_of_one_is_plain_conditioning_and_more_changes_the_graphs():
+    plain, strong = sampled(6).dags, sampled(6, guidance=3.0).dags
+    assert not all(same(a, b) for a, b in zip(plain, strong, strict=True))
+    for dag in strong:
+        dag.check()
+
+
+def test_guidance_without_a_condition_changes_nothing():
+    unknown = {
+        "numeric_BC": torch.full((6, 1), torch.nan),
+        "category_BM": torch.full((6, 1), -1),
+    }
+    plain, guided = sampled(6, **unknown).dags, sampled(6, guidance=2.0, **unknown).dags
+    assert all(same(a, b) for a, b in zip(plain, guided, strict=True))
