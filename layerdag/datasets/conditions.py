@@ -1,0 +1,106 @@
+"""Graph-level conditions: numbers standardised with their inverse, categories with their codes."""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import VocabularyError
+from layerdag.graph.dag import Condition
+
+# Positive values spread over more than this ratio are standardised on a log scale.
+LOG_SPREAD = 20.0
+
+
+@dataclass(frozen=True)
+class NumericCondition:
+    """A graph-level number, standardised by the training data.
+
+    Attributes:
+        name: Condition name.
+        mean: Mean of the training values, of their logarithms if ``log``.
+        std: Standard deviation of the same, at least a tiny positive number.
+        log: Whether the natural logarithm is taken first.
+        quantiles: 21 evenly spaced quantiles of the training values, to draw plausible requests from.
+    """
+
+    name: str
+    mean: float
+    std: float
+    log: bool
+    quantiles: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, name: str, values: Sequence[float]) -> "NumericCondition":
+        """Learn the scale from training values."""
+        value_B = np.asarray(values, dtype=np.float64)
+        log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
+        scaled_B = np.log(value_B) if log else value_B
+        quantiles = np.quantile(value_B, np.linspace(0, 1, 21))
+        std = max(float(scaled_B.std()), 1e-6)
+        return cls(name, float(scaled_B.mean()), std, log, tuple(map(float, quantiles)))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        quantiles = tuple(float(q) for q in data["quantiles"])
+        return cls(
+            str(data["name"]), float(data["mean"]), float(data["std"]), bool(data["log"]), quantiles
+        )
+
+    def encode(self, value: Condition | None) -> float:
+        """Return the standardised value, NaN for None.
+
+        Raises:
+            VocabularyError: If the value is not a number, or not positive on a log scale.
+        """
+        if value is None:
+            return math.nan
+        try:
+            number = float(value)
+            return ((math.log(number) if self.log else number) - self.mean) / self.std
+        except ValueError:
+            wanted = "a positive number" if self.log else "a number"
+            raise VocabularyError(
+                f"Condition '{self.name}' must be {wanted}, found {value!r}; the training data "
+                f"has {self.quantiles[0]:.4g} to {self.quantiles[-1]:.4g}."
+            ) from None
+
+    def decode(self, scaled: float) -> float:
+        """Return the value in its own unit for a standardised one."""
+        number = scaled * self.std + self.mean
+        return math.exp(number) if self.log else number
+
+
+@dataclass(frozen=True)
+class CategoryCondition:
+    """A graph-level category.
+
+    Attributes:
+        name: Condition name.
+        values: Known categories, code by position.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    def encode(self, value: Condition | None) -> int:
+        """Return the code, -1 for None.
+
+        Raises:
+            VocabularyError: If the category is unknown; names the nearest.
+        """
+        if value is None:
+            return -1
+        word = str(value)
+        if word not in self.values:
+            near = difflib.get_close_matches(word, self.values, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise VocabularyError(
+                f"Condition '{self.name}' has no value '{word}'.{hint} "
+                f"Known: {', '.join(self.values)}."
+            )
+        return self.values.index(word)

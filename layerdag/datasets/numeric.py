@@ -1,0 +1,152 @@
+"""Numeric node attributes as a learnt bin and a position inside the bin.
+
+A model sees the bin as a category; the position says where in the bin the value lies, through the
+quantiles of the training values that fell into it. So a decoded number has the training distribution
+inside every bin, tails included, and a value that many nodes share (a kernel size, a power of two)
+gets a bin of its own and comes back exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.errors import VocabularyError
+
+# A bin keeps this many quantiles: few enough that no single training value can be read off.
+QUANTILES = 5
+# A value held by at least this share of the nodes that have one gets a bin of its own.
+SHARED_VALUE = 0.02
+SIGNIFICANT_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class NumericAttribute:
+    """A numeric attribute: code 0 is "absent", code k >= 1 the k-th bin.
+
+    Attributes:
+        name: Attribute name.
+        unit: Unit of its values ("ns", "bytes", "flops", "1").
+        bins: Quantiles of each bin, ascending; bins do not overlap.
+    """
+
+    name: str
+    unit: str
+    bins: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def fit(
+        cls, name: str, unit: str, values: np.ndarray, num_bins: int = 16
+    ) -> "NumericAttribute":
+        """Learn the bins from training values; NaN is absent.
+
+        Args:
+            name: Attribute name.
+            unit: Unit of the values.
+            values: float array of any shape.
+            num_bins: Number of bins for values that are not shared by many nodes.
+        """
+        present = np.asarray(values, dtype=np.float64).ravel()
+        present = present[~np.isnan(present)]
+        if present.size == 0:
+            return cls(name, unit, ())
+        distinct, counts = np.unique(present, return_counts=True)
+        shared = distinct[counts >= max(2, SHARED_VALUE * present.size)]
+        rest = present[~np.isin(present, shared)]
+        bins = [(float(value),) * QUANTILES for value in shared]
+        for part in _between(rest, shared):
+            bins.extend(_quantile_bins(part, max(1, round(num_bins * part.size / rest.size))))
+        return cls(name, unit, tuple(sorted(bins)))
+
+    @property
+    def num_codes(self) -> int:
+        """Number of codes, "absent" included."""
+        return len(self.bins) + 1
+
+    def encode(self, values_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (codes int64, positions float32 in [0, 1)) of values; NaN becomes code 0.
+
+        A value outside the training range falls into the nearest bin, at its end.
+        """
+        value_N = np.asarray(values_N, dtype=np.float64)
+        absent_N = np.isnan(value_N)
+        if not self.bins or absent_N.all():
+            return np.zeros(value_N.shape, np.int64), np.zeros(value_N.shape, np.float32)
+        table_KQ = np.array(self.bins)
+        code_N = self._bin_of(np.where(absent_N, table_KQ[0, 0], value_N), table_KQ)
+        low_N, high_N = table_KQ[code_N, 0], table_KQ[code_N, -1]
+        clipped_N = np.clip(value_N, low_N, high_N)
+        position_N = _position(clipped_N, table_KQ[code_N])
+        code_N = np.where(absent_N, 0, code_N + 1)
+        return code_N, np.where(absent_N, 0, position_N).astype(np.float32)
+
+    def decode(self, code_N: np.ndarray, position_N: np.ndarray) -> np.ndarray:
+        """Return values for codes and positions; NaN for code 0.
+
+        Raises:
+            VocabularyError: If a code is not one of ``num_codes``.
+        """
+        code_N = np.asarray(code_N)
+        if code_N.size and not 0 <= code_N.min() <= code_N.max() < self.num_codes:
+            raise VocabularyError(
+                f"Attribute '{self.name}' has codes 0 to {self.num_codes - 1}, found "
+                f"{int(code_N.min())} to {int(code_N.max())}; decode with the schema of the model."
+            )
+        if not self.bins:
+            return np.full(code_N.shape, np.nan)
+        table_KQ = np.array(self.bins)
+        row_NQ = table_KQ[np.maximum(code_N - 1, 0)]
+        scaled_N = np.asarray(position_N, dtype=np.float64) * (QUANTILES - 1)
+        left_N = np.minimum(scaled_N.astype(np.int64), QUANTILES - 2)
+        low_N = np.take_along_axis(row_NQ, left_N[:, None], 1)[:, 0]
+        high_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0]
+        value_N = low_N + (scaled_N - left_N) * (high_N - low_N)
+        return np.where(code_N == 0, np.nan, value_N)
+
+    def _bin_of(self, value_N: np.ndarray, table_KQ: np.ndarray) -> np.ndarray:
+        """Return the bin that holds each value, or the nearest one where none does."""
+        middle_K1 = (table_KQ[:-1, -1] + table_KQ[1:, 0]) / 2
+        return np.searchsorted(middle_K1, value_N, side="right").astype(np.int64)
+
+
+def _between(values: np.ndarray, cuts: np.ndarray) -> list[np.ndarray]:
+    """Split values at the shared ones, so that no bin spans a bin of its own."""
+    place = np.searchsorted(cuts, values)
+    return [values[place == k] for k in range(len(cuts) + 1) if (place == k).any()]
+
+
+def _quantile_bins(values: np.ndarray, num_bins: int) -> list[tuple[float, ...]]:
+    """Cut values into bins of equal counts and return the rounded quantiles of each."""
+    ordered = np.sort(values)
+    edges = np.unique(
+        np.searchsorted(ordered, np.quantile(ordered, np.linspace(0, 1, num_bins + 1)[:-1]))
+    )
+    parts = np.split(ordered, edges[1:])
+    rows = [np.quantile(part, np.linspace(0, 1, QUANTILES)) for part in parts if part.size]
+    rounded = [tuple(float(f"{q:.{SIGNIFICANT_DIGITS}g}") for q in row) for row in rows]
+    return _disjoint(rounded)
+
+
+def _disjoint(bins: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """Drop a bin that rounding has merged with the one before it."""
+    kept: list[tuple[float, ...]] = []
+    for row in bins:
+        if not kept or row[0] > kept[-1][-1]:
+            kept.append(row)
+        elif row[-1] > kept[-1][-1]:
+            floor = kept[-1][-1]
+            kept.append(tuple(max(q, floor) for q in row))
+    return kept
+
+
+def _position(value_N: np.ndarray, row_NQ: np.ndarray) -> np.ndarray:
+    """Return where each value lies among its bin's quantiles, in [0, 1)."""
+    left_N = np.clip((row_NQ <= value_N[:, None]).sum(1) - 1, 0, QUANTILES - 2)
+    low_N = np.take_along_axis(row_NQ, left_N[:, None], 1)[:, 0]
+    width_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0] - low_N
+    inside_N = np.divide(
+        value_N - low_N, width_N, out=np.full_like(width_N, 0.5), where=width_N > 0
+    )
+    return np.minimum(
+        (left_N + inside_N) / (QUANTILES - 1), np.nextafter(np.float32(1), np.float32(0))
+    )

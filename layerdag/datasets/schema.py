@@ -1,0 +1,269 @@
+"""What the codes of a data set mean: vocabularies, bins, edge types and conditions.
+
+The schema is learnt from training graphs only, lies in every checkpoint as JSON beside the weights,
+and is all that is needed to turn a sampled graph back into names and numbers.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerdag.datasets.conditions import CategoryCondition, NumericCondition
+from layerdag.datasets.numeric import NumericAttribute
+from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.vocabulary import OTHER
+from layerdag.errors import CheckpointError, GraphError, VocabularyError
+from layerdag.graph.dag import DAG, Condition
+from layerdag.graph.sizes import GraphSizes
+
+
+@dataclass(frozen=True)
+class CategoryAttribute:
+    """A categorical node attribute.
+
+    Attributes:
+        name: Attribute name.
+        values: The vocabulary, code by position; if it ends in ``<other>``, unknown values map there.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def num_codes(self) -> int:
+        """Number of codes."""
+        return len(self.values)
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Return the code of each word.
+
+        Raises:
+            VocabularyError: If a word is unknown and the vocabulary has no ``<other>``.
+        """
+        code_of = {word: code for code, word in enumerate(self.values)}
+        fallback = code_of.get(OTHER)
+        codes = [code_of.get(word, fallback) for word in words]
+        if None in codes:
+            word = words[codes.index(None)]
+            near = difflib.get_close_matches(word, self.values, n=1)
+            hint = f"; the nearest known one is '{near[0]}'" if near else ""
+            raise VocabularyError(
+                f"Node {codes.index(None)} has {self.name} '{word}', which no training graph has"
+                f"{hint}. Fit the schema on data that contains it."
+            )
+        return np.array(codes, dtype=np.int64)
+
+    def decode(self, code_N: np.ndarray) -> list[str]:
+        """Return the word of each code."""
+        return [self.values[code] for code in code_N.tolist()]
+
+
+Attribute = CategoryAttribute | NumericAttribute
+
+
+@dataclass(frozen=True)
+class GraphSchema:
+    """Names and meanings of everything a data set's graphs carry.
+
+    Attributes:
+        kind: "trace" for jobs made of execution traces, "flow" for any other DAG.
+        attributes: Node attributes in the order of the columns of ``x_NA``.
+        edge_types: Name of each edge type, code by position.
+        numeric_conditions: Standardised graph-level numbers, in the order of ``numeric_BC``.
+        category_conditions: Graph-level categories, in the order of ``category_BM``.
+    """
+
+    kind: str
+    attributes: tuple[Attribute, ...]
+    edge_types: tuple[str, ...]
+    numeric_conditions: tuple[NumericCondition, ...] = ()
+    category_conditions: tuple[CategoryCondition, ...] = ()
+
+    @classmethod
+    def fit(cls, kind: str, graphs: Sequence[RawGraph], *, num_bins: int = 16) -> "GraphSchema":
+        """Learn vocabularies, bins and scales from training graphs.
+
+        Raises:
+            GraphError: If there is no graph.
+        """
+        if not graphs:
+            raise GraphError("There is no training graph to learn a schema from.")
+        first = graphs[0]
+        categories = [_fit_category(name, graphs) for name in first.categories]
+        numbers = [
+            NumericAttribute.fit(
+                name, first.units.get(name, "1"),
+                np.concatenate([g.numbers[name] for g in graphs]), num_bins,
+            )
+            for name in first.numbers
+        ]  # fmt: skip
+        names = list(dict.fromkeys(name for graph in graphs for name in graph.conditions))
+        found = {n: [g.conditions[n] for g in graphs if n in g.conditions] for n in names}
+        return cls(
+            kind=kind,
+            attributes=(*categories, *numbers),
+            edge_types=first.edge_type_names,
+            numeric_conditions=tuple(
+                NumericCondition.fit(n, [float(v) for v in values])
+                for n, values in found.items()
+                if not isinstance(values[0], str)
+            ),
+            category_conditions=tuple(
+                CategoryCondition(n, tuple(sorted({str(v) for v in values})))
+                for n, values in found.items()
+                if isinstance(values[0], str)
+            ),
+        )
+
+    def sizes(self) -> GraphSizes:
+        """Return the counts that fix a model's shapes."""
+        return GraphSizes(
+            attributes=tuple(attribute.num_codes for attribute in self.attributes),
+            edge_types=len(self.edge_types),
+            numeric_conditions=len(self.numeric_conditions),
+            category_conditions=tuple(len(c.values) for c in self.category_conditions),
+        )
+
+    def encode(self, graph: RawGraph) -> DAG:
+        """Return the graph as codes and positions, nodes in layer order.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph has a cycle or lacks an attribute.
+        """
+        codes, positions = [], []
+        for attribute in self.attributes:
+            source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
+            if attribute.name not in source:
+                raise GraphError(
+                    f"{graph.name}: attribute '{attribute.name}' is missing; this schema needs "
+                    + ", ".join(f"'{a.name}'" for a in self.attributes) + "."
+                )  # fmt: skip
+            if isinstance(attribute, CategoryAttribute):
+                code_N = attribute.encode(graph.categories[attribute.name])
+                position_N = np.zeros(len(code_N), np.float32)
+            else:
+                code_N, position_N = attribute.encode(graph.numbers[attribute.name])
+            codes.append(code_N)
+            positions.append(position_N)
+        dag = DAG.build(
+            torch.from_numpy(np.stack(codes, axis=1)),
+            torch.from_numpy(graph.edge_index_2E),
+            edge_type_E=torch.from_numpy(graph.edge_type_E),
+            u_NA=torch.from_numpy(np.stack(positions, axis=1)),
+            conditions=graph.conditions,
+        )
+        return dag.in_layer_order()
+
+    def decode(self, dag: DAG, name: str = "graph") -> RawGraph:
+        """Return names and numbers for a graph of codes, in its node order."""
+        categories, numbers, units = {}, {}, {}
+        for column, attribute in enumerate(self.attributes):
+            code_N = dag.x_NA[:, column].numpy()
+            if isinstance(attribute, CategoryAttribute):
+                categories[attribute.name] = attribute.decode(code_N)
+            else:
+                position_N = dag.u_NA[:, column].numpy()
+                numbers[attribute.name] = attribute.decode(code_N, position_N)
+                units[attribute.name] = attribute.unit
+        return RawGraph(
+            name=name,
+            categories=categories,
+            numbers=numbers,
+            units=units,
+            edge_index_2E=dag.edge_index_2E.numpy(),
+            edge_type_E=dag.edge_type_E.numpy(),
+            edge_type_names=self.edge_types,
+            conditions=dag.conditions,
+        )
+
+    def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
+        """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
+
+        Raises:
+            VocabularyError: If a condition or category is unknown; names the nearest.
+        """
+        rows = list(rows)
+        known = [c.name for c in (*self.numeric_conditions, *self.category_conditions)]
+        for row in rows:
+            for name in row:
+                if name not in known:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    hint = f" Did you mean '{near[0]}'?" if near else ""
+                    raise VocabularyError(
+                        f"There is no condition '{name}'.{hint} Known: {', '.join(known) or 'none'}."
+                    )
+        numeric = [[c.encode(row.get(c.name)) for c in self.numeric_conditions] for row in rows]
+        category = [[c.encode(row.get(c.name)) for c in self.category_conditions] for row in rows]
+        shape = (len(rows), -1) if rows else (0, 0)
+        return (
+            torch.tensor(numeric, dtype=torch.float32).reshape(*shape),
+            torch.tensor(category, dtype=torch.int64).reshape(*shape),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON-serialisable data."""
+        return {
+            "kind": self.kind,
+            "categories": [asdict(a) for a in self.attributes if isinstance(a, CategoryAttribute)],
+            "numbers": [asdict(a) for a in self.attributes if isinstance(a, NumericAttribute)],
+            "edge_types": list(self.edge_types),
+            "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
+            "category_conditions": [asdict(c) for c in self.category_conditions],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "GraphSchema":
+        """Return the schema that ``to_dict`` wrote; the data is not trusted.
+
+        Raises:
+            CheckpointError: If an entry is missing or has another type.
+        """
+        try:
+            return cls(
+                kind=str(data["kind"]),
+                attributes=(
+                    *(CategoryAttribute(str(a["name"]), _words(a["values"])) for a in data["categories"]),
+                    *(
+                        NumericAttribute(
+                            str(a["name"]), str(a["unit"]),
+                            tuple(tuple(float(q) for q in row) for row in a["bins"]),
+                        )
+                        for a in data["numbers"]
+                    ),
+                ),
+                edge_types=_words(data["edge_types"]),
+                numeric_conditions=tuple(
+                    NumericCondition.from_dict(c) for c in data["numeric_conditions"]
+                ),
+                category_conditions=tuple(
+                    CategoryCondition(str(c["name"]), _words(c["values"]))
+                    for c in data["category_conditions"]
+                ),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"The schema cannot be read ({error!r}); use a checkpoint that train wrote."
+            ) from error
+
+
+def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
+    """Return the attribute with every word of the training graphs, and ``<other>`` where declared."""
+    words = {word for graph in graphs for word in graph.categories[name]}
+    open_ended = any(name in graph.open_vocabularies for graph in graphs)
+    closed = sorted(words - {OTHER})
+    return CategoryAttribute(
+        name, (*closed, OTHER) if open_ended or OTHER in words else tuple(closed)
+    )
+
+
+def _words(values: Any) -> tuple[str, ...]:
+    """Return a list of strings as a tuple."""
+    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+        raise TypeError(f"a list of strings is needed, found {values!r:.60}")
+    return tuple(values)
