@@ -90,7 +90,7 @@ class _Section:
             raise ConfigError(f"{self.path}: key '{key}' is missing; {why}.")
         return self._values[key]
 
-    def number(self, key: str, default: float | None = None) -> float:
+    def number(self, key: str, default: int | float | None = None) -> float:
         value = self._values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{self.path}: '{key}' is {value!r}; write a number.")

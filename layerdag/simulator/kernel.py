@@ -203,7 +203,7 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
     }
 
 
-def _scalars(program: Program) -> dict[str, float]:
+def _scalars(program: Program) -> dict[str, int | float]:
     """Return every number of struct Input."""
     cluster, options = program.cluster, program.cluster.options
     queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension

@@ -1,0 +1,181 @@
+"""Every way in which a run cannot end is an error that names rank, node and cause."""
+
+import pytest
+from simulator_traces import all_reduce, coll, comp, node, recv, ring, send, system, workload
+
+from layerdag.errors import ConfigError, LayerdagError, SimulationError
+from layerdag.simulator import Congestion, NetworkConfig, RunOptions, simulate
+from layerdag.traces.build import NodeSpec
+from layerdag.traces.trace import CollectiveType, NodeType
+
+
+def complaint(*ranks: list[NodeSpec], **changes: object) -> str:
+    """Return the message of the error that simulating ``ranks`` raises."""
+    groups = changes.pop("groups", None)
+    with pytest.raises(SimulationError) as caught:
+        simulate(workload(*ranks, groups=groups), system(**changes), ring(len(ranks)))
+    return str(caught.value)
+
+
+def test_cycle_of_dependencies_is_spelled_out():
+    nodes = [comp(0, 1), comp(1, 1, (3,)), comp(2, 1, (1,)), comp(3, 1, (2,))]
+    text = complaint(nodes, nodes)
+    assert "rank 0 node" in text
+    assert "cycle" in text
+    assert all(str(id) in text for id in (1, 2, 3))
+
+
+def test_dangling_dependency_names_both_nodes_and_the_file():
+    text = complaint([comp(0, 1), comp(4, 1, (77,))], [comp(0, 1)])
+    assert "w.0.et" in text
+    assert "node 4 depends on node 77" in text
+
+
+def test_mutual_receives_are_a_cycle_of_waits():
+    text = complaint(
+        [recv(0, 1, 8), send(1, 1, 8, (0,))],
+        [recv(0, 0, 8), send(1, 0, 8, (0,))],
+    )
+    assert "cycle of waits" in text
+    assert "rank 0 node 0" in text
+    assert "rank 1 node 0" in text
+
+
+def test_receive_without_send_names_the_silent_rank():
+    text = complaint([recv(5, 1, 8)], [comp(0, 1)])
+    assert "rank 0 node 5 'n5' (COMM_RECV, 8 bytes, tag 0) waits for rank 1" in text
+    assert "finished all its nodes" in text
+
+
+def test_send_without_receive_is_an_error_although_the_sender_ends():
+    text = complaint([send(3, 1, 8)], [comp(0, 1)])
+    assert "rank 0 node 3" in text
+    assert "rank 1, which never receives" in text
+
+
+def test_sizes_that_differ_are_named():
+    text = complaint([send(0, 1, 8)], [recv(0, 0, 16)])
+    assert "16 bytes" in text
+    assert "sent 8 bytes" in text
+
+
+def test_missing_collective_names_the_rank_without_it():
+    text = complaint([all_reduce(0, 64)], [all_reduce(0, 64)], [comp(0, 1)])
+    assert "ALL_REDUCE, 64 bytes" in text
+    assert "waits for rank 2" in text
+
+
+def test_collectives_in_another_order_are_a_deadlock():
+    first = [all_reduce(0, 64), coll(1, CollectiveType.ALL_GATHER, 64, (0,))]
+    second = [coll(0, CollectiveType.ALL_GATHER, 64), all_reduce(1, 64, (0,))]
+    assert "deadlock" in complaint(first, second)
+
+
+def test_world_collective_after_unequal_group_collectives_is_a_deadlock():
+    # Stream ids run apart (ASTRA-sim issue 339).
+    inside = [all_reduce(0, 64, pg_name="1"), all_reduce(1, 64, (0,))]
+    outside = [all_reduce(1, 64)]
+    text = complaint(inside, inside, outside, groups={"1": (0, 1)})
+    assert "deadlock" in text
+
+
+def test_child_of_a_skipped_node_that_nothing_wakes():
+    nodes = [node(0, NodeType.INVALID), comp(1, 1, (0,))]
+    assert "node 1" in complaint(nodes, nodes)
+    assert "skipped" in complaint(nodes, nodes)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (node(2, NodeType.METADATA), "METADATA"),
+        (all_reduce(2, 64, is_cpu_op=True), "is_cpu_op"),
+        (coll(2, CollectiveType.BARRIER, 0), "BARRIER"),
+        (all_reduce(2, -1), "-1"),
+        (coll(2, CollectiveType.ALL_GATHER, 0), "0 bytes"),
+        (all_reduce(2, 64, involved_dim=(False,)), "no dimension"),
+        (all_reduce(2, 64, pg_name="9"), "group '9'"),
+        (all_reduce(2, 64, pg_name="tensor"), "group 'tensor'"),
+        (all_reduce(2, 64, pg_name="1"), "one rank"),
+        (all_reduce(2, 64, pg_name="2"), "does not hold this rank"),
+        (node(2, NodeType.COMM_COLL, comm_type=0), "comm_size"),
+        (node(2, NodeType.COMM_SEND, comm_dst=1, comm_size=8), "comm_tag"),
+        (send(2, 5, 8), "comm_dst 5"),
+        (send(2, 0, 8), "itself"),
+        (send(2, 1, 0), "comm_size"),
+        (node(2, NodeType.MEM_LOAD, tensor_size=8), "NO_MEMORY_EXPANSION"),
+        (comp(2, 10**16), "9e15"),
+    ],
+)
+def test_a_node_that_cannot_run_is_named(bad, words):
+    groups = {"1": (0,), "2": (1, 2)}
+    text = complaint([bad], [comp(0, 1)], [comp(0, 1)], groups=groups)
+    assert text.startswith("rank 0")
+    assert "node 2" in text
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (comp(2, 1), "num_ops"),
+        (comp(2, 1, num_ops=1), "tensor_size"),
+        (comp(2, 1, num_ops=0, tensor_size=8), "num_ops 0"),
+    ],
+)
+def test_roofline_names_what_a_node_lacks(bad, words):
+    rates = {"roofline_enabled": True, "local_mem_bw_gb": 1.0, "peak_perf_tflops": 1.0}
+    assert words in complaint([bad], [bad], **rates)
+
+
+@pytest.mark.parametrize("algorithm", ["halvingDoubling", "doubleBinaryTree"])
+def test_algorithms_for_powers_of_two_refuse_other_sizes(algorithm):
+    text = complaint(*[[all_reduce(0, 64)]] * 3, **{"algorithm": algorithm})
+    assert "power of two" in text
+
+
+def test_halving_doubling_has_no_all_to_all():
+    text = complaint(
+        *[[coll(0, CollectiveType.ALL_TO_ALL, 64)]] * 2, all_to_all=("halvingDoubling",)
+    )
+    assert "all-to-all" in text
+
+
+def test_double_binary_tree_serves_no_group():
+    nodes = [all_reduce(0, 64, pg_name="1")]
+    text = complaint(
+        nodes, nodes, [comp(0, 1)], all_reduce=("doubleBinaryTree",), groups={"1": (0, 1)}
+    )
+    assert "communicator group" in text
+
+
+def test_empty_trace_is_refused():
+    assert "no nodes" in complaint([], [comp(0, 1)])
+
+
+def test_duplicate_names_of_keys_are_config_errors():
+    load = workload([all_reduce(0, 64)], [all_reduce(0, 64)])
+    with pytest.raises(ConfigError, match="4 NPUs but"):
+        simulate(load, system(), ring(4))
+    with pytest.raises(ConfigError, match="'all-reduce-implementation' is missing"):
+        simulate(load, system(all_reduce=()), ring(2))
+    with pytest.raises(ConfigError, match="2 entries for 1"):
+        simulate(load, system(dimensions=2), ring(2))
+    with pytest.raises(ConfigError, match="unknown collective implementation 'rign'"):
+        simulate(load, system(all_reduce=("rign",)), ring(2))
+
+
+def test_congestion_awareness_refuses_what_the_reference_cannot():
+    load = workload([comp(0, 1)], [comp(0, 1)])
+    aware = RunOptions(congestion=Congestion.AWARE)
+    with pytest.raises(ConfigError, match="at least 3"):
+        simulate(load, system(), ring(2), options=aware)
+    flat = NetworkConfig(ring(2).dimensions + ring(1).dimensions)
+    with pytest.raises(ConfigError, match="one dimension"):
+        simulate(load, system(), flat, options=aware)
+
+
+def test_all_errors_are_one_line_without_a_traceback():
+    with pytest.raises(LayerdagError) as caught:
+        simulate(workload([recv(0, 1, 8)], [recv(0, 0, 8)]), system(), ring(2))
+    assert "\n" not in str(caught.value)
