@@ -7,70 +7,73 @@ from torch import Tensor
 
 from layerdag.model.fast_trunk import TrunkBlock, slopes
 
-_FIRST_CAPACITY = 128
+_FIRST_CAPACITY = 64
 
 
-class Rows:
-    """A matrix of one row a sample and one column a position that grows to the right."""
+class Columns:
+    """One entry a position and row, shape (positions, rows, ...), that grows with the positions.
+
+    Positions come first, so that the entries of a window of positions lie together.
+    """
 
     def __init__(
         self, rows: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> None:
-        self.data = torch.zeros((rows, _FIRST_CAPACITY, *shape), dtype=dtype, device=device)
+        self.data = torch.zeros((_FIRST_CAPACITY, rows, *shape), dtype=dtype, device=device)
 
-    def reserve(self, position: int) -> None:
-        """Make room for column ``position``."""
-        capacity = self.data.shape[1]
-        if position >= capacity:
-            self.data = torch.cat([self.data, torch.zeros_like(self.data)], dim=1)
-
-    def write(self, position: int, value: Tensor) -> None:
-        """Set column ``position``."""
-        self.reserve(position)
-        self.data[:, position] = value
+    def write(self, position: int, value: Tensor | int) -> None:
+        """Set the entry of every row at ``position``."""
+        if position >= self.data.shape[0]:
+            self.data = torch.cat([self.data, torch.zeros_like(self.data)])
+        self.data[position] = value
 
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""
-        self.data = self.data[row_R]
+        self.data = self.data.index_select(1, row_R)
 
 
 class TrunkCache:
-    """Keys and values of one trunk block for every sample and position."""
+    """Keys and values of one trunk block for every position and row."""
 
-    def __init__(self, rows: int, heads: int, width: int, block: int, like: Tensor) -> None:
-        shape = (heads, width // heads)
-        self.block = block
+    def __init__(self, rows: int, heads: int, block: int, like_RD: Tensor) -> None:
+        shape = (like_RD.shape[1],)
+        self.heads, self.block = heads, block
         self.key, self.value, self.far_key, self.far_value = (
-            Rows(rows, shape, like.dtype, like.device) for _ in range(4)
+            Columns(rows, shape, like_RD.dtype, like_RD.device) for _ in range(4)
         )
-        self.slope_H = slopes(heads, like.device)
+        self.slope_H = slopes(heads, like_RD.device)
 
-    def attend(self, query_RHd: Tensor, position: int) -> Tensor:
+    def attend(self, query_RD: Tensor, position: int) -> Tensor:
         """Return the attention of the newest token over its window and the summaries, (R, D)."""
         low, far = window(position, self.block)
-        near_key = self.key.data[:, low : position + 1]
-        score_RwH = (near_key * query_RHd[:, None]).sum(-1)
-        distance_w = position - torch.arange(low, position + 1, device=query_RHd.device)
-        score_RwH = score_RwH * query_RHd.shape[-1] ** -0.5 - distance_w[:, None] * self.slope_H
+        key_QdW = self._split(self.key.data[low : position + 1]).transpose(1, 2)
+        query_Q1d = query_RD.reshape(-1, 1, query_RD.shape[1] // self.heads)
+        query_Q1d = query_Q1d * query_Q1d.shape[2] ** -0.5
+        distance_W = position - torch.arange(low, position + 1, device=query_RD.device)
+        bias_H1W = -self.slope_H[:, None, None] * distance_W
+        score_Q1W = torch.baddbmm(bias_H1W.repeat(query_RD.shape[0], 1, 1), query_Q1d, key_QdW)
+        value_QWd = self._split(self.value.data[low : position + 1])
         if far == 0:
-            weight_RwH = torch.softmax(score_RwH, dim=1)
-            near = self.value.data[:, low : position + 1]
-            return (near * weight_RwH[..., None]).sum(1).flatten(1)
-        far_RFH = (self.far_key.data[:, :far] * query_RHd[:, None]).sum(-1)
-        far_RFH = far_RFH * query_RHd.shape[-1] ** -0.5
-        weight = torch.softmax(torch.cat([score_RwH, far_RFH], dim=1), dim=1)[..., None]
-        split = score_RwH.shape[1]
-        seen = (self.value.data[:, low : position + 1] * weight[:, :split]).sum(1)
-        return (seen + (self.far_value.data[:, :far] * weight[:, split:]).sum(1)).flatten(1)
+            return torch.bmm(score_Q1W.softmax(-1), value_QWd).reshape(query_RD.shape)
+        far_QdF = self._split(self.far_key.data[:far]).transpose(1, 2)
+        weight_Q1C = torch.cat([score_Q1W, query_Q1d @ far_QdF], dim=2).softmax(-1)
+        near_Q1W, far_Q1F = weight_Q1C.split([value_QWd.shape[1], far], dim=2)
+        seen_Q1d = torch.bmm(near_Q1W, value_QWd)
+        seen_Q1d = seen_Q1d + torch.bmm(far_Q1F, self._split(self.far_value.data[:far]))
+        return seen_Q1d.reshape(query_RD.shape)
 
-    def write(self, position: int, key_RHd: Tensor, value_RHd: Tensor) -> None:
+    def _split(self, data_WRD: Tensor) -> Tensor:
+        """Return a view by row and head, shape (rows * heads, positions, head width)."""
+        return data_WRD.unflatten(2, (self.heads, -1)).flatten(1, 2).transpose(0, 1)
+
+    def write(self, position: int, key_RD: Tensor, value_RD: Tensor) -> None:
         """Append the newest token; a block that is full is summed up."""
-        self.key.write(position, key_RHd)
-        self.value.write(position, value_RHd)
+        self.key.write(position, key_RD)
+        self.value.write(position, value_RD)
         if position % self.block == self.block - 1:
             number, low = position // self.block, position + 1 - self.block
-            self.far_key.write(number, self.key.data[:, low : position + 1].mean(1))
-            self.far_value.write(number, self.value.data[:, low : position + 1].mean(1))
+            self.far_key.write(number, self.key.data[low : position + 1].mean(0))
+            self.far_value.write(number, self.value.data[low : position + 1].mean(0))
 
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""
@@ -84,27 +87,25 @@ def window(position: int, block: int) -> tuple[int, int]:
 
 
 class EncoderCache:
-    """Everything the decisions read of earlier tokens, for every sample and position."""
+    """Everything the decisions read of earlier tokens, for every position and row."""
 
     def __init__(
-        self, trunk: Sequence[TrunkBlock], rows: int, block: int, pointer_width: int, like: Tensor
+        self, trunk: Sequence[TrunkBlock], block: int, key_width: int, like_RD: Tensor
     ) -> None:
-        width = like.shape[-1]
+        rows, width = like_RD.shape
         self.block = block
-        self.levels = [
-            (level, TrunkCache(rows, level.heads, width, block, like)) for level in trunk
-        ]
-        self.encoded = Rows(rows, (width,), like.dtype, like.device)
-        self.pointer_key = Rows(rows, (pointer_width,), like.dtype, like.device)
-        self.block_key = Rows(rows, (pointer_width,), like.dtype, like.device)
+        self.levels = [(level, TrunkCache(rows, level.heads, block, like_RD)) for level in trunk]
+        self.encoded, self.pointer_key, self.block_key = (
+            Columns(rows, (size,), like_RD.dtype, like_RD.device)
+            for size in (width, key_width, key_width)
+        )
 
     def encode(self, x_RD: Tensor, position: int, parents: "ParentList") -> Tensor:
         """Return the trunk's output for the newest token, from its input and its parents."""
         for level, cache in self.levels:
-            qkv_RD3 = level.query_key_value(level.norm(x_RD)).unflatten(-1, (3, level.heads, -1))
-            query_RHd, key_RHd, value_RHd = qkv_RD3.unbind(1)
-            cache.write(position, key_RHd, value_RHd)
-            seen_RD = cache.attend(query_RHd, position)
+            query_RD, key_RD, value_RD = level.query_key_value(level.norm(x_RD)).chunk(3, dim=1)
+            cache.write(position, key_RD, value_RD)
+            seen_RD = cache.attend(query_RD, position)
             x_RD = level.finish(x_RD, seen_RD, parents.mean(cache.value.data))
         return x_RD
 
@@ -113,9 +114,8 @@ class EncoderCache:
         self.encoded.write(position, encoded_RD)
         self.pointer_key.write(position, key_RK)
         if position % self.block == self.block - 1:
-            low = position + 1 - self.block
-            key_RbK = self.pointer_key.data[:, low : position + 1]
-            self.block_key.write(position // self.block, key_RbK.mean(1))
+            key_bRK = self.pointer_key.data[position + 1 - self.block : position + 1]
+            self.block_key.write(position // self.block, key_bRK.mean(0))
 
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""
@@ -131,9 +131,9 @@ class ParentList:
     def __init__(self, row_P: Tensor, position_P: Tensor, degree_R: Tensor) -> None:
         self.row_P, self.position_P, self.degree_R = row_P, position_P, degree_R
 
-    def mean(self, data_RN: Tensor) -> Tensor:
+    def mean(self, data_NRD: Tensor) -> Tensor:
         """Return the mean over the parents of what is stored of them, shape (R, D)."""
-        value_PD = data_RN[self.row_P, self.position_P].flatten(1)
+        value_PD = data_NRD[self.position_P, self.row_P]
         total_RD = value_PD.new_zeros(self.degree_R.shape[0], value_PD.shape[1])
         total_RD = total_RD.index_add(0, self.row_P, value_PD)
         return total_RD / self.degree_R.clamp(min=1)[:, None]

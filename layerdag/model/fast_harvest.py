@@ -12,7 +12,10 @@ _POSITION_IN_BIN = 1 << 32
 
 
 class Harvest:
-    """Nodes and edges of all samples, in the order in which they were drawn."""
+    """Nodes and edges of all samples, in the order in which they were drawn.
+
+    The last sample is *nobody*: what rows of finished graphs go on drawing, to be thrown away.
+    """
 
     def __init__(self, seed_B: np.ndarray, device: torch.device) -> None:
         self.seed_B = seed_B
@@ -36,20 +39,19 @@ class Harvest:
         self.truncated_B[sample_A.cpu()] = True
 
     def result(self) -> SampleResult:
-        """Return the graphs; positions inside bins are uniform."""
-        count = self.seed_B.shape[0]
+        """Return the graphs, all but the last sample's; positions inside bins are uniform."""
+        count = self.seed_B.shape[0] - 1
         sample_N = torch.cat([sample for sample, _ in self.nodes]).cpu()
         order_N = torch.argsort(sample_N, stable=True)
+        nodes_B = torch.bincount(sample_N, minlength=count)[:count]
+        order_N = order_N[: int(nodes_B.sum())]
         x_NA = torch.cat([x_BA for _, x_BA in self.nodes]).cpu()[order_N]
-        nodes_B = torch.bincount(sample_N, minlength=count)
-        position_N = torch.arange(sample_N.shape[0]) - torch.repeat_interleave(
-            nodes_B.cumsum(0) - nodes_B, nodes_B
-        )
+        start_B = nodes_B.cumsum(0) - nodes_B
+        position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
         slots = range(_POSITION_IN_BIN, _POSITION_IN_BIN + x_NA.shape[1])
         u_NA = uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
-        sample_E, parent_E, child_E, type_E = (
-            torch.cat(column).cpu() for column in zip(*self.edges, strict=True)
-        )
+        columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
+        sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
         most = int(nodes_B.max())
         order_E = torch.argsort((sample_E * most + child_E) * most + parent_E)
         edges_B = torch.bincount(sample_E, minlength=count)
@@ -63,4 +65,4 @@ class Harvest:
                 strict=True,
             )
         ]
-        return SampleResult(tuple(dags), tuple(self.truncated_B.tolist()))
+        return SampleResult(tuple(dags), tuple(self.truncated_B[:count].tolist()))

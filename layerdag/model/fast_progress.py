@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from layerdag.model.fast_cache import Rows
+from layerdag.model.fast_cache import Columns
 from layerdag.model.fast_candidates import NEVER
 from layerdag.model.fast_tokens import Place
 
@@ -31,10 +31,10 @@ class Progress:
     layer_start_B: Tensor
     before_start_B: Tensor
     sibling_B: Tensor
-    planned: Rows
-    used: Rows
-    last: Rows
-    layer: Rows
+    planned: Columns
+    used: Columns
+    last: Columns
+    layer: Columns
 
     @classmethod
     def start(cls, rows: int, device: torch.device) -> "Progress":
@@ -47,10 +47,10 @@ class Progress:
             layer_start_B=zero_B + 1,
             before_start_B=zero_B + 1,
             sibling_B=zero_B + NEVER,
-            planned=Rows(rows, (), torch.int64, device),
-            used=Rows(rows, (), torch.int64, device),
-            last=Rows(rows, (), torch.int64, device),
-            layer=Rows(rows, (), torch.int64, device),
+            planned=Columns(rows, (), torch.int64, device),
+            used=Columns(rows, (), torch.int64, device),
+            last=Columns(rows, (), torch.int64, device),
+            layer=Columns(rows, (), torch.int64, device),
         )
 
     def select(self, row_R: Tensor) -> None:
@@ -84,16 +84,16 @@ class Progress:
             layer_T=old.layer_T + inner_B,
         )
         for part in (self.planned, self.used):
-            part.write(position, torch.zeros_like(index_B))
-        self.last.write(position, torch.full_like(index_B, NEVER))
+            part.write(position, 0)
+        self.last.write(position, NEVER)
         self.layer.write(position, self.place.layer_T)
 
     def connect(self, row_A: Tensor, parent_A: Tensor) -> None:
         """Note that the newest node of the rows ``row_A`` has one more parent each."""
         place = self.place
-        self.used.data[row_A, parent_A] += 1
-        self.last.data[row_A, parent_A] = place.position_T[row_A]
-        near_A = self.layer.data[row_A, parent_A] == place.layer_T[row_A] - 1
+        self.used.data[parent_A, row_A] += 1
+        self.last.data[parent_A, row_A] = place.position_T[row_A]
+        near_A = self.layer.data[parent_A, row_A] == place.layer_T[row_A] - 1
         one_A = torch.ones_like(row_A)
         self.place = replace(
             place,

@@ -1,8 +1,9 @@
 """Cached sampling: one node of every graph a step, each node encoded once.
 
-All graphs of a request grow in step, so that caches are sliced and never padded; graphs that are
-done leave the batch. Discrete decisions are shared by a graph's two rows under guidance: the first
-half of the encoder's rows sees the conditions, the second half does not.
+All graphs of a request grow in step, so that caches are sliced and never padded. A graph that is
+done hands its row to *nobody*, a sample that is thrown away, until enough rows are idle to be worth
+copying all caches without them. Discrete decisions are shared by a graph's two rows under guidance:
+the first half of the encoder's rows sees the conditions, the second half does not.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from layerdag.model.fast_tokens import TokenEmbedding
 from layerdag.model.fast_trunk import TrunkBlock
 
 _SIZE, _FIRST, _KIND, _DEGREE, _PLAN, _OTHER = 0, 2, 4, 5, 7, 9
+_SHARE_LIVING = 0.8
 _FURTHER, _FURTHER_STRIDE = 1 << 16, 3
 
 
@@ -56,13 +58,13 @@ class Sampler:
         device = parts.tokens.embedding.weight.device
         self.rows = len(request.seeds)
         self.twins = 1 if request.guidance == 1.0 else 2
-        self.seed_B = np.array([seed % (1 << 64) for seed in request.seeds], dtype=np.uint64)
+        self.nobody = self.rows
+        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
+        self.seed_B = np.array(seeds, dtype=np.uint64)
         self.condition_RD = self._conditions(device)
         self.progress = Progress.start(self.rows, device)
         key_width = parts.heads.pointer.key.out_features
-        self.cache = EncoderCache(
-            parts.trunk, self.rows * self.twins, parts.block, key_width, self.condition_RD
-        )
+        self.cache = EncoderCache(parts.trunk, parts.block, key_width, self.condition_RD)
         self.x_BA = parts.tokens.start_A.expand(self.rows, -1)
         self.u_BS = torch.zeros(0)
         self.newest_edges: list[tuple[Tensor, Tensor]] = []
@@ -143,9 +145,13 @@ class Sampler:
         ended_B = full_B & (size_B == 0)
         too_deep_B = full_B & (place.layer_T + int(position > 1) >= self.request.max_layers)
         cut_B = (too_deep_B | torch.full_like(full_B, position > self.request.max_nodes)) & ~ended_B
-        if bool((ended_B | cut_B).any()):
-            self.harvest.cut(self.progress.sample_B[cut_B])
-            keep_A = (~(ended_B | cut_B)).nonzero()[:, 0]
+        self.harvest.cut(self.progress.sample_B[cut_B])
+        done_B = ended_B | cut_B
+        self.progress.sample_B = self.progress.sample_B.masked_fill(done_B, self.nobody)
+        size_B = size_B.clamp(min=1)
+        living = int((self.progress.sample_B < self.nobody).sum())
+        if living <= _SHARE_LIVING * self.rows:
+            keep_A = (self.progress.sample_B < self.nobody).nonzero()[:, 0]
             twin_R = self._twin_rows(keep_A)
             encoded_RH, size_B = encoded_RH[twin_R], size_B[keep_A]
             self._select(keep_A, twin_R)
@@ -198,9 +204,9 @@ class Sampler:
             u_A2 = self.u_BS[row_A, _FIRST : _FIRST + 2]
             parent_A = self._choose(position, context_RH[twin_R], choice, u_A2)
             first_B[row_A] = parent_A
-            planned_A = progress.planned.data[row_A, parent_A]
-            stub_B[row_A] = stub_code(progress.used.data[row_A, parent_A], planned_A)
-            parent_RH[twin_R] = self.cache.encoded.data[twin_R, self._spread(parent_A)]
+            planned_A = progress.planned.data[parent_A, row_A]
+            stub_B[row_A] = stub_code(progress.used.data[parent_A, row_A], planned_A)
+            parent_RH[twin_R] = self.cache.encoded.data[self._spread(parent_A), twin_R]
         progress.sibling_B = first_B.masked_fill(first_B == 0, NEVER)
         return first_B, heads.kind_state(context_RH, parent_RH, self._spread(stub_B))
 
@@ -223,7 +229,7 @@ class Sampler:
         parent_A, rank = first_B[row_A], 0
         while row_A.shape[0]:
             twin_R, open_A = self._twin_rows(row_A), degree_B[row_A] - rank - 1
-            parent_RH = self.cache.encoded.data[twin_R, self._spread(parent_A)]
+            parent_RH = self.cache.encoded.data[self._spread(parent_A), twin_R]
             sum_RH[twin_R] += parent_RH
             after_RH = heads.further_state(state_RH[twin_R], parent_RH, self._spread(open_A))
             slot = _FURTHER + _FURTHER_STRIDE * rank
