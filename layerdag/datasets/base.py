@@ -1,0 +1,115 @@
+"""A data set: DAGs with their schema, split by run, ready for training and for any PyG user."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, GraphError
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.dag import DAG
+from layerdag.graph.hashing import graph_hash
+from layerdag.rng import numpy_generator
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDataset:
+    """DAGs in layer order with the schema that was learnt from the training part.
+
+    Attributes:
+        name: Of the data set.
+        schema: What the codes mean.
+        graphs: The graphs of each split.
+        names: Name of each graph of each split, in the same order.
+        left_out: Graphs that could not be used, with the reason.
+    """
+
+    name: str
+    schema: GraphSchema
+    graphs: Mapping[Split, tuple[DAG, ...]]
+    names: Mapping[Split, tuple[str, ...]]
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def build(
+        cls, name: str, kind: str, parts: Mapping[Split, Sequence[RawGraph]], *, num_bins: int = 16
+    ) -> "GraphDataset":
+        """Learn the schema from ``parts["train"]`` and encode every part.
+
+        A validation or test graph with a word that no training graph has, in a closed vocabulary,
+        is left out and listed: a model could not express it, and guessing would hide that.
+
+        Raises:
+            DataError: If there is no training graph.
+        """
+        if not parts.get("train"):
+            raise DataError(f"{name}: there is no training graph; check the files and the split.")
+        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
+        graphs: dict[Split, tuple[DAG, ...]] = {}
+        names: dict[Split, tuple[str, ...]] = {}
+        left_out: list[str] = []
+        for split in SPLITS:
+            encoded: list[tuple[str, DAG]] = []
+            for raw in parts.get(split, ()):
+                try:
+                    encoded.append((raw.name, schema.encode(raw)))
+                except DataError as error:
+                    if split == "train":
+                        raise
+                    left_out.append(f"{raw.name}: {error}")
+            graphs[split] = tuple(dag for _, dag in encoded)
+            names[split] = tuple(label for label, _ in encoded)
+        return cls(name, schema, graphs, names, tuple(left_out))
+
+    def batch(self, split: Split, conditions: Sequence[str] | None = None) -> DAGBatch:
+        """Return all graphs of a split as one batch, with encoded conditions.
+
+        Args:
+            split: "train", "val" or "test".
+            conditions: Names to condition on; None for all, others count as unknown.
+
+        Raises:
+            DataError: If the split is empty.
+        """
+        return encode_batch(self.schema, self.graphs[split], conditions)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of schema and training graphs, to tell data sets apart."""
+        digest = hashlib.sha256(repr(self.schema.to_dict()).encode())
+        for dag in self.graphs["train"]:
+            digest.update(graph_hash(dag).encode())
+        return digest.hexdigest()[:16]
+
+
+def encode_batch(
+    schema: GraphSchema, dags: Sequence[DAG], conditions: Sequence[str] | None = None
+) -> DAGBatch:
+    """Return ``dags`` (in layer order) as one batch with the conditions they carry.
+
+    Raises:
+        GraphError: If there is no graph.
+    """
+    if not dags:
+        raise GraphError("There is no graph to lay into a batch; check the split.")
+    known = {c.name for c in (*schema.numeric_conditions, *schema.category_conditions)}
+    wanted = known if conditions is None else known & set(conditions)
+    rows = [{k: v for k, v in dag.conditions.items() if k in wanted} for dag in dags]
+    numeric_BC, category_BM = schema.encode_conditions(rows)
+    return DAGBatch.collate(dags, [dag.layers() for dag in dags], numeric_BC, category_BM)
+
+
+def random_split(count: int, seed: int, shares: tuple[float, float] = (0.8, 0.1)) -> list[Split]:
+    """Return a split for each of ``count`` graphs: train, val and the rest test."""
+    order = numpy_generator(seed, "split").permutation(count)
+    place = np.empty(count, dtype=np.int64)
+    place[order] = np.arange(count)
+    first, second = round(shares[0] * count), round((shares[0] + shares[1]) * count)
+    return ["train" if p < first else "val" if p < second else "test" for p in place.tolist()]

@@ -1,0 +1,79 @@
+"""The embedded corpus of collected execution traces, one graph a run."""
+
+from pathlib import Path
+
+from layerdag.datasets.base import GraphDataset, Split
+from layerdag.datasets.jobs import RankClassTrace, job_graph
+from layerdag.datasets.raw import RawGraph
+from layerdag.errors import DataError
+from layerdag.progress import track
+from layerdag.traces.corpus import CollectedRun, read_index, read_runs
+
+
+def load_corpus(
+    folder: str | Path = "data",
+    *,
+    max_nodes: int = 2000,
+    families: tuple[str, ...] = (),
+    strategies: tuple[str, ...] = (),
+    num_bins: int = 16,
+) -> GraphDataset:
+    """Load the runs of a corpus folder (layout in ``layerdag.traces.corpus``).
+
+    The label is the measured step time in seconds, the minimum of the repeats; family, strategy,
+    phase, world size, number of nodes and number of layers are further conditions.
+
+    Args:
+        folder: The corpus.
+        max_nodes: Larger graphs are left out, and listed.
+        families: Keep only these model families; all if empty.
+        strategies: Keep only these strategies; all if empty.
+        num_bins: Bins of each numeric attribute.
+
+    Raises:
+        TraceError: If the corpus is missing or damaged.
+        DataError: If nothing is left for training.
+    """
+    records = [
+        record
+        for record in read_index(folder)
+        if (not families or record.family in families)
+        and (not strategies or record.strategy in strategies)
+    ]
+    parts: dict[Split, list[RawGraph]] = {"train": [], "val": [], "test": []}
+    left_out: list[str] = []
+    for run in track(read_runs(folder, records), "reading traces", len(records)):
+        try:
+            graph = run_graph(run)
+        except DataError as error:
+            left_out.append(f"{run.record.run}: {error}")
+            continue
+        if graph.num_nodes > max_nodes:
+            left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
+            continue
+        split: Split = run.record.split  # type: ignore[assignment]  # checked by read_index
+        parts[split].append(graph)
+    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
+    return GraphDataset(
+        data.name, data.schema, data.graphs, data.names, (*left_out, *data.left_out)
+    )
+
+
+def run_graph(run: CollectedRun) -> RawGraph:
+    """Return the graph of one collected run.
+
+    Raises:
+        DataError: If its ranks contradict each other.
+    """
+    record = run.record
+    classes = [
+        RankClassTrace(trace, rank_class.ranks)
+        for trace, rank_class in zip(run.traces, record.classes, strict=True)
+    ]
+    conditions = {
+        "label": record.step_time_s_min,
+        "family": record.family,
+        "strategy": record.strategy,
+        "phase": record.phase,
+    }
+    return job_graph(record.run, classes, record.groups, conditions)
