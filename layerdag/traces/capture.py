@@ -2,9 +2,14 @@
 
 The one module of the traces that needs torch. ExecutionTraceObserver gives operators with their
 tensors, the profiler gives durations; both run in the same step, so that they can be joined by
-RecordFunction handle.
+RecordFunction handle::
+
+    for step in range(5):
+        with capture("traces/mine") if step == 3 else nullcontext():
+            train_one_step()
 """
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +21,11 @@ from torch import distributed
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from layerdag.errors import TraceError
+from layerdag.files import write_text
+from layerdag.traces.chakra import write_trace
 from layerdag.traces.kineto import read_timings
-from layerdag.traces.pytorch_import import ImportResult, import_host
+from layerdag.traces.pytorch_groups import Ranks, number_groups
+from layerdag.traces.pytorch_import import ImportResult, import_operations, read_host
 
 
 @dataclass
@@ -25,14 +33,16 @@ class Capture:
     """What a captured step has become; filled when the ``with`` block ends.
 
     Attributes:
-        result: The imported trace of this rank, None while the step runs.
         rank: This process's rank, 0 without torch.distributed.
         world_size: Number of ranks.
+        result: The imported trace of this rank, None while the step runs.
+        path: The file it was written to, None if it was not written.
     """
 
     rank: int
     world_size: int
     result: ImportResult | None = None
+    path: Path | None = None
 
     def imported(self) -> ImportResult:
         """Return the import. Raises TraceError while the step still runs."""
@@ -45,27 +55,60 @@ class Capture:
 
 
 @contextmanager
-def record() -> Iterator[Capture]:
-    """Trace the work of the ``with`` block and import it, without writing a trace file.
+def capture(prefix: str | Path) -> Iterator[Capture]:
+    """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
 
-    Warm up first: a first step also shows allocations and lazy initialisation.
+    Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
+    writes ``PREFIX.comm_group.json`` beside them. Warm up first: a first step also shows
+    lazy initialisation.
+
+    Args:
+        prefix: Path of the workload without rank and ending.
 
     Raises:
         TraceError: If the block did no work that could be traced.
     """
-    capture = Capture(*_place())
+    with record() as captured:
+        yield captured
+    result = captured.imported()
+    captured.path = Path(f"{prefix}.{captured.rank}.et")
+    write_trace(result.trace, captured.path)
+    if captured.rank == 0 and result.groups:
+        groups = {name: list(ranks) for name, ranks in result.groups.items()}
+        write_text(f"{prefix}.comm_group.json", json.dumps(groups, indent=1) + "\n")
+
+
+@contextmanager
+def record() -> Iterator[Capture]:
+    """Trace the work of the ``with`` block and import it, without writing a trace file.
+
+    Raises:
+        TraceError: If the block did no work that could be traced.
+    """
+    captured = Capture(*_place())
     with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
-        host, device = Path(folder, "host.json"), Path(folder, "device.json")
-        observer = ExecutionTraceObserver().register_callback(str(host))
+        host_path, device_path = Path(folder, "host.json"), Path(folder, "device.json")
+        observer = ExecutionTraceObserver().register_callback(str(host_path))
         try:
             with profile(
                 activities=_activities(), record_shapes=True, execution_trace_observer=observer
             ) as profiler:
-                yield capture
+                yield captured
         finally:
             observer.unregister_callback()
-        profiler.export_chrome_trace(str(device))
-        capture.result = import_host(host, read_timings(device))
+        profiler.export_chrome_trace(str(device_path))
+        host = read_host(host_path)
+        names = number_groups(_of_all_ranks(host.groups, captured.world_size))
+        captured.result = import_operations(host, read_timings(device_path), names)
+
+
+def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[str, Ranks]]:
+    """Return what every rank declares: a rank knows only the groups it belongs to."""
+    if world_size == 1:
+        return [groups]
+    gathered: list[Mapping[str, Ranks]] = [{}] * world_size
+    distributed.all_gather_object(gathered, dict(groups))
+    return gathered
 
 
 def _activities() -> list[ProfilerActivity]:
@@ -80,6 +123,3 @@ def _place() -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
-
-
-Groups = Mapping[str, tuple[int, ...]]

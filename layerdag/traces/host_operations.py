@@ -8,13 +8,14 @@ each thread suffices: when a node ends, the operations above its id on the stack
 descendants, to be kept if the node is only a wrapper and dropped if the node is the work itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layerdag.traces.collectives import COMMUNICATION
 from layerdag.traces.operators import Role, Signature, signature
 from layerdag.traces.pytorch_et import HostNode, Values
+from layerdag.traces.pytorch_groups import Ranks, declared_groups
 from layerdag.traces.tensors import Access, tensors_at
 
 GLOO_SPAN = "gloo:"
@@ -60,16 +61,18 @@ class HostOperations:
     Attributes:
         operations: Ascending by id.
         spans: (id, name, rf_id) of the ``gloo:*`` spans, ascending by id.
-        group_lists: The JSON texts of the ``process_group:init`` nodes.
+        groups: Ranks of each process group by PyTorch's name.
         inside: RecordFunction handle of the kept operation that encloses a dropped one.
         num_nodes: Nodes of the file.
+        source: File name for messages.
     """
 
     operations: tuple[Operation, ...]
     spans: tuple[tuple[int, str, int], ...]
-    group_lists: tuple[str, ...]
-    inside: dict[int, int]
+    groups: Mapping[str, Ranks]
+    inside: Mapping[int, int]
     num_nodes: int
+    source: str
 
 
 @dataclass
@@ -123,11 +126,15 @@ class _Collector:
                 stack.pop()
 
 
-def host_operations(nodes: Iterable[HostNode]) -> HostOperations:
+def host_operations(nodes: Iterable[HostNode], source: str = "<memory>") -> HostOperations:
     """Return the operations that do work.
 
     Args:
         nodes: The nodes of one trace in exit order, as `read_host_nodes` yields them.
+        source: File name for messages.
+
+    Raises:
+        TraceError: If the process groups are not listed as PyTorch writes them.
     """
     collector = _Collector()
     for node in nodes:
@@ -136,9 +143,10 @@ def host_operations(nodes: Iterable[HostNode]) -> HostOperations:
     return HostOperations(
         operations=tuple(sorted(kept, key=lambda op: op.id)),
         spans=tuple(sorted(collector.spans)),
-        group_lists=tuple(collector.group_lists),
+        groups=declared_groups(collector.group_lists, source),
         inside=collector.inside,
         num_nodes=collector.num_nodes,
+        source=source,
     )
 
 

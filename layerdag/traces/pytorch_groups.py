@@ -8,17 +8,19 @@ from layerdag.errors import TraceError
 
 WORLD = "0"
 
+Ranks = tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class ProcessGroups:
-    """The groups of one job as one rank sees them.
+    """The groups of one job.
 
     Attributes:
         ranks: Ranks of each group by its integer name; "0" is the world. Empty for one process.
-        alias: PyTorch's name of each group -> the integer name.
+        alias: PyTorch's name of each group that this rank belongs to -> the integer name.
     """
 
-    ranks: Mapping[str, tuple[int, ...]]
+    ranks: Mapping[str, Ranks]
     alias: Mapping[str, str]
 
     def only(self) -> str | None:
@@ -26,11 +28,10 @@ class ProcessGroups:
         return next(iter(self.ranks)) if len(self.ranks) == 1 else None
 
 
-def read_groups(texts: Iterable[str], source: str) -> ProcessGroups:
-    """Read the JSON lists of ``process_group:init`` nodes.
+def declared_groups(texts: Iterable[str], source: str) -> dict[str, Ranks]:
+    """Return the ranks of each group by PyTorch's name, from ``process_group:init`` nodes.
 
-    An empty list of ranks means all of them. Groups with the same ranks are the same group.
-    Names that are no integers (ASTRA-sim needs integers) get the next free one.
+    An empty list of ranks means all of them, also for groups other than the default one.
 
     Raises:
         TraceError: If a text is not the list that PyTorch writes.
@@ -38,7 +39,8 @@ def read_groups(texts: Iterable[str], source: str) -> ProcessGroups:
     try:
         rows = [row for text in texts for row in json.loads(text)]
         found = {
-            _name(row["pg_name"]): (tuple(row["ranks"]), int(row["group_size"])) for row in rows
+            _name(row["pg_name"]): (tuple(map(int, row["ranks"])), int(row["group_size"]))
+            for row in rows
         }
     except (ValueError, TypeError, KeyError) as error:
         raise TraceError(
@@ -46,28 +48,35 @@ def read_groups(texts: Iterable[str], source: str) -> ProcessGroups:
             "collect the trace again."
         ) from error
     world = max((size for _, size in found.values()), default=0)
-    ranks: dict[tuple[int, ...], str] = {}
-    if world:
-        ranks[tuple(range(world))] = WORLD
-    alias: dict[str, str] = {}
-    for name, (members, _) in found.items():
-        members = members or tuple(range(world))
-        if members not in ranks:
-            ranks[members] = _free(name, set(ranks.values()))
-        alias[name] = ranks[members]
-    return ProcessGroups({name: members for members, name in ranks.items()}, alias)
+    return {name: ranks or tuple(range(world)) for name, (ranks, _) in found.items()}
+
+
+def number_groups(declared: Iterable[Mapping[str, Ranks]]) -> dict[Ranks, str]:
+    """Return an integer name for each distinct set of ranks that any rank declares.
+
+    The world is "0"; the others are counted in the order of their ranks, so that all ranks of a
+    job agree whatever PyTorch calls the groups.
+    """
+    sets = {ranks for groups in declared for ranks in groups.values()}
+    largest = max(sets, key=len, default=())
+    others = sorted(sets - {largest})
+    names = {ranks: str(number) for number, ranks in enumerate(others, start=1)}
+    return {largest: WORLD, **names} if sets else {}
+
+
+def process_groups(declared: Mapping[str, Ranks], names: Mapping[Ranks, str]) -> ProcessGroups:
+    """Return the groups of a job as one rank sees them.
+
+    Args:
+        declared: What the rank declares.
+        names: The integer name of each set of ranks, from `number_groups` over all ranks.
+    """
+    return ProcessGroups(
+        ranks={name: ranks for ranks, name in names.items()},
+        alias={name: names[ranks] for name, ranks in declared.items()},
+    )
 
 
 def _name(value: object) -> str:
     """Return a group's name; schema 1.0.3 wrote a (name, description) pair."""
     return str(value[0]) if isinstance(value, list | tuple) else str(value)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return ``name`` if it is a free integer, else the smallest free positive integer."""
-    if name.isdigit() and name not in taken:
-        return name
-    number = 1
-    while str(number) in taken:
-        number += 1
-    return str(number)

@@ -12,7 +12,13 @@ from layerdag.traces.dataflow import dependencies, transitive_reduction
 from layerdag.traces.host_operations import HostOperations, Operation, host_operations
 from layerdag.traces.operators import Role
 from layerdag.traces.pytorch_et import read_host_nodes
-from layerdag.traces.pytorch_groups import WORLD, ProcessGroups, read_groups
+from layerdag.traces.pytorch_groups import (
+    WORLD,
+    ProcessGroups,
+    Ranks,
+    number_groups,
+    process_groups,
+)
 from layerdag.traces.tensors import UNKNOWN_DTYPE, Access
 from layerdag.traces.timings import Timings
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
@@ -51,21 +57,46 @@ def import_host(path: str | Path, timings: Timings = UNTIMED) -> ImportResult:
         TraceError: If the file is no host trace, contains no operation, or not one of its
             operations occurs in ``timings``.
     """
-    source = str(path)
-    host = host_operations(read_host_nodes(path))
-    nodes = [op for op in host.operations if op.role is not Role.ALLOCATION]
-    if not nodes:
+    host = read_host(path)
+    return import_operations(host, timings, number_groups([host.groups]))
+
+
+def read_host(path: str | Path) -> HostOperations:
+    """Return the operations of a host trace that do work.
+
+    Raises:
+        TraceError: If the file is no host trace, or nothing in it computes or communicates.
+    """
+    host = host_operations(read_host_nodes(path), str(path))
+    if all(op.role is Role.ALLOCATION for op in host.operations):
         raise TraceError(
-            f"{source}: none of the {host.num_nodes} nodes is an operator that computes or "
+            f"{path}: none of the {host.num_nodes} nodes is an operator that computes or "
             "communicates; trace a step that does some work."
         )
-    groups = read_groups(host.group_lists, source)
+    return host
+
+
+def import_operations(
+    host: HostOperations, timings: Timings, group_names: Mapping[Ranks, str]
+) -> ImportResult:
+    """Make a Chakra trace of the operations of one rank.
+
+    Args:
+        host: The operations.
+        timings: Durations of the same step; empty if unknown.
+        group_names: Integer name of each communicator group of the job (`number_groups`).
+
+    Raises:
+        TraceError: If not one of the operations occurs in ``timings``.
+    """
+    nodes = [op for op in host.operations if op.role is not Role.ALLOCATION]
+    groups = process_groups(host.groups, group_names)
     times = _times(nodes, host, timings)
     joined = sum(time is not None for time in times)
     if timings.of and not joined:
         raise TraceError(
-            f"{source}: none of its {len(nodes)} operators occurs in {timings.source}; the two "
-            "files are not of the same step (ExecutionTraceObserver and profiler must run "
+            f"{host.source}: none of its {len(nodes)} operators occurs in {timings.source}; the "
+            "two files are not of the same step (ExecutionTraceObserver and profiler must run "
             "together)."
         )
     found = transitive_reduction(dependencies(host.operations))
@@ -75,7 +106,7 @@ def import_host(path: str | Path, timings: Timings = UNTIMED) -> ImportResult:
         for at, op in enumerate(nodes)
     ]
     return ImportResult(
-        build_trace(specs, source=source),
+        build_trace(specs, source=host.source),
         groups.ranks,
         host.num_nodes,
         joined / len(nodes),
