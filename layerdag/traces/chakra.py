@@ -11,12 +11,17 @@ generation              first message            a Node has
 0.0.3 (2023-08)         GlobalMetadata           strings in fields 5 to 10, attributes in 11
 0.0.4 = 1.0.0           GlobalMetadata           packed ids in 4 and 5, attributes in 10
 ======================  =======================  =============================================
+
+The first files of 0.0.4 held the metadata attributes in field 1, before the version took it; that
+is read, too.
 """
 
 from pathlib import Path
 
 from layerdag.errors import TraceError
 from layerdag.files import write_bytes
+from layerdag.traces.generation import CURRENT, generation_of
+from layerdag.traces.legacy import decode_legacy
 from layerdag.traces.metadata import decode_metadata, encode_metadata
 from layerdag.traces.protobuf import Cursor, varint
 from layerdag.traces.trace import Attribute, Trace
@@ -42,6 +47,9 @@ def read_trace(path: str | Path) -> Trace:
 
 def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
     """Read a Chakra trace from the bytes of a plain file; see ``read_trace``."""
+    generation = generation_of(data, source)
+    if generation != CURRENT:
+        return decode_legacy(data, generation, source)
     version, metadata, start = _head(data, source)
     nodes = scan_nodes(data, start, source)
     return Trace(**vars(nodes), version=version, metadata=metadata, source=source)

@@ -41,6 +41,7 @@ class Communication:
         send_row_M: See ``send_rank_M``.
         recv_rank_M: See ``send_rank_M``.
         recv_row_M: See ``send_rank_M``.
+        bytes_M: What the sender says it sends, in bytes; -1 if it does not say.
         mismatches: What does not match.
     """
 
@@ -51,6 +52,7 @@ class Communication:
     send_row_M: np.ndarray
     recv_rank_M: np.ndarray
     recv_row_M: np.ndarray
+    bytes_M: np.ndarray
     mismatches: tuple[Mismatch, ...]
 
 
@@ -77,6 +79,7 @@ def match_communication(workload: Workload) -> Communication:
         send_row_M=issued.row_K[send],
         recv_rank_M=issued.rank_K[receive],
         recv_row_M=issued.row_K[receive],
+        bytes_M=issued.size_K[send],
         mismatches=tuple(mismatches),
     )
 

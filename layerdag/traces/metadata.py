@@ -27,7 +27,8 @@ def decode_metadata(payload: bytes) -> tuple[str, tuple[Attribute, ...]]:
         if number not in (1, 2) or kind != LENGTH:
             raise TraceError(f"field {number} is not part of GlobalMetadata")
         field = message.bytes()
-        if number == 1:
+        # Before the version took field 1, attributes stood there; these begin with a tag.
+        if number == 1 and not field.startswith(b"\n"):
             version = decode_text(field)
         else:
             attributes.append(decode_attribute(field))

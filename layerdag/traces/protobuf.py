@@ -41,6 +41,11 @@ class Cursor:
         """Whether every byte was read."""
         return self._at >= len(self._data)
 
+    @property
+    def position(self) -> int:
+        """Number of bytes read so far."""
+        return self._at
+
     def take(self, size: int) -> bytes:
         """Return the next ``size`` bytes. Raises TraceError if there are fewer."""
         end = self._at + size

@@ -11,6 +11,7 @@ from pathlib import Path
 from layerdag.errors import TraceError
 from layerdag.files import write_bytes, write_text
 from layerdag.traces.chakra import decode_trace, encode_trace
+from layerdag.traces.contract import conform
 from layerdag.traces.trace import Trace, Workload
 from layerdag.traces.unpack import read_unpacked
 
@@ -137,16 +138,18 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
 def write_workload(workload: Workload, prefix: str | Path) -> None:
     """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
 
-    All traces are encoded before the first file is written, so that a faulty one leaves nothing.
+    The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
+    ``contract.conform``. All traces are encoded before the first file is written, so that a faulty
+    one leaves nothing behind.
 
     Raises:
-        TraceError: If a trace cannot be encoded.
+        TraceError: If a trace cannot be brought into that form; names the node.
     """
     prefix = Path(prefix)
     encoded: dict[int, bytes] = {}
     for trace in workload.traces:
         if id(trace) not in encoded:
-            encoded[id(trace)] = encode_trace(trace)
+            encoded[id(trace)] = encode_trace(conform(trace))
     for rank, trace in enumerate(workload.traces):
         write_bytes(prefix.with_name(f"{prefix.name}.{rank}.et"), encoded[id(trace)])
     if workload.groups:
