@@ -1,0 +1,201 @@
+"""Train on synthetic, test on real: do synthetic graphs teach a surrogate what real ones do?
+
+A score says nothing alone. Beside training on synthetic graphs stand the ceiling (training on all
+real graphs), a real subsample, the floor (real graphs with shuffled targets), and real plus
+synthetic graphs together. All are tested on the same real graphs, which no training saw.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.errors import UsageError
+from layerdag.graph.dag import DAG
+from layerdag.graph.sizes import GraphSizes
+from layerdag.progress import track
+from layerdag.rng import numpy_generator
+from layerdag.surrogate.base import Surrogate
+from layerdag.surrogate.scores import SCORES, scores
+from layerdag.validator.histograms import bootstrap_weights
+from layerdag.validator.metrics import Interval, Metric
+
+REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
+    "real",
+    "synthetic",
+    "real subsample",
+    "real, shuffled targets",
+    "real + synthetic",
+)
+SUBSAMPLE_SHARE = 0.25
+
+Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], Surrogate]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Graphs with one target each.
+
+    Attributes:
+        dags: The graphs.
+        target_B: float64 targets, the same unit everywhere.
+    """
+
+    dags: tuple[DAG, ...]
+    target_B: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.dags) != self.target_B.size:
+            raise UsageError(
+                f"There are {len(self.dags)} graphs but {self.target_B.size} targets; "
+                "pass one target a graph."
+            )
+
+    def taken(self, rows: np.ndarray) -> "Labelled":
+        """Return the given rows."""
+        return Labelled(tuple(self.dags[i] for i in rows.tolist()), self.target_B[rows])
+
+    def joined(self, other: "Labelled") -> "Labelled":
+        """Return the graphs of both."""
+        return Labelled(self.dags + other.dags, np.concatenate([self.target_B, other.target_B]))
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure over several seeds.
+
+    Attributes:
+        mean: Mean over the seeds.
+        interval: 95 % interval from the spread over seeds and over resampled test graphs.
+        by_seed: The figure of each seed.
+    """
+
+    mean: float
+    interval: Interval | None
+    by_seed: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """One family of surrogates trained under one condition.
+
+    Attributes:
+        family: Name of the family.
+        condition: One of ``CONDITIONS``.
+        trained_on: Number of training graphs.
+        scores: Score by name of ``SCORES``.
+    """
+
+    family: str
+    condition: str
+    trained_on: int
+    scores: Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class TransferReport:
+    """The outcome with what is needed to repeat it.
+
+    Attributes:
+        rows: One a family and condition.
+        tested_on: Number of real test graphs.
+        seeds: Seeds of the fits.
+    """
+
+    rows: tuple[TransferRow, ...]
+    tested_on: int
+    seeds: tuple[int, ...]
+
+    def row(self, family: str, condition: str) -> TransferRow:
+        """Return one row."""
+        return next(r for r in self.rows if (r.family, r.condition) == (family, condition))
+
+    def share_of_ceiling(self, family: str, score: str) -> float:
+        """Return the score of training on synthetic over that of training on real graphs."""
+        synthetic = self.row(family, SYNTHETIC).scores[score].mean
+        return synthetic / self.row(family, REAL).scores[score].mean
+
+
+def transfer(
+    real: Labelled,
+    synthetic: Labelled,
+    test: Labelled,
+    sizes: GraphSizes,
+    families: Mapping[str, Fit],
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    conditions: Sequence[str] = CONDITIONS,
+) -> TransferReport:
+    """Fit every family under every condition with every seed, and test on real graphs.
+
+    Args:
+        real: Real training graphs.
+        synthetic: Generated graphs with the targets they were asked for.
+        test: Real test graphs.
+        sizes: Codes that the graphs may have.
+        families: Fitting function by family name.
+        seeds: Seeds of the fits.
+        conditions: Which of ``CONDITIONS`` to run.
+
+    Raises:
+        UsageError: If a set is too small, a target is not finite, or a condition is unknown.
+    """
+    unknown = [name for name in conditions if name not in CONDITIONS]
+    if unknown:
+        raise UsageError(
+            f"There is no condition '{unknown[0]}'; known are {', '.join(CONDITIONS)}."
+        )
+    cases = [(family, condition) for family in families for condition in conditions]
+    rows = [
+        _row(family, condition, families[family], (real, synthetic, test), sizes, seeds)
+        for family, condition in track(cases, "train on synthetic, test on real", len(cases))
+    ]
+    return TransferReport(tuple(rows), len(test.dags), tuple(seeds))
+
+
+def _row(
+    family: str,
+    condition: str,
+    fit: Fit,
+    sets: tuple[Labelled, Labelled, Labelled],
+    sizes: GraphSizes,
+    seeds: Sequence[int],
+) -> TransferRow:
+    """Fit one family under one condition with every seed."""
+    real, synthetic, test = sets
+    draws: dict[str, list[np.ndarray]] = {metric.name: [] for metric in SCORES}
+    trained_on = 0
+    for seed in seeds:
+        training = training_set(condition, real, synthetic, seed)
+        trained_on = len(training.dags)
+        predicted_B = fit(training.dags, training.target_B, sizes, seed).predict(test.dags)
+        rng = numpy_generator(seed, "test graphs")
+        drawn_RB = bootstrap_weights(rng, 200, len(test.dags))
+        weights_RB = np.concatenate([np.ones((1, len(test.dags))), drawn_RB])
+        for name, value_R in scores(test.target_B, predicted_B, weights_RB).items():
+            draws[name].append(value_R)
+    by_name = {metric.name: _score(metric, draws[metric.name]) for metric in SCORES}
+    return TransferRow(family, condition, trained_on, by_name)
+
+
+def training_set(condition: str, real: Labelled, synthetic: Labelled, seed: int) -> Labelled:
+    """Return the training graphs of one condition."""
+    rng = numpy_generator(seed, "training set", condition)
+    if condition == SYNTHETIC:
+        return synthetic
+    if condition == AUGMENTED:
+        return real.joined(synthetic)
+    if condition == SUBSAMPLE:
+        size = max(int(SUBSAMPLE_SHARE * len(real.dags)), 2)
+        return real.taken(rng.permutation(len(real.dags))[:size])
+    if condition == SHUFFLED:
+        return Labelled(real.dags, rng.permutation(real.target_B))
+    return real
+
+
+def _score(metric: Metric, draws: list[np.ndarray]) -> Score:
+    """Summarise the draws of all seeds; the first draw of a seed is the figure itself."""
+    by_seed = tuple(float(value_R[0]) for value_R in draws)
+    mean = float(np.mean(by_seed))
+    spread = np.concatenate([value_R[1:] for value_R in draws])
+    return Score(mean, Interval.around(mean, spread, metric.lower, metric.upper), by_seed)

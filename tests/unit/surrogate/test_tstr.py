@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from layerdag.errors import UsageError
+from layerdag.graph.sizes import GraphSizes
+from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
+from layerdag.surrogate.tstr import (
+    AUGMENTED,
+    CONDITIONS,
+    REAL,
+    SHUFFLED,
+    SUBSAMPLE,
+    SYNTHETIC,
+    Labelled,
+    training_set,
+    transfer,
+)
+
+
+def _fit(dags, target_B, sizes, seed):
+    return fit_boosting(
+        dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=30, depth=3)
+    )
+
+
+def test_real_like_synthetic_graphs_reach_the_ceiling_and_shuffled_ones_do_not(
+    real: Labelled, test_set: Labelled, sizes: GraphSizes
+) -> None:
+    half = np.arange(30)
+    report = transfer(
+        real.taken(half), real.taken(half + 30), test_set, sizes, {"trees": _fit}, seeds=(0, 1)
+    )
+    assert [row.condition for row in report.rows] == list(CONDITIONS)
+    assert report.tested_on == 40
+    assert report.share_of_ceiling("trees", "pearson") > 0.7
+    floor = report.row("trees", SHUFFLED).scores["pearson"]
+    assert floor.mean < 0.5 < report.row("trees", REAL).scores["pearson"].mean
+    assert len(floor.by_seed) == 2
+    assert floor.interval is not None
+    assert floor.interval.low < floor.mean < floor.interval.high
+
+
+def test_training_sets_are_what_their_names_say(real: Labelled) -> None:
+    half = np.arange(30)
+    first, second = real.taken(half), real.taken(half + 30)
+    assert training_set(REAL, first, second, 0) is first
+    assert training_set(SYNTHETIC, first, second, 0) is second
+    assert len(training_set(AUGMENTED, first, second, 0).dags) == 60
+    assert len(training_set(SUBSAMPLE, first, second, 0).dags) == 7
+    shuffled = training_set(SHUFFLED, first, second, 0)
+    assert shuffled.dags is first.dags
+    assert sorted(shuffled.target_B) == sorted(first.target_B)
+    assert (shuffled.target_B != first.target_B).any()
+
+
+def test_wrong_use_is_refused(real: Labelled, sizes: GraphSizes) -> None:
+    with pytest.raises(UsageError, match="one target a graph"):
+        Labelled(real.dags, real.target_B[:3])
+    with pytest.raises(UsageError, match="no condition 'imaginary'"):
+        transfer(real, real, real, sizes, {"trees": _fit}, conditions=["imaginary"])
