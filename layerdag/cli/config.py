@@ -43,12 +43,12 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     """
     parsed = _parse(overrides)
     _check_groups(parsed)
-    groups = [o.input_line for o in parsed if _is_group(o)]
+    groups = [str(o.input_line) for o in parsed if _is_group(o)]
     known = _flat_keys(_compose(name, groups))
     for override in parsed:
         if not _is_group(override) and not override.is_add():
             _check_key(str(override.key_or_group), known)
-    return _compose(name, [o.input_line for o in parsed])
+    return _compose(name, [str(o.input_line) for o in parsed])
 
 
 def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[str]) -> int:
@@ -89,7 +89,7 @@ def build(cls: type[Settings], node: Any, where: str) -> Settings:
     Raises:
         ConfigError: If a key is unknown, or a value has the wrong type or is out of bounds.
     """
-    values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    values: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     if not isinstance(values, Mapping):
         raise ConfigError(f"'{where}' must be a group of settings, found {values!r}.")
     hints = typing.get_type_hints(cls)
@@ -196,7 +196,7 @@ def _check_words(name: str, words: Sequence[str]) -> None:
         raise ConfigError(f"'{stray[0]}' is not an override. Write key=value, for example seed=1.")
     parsed = _parse(plain)
     sweeps = [o for o in parsed if o.is_sweep_override()]
-    fixed = [o.input_line for o in parsed if not o.is_sweep_override()]
+    fixed = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
     if sweeps and not {"-m", "--multirun"} & set(words):
         raise ConfigError(
             f"'{sweeps[0].input_line}' gives several values; add --multirun to run them all."

@@ -1,1 +1,1 @@
-"""layerdag.datasets"""
+"""Data sets: clean graphs with the schema that gives their codes a meaning."""

@@ -99,7 +99,7 @@ def encode_batch(
     """
     if not dags:
         raise GraphError("There is no graph to lay into a batch; check the split.")
-    known = {c.name for c in (*schema.numeric_conditions, *schema.category_conditions)}
+    known = set(schema.condition_names)
     wanted = known if conditions is None else known & set(conditions)
     rows = [{k: v for k, v in dag.conditions.items() if k in wanted} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)

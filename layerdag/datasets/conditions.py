@@ -24,7 +24,7 @@ class NumericCondition:
         mean: Mean of the training values, of their logarithms if ``log``.
         std: Standard deviation of the same, at least a tiny positive number.
         log: Whether the natural logarithm is taken first.
-        quantiles: 21 evenly spaced quantiles of the training values, to draw plausible requests from.
+        quantiles: 21 evenly spaced quantiles of the training values.
     """
 
     name: str

@@ -6,6 +6,7 @@ from layerdag.datasets.base import GraphDataset, Split
 from layerdag.datasets.jobs import RankClassTrace, job_graph
 from layerdag.datasets.raw import RawGraph
 from layerdag.errors import DataError
+from layerdag.graph.dag import Condition
 from layerdag.progress import track
 from layerdag.traces.corpus import CollectedRun, read_index, read_runs
 
@@ -70,7 +71,7 @@ def run_graph(run: CollectedRun) -> RawGraph:
         RankClassTrace(trace, rank_class.ranks)
         for trace, rank_class in zip(run.traces, record.classes, strict=True)
     ]
-    conditions = {
+    conditions: dict[str, Condition] = {
         "label": record.step_time_s_min,
         "family": record.family,
         "strategy": record.strategy,

@@ -168,8 +168,7 @@ class _ClassTable:
                 if source not in self.row_of:
                     raise TraceError(
                         f"{trace.source}: node {int(trace.id_N[target])} depends on node {source}, "
-                        "which is not in the trace; repair it with 'layerdag validate --fix' or "
-                        "export it again."
+                        "which is not in the trace; export the trace again."
                     )
                 found[self.row_of[source], target] = code
         pairs_2E = np.array(list(found), dtype=np.int64).reshape(-1, 2).T
@@ -242,15 +241,15 @@ def _merged(
     for key in sorted(sends.keys() | receives.keys()):
         if len(sends[key]) != len(receives[key]):
             raise TraceError(
-                f"{name}: {len(sends[key])} sends from stage {key[0]} to {key[1]} with tag {key[2]} "
-                f"meet {len(receives[key])} receives; the ranks are not of one job."
+                f"{name}: {len(sends[key])} sends from stage {key[0]} to {key[1]} with tag "
+                f"{key[2]} meet {len(receives[key])} receives; the ranks are not of one job."
             )
         yield from ((s, (r,)) for s, r in zip(sends[key], receives[key], strict=True))
     for pg_name, lists in shared.items():
         if len({len(nodes) for nodes in lists}) > 1:
             raise TraceError(
-                f"{name}: the ranks of group '{pg_name or 0}' issue different numbers of collectives "
-                f"({', '.join(str(len(nodes)) for nodes in lists)}); a rank is incomplete."
+                f"{name}: the ranks of group '{pg_name or 0}' issue different numbers of "
+                f"collectives ({', '.join(str(len(nodes)) for nodes in lists)}); some rank is cut."
             )
         yield from ((nodes[0], tuple(nodes[1:])) for nodes in zip(*lists, strict=True))
 

@@ -1,9 +1,9 @@
 """Numeric node attributes as a learnt bin and a position inside the bin.
 
 A model sees the bin as a category; the position says where in the bin the value lies, through the
-quantiles of the training values that fell into it. So a decoded number has the training distribution
-inside every bin, tails included, and a value that many nodes share (a kernel size, a power of two)
-gets a bin of its own and comes back exactly.
+quantiles of the training values that fell into it. So a decoded number has the training
+distribution inside every bin, tails included, and a value that many nodes share (a kernel size, a
+power of two) gets a bin of its own and comes back exactly.
 """
 
 from collections.abc import Sequence

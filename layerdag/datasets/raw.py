@@ -37,5 +37,8 @@ class RawGraph:
     @property
     def num_nodes(self) -> int:
         """N."""
-        columns = [*self.categories.values(), *self.numbers.values()]
-        return len(columns[0]) if columns else 0
+        for words in self.categories.values():
+            return len(words)
+        for values in self.numbers.values():
+            return len(values)
+        return 0

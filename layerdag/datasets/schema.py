@@ -6,61 +6,22 @@ and is all that is needed to turn a sampled graph back into names and numbers.
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from layerdag.datasets.category import CategoryAttribute
 from layerdag.datasets.conditions import CategoryCondition, NumericCondition
 from layerdag.datasets.numeric import NumericAttribute
 from layerdag.datasets.raw import RawGraph
-from layerdag.datasets.vocabulary import OTHER
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.dag import DAG, Condition
 from layerdag.graph.sizes import GraphSizes
 
-
-@dataclass(frozen=True)
-class CategoryAttribute:
-    """A categorical node attribute.
-
-    Attributes:
-        name: Attribute name.
-        values: The vocabulary, code by position; if it ends in ``<other>``, unknown values map there.
-    """
-
-    name: str
-    values: tuple[str, ...]
-
-    @property
-    def num_codes(self) -> int:
-        """Number of codes."""
-        return len(self.values)
-
-    def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Return the code of each word.
-
-        Raises:
-            VocabularyError: If a word is unknown and the vocabulary has no ``<other>``.
-        """
-        code_of = {word: code for code, word in enumerate(self.values)}
-        fallback = code_of.get(OTHER)
-        codes = [code_of.get(word, fallback) for word in words]
-        if None in codes:
-            word = words[codes.index(None)]
-            near = difflib.get_close_matches(word, self.values, n=1)
-            hint = f"; the nearest known one is '{near[0]}'" if near else ""
-            raise VocabularyError(
-                f"Node {codes.index(None)} has {self.name} '{word}', which no training graph has"
-                f"{hint}. Fit the schema on data that contains it."
-            )
-        return np.array(codes, dtype=np.int64)
-
-    def decode(self, code_N: np.ndarray) -> list[str]:
-        """Return the word of each code."""
-        return [self.values[code] for code in code_N.tolist()]
+ROW_STEP = 0.25
 
 
 Attribute = CategoryAttribute | NumericAttribute
@@ -76,6 +37,9 @@ class GraphSchema:
         edge_types: Name of each edge type, code by position.
         numeric_conditions: Standardised graph-level numbers, in the order of ``numeric_BC``.
         category_conditions: Graph-level categories, in the order of ``category_BM``.
+        condition_rows: What training graphs were like, to draw plausible requests from: codes of
+            the categories, then the numbers rounded to ``ROW_STEP`` standard deviations. Sorted, so
+            that a row cannot be tied to a graph.
     """
 
     kind: str
@@ -83,6 +47,7 @@ class GraphSchema:
     edge_types: tuple[str, ...]
     numeric_conditions: tuple[NumericCondition, ...] = ()
     category_conditions: tuple[CategoryCondition, ...] = ()
+    condition_rows: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def fit(cls, kind: str, graphs: Sequence[RawGraph], *, num_bins: int = 16) -> "GraphSchema":
@@ -104,7 +69,7 @@ class GraphSchema:
         ]  # fmt: skip
         names = list(dict.fromkeys(name for graph in graphs for name in graph.conditions))
         found = {n: [g.conditions[n] for g in graphs if n in g.conditions] for n in names}
-        return cls(
+        schema = cls(
             kind=kind,
             attributes=(*categories, *numbers),
             edge_types=first.edge_type_names,
@@ -119,6 +84,21 @@ class GraphSchema:
                 if isinstance(values[0], str)
             ),
         )
+        return replace(schema, condition_rows=schema._rows(graphs))
+
+    def _rows(self, graphs: Sequence[RawGraph]) -> tuple[tuple[float, ...], ...]:
+        """Return the coarse conditions of the training graphs, sorted."""
+        numeric_BC, category_BM = self.encode_conditions(graph.conditions for graph in graphs)
+        coarse_BC = (numeric_BC / ROW_STEP).round() * ROW_STEP
+        return tuple(sorted(tuple(row) for row in torch.cat([category_BM, coarse_BC], 1).tolist()))
+
+    @property
+    def condition_names(self) -> list[str]:
+        """Names of all conditions, numbers first."""
+        return [
+            *(number.name for number in self.numeric_conditions),
+            *(category.name for category in self.category_conditions),
+        ]
 
     def sizes(self) -> GraphSizes:
         """Return the counts that fix a model's shapes."""
@@ -189,14 +169,15 @@ class GraphSchema:
             VocabularyError: If a condition or category is unknown; names the nearest.
         """
         rows = list(rows)
-        known = [c.name for c in (*self.numeric_conditions, *self.category_conditions)]
+        known = self.condition_names
         for row in rows:
             for name in row:
                 if name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
                     hint = f" Did you mean '{near[0]}'?" if near else ""
                     raise VocabularyError(
-                        f"There is no condition '{name}'.{hint} Known: {', '.join(known) or 'none'}."
+                        f"There is no condition '{name}'.{hint} Known: "
+                        f"{', '.join(known) or 'none'}."
                     )
         numeric = [[c.encode(row.get(c.name)) for c in self.numeric_conditions] for row in rows]
         category = [[c.encode(row.get(c.name)) for c in self.category_conditions] for row in rows]
@@ -215,6 +196,7 @@ class GraphSchema:
             "edge_types": list(self.edge_types),
             "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
             "category_conditions": [asdict(c) for c in self.category_conditions],
+            "condition_rows": [list(row) for row in self.condition_rows],
         }
 
     @classmethod
@@ -228,7 +210,10 @@ class GraphSchema:
             return cls(
                 kind=str(data["kind"]),
                 attributes=(
-                    *(CategoryAttribute(str(a["name"]), _words(a["values"])) for a in data["categories"]),
+                    *(
+                        CategoryAttribute(str(a["name"]), _words(a["values"]))
+                        for a in data["categories"]
+                    ),
                     *(
                         NumericAttribute(
                             str(a["name"]), str(a["unit"]),
@@ -245,6 +230,9 @@ class GraphSchema:
                     CategoryCondition(str(c["name"]), _words(c["values"]))
                     for c in data["category_conditions"]
                 ),
+                condition_rows=tuple(
+                    tuple(float(v) for v in row) for row in data["condition_rows"]
+                ),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -253,13 +241,10 @@ class GraphSchema:
 
 
 def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
-    """Return the attribute with every word of the training graphs, and ``<other>`` where declared."""
+    """Return the attribute with every word of the training graphs."""
     words = {word for graph in graphs for word in graph.categories[name]}
     open_ended = any(name in graph.open_vocabularies for graph in graphs)
-    closed = sorted(words - {OTHER})
-    return CategoryAttribute(
-        name, (*closed, OTHER) if open_ended or OTHER in words else tuple(closed)
-    )
+    return CategoryAttribute.fit(name, words, open_ended=open_ended)
 
 
 def _words(values: Any) -> tuple[str, ...]:

@@ -33,8 +33,8 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
     }
     if not parts:
         raise DataError(
-            f"{folder}: holds none of train.pth, val.pth, test.pth; download the processed TPU Tile "
-            "files of the LayerDAG repository into it."
+            f"{folder}: holds none of train.pth, val.pth, test.pth; download the processed TPU "
+            "Tile files of the LayerDAG repository into it."
         )
     if "train" not in parts:
         parts = _split(folder, next(iter(parts.values())))

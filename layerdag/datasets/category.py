@@ -1,0 +1,63 @@
+"""Categorical node attributes: words and their codes."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.datasets.vocabulary import OTHER
+from layerdag.errors import VocabularyError
+
+
+@dataclass(frozen=True)
+class CategoryAttribute:
+    """A categorical node attribute.
+
+    Attributes:
+        name: Attribute name.
+        values: Code by position; if ``<other>`` is among them, unknown words map there.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, name: str, words: set[str], *, open_ended: bool) -> "CategoryAttribute":
+        """Return the attribute with the words of the training graphs in alphabetical order.
+
+        Args:
+            name: Attribute name.
+            words: All words of the training graphs.
+            open_ended: Whether words that no training graph has are allowed, as ``<other>``.
+        """
+        closed = sorted(words - {OTHER})
+        return cls(name, (*closed, OTHER) if open_ended or OTHER in words else tuple(closed))
+
+    @property
+    def num_codes(self) -> int:
+        """Number of codes."""
+        return len(self.values)
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Return the code of each word, int64 (N,).
+
+        Raises:
+            VocabularyError: If a word is unknown and the vocabulary has no ``<other>``.
+        """
+        code_of = {word: code for code, word in enumerate(self.values)}
+        fallback = code_of.get(OTHER)
+        codes = [code_of.get(word, fallback) for word in words]
+        if None in codes:
+            node = codes.index(None)
+            near = difflib.get_close_matches(words[node], self.values, n=1)
+            hint = f"; the nearest known one is '{near[0]}'" if near else ""
+            raise VocabularyError(
+                f"Node {node} has {self.name} '{words[node]}', which no training graph has{hint}. "
+                "Fit the schema on data that contains it."
+            )
+        return np.array(codes, dtype=np.int64)
+
+    def decode(self, code_N: np.ndarray) -> list[str]:
+        """Return the word of each code."""
+        return [self.values[code] for code in code_N.tolist()]

@@ -1,0 +1,230 @@
+"""From a checkpoint to files: complete the request, sample, decode, write with a manifest."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from layerdag import __version__
+from layerdag.datasets.flow_files import write_graphml, write_json
+from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.requests import complete_conditions
+from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.unfold import Unfolded, num_stages, unfold
+from layerdag.errors import UsageError
+from layerdag.files import atomic_path, write_text
+from layerdag.graph.dag import DAG, Condition
+from layerdag.model.base import DAGModel, SampleRequest
+from layerdag.traces.workload import write_workload
+from layerdag.training.checkpoint import LoadedCheckpoint
+
+FORMATS = ("auto", "et", "graphml", "json")
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to sample.
+
+    Attributes:
+        num: Number of graphs.
+        seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
+        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
+        ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
+        steps: Denoising steps of a wide layer; None takes the model's own.
+        guidance: Weight of classifier-free guidance.
+        max_nodes: Limit of a graph; one that reaches it is marked truncated.
+        batch_size: Graphs sampled side by side; changes speed, never a graph.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    num: int = 16
+    seed: int = 0
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float = 1.0
+    max_nodes: int = 10_000
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("num", "max_nodes", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
+        if self.ranks is not None and self.ranks < 1:
+            raise UsageError(f"'ranks' must be at least 1, found {self.ranks}.")
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedGraph:
+    """One sampled graph.
+
+    Attributes:
+        name: "sample-" and its number.
+        seed: It was sampled with.
+        dag: Codes, with the conditions that were asked for.
+        truncated: Whether a limit cut it short.
+    """
+
+    name: str
+    seed: int
+    dag: DAG
+    truncated: bool
+
+
+def generate(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> Iterator[GeneratedGraph]:
+    """Yield sampled graphs in order of their seeds.
+
+    Raises:
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    device = next(model.parameters()).device
+    numbers = range(settings.num)
+    for start in range(0, settings.num, settings.batch_size):
+        part = numbers[start : start + settings.batch_size]
+        seeds = tuple(settings.seed + i for i in part)
+        rows = complete_conditions(schema, settings.conditions, seeds)
+        yield from _sample_part(model, schema, settings, (seeds, rows), start, device)
+
+
+def _sample_part(
+    model: DAGModel,
+    schema: GraphSchema,
+    settings: GenerationSettings,
+    asked: tuple[tuple[int, ...], Sequence[Mapping[str, Condition]]],
+    start: int,
+    device: Any,
+) -> Iterator[GeneratedGraph]:
+    """Sample one batch."""
+    seeds, rows = asked
+    numeric_BC, category_BM = schema.encode_conditions(rows)
+    request = SampleRequest(
+        numeric_BC=numeric_BC.to(device),
+        category_BM=category_BM.to(device),
+        seeds=seeds,
+        max_nodes=settings.max_nodes,
+        steps=settings.steps,
+        guidance=settings.guidance,
+    )
+    result = model.sample(request)
+    for i, (seed, dag, cut) in enumerate(zip(seeds, result.dags, result.truncated, strict=True)):
+        named = DAG.build(
+            dag.x_NA.cpu(),
+            dag.edge_index_2E.cpu(),
+            edge_type_E=dag.edge_type_E.cpu(),
+            u_NA=dag.u_NA.cpu(),
+            conditions=rows[i],
+        )
+        yield GeneratedGraph(f"sample-{start + i:05d}", seed, named, cut)
+
+
+def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
+    """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
+
+    Without ``ranks`` the condition "world_size" decides, raised to a multiple of the stages.
+    """
+    stages = num_stages(graph)
+    wanted = ranks if ranks is not None else int(graph.conditions.get("world_size", stages))
+    if ranks is None:
+        wanted = max(stages, -(-wanted // stages) * stages)
+    return unfold(graph, wanted)
+
+
+def write_samples(
+    checkpoint: LoadedCheckpoint,
+    settings: GenerationSettings,
+    out: str | Path,
+    *,
+    file_format: str = "auto",
+    on_each: Callable[[], object] = lambda: None,
+) -> Path:
+    """Sample and write into the folder ``out``, which is replaced as a whole; return the manifest.
+
+    Traces are written as ``<name>/<name>.<rank>.et`` with communicator groups beside them, other
+    graphs as ``<name>.graphml`` or ``<name>.json``.
+
+    Args:
+        checkpoint: What to sample from.
+        settings: What to sample.
+        out: Folder.
+        file_format: One of ``FORMATS``; "auto" is "et" for traces and "graphml" otherwise.
+        on_each: Called after each graph, for progress bars.
+
+    Raises:
+        UsageError: If the format is unknown or does not fit the checkpoint.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    file_format = _format(file_format, schema.kind)
+    entries = []
+    with atomic_path(out) as folder:
+        folder.mkdir()
+        for sample in generate(checkpoint.model, schema, settings):
+            raw = schema.decode(sample.dag, sample.name)
+            extra = _write_one(folder, raw, file_format, settings.ranks)
+            entries.append(_entry(sample, extra))
+            on_each()
+        manifest = {
+            "layerdag_version": __version__,
+            "checkpoint": str(checkpoint.path),
+            "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
+            "model": checkpoint.spec.name,
+            "format": file_format,
+            "guidance": settings.guidance,
+            "steps": settings.steps,
+            "samples": entries,
+        }
+        write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    return Path(out) / "manifest.json"
+
+
+def checkpoint_fingerprint(path: Path) -> str:
+    """Return the SHA-256 of the weights file of a checkpoint."""
+    return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
+
+
+def _format(file_format: str, kind: str) -> str:
+    """Return the format to write, after checking that it fits the kind of graph."""
+    if file_format not in FORMATS:
+        raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
+    if file_format == "auto":
+        return "et" if kind == "trace" else "graphml"
+    if file_format == "et" and kind != "trace":
+        raise UsageError(
+            "This checkpoint samples flow graphs, which are no execution traces; "
+            "ask for format=graphml or format=json."
+        )
+    return file_format
+
+
+def _write_one(
+    folder: Path, graph: RawGraph, file_format: str, ranks: int | None
+) -> dict[str, Any]:
+    """Write one graph and return what the manifest says of it."""
+    if file_format == "et":
+        unfolded = as_workload(graph, ranks)
+        (folder / graph.name).mkdir()
+        write_workload(unfolded.workload, folder / graph.name / graph.name)
+        return {"ranks": unfolded.workload.num_ranks, "repairs": dict(unfolded.repairs)}
+    path = folder / f"{graph.name}.{file_format}"
+    (write_graphml if file_format == "graphml" else write_json)(path, graph)
+    return {"file": path.name}
+
+
+def _entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest's line of one sample."""
+    return {
+        "name": sample.name,
+        "seed": sample.seed,
+        "conditions": dict(sample.dag.conditions),
+        "nodes": sample.dag.num_nodes,
+        "edges": sample.dag.num_edges,
+        "truncated": sample.truncated,
+        **extra,
+    }
