@@ -1,0 +1,149 @@
+"""``layerdag train`` and ``train.py``: one training run from a composed config."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from layerdag.cli.build import build_dataset, build_spec
+from layerdag.cli.config import as_plain, build, run
+from layerdag.cli.watch import Watch
+from layerdag.datasets.base import GraphDataset
+from layerdag.errors import ConfigError
+from layerdag.training.distributed import joined_world, local_device
+from layerdag.training.loggers import ConsoleLogger, JsonlLogger, Logger, WandbLogger
+from layerdag.training.loop import TrainJob, TrainResult, train
+from layerdag.training.settings import TrainSettings
+
+EPILOG = """example:
+  layerdag train data=corpus model=fast training.max_seconds=600 seed=0
+  layerdag train --multirun model=fast,reference seed=0,1,2
+  torchrun --nproc-per-node 2 train.py data=corpus
+"""
+
+
+@dataclass(frozen=True)
+class LoggerSettings:
+    """Where figures go, beside the JSONL file that is always written.
+
+    Attributes:
+        console: One line per validation on standard error.
+        wandb: "auto", "online", "offline" or "disabled".
+        project: Weights & Biases project.
+        sample_graphs: Graphs sampled at each validation, for validity, speed and pictures.
+    """
+
+    console: bool = True
+    wandb: str = "auto"
+    project: str = "layerdag"
+    sample_graphs: int = 4
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``train`` with Hydra overrides."""
+    return run("train", _task, words)
+
+
+def _task(config: DictConfig) -> float | None:
+    """Train once; the return value is what a sweeper minimises."""
+    settings = build(TrainSettings, {**as_plain(config.training), "seed": config.seed}, "training")
+    logging = build(LoggerSettings, config.logger, "logger")
+    if config.dry_run:
+        sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
+        return None
+    if config.threads:
+        torch.set_num_threads(int(config.threads))
+    data = build_dataset(config.data)
+    device = pick_device(str(config.device))
+    directory = Path(str(config.resume or config.out))
+    job = make_job(config, data, directory)
+    with joined_world(device) as world:
+        quiet = world.rank != 0
+        loggers = [] if quiet else open_loggers(logging, directory, as_plain(config), config.resume)
+        watch = Watch(data.schema, directory / "pictures", logging.sample_graphs)
+        try:
+            result = train(
+                job,
+                settings,
+                device=device,
+                world=world,
+                loggers=loggers,
+                hook=watch if logging.sample_graphs and not quiet else None,
+                resume_from=job.last if config.resume else None,
+            )
+        finally:
+            for logger in loggers:
+                logger.close()
+        if not quiet:
+            sys.stdout.write(json.dumps(describe(result)) + "\n")
+    return sum(result.metrics.values())
+
+
+def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJob:
+    """Return the training job of a config.
+
+    Raises:
+        DataError: If the validation part is empty.
+    """
+    conditions = None if config.conditions is None else list(config.conditions)
+    return TrainJob(
+        spec=build_spec(config.model, data),
+        train=data.batch("train", conditions),
+        validation=data.batch("val", conditions),
+        directory=directory,
+        schema=data.schema.to_dict(),
+        run_config=as_plain(config),
+        data_fingerprint=data.fingerprint,
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that ``name`` means; "auto" is the GPU where there is one.
+
+    Raises:
+        ConfigError: If the device is unknown or not there.
+    """
+    try:
+        device = local_device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"There is no device '{name}'; use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device=cuda, but torch sees no GPU; use device=cpu.")
+    return device
+
+
+def open_loggers(
+    settings: LoggerSettings, directory: Path, config: dict[str, Any], resume: str | None
+) -> list[Logger]:
+    """Return the loggers of a run; the JSONL file goes on after a resumed step."""
+    step = _resumed_step(directory) if resume else 0
+    loggers: list[Logger] = [JsonlLogger(directory / "train.jsonl", step)]
+    if settings.console:
+        loggers.append(ConsoleLogger(tqdm.write))
+    if settings.wandb != "disabled":
+        loggers.append(WandbLogger(directory, settings.project, config, settings.wandb))
+    return loggers
+
+
+def _resumed_step(directory: Path) -> int:
+    """Return the step of the run's last checkpoint, 0 if there is none."""
+    meta = directory / "last" / "meta.json"
+    return int(json.loads(meta.read_text())["step"]) if meta.is_file() else 0
+
+
+def describe(result: TrainResult) -> dict[str, Any]:
+    """Return the outcome as one JSON object for scripts."""
+    return {
+        "reason": result.reason,
+        "step": result.step,
+        "seconds": round(result.seconds, 1),
+        "metrics": dict(result.metrics),
+        "best": str(result.best),
+        "last": str(result.last),
+    }
