@@ -47,9 +47,18 @@ def read_trace(path: str | Path) -> Trace:
 
 def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
     """Read a Chakra trace from the bytes of a plain file; see ``read_trace``."""
-    generation = generation_of(data, source)
-    if generation != CURRENT:
-        return decode_legacy(data, generation, source)
+    try:
+        return _decode_current(data, source)
+    except TraceError:
+        # Old files are rare, and telling generations apart costs more than a small file's scan.
+        generation = generation_of(data, source)
+        if generation == CURRENT:
+            raise
+    return decode_legacy(data, generation, source)
+
+
+def _decode_current(data: bytes, source: str) -> Trace:
+    """Read a trace of schema 0.0.4 = 1.0.0."""
     version, metadata, start = _head(data, source)
     nodes = scan_nodes(data, start, source)
     return Trace(**vars(nodes), version=version, metadata=metadata, source=source)
