@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def open_loggers(
     step = _resumed_step(directory) if resume else 0
     loggers: list[Logger] = [JsonlLogger(directory / "train.jsonl", step)]
     if settings.console:
-        loggers.append(ConsoleLogger(tqdm.write))
+        loggers.append(ConsoleLogger(partial(tqdm.write, file=sys.stderr, end="")))
     if settings.wandb != "disabled":
         loggers.append(WandbLogger(directory, settings.project, config, settings.wandb))
     return loggers
