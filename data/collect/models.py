@@ -218,9 +218,10 @@ class TransformerBlock(nn.Module):
         width = int(hyper["width"])
         self.attention = Attention(hyper, causal)
         self.inner = feed_forward(hyper)
-        self.norm_1 = normalisation(str(hyper["norm"]), width)
-        self.norm_2 = normalisation(str(hyper["norm"]), width)
         self.placement = str(hyper["placement"])
+        self.norm_1 = normalisation(str(hyper["norm"]), width)
+        if self.placement != "parallel":
+            self.norm_2 = normalisation(str(hyper["norm"]), width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, time, width) to the same shape."""

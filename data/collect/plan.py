@@ -115,26 +115,29 @@ _STRATEGY: Mapping[str, Choices] = {
     "a2a": {"sync": ("each", "flat")},
 }
 
-QUOTAS: tuple[tuple[str, str, int, str, int], ...] = (
-    *((family, "single", 1, "training", 44) for family in STRUCTURE),
-    *((family, "single", 1, "inference", 9) for family in STRUCTURE),
-    *((family, "ddp", 2, "training", 7) for family in STRUCTURE),
-    *((family, "ddp", 4, "training", 4) for family in STRUCTURE),
-    *((family, "fsdp2", 2, "training", 7) for family in ("mlp", "cnn", "gpt", "bert")),
-    *((family, "fsdp2", 4, "training", 4) for family in ("mlp", "cnn", "gpt", "bert")),
-    *((family, "tp", 2, "training", 8) for family in ("mlp", "gpt", "bert")),
-    *((family, "tp", 4, "training", 4) for family in ("mlp", "gpt", "bert")),
-    *((family, "tp", 2, "inference", 2) for family in ("mlp", "gpt", "bert")),
-    *((family, "pp", 2, "training", 7) for family in ("mlp", "cnn", "gpt", "bert")),
-    *((family, "pp", 4, "training", 5) for family in ("mlp", "cnn", "gpt", "bert")),
-    ("moe", "ep", 2, "training", 14),
-    ("moe", "ep", 4, "training", 10),
-    ("moe", "ep", 2, "inference", 3),
-    ("dlrm", "a2a", 2, "training", 14),
-    ("dlrm", "a2a", 4, "training", 10),
-    ("dlrm", "a2a", 2, "inference", 3),
+_FAMILIES = tuple(STRUCTURE)
+_LAYERED = ("mlp", "cnn", "gpt", "bert")
+_SHARDED = ("mlp", "gpt", "bert")
+QUOTAS: tuple[tuple[tuple[str, ...], str, int, str, int], ...] = (
+    (_FAMILIES, "single", 1, "training", 70),
+    (_FAMILIES, "single", 1, "inference", 14),
+    (_FAMILIES, "ddp", 2, "training", 11),
+    (_FAMILIES, "ddp", 4, "training", 7),
+    (_LAYERED, "fsdp2", 2, "training", 11),
+    (_LAYERED, "fsdp2", 4, "training", 7),
+    (_SHARDED, "tp", 2, "training", 12),
+    (_SHARDED, "tp", 4, "training", 8),
+    (_SHARDED, "tp", 2, "inference", 3),
+    (_LAYERED, "pp", 2, "training", 11),
+    (_LAYERED, "pp", 4, "training", 8),
+    (("moe",), "ep", 2, "training", 22),
+    (("moe",), "ep", 4, "training", 14),
+    (("moe",), "ep", 2, "inference", 5),
+    (("dlrm",), "a2a", 2, "training", 22),
+    (("dlrm",), "a2a", 4, "training", 14),
+    (("dlrm",), "a2a", 2, "inference", 5),
 )
-"""(family, strategy, world size, phase, number of runs)."""
+"""(families, strategy, world size, phase, number of runs of each family)."""
 
 
 def corpus_plan(seed: int = 0) -> tuple[RunPlan, ...]:
@@ -142,8 +145,8 @@ def corpus_plan(seed: int = 0) -> tuple[RunPlan, ...]:
     rng = np.random.default_rng(seed)
     seen: set[tuple[object, ...]] = set()
     plans: list[RunPlan] = []
-    for family, strategy, world_size, phase, count in QUOTAS:
-        for _ in range(count):
+    for families, strategy, world_size, phase, count in QUOTAS:
+        for family in (name for name in families for _ in range(count)):
             hyper = _draw(rng, (family, strategy, phase), seen, world_size)
             name = f"{len(plans):04d}_{family}_{strategy}_ws{world_size}"
             plans.append(
@@ -164,6 +167,8 @@ def _draw(
     knobs = {**STRUCTURE[family], **training, **_STRATEGY.get(strategy, {})}
     for _ in range(10_000):
         drawn = _constrain({name: _pick(rng, values) for name, values in knobs.items()}, kind)
+        if strategy == "pp":
+            drawn["microbatches"] = max(int(drawn["microbatches"]), world_size)
         key = (*kind, *sorted(drawn.items(), key=str))
         if key not in seen:
             seen.add(key)

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from datetime import timedelta
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def collect(plan: RunPlan, rank: int, folder: Path) -> None:
         "groups": {name: list(ranks) for name, ranks in result.groups.items()},
         "share_joined": result.share_joined,
         "num_host_nodes": result.num_host_nodes,
+        "load": os.getloadavg()[0],
     }
     write_text(folder / f"{rank}.json", json.dumps(about))
 
@@ -82,7 +84,10 @@ def main() -> int:
         folder = args.folder / plan.run
         folder.mkdir(parents=True, exist_ok=True)
         print(plan.run, flush=True)
-        collect(plan, args.rank, folder)
+        try:
+            collect(plan, args.rank, folder)
+        except Exception:  # one run that fails must not end the others; it is tried again later
+            traceback.print_exc()
         gc.collect()
     if args.world_size > 1:
         with contextlib.suppress(RuntimeError):

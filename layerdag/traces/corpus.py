@@ -19,7 +19,8 @@ from layerdag.traces.chakra import decode_trace
 from layerdag.traces.trace import Trace, Workload
 
 INDEX = "index.jsonl"
-MAX_MEMBER_BYTES = 64 * 2**20
+MAX_SHARD_BYTES = 256 * 2**20
+"""No shard is unpacked beyond this size; a larger one is cut off and refused."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,12 @@ def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> Coll
 
 def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
     """Return the content of the ``wanted`` members of a shard."""
-    found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r|xz") as archive:
-            for member in archive:
-                if member.name in wanted and member.isfile():
-                    found[member.name] = _payload(archive, member, path)
+        with lzma.open(path) as stream:
+            packed = stream.read(MAX_SHARD_BYTES + 1)
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            names = {member.name: member for member in archive if member.isfile()}
+            found = {name: _payload(archive, names[name]) for name in wanted if name in names}
     except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
         raise TraceError(
             f"{path}: the shard cannot be read ({error}); restore it (its checksum stands in "
@@ -189,13 +190,8 @@ def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
     return found
 
 
-def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bytes:
-    """Return the bytes of one member, refusing absurd sizes before reading."""
-    if member.size > MAX_MEMBER_BYTES:
-        raise TraceError(
-            f"{path}: member '{member.name}' claims {member.size} bytes, more than the "
-            f"{MAX_MEMBER_BYTES} that a trace of the corpus may have; restore the shard."
-        )
+def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the bytes of one member."""
     handle = archive.extractfile(member)
     return handle.read() if handle is not None else b""
 

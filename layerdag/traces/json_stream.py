@@ -9,8 +9,9 @@ import lzma
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from layerdag.errors import TraceError
 
@@ -54,7 +55,7 @@ def _window(path: str | Path) -> Iterator["_Window"]:
 
 
 @contextmanager
-def open_text(path: str | Path) -> Iterator[TextIO]:
+def open_text(path: str | Path) -> Iterator[TextIOWrapper]:
     """Open a text file that may be compressed with gzip or xz.
 
     Raises:
@@ -83,7 +84,7 @@ _DECODE = json.JSONDecoder().raw_decode
 class _Window:
     """A sliding window over a text stream, with a cursor."""
 
-    def __init__(self, stream: TextIO, source: str) -> None:
+    def __init__(self, stream: TextIOWrapper, source: str) -> None:
         self._stream = stream
         self.source = source
         self.text = ""
