@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -97,7 +97,7 @@ def record() -> Iterator[Capture]:
         finally:
             observer.unregister_callback()
         profiler.export_chrome_trace(str(device_path))
-        host = read_host(host_path)
+        host = replace(read_host(host_path), source=f"captured step of rank {captured.rank}")
         names = number_groups(_of_all_ranks(host.groups, captured.world_size))
         captured.result = import_operations(host, read_timings(device_path), names)
 
