@@ -1,0 +1,154 @@
+"""What a report shows: plain, frozen results of the floors below, gathered by the caller."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerdag.graph.dag import DAG
+from layerdag.surrogate.tstr import TransferReport
+from layerdag.validator.copying import Nearness, Novelty
+from layerdag.validator.similarity import SimilarityReport
+from layerdag.validator.structural import StructureReport
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One line of the table on top.
+
+    Attributes:
+        what: What is measured.
+        synthetic: The figure for synthetic graphs, as text.
+        real: The same figure for real graphs, or the scale to read it on; "" for none.
+        note: A few words on how to read it.
+    """
+
+    what: str
+    synthetic: str
+    real: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A set of numbers with the name of where they come from.
+
+    Attributes:
+        source: Name, also in the legend: "real train", "real test", "synthetic".
+        values: The numbers.
+        weights: How often each number counts; equally often by default.
+    """
+
+    source: str
+    values: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A number whose distribution is compared between samples.
+
+    Attributes:
+        title: What the number is.
+        unit: Its unit, "" for none.
+        samples: Two or three samples, the synthetic one last.
+        log: True to draw it on a logarithmic axis.
+    """
+
+    title: str
+    unit: str
+    samples: tuple[Sample, ...]
+    log: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The shares of named categories, compared between samples.
+
+    Attributes:
+        title: What the categories are.
+        labels: Names of the K categories.
+        shares: (source, share of each category) for each sample, the synthetic one last.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    shares: tuple[tuple[str, np.ndarray], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A graph to be drawn.
+
+    Attributes:
+        title: Caption.
+        dag: The graph.
+        label_N: Text that appears when a node is pointed at.
+        class_N: Class of each node, shown as colour and in the legend.
+    """
+
+    title: str
+    dag: DAG
+    label_N: tuple[str, ...]
+    class_N: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SystemOrder:
+    """Do synthetic workloads order systems as real ones do?
+
+    Attributes:
+        systems: Names of the systems.
+        real: Mean figure of each system over real workloads (lower is better).
+        synthetic: The same over synthetic workloads.
+        kendall_tau: Kendall's tau-b of the two orders.
+        quantity: What the figure is, with its unit.
+    """
+
+    systems: tuple[str, ...]
+    real: tuple[float, ...]
+    synthetic: tuple[float, ...]
+    kendall_tau: float
+    quantity: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReportContent:
+    """Everything on the page. A part that is None or empty has no section.
+
+    Attributes:
+        title: Heading.
+        lead: One or two sentences below it.
+        summary: The table on top.
+        structure: Verdict on the synthetic graphs.
+        real_structure: Verdict on the real test graphs by the same rules.
+        novelty: Valid, unique, novel shares.
+        nearness: Nearer to training than to held-out graphs?
+        similarity: Distances next to real train vs real test.
+        distributions: What the distances are about, as pictures.
+        shares: The same for categories.
+        transfer: Train on synthetic, test on real.
+        target: Name and unit of what the surrogates predict.
+        simulations: Distributions of simulated quantities.
+        systems: Order of systems.
+        pictures: Graphs side by side, real ones first.
+        provenance: (label, value) pairs: checkpoint, seeds, counts, hardware, versions, command.
+        caveats: Sentences on what the figures do not show.
+    """
+
+    title: str
+    lead: str
+    summary: tuple[SummaryRow, ...] = ()
+    structure: StructureReport | None = None
+    real_structure: StructureReport | None = None
+    novelty: Novelty | None = None
+    nearness: Nearness | None = None
+    similarity: SimilarityReport | None = None
+    distributions: tuple[Distribution, ...] = ()
+    shares: tuple[Shares, ...] = ()
+    transfer: TransferReport | None = None
+    target: str = "target"
+    simulations: tuple[Distribution, ...] = ()
+    systems: SystemOrder | None = None
+    pictures: tuple[Picture, ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
+    caveats: tuple[str, ...] = field(default_factory=tuple)

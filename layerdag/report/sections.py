@@ -1,0 +1,276 @@
+"""The sections of the page, each from one result; a section without result is left out."""
+
+from layerdag.report.charts import distribution_chart, legend, ratio_strip, shares_chart
+from layerdag.report.content import Distribution, ReportContent
+from layerdag.report.drawing import class_legend, classes_by_size, draw
+from layerdag.report.markup import (
+    Markup,
+    element,
+    interval,
+    joined,
+    number,
+    percent,
+    section,
+    table,
+    text,
+)
+from layerdag.surrogate.scores import SCORES
+from layerdag.surrogate.tstr import TransferReport, TransferRow
+from layerdag.validator.similarity import SimilarityReport, SimilarityRow
+from layerdag.validator.structural import GRAPH_RULES, StructureReport
+
+AS_REAL, CLOSE = 1.25, 2.5
+"""Ratios up to which a distance reads "as real" and "close"."""
+
+
+def summary(content: ReportContent) -> Markup | None:
+    """Return the table on top."""
+    if not content.summary:
+        return None
+    rows = [
+        (row.what, row.synthetic, row.real, element("span", row.note, class_="quiet"))
+        for row in content.summary
+    ]
+    body = table(
+        "Synthetic graphs next to real ones", ("figure", "synthetic", "real", "how to read"), rows
+    )
+    return section("summary", "Summary", element("div", body, class_="summary"))
+
+
+def pictures(content: ReportContent) -> Markup | None:
+    """Return the drawings side by side."""
+    if not content.pictures:
+        return None
+    slot_of = classes_by_size(content.pictures)
+    drawings = element(
+        "div", *(draw(picture, slot_of) for picture in content.pictures), class_="grid-pictures"
+    )
+    return section("pictures", "A real and a sampled graph", class_legend(slot_of), drawings)
+
+
+def validity(content: ReportContent) -> Markup | None:
+    """Return the rules with the share of graphs that keep each."""
+    if content.structure is None:
+        return None
+    parts = [_rules(content.structure, content.real_structure), _depth(content.structure)]
+    if content.novelty is not None:
+        novel = content.novelty
+        note = (
+            f"Of {novel.graphs} synthetic graphs {percent(novel.unique)} are distinct and "
+            f"{percent(novel.novel)} repeat no training graph; {percent(novel.vun)} are valid, "
+            f"distinct and new. Of the real held-out graphs {percent(novel.copied_real)} repeat a "
+            "training graph, which is the scale for copies."
+        )
+        parts.append(element("p", note))
+    if content.nearness is not None:
+        near = content.nearness
+        note = (
+            f"{percent(near.share)} {interval_percent(near.interval.low, near.interval.high)} of "
+            "the synthetic graphs lie nearer to a training graph than to a held-out one (ideal "
+            f"50%; {near.compared} graphs on either side, Weisfeiler-Lehman distance)."
+        )
+        parts.append(element("p", note))
+    return section("validity", "Validity and novelty", *parts)
+
+
+def interval_percent(low: float, high: float) -> str:
+    """Return an interval of shares in brackets."""
+    return f"[{percent(low)}, {percent(high)}]"
+
+
+def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
+    """Return the table of rules."""
+    rows = []
+    for name, share in structure.share.items():
+        scale = "" if real is None or name not in real.share else percent(real.share[name])
+        what = element("span", GRAPH_RULES[name].what, class_="quiet")
+        severity = GRAPH_RULES[name].severity.value
+        rows.append((name, severity, percent(share), scale, what))
+    caption = f"Share of graphs that keep each rule ({structure.graphs} synthetic graphs)"
+    head = ("rule", "severity", "synthetic", "real test", "broken where")
+    return table(caption, head, rows, 2, 3)
+
+
+def _depth(structure: StructureReport) -> Markup:
+    """Return the node figures along the depth."""
+    rows = [
+        (
+            f"{row.first_layer} to {row.last_layer}",
+            f"{row.nodes:,}",
+            percent(row.consistent),
+            percent(row.seen),
+        )
+        for row in structure.by_depth
+    ]
+    head = ("layers", "nodes", "layer-consistent", "arity as in training")
+    return table("Synthetic nodes along the depth: drift would show here", head, rows, 1, 2, 3)
+
+
+def similarity(content: ReportContent) -> Markup | None:
+    """Return the table of distances, and the failures beside it."""
+    report = content.similarity
+    if report is None:
+        return None
+    explanation = element(
+        "p",
+        "Each distance is between synthetic and real test graphs; beside it the same distance "
+        "between real training and real test graphs, which is the only scale there is. A ratio of "
+        f"1 is as close as real data comes. Up to {AS_REAL} reads “as real”, up to {CLOSE} "
+        "“close”. Brackets are 95 % bootstrap intervals over graphs.",
+    )
+    rows = [_similarity_row(row) for row in report.rows if not row.generated.error]
+    head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "")
+    body = table(_similarity_caption(report), head, rows, 2, 3, 4)
+    failures = [
+        element("li", f"{result.metric.name}: {result.error}") for result in report.failures
+    ]
+    listed = [element("h3", "Not computed"), element("ul", *failures)] if failures else []
+    return section("similarity", "Similarity", explanation, body, *listed)
+
+
+def _similarity_caption(report: SimilarityReport) -> str:
+    return (
+        f"{report.generated} synthetic, {report.train} real training, {report.test} real test "
+        f"graphs; bootstrap seed {report.seed}, {report.replicates} resamples"
+    )
+
+
+def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
+    """Return the cells of one metric."""
+    if row.metric.name.startswith("mmd:"):
+        distance = "MMD²"
+    else:
+        distance = f"W1, {row.metric.unit}" if row.metric.unit else "TV"
+    name = element("span", row.metric.name, title=row.metric.what)
+    return (
+        name,
+        element("span", distance, class_="quiet"),
+        number(row.generated.value),
+        number(row.reference.value),
+        element("strong", number(row.ratio, 2)),
+        element("span", interval(row.ratio_interval), class_="quiet"),
+        ratio_strip(row.ratio, row.ratio_interval),
+        verdict(row.ratio),
+    )
+
+
+def verdict(ratio: float | None) -> Markup:
+    """Return the ratio in words."""
+    if ratio is None:
+        return Markup("")
+    if ratio <= AS_REAL:
+        return element("span", "as real", class_="verdict good")
+    if ratio <= CLOSE:
+        return element("span", "close", class_="verdict fair")
+    return element("span", "far", class_="verdict poor")
+
+
+def distributions(content: ReportContent) -> Markup | None:
+    """Return the charts behind the distances."""
+    if not content.distributions and not content.shares:
+        return None
+    parts = []
+    if content.distributions:
+        parts += [_legend_of(content.distributions), _charts(content.distributions)]
+    if content.shares:
+        bars = element(
+            "div", *(shares_chart(shares) for shares in content.shares), class_="grid-charts"
+        )
+        parts.append(element("h3", "Categories"))
+        parts.append(legend(tuple(source for source, _ in content.shares[0].shares)))
+        parts.append(bars)
+    note = element(
+        "p",
+        "Cumulative shares: the area between two curves is their Wasserstein-1 distance. Axes are "
+        "cut at the outer 0.5 % of the items.",
+        class_="quiet",
+    )
+    return section("distributions", "Distributions", note, *parts)
+
+
+def _legend_of(distributions: tuple[Distribution, ...]) -> Markup:
+    return legend(tuple(sample.source for sample in distributions[0].samples))
+
+
+def _charts(distributions: tuple[Distribution, ...]) -> Markup:
+    return element("div", *(distribution_chart(one) for one in distributions), class_="grid-charts")
+
+
+def usefulness(content: ReportContent) -> Markup | None:
+    """Return the table of surrogates."""
+    report = content.transfer
+    if report is None:
+        return None
+    explanation = element(
+        "p",
+        f"Surrogates predict {content.target} from the graph. All are tested on the same "
+        f"{report.tested_on} real graphs that no training saw; mean over seeds "
+        f"{', '.join(map(str, report.seeds))}, 95 % intervals over seeds and test graphs.",
+    )
+    head = ("trained on", "graphs", *(metric.name for metric in SCORES))
+    tables = []
+    for family in dict.fromkeys(row.family for row in report.rows):
+        rows = [_transfer_row(row) for row in report.rows if row.family == family]
+        caption = f"{family}{_ceiling(report, family)}"
+        tables.append(table(caption, head, rows, *range(1, len(head))))
+    return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
+
+
+def _ceiling(report: TransferReport, family: str) -> str:
+    """Return what share of the ceiling synthetic graphs reach, where both were run."""
+    conditions = {row.condition for row in report.rows if row.family == family}
+    if not {"real", "synthetic"} <= conditions:
+        return ""
+    shares = (
+        f"{number(100 * report.share_of_ceiling(family, score), 3)}% of the real {score}"
+        for score in ("pearson", "spearman")
+    )
+    return f": synthetic reaches {' and '.join(shares)}"
+
+
+def _transfer_row(row: TransferRow) -> list[Markup | str]:
+    """Return the cells of one training condition, each score with its interval below."""
+    cells: list[Markup | str] = [row.condition, str(row.trained_on)]
+    for metric in SCORES:
+        score = row.scores[metric.name]
+        spread = element("span", interval(score.interval), class_="quiet")
+        cells.append(joined([text(number(score.mean)), Markup("<br>"), spread]))
+    return cells
+
+
+def simulation(content: ReportContent) -> Markup | None:
+    """Return what the simulator says of real and synthetic workloads."""
+    if not content.simulations and content.systems is None:
+        return None
+    parts = []
+    if content.simulations:
+        parts += [_legend_of(content.simulations), _charts(content.simulations)]
+    if content.systems is not None:
+        order = content.systems
+        rows = [
+            (name, number(real), number(synthetic))
+            for name, real, synthetic in zip(
+                order.systems, order.real, order.synthetic, strict=True
+            )
+        ]
+        caption = (
+            f"{order.quantity}, mean over workloads. Kendall's tau of the order of systems: "
+            f"{number(order.kendall_tau, 2)}"
+        )
+        parts.append(table(caption, ("system", "real", "synthetic"), rows, 1, 2))
+    return section("simulation", "Simulation", *parts)
+
+
+def provenance(content: ReportContent) -> Markup | None:
+    """Return where the figures come from, and what they do not show."""
+    parts = []
+    if content.caveats:
+        parts.append(element("ul", *(element("li", caveat) for caveat in content.caveats)))
+    if content.provenance:
+        pairs = [
+            piece
+            for label, value in content.provenance
+            for piece in (element("dt", label), element("dd", value))
+        ]
+        parts.append(element("dl", *pairs))
+    return section("provenance", "Provenance and limits", *parts) if parts else None

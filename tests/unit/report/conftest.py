@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from layerdag.graph.dag import DAG
+from layerdag.graph.random import random_dag
+from layerdag.graph.sizes import GraphSizes
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.report.content import (
+    Distribution,
+    Picture,
+    ReportContent,
+    Sample,
+    SystemOrder,
+)
+from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
+from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
+from layerdag.surrogate.tstr import REAL, SYNTHETIC, Labelled, transfer
+from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.similarity import compare
+from layerdag.validator.structural import check_structure
+
+ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
+SIZES = GraphSizes(attributes=(5, 4))
+
+
+def _graphs(rng: np.random.Generator, count: int) -> list[DAG]:
+    return [random_dag(rng, rng.integers(1, 5, 6).tolist(), [5, 4]) for _ in range(count)]
+
+
+def _fit(dags, target_B, sizes, seed):
+    return fit_boosting(
+        dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5, depth=2)
+    )
+
+
+def _labelled(dags: list[DAG]) -> Labelled:
+    return Labelled(tuple(dags), np.array([float(dag.num_nodes) for dag in dags]))
+
+
+@pytest.fixture
+def content(rng: np.random.Generator) -> ReportContent:
+    """A report with every section."""
+    train, test, synthetic = _graphs(rng, 20), _graphs(rng, 12), _graphs(rng, 10)
+    statistics = GraphStatistics.measure(train, SIZES)
+    structure, real = check_structure(synthetic, statistics), check_structure(test, statistics)
+    novel = novelty(train, test, synthetic, structure.valid_B)
+    similar = compare(train, test, synthetic, ATTRIBUTES, replicates=3)
+    taught = transfer(
+        _labelled(train),
+        _labelled(synthetic),
+        _labelled(test),
+        SIZES,
+        {"boosting": _fit},
+        seeds=(0,),
+        conditions=(REAL, SYNTHETIC),
+    )
+    times = tuple(Sample(name, rng.random(9)) for name in ("real test", "synthetic"))
+    labels = tuple(f"node {i}" for i in range(test[0].num_nodes))
+    return ReportContent(
+        title="A <title>",
+        lead="What & why.",
+        summary=summary_rows(structure, real, novel, similar, taught),
+        structure=structure,
+        real_structure=real,
+        novelty=novel,
+        nearness=nearness(train, test, synthetic),
+        similarity=similar,
+        distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),
+        shares=attribute_shares(
+            train, test, synthetic, ATTRIBUTES, [["a", "b", "c", "d", "e"], []]
+        ),
+        transfer=taught,
+        simulations=(Distribution("makespan", "µs", times),),
+        systems=SystemOrder(("ring", "switch"), (1.0, 2.0), (1.5, 2.5), 1.0, "Makespan in µs"),
+        pictures=(Picture("Real", test[0], labels, labels),),
+        provenance=(("seed", "0"),),
+        caveats=("A small set.",),
+    )

@@ -1,0 +1,85 @@
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.report.content import ReportContent
+from layerdag.report.page import SECTIONS, plain, render, write_report
+
+VOID = {"meta", "br"}
+
+
+class _Balance(HTMLParser):
+    """Checks that every element is closed by its own tag, and collects ids and references."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if "id" in given:
+            self.ids.append(given["id"] or "")
+        if (given.get("href") or "").startswith("#"):
+            self.links.append((given["href"] or "")[1:])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag, attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(content: ReportContent) -> None:
+    page = _Balance()
+    page.feed(render(content))
+    assert page.open == []
+    assert len(set(page.ids)) == len(page.ids)
+    assert set(page.links) <= set(page.ids)
+    assert {name for name, _, _ in SECTIONS} <= set(page.ids)
+
+
+def test_the_page_loads_nothing_from_anywhere(content: ReportContent) -> None:
+    page = render(content)
+    assert not re.findall(r"(?:src|href)=\"(?!#)", page)
+    assert "<script" not in page
+    assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
+    assert "url(" not in page
+    assert "A &lt;title&gt;" in page
+
+
+def test_a_part_without_result_has_no_section(content: ReportContent) -> None:
+    page = render(replace(content, transfer=None, similarity=None, pictures=()))
+    assert 'id="usefulness"' not in page
+    assert 'id="similarity"' not in page
+    assert 'id="validity"' in page
+    assert render(ReportContent("Empty", "Nothing.")).count("<section") == 0
+
+
+def test_the_figures_lie_beside_the_page_as_strict_json(
+    content: ReportContent, tmp_path: Path
+) -> None:
+    written = write_report(content, tmp_path / "out" / "report.html")
+    assert written.read_text().startswith("<!doctype html>")
+    figures = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert figures["similarity"]["generated"] == 10
+    assert figures["novelty"]["graphs"] == 10
+    assert figures["pictures"][0]["dag"] == {
+        "nodes": content.pictures[0].dag.num_nodes,
+        "edges": content.pictures[0].dag.num_edges,
+    }
+    assert "label_N" not in figures["pictures"][0]
+
+
+def test_plain_data_has_no_nan() -> None:
+    assert plain({"a": (float("nan"), np.float32(1.5)), "b": np.array([1, 2])}) == {
+        "a": [None, 1.5],
+        "b": [1, 2],
+    }
