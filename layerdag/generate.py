@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,49 +80,50 @@ class GeneratedGraph:
 def generate(
     model: DAGModel, schema: GraphSchema, settings: GenerationSettings
 ) -> Iterator[GeneratedGraph]:
-    """Yield sampled graphs in order of their seeds.
+    """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
 
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
-    device = next(model.parameters()).device
-    numbers = range(settings.num)
-    for start in range(0, settings.num, settings.batch_size):
-        part = numbers[start : start + settings.batch_size]
-        seeds = tuple(settings.seed + i for i in part)
-        rows = complete_conditions(schema, settings.conditions, seeds)
-        yield from _sample_part(model, schema, settings, (seeds, rows), start, device)
+    seeds = [settings.seed + i for i in range(settings.num)]
+    rows = complete_conditions(schema, settings.conditions, seeds)
+    yield from sample_like(model, schema, rows, settings)
 
 
-def _sample_part(
+def sample_like(
     model: DAGModel,
     schema: GraphSchema,
+    rows: Sequence[Mapping[str, Condition]],
     settings: GenerationSettings,
-    asked: tuple[tuple[int, ...], Sequence[Mapping[str, Condition]]],
-    start: int,
-    device: Any,
 ) -> Iterator[GeneratedGraph]:
-    """Sample one batch."""
-    seeds, rows = asked
-    numeric_BC, category_BM = schema.encode_conditions(rows)
-    request = SampleRequest(
-        numeric_BC=numeric_BC.to(device),
-        category_BM=category_BM.to(device),
-        seeds=seeds,
-        max_nodes=settings.max_nodes,
-        steps=settings.steps,
-        guidance=settings.guidance,
-    )
-    result = model.sample(request)
-    for i, (seed, dag, cut) in enumerate(zip(seeds, result.dags, result.truncated, strict=True)):
-        named = DAG.build(
-            dag.x_NA.cpu(),
-            dag.edge_index_2E.cpu(),
-            edge_type_E=dag.edge_type_E.cpu(),
-            u_NA=dag.u_NA.cpu(),
-            conditions=rows[i],
+    """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
+
+    Args:
+        model: In evaluation mode.
+        schema: Of the model.
+        rows: Conditions in their own units; missing ones are unknown to the model.
+        settings: Steps, guidance, limits and batch size; its ``num`` and conditions are not used.
+
+    Raises:
+        VocabularyError: If a condition or category is unknown to the schema.
+    """
+    device = next(model.parameters()).device
+    for start in range(0, len(rows), settings.batch_size):
+        part = rows[start : start + settings.batch_size]
+        numeric_BC, category_BM = schema.encode_conditions(part)
+        seeds = tuple(settings.seed + start + i for i in range(len(part)))
+        request = SampleRequest(
+            numeric_BC=numeric_BC.to(device),
+            category_BM=category_BM.to(device),
+            seeds=seeds,
+            max_nodes=settings.max_nodes,
+            steps=settings.steps,
+            guidance=settings.guidance,
         )
-        yield GeneratedGraph(f"sample-{start + i:05d}", seed, named, cut)
+        result = model.sample(request)
+        for i, (dag, cut) in enumerate(zip(result.dags, result.truncated, strict=True)):
+            dag = replace(dag.to("cpu"), conditions=dict(part[i]))
+            yield GeneratedGraph(f"sample-{start + i:05d}", seeds[i], dag, cut)
 
 
 def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:

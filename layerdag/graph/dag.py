@@ -81,6 +81,16 @@ class DAG:
             edge_type_E=self.edge_type_E[sort_E],
         )
 
+    def to(self, device: torch.device | str) -> "DAG":
+        """Return the DAG with its tensors on ``device``."""
+        return replace(
+            self,
+            x_NA=self.x_NA.to(device),
+            u_NA=self.u_NA.to(device),
+            edge_index_2E=self.edge_index_2E.to(device),
+            edge_type_E=self.edge_type_E.to(device),
+        )
+
     def check(self) -> "DAG":
         """Return self if shapes, dtypes and ranges agree and there is no cycle or double edge.
 

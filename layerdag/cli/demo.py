@@ -1,0 +1,220 @@
+"""``layerdag demo``: the main job end to end on the embedded corpus, and a report of it."""
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from layerdag import __version__
+from layerdag.cli import demo_stages as stages
+from layerdag.cli.demo_stages import DemoSettings, timed
+from layerdag.datasets.base import GraphDataset
+from layerdag.generate import GeneratedGraph
+from layerdag.graph.dag import DAG
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.report.content import Picture, ReportContent, SummaryRow
+from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
+from layerdag.report.markup import number, percent
+from layerdag.report.page import write_report
+from layerdag.traces.corpus import read_index, read_runs
+from layerdag.traces.trace import Workload
+from layerdag.traces.workload import write_workload
+from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.similarity import compare
+from layerdag.validator.structural import check_structure
+
+SUMMARY = "Run the main job end to end on the embedded corpus and write a report."
+EXAMPLE = "  layerdag demo --data data --out outputs/demo"
+WRITTEN_SAMPLES = 8
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument("--data", default="data", help="corpus folder (default: data)")
+    parser.add_argument("--out", default="outputs/demo", help="folder of everything it writes")
+    parser.add_argument("--seed", type=int, default=0, help="of training and sampling")
+    parser.add_argument("--short", action="store_true", help="a small version, for CI")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run all stages and print the summary."""
+    settings = DemoSettings(Path(args.data), Path(args.out), seed=args.seed)
+    if args.short:
+        settings = replace(
+            settings,
+            max_nodes=120,
+            train_seconds=25.0,
+            width=64,
+            samples=48,
+            surrogate_seeds=(0,),
+            families=("boosting",),
+        )
+    content = _content(settings)
+    page = write_report(content, settings.out / "report.html")
+    if args.json:
+        rows = [{"what": r.what, "synthetic": r.synthetic, "real": r.real} for r in content.summary]
+        print(json.dumps({"report": str(page), "summary": rows}))
+    else:
+        _print_table(content.summary)
+        print(f"\nreport: {page}")
+    return 0
+
+
+def _content(settings: DemoSettings) -> ReportContent:
+    """Run the stages in order and gather what the report shows."""
+    seconds: dict[str, float] = {}
+    now = time.perf_counter()
+    data = stages.load_stage(settings)
+    now = timed(seconds, "load", now)
+    checkpoint = stages.train_stage(settings, data)
+    now = timed(seconds, "train", now)
+    samples = stages.sample_stage(settings, data, checkpoint)
+    now = timed(seconds, "sample", now)
+    content = _judged(data, samples)
+    workloads, repairs = stages.synthetic_workloads(data, samples)
+    trace_row = _trace_row(settings, workloads, repairs)
+    now = timed(seconds, "judge", now)
+    content, simulation_rows = _simulated(content, settings, data, workloads)
+    now = timed(seconds, "simulate", now)
+    transferred = stages.transfer_stage(settings, data, samples)
+    timed(seconds, "surrogate", now)
+    assert content.structure is not None
+    rows = summary_rows(
+        content.structure,
+        content.real_structure,
+        content.novelty,
+        content.similarity,
+        transferred,
+    )
+    return replace(
+        content,
+        summary=(*rows[:2], trace_row, *rows[2:], *simulation_rows),
+        transfer=transferred,
+        target="step time in seconds",
+        provenance=_provenance(settings, data, seconds),
+    )
+
+
+def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> ReportContent:
+    """Check structure, similarity and copying of the samples; draw two graphs."""
+    train, test = data.graphs["train"], data.graphs["test"]
+    dags = tuple(sample.dag for sample in samples)
+    views = stages.attribute_views(data)
+    statistics = GraphStatistics.measure(train, data.schema.sizes())
+    structure = check_structure(dags, statistics, [sample.name for sample in samples])
+    return ReportContent(
+        title="Synthetic execution traces",
+        lead=f"{len(dags)} jobs sampled from a small model that was trained on {len(train)} "
+        f"collected training and inference steps, next to {len(test)} jobs it never saw.",
+        structure=structure,
+        real_structure=check_structure(test, statistics),
+        novelty=novelty(train, test, dags, structure.valid_B),
+        nearness=nearness(train, test, dags),
+        similarity=compare(train, test, dags, views),
+        distributions=structure_distributions(train, test, dags, views),
+        shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),
+        pictures=_pictures(data, dags),
+        caveats=(
+            "The scale of every distance is the same distance between real training and real test "
+            "jobs; with this many graphs a ratio is uncertain, see the intervals.",
+            "A copy test is no proof of safety. This demo makes no membership attack.",
+            "The surrogate does not see measured durations; the job's step time is its target.",
+        ),
+    )
+
+
+def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
+    """Draw a real test graph of middling size and the sample nearest to it in size."""
+    sizes_B = np.array([dag.num_nodes for dag in data.graphs["test"]])
+    real = data.graphs["test"][int(np.argsort(sizes_B)[sizes_B.size // 3])]
+    nearest = min(dags, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
+    return (
+        stages.picture_of(data, real, "real test job"),
+        stages.picture_of(data, nearest, "sampled job"),
+    )
+
+
+def _trace_row(
+    settings: DemoSettings, workloads: list[Workload], repairs: dict[str, int]
+) -> SummaryRow:
+    """Check the decoded traces by the rules of their consumers, and write some of them."""
+    errors = [has_errors(check_workload(workload)) for workload in workloads]
+    for workload in workloads[:WRITTEN_SAMPLES]:
+        name = workload.source
+        write_workload(workload, settings.out / "samples" / name / name)
+    mended = ", ".join(f"{count} x {name}" for name, count in repairs.items()) or "none"
+    return SummaryRow(
+        "jobs whose written traces pass every rule",
+        percent(1 - float(np.mean(errors))),
+        "",
+        f"nodes mended while decoding: {mended}",
+    )
+
+
+def _simulated(
+    content: ReportContent,
+    settings: DemoSettings,
+    data: GraphDataset,
+    synthetic: list[Workload],
+) -> tuple[ReportContent, list[SummaryRow]]:
+    """Simulate real test jobs and synthetic ones on small clusters."""
+    wanted = set(data.names["test"])
+    records = [record for record in read_index(settings.data) if record.run in wanted]
+    real = [run.workload() for run in read_runs(settings.data, records)]
+    judged = stages.simulate_stage(real, "simulating real jobs")
+    made = stages.simulate_stage(synthetic, "simulating synthetic jobs")
+    parts, order = stages.simulation_parts(judged, made)
+    rows = [
+        SummaryRow(
+            "jobs that simulate to their end",
+            percent(1 - len(made.failed) / max(len(synthetic), 1)),
+            percent(1 - len(judged.failed) / max(len(real), 1)),
+            made.failed[0][:90] if made.failed else "on all systems",
+        ),
+        SummaryRow(
+            "median simulated makespan, ms",
+            number(float(np.median(made.makespan_ns[0])) / 1e6),
+            number(float(np.median(judged.makespan_ns[0])) / 1e6),
+            f"on {next(iter(stages.systems()))}",
+        ),
+    ]
+    if order is not None:
+        rows.append(
+            SummaryRow(
+                "order of systems, Kendall's tau",
+                number(order.kendall_tau, 2),
+                "1",
+                f"{len(order.systems)} systems ordered by real and by synthetic jobs",
+            )
+        )
+    return replace(content, simulations=parts, systems=order), rows
+
+
+def _provenance(
+    settings: DemoSettings, data: GraphDataset, seconds: dict[str, float]
+) -> tuple[tuple[str, str], ...]:
+    """Say what was run, on what, how long it took and with which seeds."""
+    took = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
+    counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())
+    return (
+        ("command", f"layerdag demo --seed {settings.seed}"),
+        ("layerdag", __version__),
+        ("hardware", stages.hardware()),
+        ("data", f"{settings.data}, at most {settings.max_nodes} nodes a job: {counts}"),
+        ("data fingerprint", data.fingerprint),
+        ("left out", f"{len(data.left_out)} runs (too large, or with an unseen word)"),
+        ("seeds", f"{settings.seed}; surrogates {settings.surrogate_seeds}"),
+        ("time", took),
+    )
+
+
+def _print_table(rows: tuple[SummaryRow, ...]) -> None:
+    """Print the summary, one line a row."""
+    table = [("", "synthetic", "real"), *((row.what, row.synthetic, row.real) for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(3)]
+    for what, synthetic, real in table:
+        print(f"{what:<{widths[0]}}  {synthetic:>{widths[1]}}  {real:>{widths[2]}}")

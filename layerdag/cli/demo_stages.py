@@ -1,0 +1,296 @@
+"""The stages of ``layerdag demo``: plain results in and out; the verb puts them in order."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.stats import kendalltau
+
+from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.category import CategoryAttribute
+from layerdag.datasets.corpus import load_corpus
+from layerdag.errors import SimulationError
+from layerdag.generate import GeneratedGraph, GenerationSettings, as_workload, sample_like
+from layerdag.graph.dag import DAG
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.build import ModelSpec
+from layerdag.progress import track
+from layerdag.report.content import Distribution, Picture, Sample, SystemOrder
+from layerdag.simulator import (
+    MeasuredCompute,
+    NetworkConfig,
+    SystemConfig,
+    Topology,
+    UnmodelledCollectives,
+    simulate,
+)
+from layerdag.surrogate.files import FAMILIES
+from layerdag.surrogate.tstr import Labelled, TransferReport, transfer
+from layerdag.traces.trace import Workload
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.loggers import JsonlLogger
+from layerdag.training.loop import TrainJob, train
+from layerdag.training.settings import TrainSettings
+from layerdag.validator.descriptors import AttributeView
+
+# What the surrogate must not see: the sum of the durations is the target, nearly.
+HIDDEN_FROM_SURROGATE = "duration"
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """How large the demo is.
+
+    Attributes:
+        data: Corpus folder.
+        out: Folder of everything it writes.
+        seed: Of training and sampling.
+        max_nodes: Larger jobs of the corpus are left out.
+        train_seconds: Training time.
+        width: Of the model.
+        samples: Number of graphs sampled, conditions taken from training graphs.
+        surrogate_seeds: Seeds of the surrogate fits.
+        families: Families of surrogates.
+    """
+
+    data: Path
+    out: Path
+    seed: int = 0
+    max_nodes: int = 600
+    train_seconds: float = 210.0
+    width: int = 128
+    samples: int = 192
+    surrogate_seeds: tuple[int, ...] = (0, 1)
+    families: tuple[str, ...] = ("boosting", "message_passing")
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedWorkloads:
+    """What the simulator said of a set of workloads.
+
+    Attributes:
+        makespan_ns: float64 (systems, workloads).
+        exposed_share: float64 (systems, workloads): share of the makespan in which a rank does not
+            compute, mean over ranks.
+        num_ranks: int64 (workloads,).
+        failed: Workloads that could not run, with the reason.
+    """
+
+    makespan_ns: np.ndarray
+    exposed_share: np.ndarray
+    num_ranks: np.ndarray
+    failed: tuple[str, ...]
+
+
+def load_stage(settings: DemoSettings) -> GraphDataset:
+    """Load the corpus."""
+    return load_corpus(settings.data, max_nodes=settings.max_nodes)
+
+
+def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
+    """Train a small model and return its best checkpoint."""
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    folder = settings.out / "training"
+    job = TrainJob(
+        spec=ModelSpec("fast", sizes, statistics, {"width": settings.width}),
+        train=data.batch("train"),
+        validation=data.batch("val"),
+        directory=folder,
+        schema=data.schema.to_dict(),
+        run_config={"demo": True, "seed": settings.seed},
+        data_fingerprint=data.fingerprint,
+    )
+    plan = TrainSettings(
+        seed=settings.seed,
+        max_steps=None,
+        max_seconds=settings.train_seconds,
+        batch_graphs=16,
+        batch_nodes=4000,
+        learning_rate=2e-3,
+        schedule="cosine",
+        ema_decay=0.98,
+        evaluate_every=100,
+        patience=0,
+    )
+    logger = JsonlLogger(folder / "train.jsonl")
+    try:
+        train(job, plan, loggers=[logger])
+    finally:
+        logger.close()
+    return load_checkpoint(job.best)
+
+
+def sample_stage(
+    settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
+) -> tuple[GeneratedGraph, ...]:
+    """Sample one graph for each of several training graphs' conditions."""
+    train_dags = data.graphs["train"]
+    rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
+    plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64)
+    sampled = sample_like(checkpoint.model, data.schema, rows, plan)
+    return tuple(track(sampled, "sampling", settings.samples))
+
+
+def attribute_views(data: GraphDataset) -> tuple[AttributeView, ...]:
+    """Return how each attribute enters the comparison."""
+    return tuple(
+        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute))
+        for a in data.schema.attributes
+    )
+
+
+def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
+    """Return the name of each code of each attribute."""
+    return tuple(
+        a.values if isinstance(a, CategoryAttribute) else tuple(map(str, range(a.num_codes)))
+        for a in data.schema.attributes
+    )
+
+
+def systems() -> dict[str, tuple[Topology, float, float]]:
+    """Return the small clusters: topology, GB/s (2**30 bytes) a link, ns a hop."""
+    return {
+        "switch, 25 GB/s, 1 us": (Topology.SWITCH, 25.0, 1_000.0),
+        "ring, 12 GB/s, 2 us": (Topology.RING, 12.0, 2_000.0),
+        "fully connected, 50 GB/s, 0.5 us": (Topology.FULLY_CONNECTED, 50.0, 500.0),
+        "switch, 1 GB/s, 30 us": (Topology.SWITCH, 1.0, 30_000.0),
+    }
+
+
+def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorkloads:
+    """Run every workload on every system, with the durations the traces carry."""
+    system = replace(SystemConfig.uniform("ring"), unmodelled=UnmodelledCollectives.REPLAY)
+    clusters = list(systems().values())
+    makespans, shares, ranks, failed = [], [], [], []
+    for workload in track(workloads, label, len(workloads)):
+        try:
+            results = [
+                simulate(
+                    workload,
+                    system,
+                    NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency),
+                    compute=MeasuredCompute(),
+                )
+                for topology, bandwidth, latency in clusters
+            ]
+        except SimulationError as error:
+            failed.append(f"{workload.source}: {error}")
+            continue
+        makespans.append([result.makespan_ns for result in results])
+        shares.append(
+            [
+                float(np.mean(result.exposed_comm_ns / np.maximum(result.rank_finish_ns, 1)))
+                for result in results
+            ]
+        )
+        ranks.append(workload.num_ranks)
+    shape = (-1, len(clusters))
+    return SimulatedWorkloads(
+        np.array(makespans, dtype=np.float64).reshape(shape).T,
+        np.array(shares, dtype=np.float64).reshape(shape).T,
+        np.array(ranks, dtype=np.int64),
+        tuple(failed),
+    )
+
+
+def synthetic_workloads(
+    data: GraphDataset, samples: Sequence[GeneratedGraph]
+) -> tuple[list[Workload], dict[str, int]]:
+    """Decode samples into traces; return them with the repairs that were needed."""
+    workloads, repairs = [], dict[str, int]()
+    for sample in samples:
+        unfolded = as_workload(data.schema.decode(sample.dag, sample.name))
+        workloads.append(unfolded.workload)
+        for name, count in unfolded.repairs.items():
+            repairs[name] = repairs.get(name, 0) + count
+    return workloads, repairs
+
+
+def simulation_parts(
+    real: SimulatedWorkloads, synthetic: SimulatedWorkloads
+) -> tuple[tuple[Distribution, ...], SystemOrder | None]:
+    """Return the distributions on the first system, and the order of the systems."""
+    both = (("real test", real), ("synthetic", synthetic))
+    first = next(iter(systems()))
+    drawn = (
+        Distribution(
+            f"makespan on {first}",
+            "ms",
+            tuple(Sample(name, part.makespan_ns[0] / 1e6) for name, part in both),
+            log=True,
+        ),
+        Distribution(
+            f"share of time in which a rank does not compute, on {first}",
+            "",
+            tuple(Sample(name, part.exposed_share[0]) for name, part in both),
+        ),
+    )
+    parallel = [part.num_ranks > 1 for _, part in both]
+    if not all(mask.any() for mask in parallel):
+        return drawn, None
+    # The geometric mean, so that no single large job decides the order.
+    means = [
+        np.exp(np.log(part.makespan_ns[:, mask]).mean(axis=1)) / 1e6
+        for (_, part), mask in zip(both, parallel, strict=True)
+    ]
+    tau = float(kendalltau(*means).statistic)
+    order = SystemOrder(
+        tuple(systems()),
+        tuple(map(float, means[0])),
+        tuple(map(float, means[1])),
+        tau,
+        "geometric mean of the makespan in ms, jobs of several ranks",
+    )
+    return drawn, order
+
+
+def transfer_stage(
+    settings: DemoSettings, data: GraphDataset, samples: Sequence[GeneratedGraph]
+) -> TransferReport:
+    """Train surrogates of the step time on real and on synthetic graphs, test on real ones."""
+    column = [a.name for a in data.schema.attributes].index(HIDDEN_FROM_SURROGATE)
+
+    def labelled(dags: Sequence[DAG]) -> Labelled:
+        target_B = np.array([float(dag.conditions["label"]) for dag in dags])
+        return Labelled(tuple(_without(dag, column) for dag in dags), target_B)
+
+    return transfer(
+        labelled(data.graphs["train"]),
+        labelled([sample.dag for sample in samples]),
+        labelled(data.graphs["test"]),
+        data.schema.sizes(),
+        {name: FAMILIES[name] for name in settings.families},
+        seeds=settings.surrogate_seeds,
+    )
+
+
+def _without(dag: DAG, column: int) -> DAG:
+    """Return the DAG with one attribute set to "absent" everywhere."""
+    x_NA = dag.x_NA.clone()
+    x_NA[:, column] = 0
+    return replace(dag, x_NA=x_NA)
+
+
+def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:
+    """Return a graph with the operator and stage of each node, to be drawn."""
+    graph = data.schema.decode(dag)
+    return Picture(title, dag, tuple(graph.categories["op"]), tuple(graph.categories["type"]))
+
+
+def timed(seconds: dict[str, float], name: str, start: float) -> float:
+    """Note how long a stage took and return the time now."""
+    now = time.perf_counter()
+    seconds[name] = now - start
+    return now
+
+
+def hardware() -> str:
+    """Return processor count and torch build in a few words."""
+    import os
+    import platform
+
+    return f"{os.cpu_count()} {platform.machine()} cores, torch {torch.__version__}, CPU"
