@@ -8,8 +8,9 @@ was seen to allocate; it is taken for the result of an earlier operator only if 
 The cost is linear in operations plus dependencies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from layerdag.traces.host_operations import Operation
 from layerdag.traces.operators import Role
@@ -115,6 +116,22 @@ def dependencies(operations: Sequence[Operation]) -> Dependencies:
         data.append(tuple(sorted(sources - {here})))
         order.append(tuple(sorted(before - sources - {here})))
     return Dependencies(tuple(data), tuple(order))
+
+
+def in_turn(found: Dependencies, queues: Iterable[Sequence[int]]) -> Dependencies:
+    """Add that the members of each queue start one after the other.
+
+    Args:
+        found: Dependencies of all nodes.
+        queues: Ascending positions of the nodes that share a queue: the collectives of one
+            process group (all ranks must start them in the same order), the kernels of a stream.
+    """
+    order = [set(parents) for parents in found.order]
+    for queue in queues:
+        for before, after in pairwise(queue):
+            if before not in found.data[after]:
+                order[after].add(before)
+    return Dependencies(found.data, tuple(tuple(sorted(parents)) for parents in order))
 
 
 def transitive_reduction(found: Dependencies) -> Dependencies:

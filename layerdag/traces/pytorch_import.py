@@ -8,7 +8,7 @@ from layerdag.errors import TraceError
 from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.collectives import COMMUNICATION, CommunicationOperator
 from layerdag.traces.costs import operation_count
-from layerdag.traces.dataflow import dependencies, transitive_reduction
+from layerdag.traces.dataflow import dependencies, in_turn, transitive_reduction
 from layerdag.traces.host_operations import HostOperations, Operation, host_operations
 from layerdag.traces.operators import Role
 from layerdag.traces.pytorch_et import read_host_nodes
@@ -99,7 +99,8 @@ def import_operations(
             "two files are not of the same step (ExecutionTraceObserver and profiler must run "
             "together)."
         )
-    found = transitive_reduction(dependencies(host.operations))
+    queues = _collectives_by_group(nodes, groups)
+    found = transitive_reduction(in_turn(dependencies(host.operations), queues))
     origin = min((time[0] for time in times if time is not None), default=0)
     specs = [
         _spec(at, op, (found.data[at], found.order[at]), _since(times[at], origin), groups)
@@ -233,6 +234,16 @@ def _group(op: Operation, known: CommunicationOperator, groups: ProcessGroups) -
     if isinstance(told, str) and told in groups.alias:
         return groups.alias[told]
     return groups.only()
+
+
+def _collectives_by_group(nodes: Sequence[Operation], groups: ProcessGroups) -> list[list[int]]:
+    """Return the positions of the collectives of each group."""
+    queues: dict[str, list[int]] = {}
+    for at, op in enumerate(nodes):
+        known = COMMUNICATION.get(op.name)
+        if known is not None and known.type is NodeType.COMM_COLL:
+            queues.setdefault(_group(op, known, groups) or WORLD, []).append(at)
+    return list(queues.values())
 
 
 def _is_guessed(op: Operation, groups: ProcessGroups) -> bool:

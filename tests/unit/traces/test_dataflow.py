@@ -1,4 +1,4 @@
-from layerdag.traces.dataflow import Dependencies, dependencies, transitive_reduction
+from layerdag.traces.dataflow import Dependencies, dependencies, in_turn, transitive_reduction
 from layerdag.traces.host_operations import host_operations
 from layerdag.traces.pytorch_et import _nested
 from tests.unit.traces.host_json import (
@@ -126,3 +126,10 @@ def test_reduction_drops_implied_order_and_keeps_data():
     reduced = transitive_reduction(deps)
     assert reduced.data == deps.data
     assert reduced.order == ((), (), (), (2,))
+
+
+def test_members_of_a_queue_start_in_turn():
+    deps = Dependencies(data=((), (), (1,), ()), order=((), (), (), (0,)))
+    queued = in_turn(deps, [[1, 2, 3], [0]])
+    assert queued.data == deps.data
+    assert queued.order == ((), (), (), (0, 2))
