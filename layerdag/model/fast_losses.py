@@ -57,7 +57,8 @@ def node_and_edge_losses(
     """Return the losses of attributes and plans, and of parents, in-degrees and edge types."""
     edges, place, token_N = truth.edges, truth.place, truth.layout.token_N
     first = edges.rank_E == 0
-    uses = History(edges.parent_E, edges.child_E, token_N.shape[0], place.planned_T.shape[0])
+    num_tokens = place.planned_T.shape[0]
+    uses = History(edges.parent_E, edges.child_E, num_tokens, num_tokens)
     parent_EH = encoded_TH[edges.parent_E]
     context_NH = heads.context_state(
         encoded_TH[token_N - 1], place.size_T[token_N], place.index_T[token_N]

@@ -30,7 +30,7 @@ def test_training_noise_comes_from_the_generator_alone():
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_graphs():
-    dags = small_dags()
+    dags = small_dags(8)
     model = small_model(dags)
     batch = collated(dags)
     together = model.losses(batch, torch.Generator())
@@ -63,7 +63,7 @@ def test_training_lowers_the_loss():
     model = small_model(dags)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     before = sum(totals(model, dags).values())
-    for _ in range(10):
+    for _ in range(5):
         loss = model.losses(collated(dags), torch.Generator())
         optimiser.zero_grad()
         sum(term.mean() for term in loss.values()).backward()
