@@ -1,10 +1,12 @@
 """Dependencies of a trace as edges between rows, checked: no double id, no dangling, no cycle."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.layering import longest_path_layers
-from layerdag.traces.trace import Ragged, Trace
+from layerdag.traces.trace import Ragged, Trace, Workload
 
 DATA, CONTROL = 0, 1
 
@@ -53,9 +55,13 @@ def trace_layers(trace: Trace, edge_index_2E: np.ndarray | None = None) -> np.nd
     except GraphError:
         ids = [str(trace.id_N[row]) for row in rows_on_a_cycle(trace.num_nodes, edge_index_2E)]
         shown = ", ".join(ids[:8]) + (", ..." if len(ids) > 8 else "")
+        what = (
+            f"node {shown} depends on itself"
+            if len(ids) == 1
+            else f"{len(ids)} nodes wait for each other in a cycle (ids {shown})"
+        )
         raise TraceError(
-            f"{trace.source}: {len(ids)} nodes wait for each other in a cycle (ids {shown}); "
-            "remove the dependency that closes it."
+            f"{trace.source}: {what}; remove the dependency that closes the cycle."
         ) from None
 
 
@@ -97,7 +103,8 @@ def _edges_of(trace: Trace, deps: Ragged, order_N: np.ndarray, sorted_N: np.ndar
         bad = int(np.argmax(source_E < 0))
         raise TraceError(
             f"{trace.source}: node {trace.id_N[target_E[bad]]} depends on node "
-            f"{deps.values[bad]}, which is not in the trace; add the node or drop the dependency."
+            f"{deps.values[bad]}, which is not in the trace; add the node, or let "
+            "'layerdag convert --drop-dangling' drop such dependencies."
         )
     return np.stack([source_E, target_E])
 
@@ -110,3 +117,26 @@ def _refuse_double_ids(trace: Trace, sorted_N: np.ndarray) -> None:
             f"{trace.source}: {twice.size} ids occur more than once, first id "
             f"{sorted_N[twice[0]]}; give every node of a rank its own id."
         )
+
+
+def drop_dangling(workload: Workload) -> tuple[Workload, int]:
+    """Return the workload without dependencies on absent nodes, and how many went.
+
+    Chakra's own converter writes control dependencies on nodes that it removed.
+    """
+    done: dict[int, tuple[Trace, int]] = {}
+    for trace in workload.traces:
+        if id(trace) not in done:
+            data, data_gone = _resolved(trace, trace.data_deps)
+            ctrl, ctrl_gone = _resolved(trace, trace.ctrl_deps)
+            clean = replace(trace, data_deps=data, ctrl_deps=ctrl)
+            done[id(trace)] = clean, data_gone + ctrl_gone
+    traces = tuple(done[id(trace)][0] for trace in workload.traces)
+    return replace(workload, traces=traces), sum(gone for _, gone in done.values())
+
+
+def _resolved(trace: Trace, deps: Ragged) -> tuple[Ragged, int]:
+    """Return the dependencies whose nodes exist, and the number of the others."""
+    known_D = rows_of(trace, deps.values) >= 0
+    before_D1 = np.concatenate(([0], np.cumsum(known_D)))
+    return Ragged(before_D1[deps.ptr_N1], deps.values[known_D]), int((~known_D).sum())

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def view_of_trace(trace: Trace) -> GraphView:
     labels = trace.names()
     kind_N, kinds = _kinds(trace, labels)
     return GraphView(
-        title=trace.source,
+        title=Path(trace.source).name,
         ids=tuple(map(str, trace.id_N.tolist())),
         labels=tuple(labels),
         kind_N=kind_N,

@@ -1,0 +1,94 @@
+"""``layerdag view``: pictures, pages, graph files and timelines of a trace."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from layerdag.errors import UsageError
+from layerdag.files import write_bytes, write_text
+from layerdag.traces.chrome_trace import chrome_trace
+from layerdag.traces.graph_files import dot, graphml
+from layerdag.traces.graph_view import GraphView, view_of_trace
+from layerdag.traces.page import html_page
+from layerdag.traces.picture import save_picture
+from layerdag.traces.recognise import read_any
+from layerdag.traces.trace import Workload
+from layerdag.traces.trace_json import encode_trace_json
+
+SUMMARY = "Draw a trace as picture or zoomable page; write it as graph file or timeline."
+EXAMPLE = (
+    "  layerdag view traces/run --rank 0 --out run.svg\n"
+    "  layerdag view traces/run.0.et --out run.html\n"
+    "  layerdag view traces/run --to chrome --out timeline.json    (open in ui.perfetto.dev)"
+)
+_BY_SUFFIX = {
+    ".svg": "picture",
+    ".png": "picture",
+    ".pdf": "picture",
+    ".html": "html",
+    ".graphml": "graphml",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".json": "json",
+}
+_KINDS = ("picture", "html", "graphml", "dot", "json", "chrome")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "workload", help="prefix, folder or file of a trace in any format that layerdag reads"
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="file to write: .svg .png .pdf (up to 2,000 nodes), .html (zoomable, up to 20,000), "
+        ".graphml, .dot, .json (without loss)",
+    )
+    parser.add_argument(
+        "--to", choices=_KINDS, help="what to write, where the suffix of --out does not say"
+    )
+    parser.add_argument(
+        "--rank", type=int, default=0, help="which rank to draw (default 0; json, chrome: all)"
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file."""
+    out = Path(args.out)
+    kind = args.to or _BY_SUFFIX.get(out.suffix.lower())
+    if kind is None:
+        known = " ".join(_BY_SUFFIX)
+        raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
+    if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
+        raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
+    workload = read_any(args.workload, args.comm_group)
+    _write(kind, workload, args.rank, out)
+    print(f"wrote {out}", file=sys.stderr)
+    return 0
+
+
+def _write(kind: str, workload: Workload, rank: int, out: Path) -> None:
+    """Write a workload, or one rank of it, in the chosen form."""
+    if kind == "json":
+        write_bytes(out, encode_trace_json(workload))
+    elif kind == "chrome":
+        write_text(out, chrome_trace(workload))
+    elif kind == "picture":
+        save_picture(_view(workload, rank), out)
+    else:
+        render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
+        write_text(out, render(_view(workload, rank)))
+
+
+def _view(workload: Workload, rank: int) -> GraphView:
+    """Return the view of one rank."""
+    if not 0 <= rank < workload.num_ranks:
+        raise UsageError(
+            f"--rank {rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
+        )
+    return view_of_trace(workload.traces[rank])
