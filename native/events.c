@@ -140,6 +140,7 @@ static void run_event(Sim *s, Event event) {
     case EVENT_ARRIVAL: sim_arrive(s, event.a); break;
     case EVENT_HOP: sim_hop(s, event.a); break;
     case EVENT_LINK_FREE: sim_link_free(s, event.a); break;
+    case EVENT_PHASE_END: sim_next_phase(s, event.a); break;
     default: {
         Callback call = POOL(s, Waiter, waiter, event.a).call;
         sim_give(&s->waiter, event.a);
@@ -149,7 +150,7 @@ static void run_event(Sim *s, Event event) {
 }
 
 void sim_loop(Sim *s) {
-    while (s->heap_used) {
+    while (s->heap_used && !s->order_matters) {
         HeapEntry first = heap_pop(s);
         s->now = first.time;
         while (POOL(s, Bucket, bucket, first.bucket).head >= 0) run_event(s, pop(s, first.bucket));
@@ -166,6 +167,11 @@ Sim *sim_new(void) { return malloc(sizeof(Sim)); }
 void sim_delete(Sim *s) {
     Pool *pools[] = {&s->event, &s->bucket, &s->stream, &s->message, &s->match, &s->waiter};
     for (int i = 0; i < 6; i++) free(pools[i]->data);
+    for (int64_t i = 0; i < s->run.used; i++) {
+        free(POOL(s, Run, run, i).stream);
+        free(POOL(s, Run, run, i).start);
+    }
+    free(s->run.data);
     if (s->rank)
         for (int64_t r = 0; r < s->in->num_ranks; r++) {
             for (int slot = 0; slot < 4; slot++) free(s->rank[r].ready[slot].node);

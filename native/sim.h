@@ -60,6 +60,7 @@ typedef struct {
     int64_t endpoint_delay, group_delay, queues_per_dim, active_per_queue;
     int64_t memory_ranks; /* ranks that share one remote memory, 0: each has its own */
     int64_t congestion_aware, rendezvous;
+    int64_t solve_runs; /* 1: solve collectives instead of sending their messages (sim_solve.c) */
 } Input;
 
 /* Rows in the order of ranks and, inside a rank, of ascending node id. -1: did not happen. */
@@ -98,7 +99,7 @@ typedef struct {
 } Waiter;
 
 enum EventKind { EVENT_RANK, EVENT_ARRIVAL, EVENT_CALL, EVENT_HOP, EVENT_LINK_FREE, EVENT_TIMER,
-                 EVENT_MEMORY, EVENT_PACKET, EVENT_REDUCED };
+                 EVENT_MEMORY, EVENT_PACKET, EVENT_REDUCED, EVENT_PHASE_END };
 
 typedef struct {
     int32_t kind, a;
@@ -122,14 +123,37 @@ typedef struct {
     int64_t tag;
     int16_t queue[MAX_PHASES];
     uint16_t anticlockwise, second_tree; /* one bit a phase */
+    uint64_t twin; /* equal for chunks whose runs are the same in everything but their order */
     /* of the running algorithm */
-    int32_t inserted, sent, to_send, free_packets, received, cheap_left, costly_left, pending;
-    uint8_t odd_cycle, alive;
+    int32_t inserted, sent, to_send, free_packets, received;
 } Stream;
 
 typedef struct {
     int32_t running, head, tail;
+    int64_t entered; /* tick at which a chunk last came here from another phase, and its twin mark */
+    uint64_t twin;
 } Queue;
+
+/* A phase that all its members must enter before it can be solved. */
+typedef struct {
+    int32_t free_next, plan, phase, joined, members, bits; /* bits: direction and tree */
+    int32_t *stream; /* by place */
+    int64_t *start;  /* by place: when it started there; later: when it ends there */
+} Run;
+
+enum { MAX_SAME_TICK = 6, NO_NODE = INT32_MAX };
+
+/* What completed on a rank in the current tick, to tell whether the order matters. */
+typedef struct {
+    int64_t time;
+    int32_t count, roots;
+    uint8_t free[4];     /* slots that were free when the tick began */
+    int32_t waiting[4];  /* smallest node that waited for each slot then */
+    int32_t joint[4], num_joint[4]; /* nodes made ready by several of these together, by slot */
+    struct {
+        int32_t node, slot, child[4]; /* its slot; the smallest node it alone made ready */
+    } done[MAX_SAME_TICK];
+} SameTick;
 
 typedef struct {
     int32_t *node; /* smallest first */
@@ -143,12 +167,18 @@ typedef struct {
     int64_t done, issued;
     Heap ready[4];  /* nodes that wait for each Slot */
     Heap skipped;   /* children of skipped nodes, looked at after the next completion only */
+    SameTick same_tick;
     int32_t lists; /* pending (rank, tick) FIFOs, newest first */
 } Rank;
 
 typedef struct {
     int32_t busy, head, tail;
 } Link;
+
+/* Places of the neighbours in a binary tree, -1 for none. */
+typedef struct {
+    int32_t parent, left, right;
+} TreeNode;
 
 typedef struct {
     char *data;
@@ -164,7 +194,9 @@ typedef struct Sim {
     HeapEntry *heap;
     int64_t heap_used, heap_room;
     int32_t time_cache[TIME_CACHE];
-    Pool event, bucket, stream, message, match, waiter;
+    Pool event, bucket, stream, message, match, waiter, run;
+    int32_t order_matters; /* solving runs was not exact: simulate every message instead */
+    int32_t has_skipped;
     int32_t *match_table;
     int64_t match_room, match_used;
     Rank *rank;
@@ -204,6 +236,9 @@ void sim_hop(Sim *s, int32_t message);
 void sim_link_free(Sim *s, int32_t link);
 void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows);
 int64_t sim_num_links(const Input *in);
+int64_t sim_transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size);
+int32_t sim_find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size);
+void sim_forget_if_settled(Sim *s, int32_t match);
 void sim_call(Sim *s, Callback call);
 
 /* sim_collective.c */
@@ -211,6 +246,19 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
 void sim_packet(Sim *s, int32_t stream, int64_t reduce_ns);
 void sim_packet_done(Sim *s, int32_t stream);
 void sim_received(Sim *s, int32_t stream);
+
+void sim_next_phase(Sim *s, int32_t stream);
+int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32_t *to, int32_t *from);
+int32_t sim_messages_to_send(const Phase *p);
+int64_t sim_packet_cost(const Sim *s, const Stream *stream, int32_t packet);
+int64_t sim_endpoint_ns(const Sim *s, const Phase *p);
+const Phase *sim_phase_of(const Sim *s, const Stream *stream);
+int32_t sim_place_of(const Stream *stream, const Phase *p);
+int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t place);
+TreeNode sim_tree_node(const Stream *stream, const Phase *p);
+
+/* sim_solve.c */
+void sim_join(Sim *s, int32_t stream);
 
 /* sim_rank.c */
 void sim_node_done(Sim *s, int32_t rank, int32_t node);

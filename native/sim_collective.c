@@ -7,17 +7,17 @@
 
 #include <string.h>
 
-static const Phase *phase_of(const Sim *s, const Stream *stream) {
+const Phase *sim_phase_of(const Sim *s, const Stream *stream) {
     return &s->in->phase[s->in->phase_ptr[stream->plan] + stream->phase];
 }
 
-static int32_t member(const Sim *s, const Stream *stream, const Phase *p, int32_t place) {
+int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t place) {
     if (p->stride == 0) return s->in->group_rank[s->in->group_ptr[stream->group] + place];
     int32_t own = stream->rank / p->stride % p->members;
     return stream->rank + (place - own) * p->stride;
 }
 
-static int32_t place_of(const Stream *stream, const Phase *p) {
+int32_t sim_place_of(const Stream *stream, const Phase *p) {
     return p->stride == 0 ? stream->place : stream->rank / p->stride % p->members;
 }
 
@@ -33,27 +33,27 @@ static int is_power_step(const Phase *p, int32_t packet, int32_t *shift) {
 }
 
 /* Size in bytes and partners of the packet-th message. */
-static int64_t message_of(const Sim *s, const Stream *stream, int32_t packet, int32_t *to, int32_t *from) {
-    const Phase *p = phase_of(s, stream);
-    int32_t n = p->members, own = place_of(stream, p);
+int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32_t *to, int32_t *from) {
+    const Phase *p = sim_phase_of(s, stream);
+    int32_t n = p->members, own = sim_place_of(stream, p);
     int32_t back = stream->anticlockwise >> stream->phase & 1;
     if (p->algorithm == ALGORITHM_HALVING) {
         int32_t shift;
         int halvings = is_power_step(p, packet, &shift);
         int32_t offset = 1 << shift;
         int32_t partner = own / offset % 2 == 0 ? own + offset : own - offset;
-        *to = *from = member(s, stream, p, partner);
+        *to = *from = sim_member(s, stream, p, partner);
         if (p->type == PHASE_ALL_GATHER) return p->size << packet;
         return p->size >> halvings;
     }
     int32_t step = p->algorithm == ALGORITHM_DIRECT ? 1 + packet % (n - 1) : 1;
     int32_t ahead = (own + step) % n, behind = (own + n - step) % n;
-    *to = member(s, stream, p, back ? behind : ahead);
-    *from = member(s, stream, p, back ? ahead : behind);
+    *to = sim_member(s, stream, p, back ? behind : ahead);
+    *from = sim_member(s, stream, p, back ? ahead : behind);
     return p->type == PHASE_ALL_GATHER ? p->size : p->size / n;
 }
 
-static int32_t messages_to_send(const Phase *p) {
+int32_t sim_messages_to_send(const Phase *p) {
     int32_t n = p->members, rounds = 0;
     while ((1 << rounds) < n) rounds++;
     int32_t once = p->algorithm == ALGORITHM_HALVING ? rounds : n - 1;
@@ -75,9 +75,24 @@ static int64_t reduce_ns(const Sim *s, int64_t size) {
     return 3 * (int64_t)((double)size / s->in->reduce_bandwidth);
 }
 
+int64_t sim_endpoint_ns(const Sim *s, const Phase *p) {
+    return p->stride == 0 ? s->in->group_delay : s->in->endpoint_delay;
+}
+
+/* Time to reduce that the packet-th packet takes on top of the endpoint delay, -1 for none. Packets
+ * are counted in cycles of `window` cheap and then some costly ones. */
+int64_t sim_packet_cost(const Sim *s, const Stream *stream, int32_t packet) {
+    const Phase *p = sim_phase_of(s, stream);
+    int32_t length = p->window + costly_packets(p), to, from;
+    int costly = packet % length >= p->window, odd_cycle = packet / length % 2 == 0;
+    if (!costly || p->type == PHASE_ALL_GATHER || p->type == PHASE_ALL_TO_ALL) return -1;
+    if (p->type == PHASE_ALL_REDUCE && !odd_cycle) return -1;
+    return reduce_ns(s, sim_message_of(s, stream, packet, &to, &from));
+}
+
 static void endpoint(Sim *s, int32_t index, int64_t reduce) {
     const Stream *stream = &POOL(s, Stream, stream, index);
-    int64_t delay = phase_of(s, stream)->stride == 0 ? s->in->group_delay : s->in->endpoint_delay;
+    int64_t delay = sim_endpoint_ns(s, sim_phase_of(s, stream));
     sim_register(s, stream->rank, delay, EVENT_PACKET, index, reduce);
 }
 
@@ -91,23 +106,7 @@ void sim_packet(Sim *s, int32_t index, int64_t reduce) {
 
 static void insert_packet(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
-    if (stream->cheap_left == 0 && stream->costly_left == 0) {
-        stream->cheap_left = p->window;
-        stream->costly_left = costly_packets(p);
-        stream->odd_cycle = !stream->odd_cycle;
-    }
-    int64_t reduce = -1;
-    if (stream->cheap_left > 0) {
-        stream->cheap_left--;
-    } else {
-        stream->costly_left--;
-        int32_t to, from;
-        if (p->type == PHASE_REDUCE_SCATTER || (p->type == PHASE_ALL_REDUCE && stream->odd_cycle))
-            reduce = reduce_ns(s, message_of(s, stream, stream->inserted, &to, &from));
-    }
-    stream->inserted++;
-    endpoint(s, index, reduce);
+    endpoint(s, index, sim_packet_cost(s, stream, stream->inserted++));
 }
 
 static void send_to(Sim *s, int32_t index, int32_t to, int64_t size) {
@@ -122,13 +121,11 @@ static void recv_from(Sim *s, int32_t index, int32_t from, int64_t size) {
     sim_front_recv(s, stream->rank, from, stream->tag, size, received);
 }
 
-static void next_phase(Sim *s, int32_t index);
-
 static void try_send(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     if (stream->sent == stream->inserted || stream->to_send == 0 || stream->free_packets == 0) return;
     int32_t to, from;
-    int64_t size = message_of(s, stream, stream->sent, &to, &from);
+    int64_t size = sim_message_of(s, stream, stream->sent, &to, &from);
     stream->sent++;
     stream->to_send--;
     stream->free_packets--;
@@ -138,15 +135,11 @@ static void try_send(Sim *s, int32_t index) {
 
 /* ---- double binary tree: the whole chunk goes up one tree and down again ---- */
 
-typedef struct {
-    int32_t parent, left, right; /* places, -1 for none */
-} TreeNode;
-
 /* In-order numbered full binary tree of n-1 nodes under a root with one child; the root is the
  * last place (first tree) or the first place (second tree). */
-static TreeNode tree_node(const Stream *stream, const Phase *p) {
+TreeNode sim_tree_node(const Stream *stream, const Phase *p) {
     int32_t n = p->members, second = stream->second_tree >> stream->phase & 1;
-    int32_t own = place_of(stream, p), root = second ? 0 : n - 1, shift = second ? 0 : 1;
+    int32_t own = sim_place_of(stream, p), root = second ? 0 : n - 1, shift = second ? 0 : 1;
     if (own == root) return (TreeNode){-1, n / 2 - shift, -1};
     int32_t j = own + shift, low = j & -j; /* 1-based in-order number of the full tree */
     TreeNode node = {root, -1, -1};
@@ -160,25 +153,25 @@ static TreeNode tree_node(const Stream *stream, const Phase *p) {
 
 static void tree_start(Sim *s, int32_t index) {
     const Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
-    TreeNode node = tree_node(stream, p);
+    const Phase *p = sim_phase_of(s, stream);
+    TreeNode node = sim_tree_node(stream, p);
     if (node.left < 0) {
         endpoint(s, index, -1);
         return;
     }
-    int32_t left = member(s, stream, p, node.left);
-    int32_t right = node.right < 0 ? -1 : member(s, stream, p, node.right);
+    int32_t left = sim_member(s, stream, p, node.left);
+    int32_t right = node.right < 0 ? -1 : sim_member(s, stream, p, node.right);
     recv_from(s, index, left, p->size);
     if (right >= 0) recv_from(s, index, right, p->size);
 }
 
 static void tree_packet_done(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
-    TreeNode node = tree_node(stream, p);
-    int32_t parent = node.parent < 0 ? -1 : member(s, stream, p, node.parent);
-    int32_t left = node.left < 0 ? -1 : member(s, stream, p, node.left);
-    int32_t right = node.right < 0 ? -1 : member(s, stream, p, node.right);
+    const Phase *p = sim_phase_of(s, stream);
+    TreeNode node = sim_tree_node(stream, p);
+    int32_t parent = node.parent < 0 ? -1 : sim_member(s, stream, p, node.parent);
+    int32_t left = node.left < 0 ? -1 : sim_member(s, stream, p, node.left);
+    int32_t right = node.right < 0 ? -1 : sim_member(s, stream, p, node.right);
     int32_t through = ++stream->inserted;
     int32_t before_up = node.left < 0 ? 1 : (node.right < 0 ? 1 : 2);
     int64_t size = p->size;
@@ -190,16 +183,16 @@ static void tree_packet_done(Sim *s, int32_t index) {
     }
     if (left >= 0) send_to(s, index, left, size);
     if (right >= 0) send_to(s, index, right, size);
-    next_phase(s, index);
+    sim_next_phase(s, index);
 }
 
 /* ---- what drives the algorithms ---- */
 
 void sim_received(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
+    const Phase *p = sim_phase_of(s, stream);
     if (p->algorithm == ALGORITHM_TREE) {
-        endpoint(s, index, tree_node(stream, p).left < 0 ? -1 : reduce_ns(s, p->size));
+        endpoint(s, index, sim_tree_node(stream, p).left < 0 ? -1 : reduce_ns(s, p->size));
         return;
     }
     stream->received++;
@@ -208,7 +201,7 @@ void sim_received(Sim *s, int32_t index) {
 
 void sim_packet_done(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
+    const Phase *p = sim_phase_of(s, stream);
     if (p->algorithm == ALGORITHM_TREE) {
         tree_packet_done(s, index);
         return;
@@ -221,26 +214,29 @@ void sim_packet_done(Sim *s, int32_t index) {
     }
     while (tries-- > 0) try_send(s, index);
     stream = &POOL(s, Stream, stream, index);
-    if (stream->to_send == 0 && stream->free_packets == p->window) next_phase(s, index);
+    if (stream->to_send == 0 && stream->free_packets == p->window) sim_next_phase(s, index);
 }
 
 static void start(Sim *s, int32_t index) {
+    if (s->in->solve_runs) {
+        sim_join(s, index);
+        return;
+    }
     Stream *stream = &POOL(s, Stream, stream, index);
-    const Phase *p = phase_of(s, stream);
+    const Phase *p = sim_phase_of(s, stream);
     stream->inserted = stream->sent = stream->free_packets = stream->received = 0;
-    stream->cheap_left = stream->costly_left = stream->odd_cycle = 0;
     if (p->algorithm == ALGORITHM_TREE) {
         tree_start(s, index);
         return;
     }
-    stream->to_send = messages_to_send(p);
+    stream->to_send = sim_messages_to_send(p);
     for (int32_t w = p->window; w > 0; w--) insert_packet(s, index);
 }
 
 /* ---- queues: a dimension runs a few chunks at once, first come first served ---- */
 
 static Queue *queue_of(Sim *s, const Stream *stream) {
-    int64_t dim = phase_of(s, stream)->dimension;
+    int64_t dim = sim_phase_of(s, stream)->dimension;
     int64_t at = (stream->rank * s->in->num_dims + dim) * s->in->queues_per_dim;
     return &s->queue[at + stream->queue[stream->phase]];
 }
@@ -267,7 +263,7 @@ static void fill(Sim *s, Queue *queue) {
 
 /* The running phase is over: tell the node if it was the last, else queue for the next one. The
  * slot in the old queue is freed only then, which is the reference's order. */
-static void next_phase(Sim *s, int32_t index) {
+void sim_next_phase(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     Queue *old = queue_of(s, stream);
     int64_t phases = s->in->phase_ptr[stream->plan + 1] - s->in->phase_ptr[stream->plan];
@@ -281,6 +277,9 @@ static void next_phase(Sim *s, int32_t index) {
     }
     stream->phase++;
     Queue *next = queue_of(s, stream);
+    if (next->entered == s->now && next->twin != stream->twin) s->order_matters = 1;
+    next->entered = s->now;
+    next->twin = stream->twin;
     enqueue(s, index);
     old->running--;
     fill(s, old);
@@ -329,7 +328,6 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
         stream->plan = plan;
         stream->group = (int32_t)group;
         stream->place = row >= 0 ? in->rank_place[row] : 0;
-        stream->alive = 1;
         int64_t own = s->rank[rank].next_stream++;
         int64_t id = row >= 0 ? in->group_tag[group] + s->group_turn[row]++ : own;
         stream->tag = 500000000 + id;

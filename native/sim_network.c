@@ -14,7 +14,7 @@ static int32_t ring_distance(int32_t from, int32_t to, int32_t n) {
 }
 
 /* Only the lowest dimension in which the two differ is charged; no link is shared. */
-static int64_t transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size) {
+int64_t sim_transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size) {
     for (int64_t d = 0; d < in->num_dims; d++) {
         int32_t n = in->dim_size[d], from = src % n, to = dst % n;
         if (from == to) {
@@ -127,7 +127,7 @@ static void rehash(Sim *s) {
     sim_release(old);
 }
 
-static int32_t find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size) {
+int32_t sim_find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size) {
     if (s->match_used >= s->match_room) rehash(s);
     int32_t *head = &s->match_table[hash(tag, src, dst, size) & (uint64_t)(s->match_room - 1)];
     for (int32_t at = *head; at >= 0; at = POOL(s, Match, match, at).next) {
@@ -141,7 +141,7 @@ static int32_t find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size)
     return index;
 }
 
-static void forget_if_settled(Sim *s, int32_t index) {
+void sim_forget_if_settled(Sim *s, int32_t index) {
     const Match *m = &POOL(s, Match, match, index);
     if (m->arrived || m->head >= 0) return;
     uint64_t slot = hash(m->tag, m->src, m->dst, m->size) & (uint64_t)(s->match_room - 1);
@@ -158,13 +158,13 @@ void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callb
     if (s->in->congestion_aware)
         leave(s, index);
     else
-        sim_schedule(s, s->now + transfer_ns(s->in, src, dst, size), EVENT_ARRIVAL, index, 0);
+        sim_schedule(s, s->now + sim_transfer_ns(s->in, src, dst, size), EVENT_ARRIVAL, index, 0);
 }
 
 void sim_arrive(Sim *s, int32_t message) {
     Message m = POOL(s, Message, message, message);
     sim_give(&s->message, message);
-    int32_t index = find(s, m.tag, m.src, m.dst, m.size);
+    int32_t index = sim_find(s, m.tag, m.src, m.dst, m.size);
     Match *match = &POOL(s, Match, match, index);
     if (match->head < 0) {
         match->arrived++;
@@ -175,19 +175,19 @@ void sim_arrive(Sim *s, int32_t message) {
     Callback received = POOL(s, Waiter, waiter, waiter).call;
     match->head = POOL(s, Waiter, waiter, waiter).next;
     sim_give(&s->waiter, waiter);
-    forget_if_settled(s, index);
+    sim_forget_if_settled(s, index);
     sim_call(s, m.sent);
     sim_call(s, received);
 }
 
 void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received) {
-    int32_t index = find(s, tag, src, dst, size);
+    int32_t index = sim_find(s, tag, src, dst, size);
     int32_t waiter = sim_take(s, &s->waiter);
     POOL(s, Waiter, waiter, waiter) = (Waiter){received, -1};
     Match *match = &POOL(s, Match, match, index);
     if (match->arrived) {
         match->arrived--;
-        forget_if_settled(s, index);
+        sim_forget_if_settled(s, index);
         sim_schedule(s, s->now, EVENT_CALL, waiter, 0);
         return;
     }

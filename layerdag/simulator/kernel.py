@@ -3,17 +3,20 @@
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
 from layerdag.errors import SimulationError
 from layerdag.native import library
 from layerdag.simulator.cluster import Congestion
+from layerdag.simulator.nodes import NodeKind
 from layerdag.simulator.program import Program, TopologyCode, endpoint_delay, memory_ranks
 
 MAX_OPEN_ROWS = 4096
 GROUP_DELAY_NS = 10
 GROUP_TAGS = 1_000_000
+_OUT_OF_MEMORY, _NOT_EXACT = 1, 2
 
 _PHASE = np.dtype(
     [
@@ -76,6 +79,7 @@ _FIELDS = (
             "memory_ranks",
             "congestion_aware",
             "rendezvous",
+            "solve_runs",
         )
     ),
 )
@@ -111,17 +115,52 @@ class Outcome:
     events: int
 
 
+class Method(IntEnum):
+    """How collectives are run; the values are those of ``solve_runs`` in native/sim.h.
+
+    SOLVED is exact wherever it yields an outcome at all: where it would not be, or where ranks get
+    stuck, the kernel says so and every message is simulated instead.
+    """
+
+    MESSAGES = 0
+    SOLVED = 1
+
+
 def run(program: Program) -> Outcome:
-    """Run the program to its end, or to where nothing moves any more.
+    """Run the program to its end, or to where nothing moves any more, by the fastest exact method.
+
+    Raises:
+        SimulationError: If memory runs out.
+    """
+    if _solvable(program):
+        outcome = run_with(program, Method.SOLVED)
+        if outcome is not None and (outcome.finish_ns >= 0).all():
+            return outcome
+    outcome = run_with(program, Method.MESSAGES)
+    assert outcome is not None
+    return outcome
+
+
+def _solvable(program: Program) -> bool:
+    """Return whether a collective's course depends on nothing but when its members enter it."""
+    options = program.cluster.options
+    if options.congestion is Congestion.AWARE or options.rendezvous:
+        return False
+    shared = memory_ranks(program.cluster.memory, program.num_ranks) > 0
+    return not (shared and any((c.kind_N == NodeKind.MEMORY).any() for c in program.classes))
+
+
+def run_with(program: Program, method: Method) -> Outcome | None:
+    """Run the program by one method; None if that method would not be exact here.
 
     Raises:
         SimulationError: If memory runs out.
     """
     arrays = _arrays(program)
-    scalars = _scalars(program)
     given = _Input(
         **{name: array.ctypes.data for name, array in arrays.items()},
-        **scalars,
+        **_scalars(program),
+        solve_runs=int(method),
     )
     rows, ranks = int(program.out_ptr[-1]), program.num_ranks
     out = {
@@ -141,8 +180,10 @@ def run(program: Program) -> Outcome:
         ctypes.c_void_p(orphans.ctypes.data),
         ctypes.c_int64(MAX_OPEN_ROWS),
     )
-    if status:
+    if status == _OUT_OF_MEMORY:
         raise SimulationError("the simulation ran out of memory; use fewer ranks or more memory.")
+    if status == _NOT_EXACT:
+        return None
     return Outcome(
         issue_ns=out["issue"],
         finish_ns=out["finish"],
