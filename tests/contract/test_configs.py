@@ -1,0 +1,47 @@
+"""Every YAML file composes, and says what the code it configures says."""
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from layerdag.cli.config import as_plain, build, compose
+from layerdag.model.fast import FastLayerDAG
+from layerdag.model.reference import ReferenceLayerDAG
+from layerdag.training.settings import TrainSettings
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CHOICES = [
+    f"{path.parent.name}={path.stem}"
+    for path in sorted(CONFIGS.glob("*/*.yaml"))
+    if path.parent.name != "experiment"
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes(choice: str) -> None:
+    group = choice.split("=")[0]
+    assert group in compose("train", [choice])
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("experiment/*.yaml")), ids=lambda p: p.stem)
+def test_every_experiment_composes_to_valid_settings(path: Path) -> None:
+    config = compose("train", [f"experiment={path.stem}"])
+    build(TrainSettings, config.training, "training")
+
+
+@pytest.mark.parametrize(
+    ("name", "cls"), [("fast", FastLayerDAG), ("reference", ReferenceLayerDAG)]
+)
+def test_model_file_lists_every_argument_with_its_default(name: str, cls: type) -> None:
+    listed = as_plain(compose("train", [f"model={name}"]).model)
+    listed.pop("name")
+    parameters = inspect.signature(cls).parameters
+    expected = {k: p.default for k, p in parameters.items() if k not in ("sizes", "statistics")}
+    assert listed == expected
+
+
+def test_training_file_lists_every_setting() -> None:
+    listed = as_plain(compose("train").training)
+    assert set(listed) == {field.name for field in fields(TrainSettings)} - {"seed"}
