@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "collect"))
 
-from pack import describe, pack  # noqa: E402  (the collection's modules are scripts, not a package)
+from pack import describe, pack, write_examples  # noqa: E402  (the collection's modules are scripts, not a package)
 from plan import RunPlan, corpus_plan  # noqa: E402
 
 ATTEMPTS = 3
@@ -75,6 +75,7 @@ def main() -> int:
                 run_workers(todo, world_size, args.raw)
     left = missing(plans, args.raw)
     records = pack(plans, args.raw, args.out)
+    write_examples(records, args.out, args.out / "examples")
     print(describe(records))
     if left:
         print(f"{len(left)} runs failed, see the logs in {args.raw}: {[p.run for p in left]}")

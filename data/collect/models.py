@@ -425,7 +425,9 @@ class GraphLayer(nn.Module):
             degree_N1 = torch.zeros(len(x_ND), 1).index_add(0, target_E, ones_E1)
             y_ND = y_ND / degree_N1.clamp(min=1)
         if self.own is not None:
-            y_ND = y_ND + self.own(x_ND) if self.kind == "sage" else self.own(self.linear(x_ND + y_ND))
+            y_ND = (
+                y_ND + self.own(x_ND) if self.kind == "sage" else self.own(self.linear(x_ND + y_ND))
+            )
         y_ND = self.activation(self.norm(y_ND))
         return x_ND + y_ND if self.residual else y_ND
 

@@ -18,8 +18,17 @@ from layerdag.graph.dag import DAG
 from layerdag.graph.hashing import graph_hash
 from layerdag.rng import derive_seed
 from layerdag.traces.chakra import encode_trace, read_trace
-from layerdag.traces.corpus import INDEX, RankClass, RunRecord, write_shard
-from layerdag.traces.trace import Ragged, Trace
+from layerdag.traces.corpus import INDEX, RankClass, RunRecord, read_run, write_shard
+from layerdag.traces.matching import match_communication
+from layerdag.traces.trace import Ragged, Trace, Workload
+from layerdag.traces.workload import write_workload
+
+EXAMPLES = {
+    "ddp_mlp": ("mlp", "ddp", 2),
+    "pp_gpt": ("gpt", "pp", 2),
+    "ep_moe": ("moe", "ep", 4),
+}
+"""Family, strategy and world size of each example; the smallest such run is taken."""
 
 TEST_SHARE, VAL_SHARE = 0.15, 0.10
 
@@ -95,9 +104,9 @@ def _edges(trace: Trace, deps: Ragged) -> np.ndarray:
     return np.stack([deps.values.astype(np.int64), target_E])
 
 
-def split_of(digest: str) -> str:
-    """Return the split of a graph: by its hash, so that equal graphs stay together."""
-    draw = derive_seed(0, "corpus-split", digest) / 2**63
+def split_of(run: str) -> str:
+    """Return the split of a run, drawn by its name; equal graphs follow the first of them."""
+    draw = derive_seed(0, "corpus-split", run) / 2**63
     if draw < TEST_SHARE:
         return "test"
     return "val" if draw < TEST_SHARE + VAL_SHARE else "train"
@@ -106,7 +115,8 @@ def split_of(digest: str) -> str:
 def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
     """Write index, shards and checksums of the runs found under ``raw``; return the records."""
     shards: dict[str, list[tuple[str, bytes]]] = {}
-    records = []
+    records: list[RunRecord] = []
+    first_run: dict[str, str] = {}
     for plan in plans:
         if not (raw / plan.run / "done").exists():
             continue
@@ -117,7 +127,10 @@ def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
             member = f"{plan.run}/{number}.et"
             shards.setdefault(shard, []).append((member, encode_trace(trace)))
             classes.append(RankClass(member, ranks))
-        records.append(_record(run, shard, tuple(classes)))
+        digest = job_hash([trace for trace, _ in run.classes])
+        split = split_of(first_run.setdefault(digest, plan.run))
+        records.append(_record(run, shard, tuple(classes), (digest, split)))
+        _check(run)
     for shard, members in shards.items():
         write_shard(target / shard, members)
     write_text(target / INDEX, "".join(record.to_json() + "\n" for record in records))
@@ -125,17 +138,27 @@ def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
     return records
 
 
-def _record(run: Collected, shard: str, classes: tuple[RankClass, ...]) -> RunRecord:
-    """Return the index line of one run."""
-    plan, traces = run.plan, [trace for trace, _ in run.classes]
-    digest = job_hash(traces)
+def _check(run: Collected) -> None:
+    """Stop if the communication of the ranks does not match: then the importer is at fault."""
+    of_rank = {rank: trace for trace, ranks in run.classes for rank in ranks}
+    traces = tuple(of_rank[rank] for rank in range(run.plan.world_size))
+    found = match_communication(Workload(traces, run.groups, run.plan.run))
+    if found.mismatches:
+        raise RuntimeError(f"{run.plan.run}: {found.mismatches[0]}")
+
+
+def _record(
+    run: Collected, shard: str, classes: tuple[RankClass, ...], place: tuple[str, str]
+) -> RunRecord:
+    """Return the index line of one run; ``place`` is its graph hash and split."""
+    plan, (digest, split) = run.plan, place
     return RunRecord(
         run=plan.run,
         family=plan.family,
         strategy=plan.strategy,
         world_size=plan.world_size,
         phase=plan.phase,
-        split=split_of(digest),
+        split=split,
         hyper=dict(plan.hyper),
         step_times_s=run.step_times_s,
         step_time_s_min=min(run.step_times_s),
@@ -143,8 +166,22 @@ def _record(run: Collected, shard: str, classes: tuple[RankClass, ...]) -> RunRe
         classes=classes,
         groups=run.groups,
         graph_hash=digest,
-        num_nodes=sum(trace.num_nodes for trace in traces),
+        num_nodes=sum(trace.num_nodes for trace, _ in run.classes),
     )
+
+
+def write_examples(records: Sequence[RunRecord], corpus: Path, target: Path) -> None:
+    """Write small workloads, one plain file a rank, for the tour and for tests."""
+    for name, (family, strategy, world_size) in EXAMPLES.items():
+        fitting = [
+            record
+            for record in records
+            if (record.family, record.strategy, record.world_size) == (family, strategy, world_size)
+            and record.phase == "training"
+        ]
+        if fitting:
+            smallest = min(fitting, key=lambda record: (record.num_nodes, record.run))
+            write_workload(read_run(corpus, smallest).workload(), target / name)
 
 
 def _checksums(target: Path, names: Sequence[str]) -> str:

@@ -203,5 +203,7 @@ def _constrain(drawn: dict[str, Value], kind: tuple[str, str, str]) -> dict[str,
         if drawn.get("optimiser") == "adamw_fused":
             drawn["optimiser"] = "adamw_foreach"
     if strategy == "tp" and family == "mlp":
-        drawn.update(norm="layer" if drawn["norm"] in ("none", "batch") else drawn["norm"], residual=1)
+        drawn.update(
+            norm="layer" if drawn["norm"] in ("none", "batch") else drawn["norm"], residual=1
+        )
     return drawn

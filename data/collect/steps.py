@@ -68,9 +68,7 @@ def spread(plan: RunPlan, model: nn.Module) -> nn.Module:
     return model
 
 
-def pipeline_step(
-    plan: RunPlan, rank: int, model: nn.Module, batch: tuple[Tensor, Tensor]
-) -> Step:
+def pipeline_step(plan: RunPlan, rank: int, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Step:
     """Return a step of a pipeline whose stages hold equal shares of the blocks."""
     blocks = list(model.children())
     cuts = [len(blocks) * stage // plan.world_size for stage in range(plan.world_size + 1)]
