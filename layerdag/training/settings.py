@@ -37,7 +37,7 @@ class TrainSettings:
     seed: int = 0
     max_steps: int | None = 1000
     max_seconds: float | None = None
-    batch_graphs: int = 32
+    batch_graphs: int = 16
     batch_nodes: int = 20_000
     accumulate: int = 1
     learning_rate: float = 1e-3
