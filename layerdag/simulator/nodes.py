@@ -143,8 +143,9 @@ def children(
             f"{trace.source}: node {int(id_N[child_E[first]])} depends on node "
             f"{int(parent_id[first])}, which does not exist; add it or drop the dependency."
         )
-    key_E = np.unique(parent_E * count + child_E)
-    parent_E, child_E = key_E // count, key_E % count
+    key_E = np.sort(parent_E * count + child_E)
+    key_E = key_E[np.diff(key_E, prepend=-1) > 0]
+    parent_E, child_E = np.divmod(key_E, count)
     child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_E, minlength=count))])
     indegree_N = np.bincount(child_E, minlength=count).astype(np.int32)
     return child_ptr.astype(np.int64), child_E.astype(np.int32), indegree_N

@@ -1,0 +1,186 @@
+"""Equality, speed and memory of the simulator, as JSON on standard output.
+
+    python benchmarks/simulator.py [--reference ../shared/data/astra] [--max-ranks 32768] [--plot P]
+
+Every timing runs in a process of its own: user seconds and peak memory include Python's start,
+reading or building the workload, and the simulation. Figures of the reference simulator are quoted
+from its measurement on the same inputs (docs/simulator.md, "Speed").
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REFERENCE_SECONDS = {"ring 64": 0.02, "ring 256": 0.38, "ring 1024": 10.6}
+FOLDER = Path(__file__).parent
+
+
+def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, object]:
+    """Simulate one 64 MiB all-reduce in 4 chunks on ``ranks`` ranks."""
+    import dataclasses
+
+    from layerdag.simulator import (
+        Congestion,
+        NetworkConfig,
+        RunOptions,
+        SystemConfig,
+        Topology,
+        simulate,
+    )
+    from layerdag.traces.build import NodeSpec, build_trace
+    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
+
+    attributes = (
+        Attribute("comm_type", Wire.INT64, 0),
+        Attribute("comm_size", Wire.INT64, 1 << 26),
+    )
+    trace = build_trace([NodeSpec(0, "all_reduce", NodeType.COMM_COLL, attributes=attributes)])
+    topology = Topology.SWITCH if algorithm == "halvingDoubling" else Topology.RING
+    system = SystemConfig.uniform(algorithm)
+    system = dataclasses.replace(system, preferred_dataset_splits=4, local_mem_bw_gb=1600.0)
+    start = time.process_time()
+    result = simulate(
+        Workload((trace,) * ranks),
+        system,
+        NetworkConfig.single(topology, ranks),
+        options=RunOptions(congestion=Congestion(congestion)),
+    )
+    seconds = round(time.process_time() - start, 4)
+    return {"ranks": ranks, "makespan_ns": result.makespan_ns, "simulate_s": seconds}
+
+
+def llm_in_memory(data_parallel: int, tensor_parallel: int) -> dict[str, object]:
+    """Simulate a training step of about 100 nodes a rank, built in memory."""
+    sys.path.insert(0, str(FOLDER))
+    from llm_workload import llm_cluster, llm_workload
+
+    from layerdag.simulator import simulate
+
+    workload = llm_workload(data_parallel, tensor_parallel)
+    result = simulate(workload, *llm_cluster(data_parallel, tensor_parallel))
+    return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
+
+
+def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str, object]:
+    """The same, read from one ``.et`` file a rank."""
+    sys.path.insert(0, str(FOLDER))
+    from llm_workload import llm_cluster
+
+    from layerdag.simulator import simulate
+    from layerdag.traces.workload import read_workload
+
+    result = simulate(read_workload(prefix), *llm_cluster(data_parallel, tensor_parallel))
+    return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
+
+
+def compute_chain(nodes: int) -> dict[str, object]:
+    """Simulate ``nodes`` compute nodes on one rank; the trace is not part of the time."""
+    sys.path.insert(0, str(FOLDER))
+    from llm_workload import chain
+
+    from layerdag.simulator import NetworkConfig, SystemConfig, Topology, simulate
+
+    workload = chain(nodes)
+    start = time.process_time()
+    simulate(workload, SystemConfig.uniform(), NetworkConfig.single(Topology.SWITCH, 1))
+    seconds = time.process_time() - start
+    return {"nodes": nodes, "nodes_per_s": round(nodes / seconds)}
+
+
+def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str, object]:
+    """Write the input of ``llm_from_files``."""
+    sys.path.insert(0, str(FOLDER))
+    from llm_workload import llm_workload
+
+    from layerdag.traces.workload import write_workload
+
+    write_workload(llm_workload(data_parallel, tensor_parallel), prefix)
+    return {}
+
+
+def equality(folder: str) -> dict[str, object]:
+    """Count the recorded cases whose every tick is equal."""
+    sys.path.insert(0, str(FOLDER.parent / "tests" / "reference"))
+    from test_astra import differences
+
+    cases = sorted(path.parent for path in Path(folder).glob("*/case.json"))
+    with tempfile.TemporaryDirectory() as out:
+        wrong = [case.name for case in cases if differences(case, Path(out))]
+    return {"cases": len(cases), "equal": len(cases) - len(wrong), "different": wrong}
+
+
+def measured(function: str, *arguments: object) -> dict[str, object]:
+    """Run one of the functions above in a fresh process; add user seconds and peak memory."""
+    code = (
+        f"import json, resource, sys; sys.path.insert(0, {str(FOLDER)!r}); import simulator as b; "
+        f"r = b.{function}(*{arguments!r}); u = resource.getrusage(resource.RUSAGE_SELF); "
+        "r['user_s'] = round(u.ru_utime, 3); r['peak_mb'] = round(u.ru_maxrss / 1024); "
+        "sys.stdout.flush(); print('RESULT' + json.dumps(r))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    answer: dict[str, object] = json.loads(done.rsplit("RESULT", 1)[1])
+    return answer
+
+
+def main() -> None:
+    """Measure everything and print it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reference", help="folder of recorded reference cases")
+    parser.add_argument("--max-ranks", type=int, default=32768)
+    parser.add_argument("--plot", help="write the scaling curve as a picture")
+    args = parser.parse_args()
+    report: dict[str, object] = {}
+    if args.reference:
+        report["equality"] = measured("equality", args.reference)
+    for algorithm, ranks, congestion in (
+        ("ring", 64, "unaware"),
+        ("ring", 256, "unaware"),
+        ("ring", 1024, "unaware"),
+        ("halvingDoubling", 1024, "unaware"),
+        ("direct", 256, "unaware"),
+        ("ring", 256, "aware"),
+    ):
+        name = f"{algorithm} {ranks}" + (" aware" if congestion == "aware" else "")
+        report[name] = measured("single_collective", algorithm, ranks, congestion)
+        if name in REFERENCE_SECONDS:
+            report[name]["reference_user_s"] = REFERENCE_SECONDS[name]  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = str(Path(folder) / "llm")
+        measured("write_llm", prefix, 256, 4)
+        report["llm 1024 from files"] = measured("llm_from_files", prefix, 256, 4)
+    scaling = []
+    ranks = 8
+    while ranks <= args.max_ranks:
+        scaling.append(measured("llm_in_memory", ranks // 4, 4))
+        ranks *= 4
+    report["llm scaling in memory"] = scaling
+    report["compute"] = measured("compute_chain", 1_000_000)
+    print(json.dumps(report, indent=1))
+    if args.plot:
+        plot(scaling, args.plot)
+
+
+def plot(scaling: list[dict[str, object]], path: str) -> None:
+    """Draw user seconds over ranks."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5, 3.5))
+    axes.loglog([row["ranks"] for row in scaling], [row["user_s"] for row in scaling], "o-")
+    axes.set_xlabel("ranks (96 nodes each)")
+    axes.set_ylabel("user seconds, start-up included")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
