@@ -16,10 +16,14 @@ from plan import RunPlan
 from layerdag.files import write_text
 from layerdag.graph.dag import DAG
 from layerdag.graph.hashing import graph_hash
+from layerdag.progress import track
 from layerdag.rng import derive_seed
-from layerdag.traces.chakra import encode_trace, read_trace
+from layerdag.traces.chakra import encode_trace
 from layerdag.traces.corpus import INDEX, RankClass, RunRecord, read_run, write_shard
 from layerdag.traces.matching import match_communication
+from layerdag.traces.pytorch_groups import number_groups
+from layerdag.traces.pytorch_import import import_operations, read_host
+from layerdag.traces.timings import read_durations
 from layerdag.traces.trace import Ragged, Trace, Workload
 from layerdag.traces.workload import write_workload
 
@@ -44,18 +48,21 @@ class Collected:
 
 
 def load(plan: RunPlan, folder: Path) -> Collected:
-    """Read the traces and times of all ranks of one run."""
-    abouts = [json.loads((folder / f"{r}.json").read_text()) for r in range(plan.world_size)]
+    """Import the traces of all ranks of one run and read their times."""
+    ranks = range(plan.world_size)
+    abouts = [json.loads((folder / f"{rank}.json").read_text()) for rank in ranks]
+    hosts = [read_host(folder / f"{rank}.host.json.gz") for rank in ranks]
+    names = number_groups([host.groups for host in hosts])
     classes: dict[bytes, tuple[Trace, list[int]]] = {}
-    for rank in range(plan.world_size):
-        trace = read_trace(folder / f"{rank}.et")
+    for rank, host in enumerate(hosts):
+        timings = read_durations(folder / f"{rank}.dur.json")
+        trace = import_operations(host, timings, names).trace
         classes.setdefault(program_of(trace), (trace, []))[1].append(rank)
-    groups = {name: tuple(r) for about in abouts for name, r in about["groups"].items()}
     times = zip(*(about["step_times_s"] for about in abouts), strict=True)
     return Collected(
         plan,
         tuple((trace, tuple(ranks)) for trace, ranks in classes.values()),
-        groups,
+        {name: ranks for ranks, name in names.items()},
         tuple(max(of_ranks) for of_ranks in times),
     )
 
@@ -117,7 +124,7 @@ def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
     shards: dict[str, list[tuple[str, bytes]]] = {}
     records: list[RunRecord] = []
     first_run: dict[str, str] = {}
-    for plan in plans:
+    for plan in track(plans, "import"):
         if not (raw / plan.run / "done").exists():
             continue
         run = load(plan, raw / plan.run)

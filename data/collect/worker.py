@@ -3,9 +3,11 @@
 import argparse
 import contextlib
 import gc
+import gzip
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
 from datetime import timedelta
@@ -16,9 +18,10 @@ from plan import RunPlan, corpus_plan
 from steps import Step, build_step
 from torch import distributed
 
-from layerdag.files import write_text
-from layerdag.traces.capture import record
-from layerdag.traces.chakra import write_trace
+from layerdag.files import write_bytes, write_text
+from layerdag.traces.capture import record_raw
+from layerdag.traces.kineto import read_timings
+from layerdag.traces.timings import write_durations
 
 WARM_UP = 3
 MIN_REPEATS, MAX_REPEATS, SECONDS = 5, 10, 0.4
@@ -26,22 +29,20 @@ TIMEOUT = timedelta(seconds=60)
 
 
 def collect(plan: RunPlan, rank: int, folder: Path) -> None:
-    """Warm up, measure and trace one run; store the rank's trace and times under ``folder``."""
+    """Warm up, measure and trace one run; store the rank's raw trace and times under ``folder``."""
     step = build_step(plan, rank)
     for _ in range(WARM_UP):
         step()
-    with record() as capture:
-        step()
-    times = measure(step, plan.world_size)
-    result = capture.imported()
-    write_trace(result.trace, folder / f"{rank}.et")
-    about = {
-        "step_times_s": times,
-        "groups": {name: list(ranks) for name, ranks in result.groups.items()},
-        "share_joined": result.share_joined,
-        "num_host_nodes": result.num_host_nodes,
-        "load": os.getloadavg()[0],
-    }
+    host = folder / f"{rank}.host.json"
+    with tempfile.TemporaryDirectory() as scratch:
+        profile = Path(scratch, "profile.json")
+        with record_raw(host, profile):
+            step()
+        write_durations(read_timings(profile), folder / f"{rank}.dur.json")
+    write_bytes(host.with_suffix(".json.gz"), gzip.compress(host.read_bytes(), 3))
+    host.unlink()
+    load = os.getloadavg()[0]
+    about = {"step_times_s": measure(step, plan.world_size), "load": load}
     write_text(folder / f"{rank}.json", json.dumps(about))
 
 

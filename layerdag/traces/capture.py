@@ -79,6 +79,20 @@ def capture(prefix: str | Path) -> Iterator[Capture]:
 
 
 @contextmanager
+def record_raw(host_path: Path, device_path: Path) -> Iterator[None]:
+    """Write the raw host trace and profile of the ``with`` block (JSON), without an import."""
+    observer = ExecutionTraceObserver().register_callback(str(host_path))
+    try:
+        with profile(
+            activities=_activities(), record_shapes=True, execution_trace_observer=observer
+        ) as profiler:
+            yield
+    finally:
+        observer.unregister_callback()
+    profiler.export_chrome_trace(str(device_path))
+
+
+@contextmanager
 def record() -> Iterator[Capture]:
     """Trace the work of the ``with`` block and import it, without writing a trace file.
 
@@ -88,15 +102,8 @@ def record() -> Iterator[Capture]:
     captured = Capture(*_place())
     with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
         host_path, device_path = Path(folder, "host.json"), Path(folder, "device.json")
-        observer = ExecutionTraceObserver().register_callback(str(host_path))
-        try:
-            with profile(
-                activities=_activities(), record_shapes=True, execution_trace_observer=observer
-            ) as profiler:
-                yield captured
-        finally:
-            observer.unregister_callback()
-        profiler.export_chrome_trace(str(device_path))
+        with record_raw(host_path, device_path):
+            yield captured
         host = replace(read_host(host_path), source=f"captured step of rank {captured.rank}")
         names = number_groups(_of_all_ranks(host.groups, captured.world_size))
         captured.result = import_operations(host, read_timings(device_path), names)

@@ -107,17 +107,14 @@ class _Collector:
         while first and stack[first - 1].id > node.id:
             first -= 1
         inner = stack[first:]
-        # A tensor subclass (DTensor) or an overload forwards to the operator of the same name, and
-        # communication is never swallowed by what happens to cause it.
-        if known.role is not Role.COMMUNICATION and any(
-            other.name == node.name or other.role is Role.COMMUNICATION for other in inner
-        ):
+        op = operation(node, known) if known.role is not Role.VIEW else None
+        if known.role is not Role.COMMUNICATION and _only_wraps(node.name, op, inner):
             return
         del stack[first:]
         for other in inner:
             self.inside[other.rf_id] = node.rf_id
-        if known.role is not Role.VIEW:
-            stack.append(_absorb(operation(node, known), inner))
+        if op is not None:
+            stack.append(_absorb(op, inner))
 
     def _drop_workers(self, span: HostNode) -> None:
         """Drop what the backend's worker threads did inside a communication that ends now."""
@@ -148,6 +145,22 @@ def host_operations(nodes: Iterable[HostNode], source: str = "<memory>") -> Host
         num_nodes=collector.num_nodes,
         source=source,
     )
+
+
+def _only_wraps(name: str, op: Operation | None, inner: list[Operation]) -> bool:
+    """Return whether a node that ended only passed its work on to operations inside it.
+
+    Communication is never swallowed by what happens to cause it. An operator on a tensor subclass
+    (DTensor) calls the operator of the same name on other memory; an overload that does so on its
+    own memory is the better of the two, for it shows numbers as numbers.
+    """
+    if any(other.role is Role.COMMUNICATION for other in inner):
+        return True
+    same = [other for other in inner if other.name == name]
+    if not same:
+        return False
+    own = {tensor.storage for tensor in op.writes} if op is not None else set()
+    return not any(tensor.storage in own for other in same for tensor in other.writes)
 
 
 def _absorb(op: Operation, inner: list[Operation]) -> Operation:

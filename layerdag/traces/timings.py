@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
+from layerdag.files import write_text
 from layerdag.traces.json_stream import open_text
 
 
@@ -23,7 +24,7 @@ class Timings:
 
 
 def read_durations(path: str | Path) -> Timings:
-    """Read a table ``{"cols": ["rf_id", "ts_us", "dur_us", "tid"], "rows": [...]}``.
+    """Read a table ``{"cols": ["rf_id", "ts_us", "dur_us", ...], "rows": [...]}``.
 
     Raises:
         TraceError: If the file is missing or not such a table.
@@ -43,5 +44,11 @@ def read_durations(path: str | Path) -> Timings:
         except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError) as error:
             raise TraceError(
                 f"{path} is no table of durations ({error}); give a JSON object with 'cols' "
-                "(rf_id, ts_us, dur_us, tid) and 'rows'."
+                "(rf_id, ts_us, dur_us) and 'rows'."
             ) from error
+
+
+def write_durations(timings: Timings, path: str | Path) -> None:
+    """Write a table that `read_durations` reads."""
+    rows = [[rf_id, start / 1000, length / 1000] for rf_id, (start, length) in timings.of.items()]
+    write_text(path, json.dumps({"cols": ["rf_id", "ts_us", "dur_us"], "rows": rows}))

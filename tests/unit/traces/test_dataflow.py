@@ -56,6 +56,18 @@ def test_a_tensor_subclass_forwards_to_the_operator_of_the_same_name():
     assert [op.id for op in host.operations] == [4]
 
 
+def test_an_overload_that_forwards_on_its_own_memory_shows_numbers_as_numbers():
+    number = {"value": [77, 10, 0, 1, 8, "cpu"], "shape": [], "type": "Tensor(long int)",
+              "strides": []}  # fmt: skip
+    sub = "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    inner = node(4, "aten::sub", sub, (tensor(1), number), (tensor(11),))
+    outer = node(3, "aten::sub", sub.replace(".Tensor", ".Scalar"), (tensor(1), plain(1)),
+                 (tensor(11),))  # fmt: skip
+    host = host_operations(_nested(each) for each in (inner, outer))
+    assert [op.id for op in host.operations] == [3]
+    assert [access.storage for access in host.operations[0].reads] == [1]
+
+
 def test_overwriting_waits_for_readers_without_data():
     copy = node(4, "aten::copy_", COPY_, (tensor(1), tensor(5)), (tensor(1),))
     _, deps = found(mm(3, 1, 2, 10), copy, mm(5, 1, 2, 11))
