@@ -1,0 +1,166 @@
+"""``layerdag validate``: is a trace, workload or graph what its consumers demand?"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from layerdag.errors import DataError, TraceError, UsageError
+from layerdag.traces.recognise import read_any
+from layerdag.validator.rules import Finding, Severity, has_errors
+from layerdag.validator.trace_table import TRACE_RULES
+from layerdag.validator.workload_rules import check_workload
+
+SUMMARY = "Check traces and graphs against the rules that consumers rely on."
+EXAMPLE = (
+    "  layerdag validate traces/run            # traces/run.<rank>.et, all ranks together\n"
+    "  layerdag validate samples --json        # every workload below a folder\n"
+    "  layerdag validate --rules               # what is checked, and why"
+)
+GRAPH_SUFFIXES = (".graphml",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="prefix of PREFIX.<rank>.et, trace file of any format, flow graph (.graphml or "
+        "layerdag's .json), or folder of these",
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+    parser.add_argument("--strict", action="store_true", help="let warnings fail too")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("--rules", action="store_true", help="list the rules and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; 1 if there is an error (or, with ``--strict``, a warning)."""
+    if args.rules:
+        return _print_rules(args.json)
+    if not args.paths:
+        raise UsageError("Nothing to validate; give a path, or --rules to list what is checked.")
+    checked: list[str] = []
+    findings: list[Finding] = []
+    for path in args.paths:
+        for target in _targets(Path(path)):
+            checked.append(str(target))
+            findings += _check(target, args.comm_group)
+    if args.json:
+        print(json.dumps(_as_json(checked, findings), indent=1))
+    else:
+        _print_text(checked, findings)
+    return int(has_errors(findings) or (args.strict and bool(findings)))
+
+
+def _targets(path: Path) -> Iterator[Path]:
+    """Yield the workloads and graphs at a path: a folder of several is walked."""
+    if not path.is_dir():
+        yield path
+        return
+    graphs = sorted(child for child in path.iterdir() if child.suffix in GRAPH_SUFFIXES)
+    inner = sorted(child for child in path.iterdir() if child.is_dir())
+    prefixes = sorted({_prefix(child) for child in path.glob("*.et*") if child.is_file()})
+    yield from (path / prefix for prefix in prefixes)
+    yield from graphs
+    for folder in inner:
+        yield from _targets(folder)
+    if not (graphs or inner or prefixes):
+        raise TraceError(f"{path}: holds no trace and no graph; give a folder of .et files.")
+
+
+def _prefix(file: Path) -> str:
+    """Return ``run`` for ``run.0.et``, and the whole name for a file without a rank."""
+    stem, _, _ = file.name.partition(".et")
+    prefix, _, rank = stem.rpartition(".")
+    return prefix if prefix and rank.isdecimal() else file.name
+
+
+def _check(target: Path, groups: str | None) -> list[Finding]:
+    """Check one workload or graph; what cannot be read is a finding like any other."""
+    try:
+        if target.is_file() and _is_graph(target):
+            return _check_graph(target)
+        return check_workload(read_any(target, groups))
+    except DataError as error:
+        found = " ".join(str(error).split()).removeprefix(f"{target}: ").rstrip(".")
+        return [Finding(TRACE_RULES["readable"], str(target), None, found)]
+
+
+def _is_graph(target: Path) -> bool:
+    """Return whether a file holds a flow graph rather than a trace."""
+    if target.suffix in GRAPH_SUFFIXES:
+        return True
+    with target.open("rb") as stream:
+        return target.suffix == ".json" and b'"layerdag-graph' in stream.read(200)
+
+
+def _check_graph(target: Path) -> list[Finding]:
+    """Check the structure of one flow graph."""
+    import torch
+
+    from layerdag.datasets.flow_files import read_graphml, read_json
+    from layerdag.graph.dag import DAG
+    from layerdag.validator.structural import check_structure
+
+    raw = (read_graphml if target.suffix == ".graphml" else read_json)(target)
+    dag = DAG.build(
+        torch.zeros((raw.num_nodes, 1), dtype=torch.int64), torch.from_numpy(raw.edge_index_2E)
+    )
+    return list(check_structure([dag], names=[str(target)]).findings)
+
+
+def _print_text(checked: Sequence[str], findings: Sequence[Finding]) -> None:
+    """Print one line a finding and a last line with the counts."""
+    for finding in findings:
+        print(f"{finding.rule.severity.value}: [{finding.rule.id}] {finding.sentence()}")
+    errors = sum(finding.rule.severity is Severity.ERROR for finding in findings)
+    warnings = len(findings) - errors
+    noun = "workload or graph" if len(checked) == 1 else "workloads and graphs"
+    verdict = f"{errors} errors, {warnings} warnings" if findings else "no finding"
+    print(f"{len(checked)} {noun} checked: {verdict}")
+
+
+def _as_json(checked: Sequence[str], findings: Sequence[Finding]) -> dict[str, object]:
+    """Return the findings for scripts."""
+    return {
+        "checked": list(checked),
+        "valid": not has_errors(findings),
+        "findings": [
+            {
+                "rule": finding.rule.id,
+                "severity": finding.rule.severity.value,
+                "where": finding.where,
+                "node": finding.node,
+                "found": finding.found,
+                "count": finding.count,
+                "remedy": finding.rule.remedy,
+            }
+            for finding in findings
+        ],
+    }
+
+
+def _print_rules(as_json: bool) -> int:
+    """Print both tables of rules."""
+    from layerdag.validator.structural import GRAPH_RULES
+
+    tables = {"traces": TRACE_RULES, "graphs": GRAPH_RULES}
+    if as_json:
+        listed = {
+            name: [
+                {"id": r.id, "severity": r.severity.value, "what": r.what, "remedy": r.remedy}
+                for r in table.values()
+            ]
+            for name, table in tables.items()
+        }
+        print(json.dumps(listed, indent=1))
+        return 0
+    for name, table in tables.items():
+        print(f"Rules on {name}:")
+        for rule in table.values():
+            print(f"  {rule.id} ({rule.severity.value}): {rule.what}\n      {rule.remedy}")
+    return 0

@@ -1,0 +1,93 @@
+import json
+from pathlib import Path
+
+import pytest
+from small_workloads import collective, compute, job
+
+from layerdag.cli.main import main
+from layerdag.traces.workload import write_workload
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    write_workload(job((compute(1), collective(2, 1)), (collective(2),)), tmp_path / "a" / "run")
+    return tmp_path / "a" / "run"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    write_workload(job((collective(1),), (compute(1),)), tmp_path / "b" / "run")
+    return tmp_path / "b" / "run"
+
+
+def test_a_sound_workload_passes(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(sound)]) == 0
+    assert capsys.readouterr().out == "1 workload or graph checked: no finding\n"
+
+
+def test_findings_name_file_node_rule_and_remedy(
+    broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", str(broken)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("error: [collectives-agree]")
+    assert "run.0.et (rank 0): node 1" in first
+    assert "Let all members call it in the same order" in first
+    assert last == "1 workload or graph checked: 1 errors, 0 warnings"
+
+
+def test_a_folder_of_workloads_is_walked_and_json_says_the_same(
+    sound: Path, broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", str(sound.parents[1]), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["checked"] == [str(sound), str(broken)]
+    assert told["valid"] is False
+    assert [f["rule"] for f in told["findings"]] == ["collectives-agree"]
+
+
+def test_what_cannot_be_read_is_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cut.0.et").write_bytes(b"\x05abc")
+    assert main(["validate", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("error: [readable]")
+    assert "Traceback" not in out
+
+
+def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    costless = replace(compute(1), attributes=())
+    write_workload(job((costless,)), tmp_path / "run")
+    assert main(["validate", str(tmp_path / "run")]) == 0
+    assert main(["validate", str(tmp_path / "run"), "--strict"]) == 1
+
+
+def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--rules", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"acyclic", "known-group"} <= {rule["id"] for rule in told["traces"]}
+    assert "layer-consistent" in {rule["id"] for rule in told["graphs"]}
+
+
+def test_nothing_to_validate_is_wrong_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate"]) == 2
+    assert main(["validate", str(tmp_path)]) == 1
+    assert "give a folder of .et files" in capsys.readouterr().err
+
+
+def test_a_cyclic_flow_graph_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = "".join(f'<node id="{i}"/>' for i in range(2))
+    edges = '<edge source="0" target="1"/><edge source="1" target="0"/>'
+    (tmp_path / "g.graphml").write_text(
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+        f'<graph edgedefault="directed">{nodes}{edges}</graph></graphml>'
+    )
+    assert main(["validate", str(tmp_path / "g.graphml")]) == 1
+    assert "cycle" in capsys.readouterr().out
