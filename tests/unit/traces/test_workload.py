@@ -1,0 +1,93 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from trace_examples import comp, pair_workload
+
+from layerdag.errors import TraceError
+from layerdag.traces.build import build_trace
+from layerdag.traces.chakra import encode_trace
+from layerdag.traces.trace import Workload
+from layerdag.traces.workload import rank_files, read_groups, read_workload, write_workload
+
+
+def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path: Path) -> None:
+    workload = Workload(pair_workload().traces, {"3": (1, 0)})
+    write_workload(workload, tmp_path / "job")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "job.0.et",
+        "job.1.et",
+        "job.comm_group.json",
+    ]
+    for location in (tmp_path / "job", tmp_path):
+        found = read_workload(location)
+        assert found.num_ranks == 2
+        assert found.groups == {"3": (1, 0)}
+    assert rank_files(tmp_path / "job.1.et") == [tmp_path / "job.1.et"]
+
+
+def test_equal_ranks_share_one_trace(tmp_path: Path) -> None:
+    trace = build_trace([comp(0)])
+    write_workload(
+        Workload((trace, build_trace([comp(0)]), build_trace([comp(1)]))), tmp_path / "a"
+    )
+    first, second, third = read_workload(tmp_path / "a").traces
+    assert first is second
+    assert first is not third
+
+
+def test_missing_ranks_are_named(tmp_path: Path) -> None:
+    data = encode_trace(build_trace([comp(0)]))
+    for rank in (0, 2, 5):
+        (tmp_path / f"job.{rank}.et").write_bytes(data)
+    with pytest.raises(TraceError, match=r"3 trace files up to rank 5, but lacks rank 1, 3, 4;"):
+        read_workload(tmp_path / "job")
+    (tmp_path / "job.999999999.et").write_bytes(data)
+    with pytest.raises(TraceError, match=r"lacks rank 1, 3, 4, 6, .*, \.\.\.;"):
+        read_workload(tmp_path / "job")
+
+
+def test_several_sets_in_a_folder_are_named(tmp_path: Path) -> None:
+    data = encode_trace(build_trace([comp(0)]))
+    for name in ("a.0.et", "b.0.et"):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(TraceError, match=r"2 workloads \(a, b\)"):
+        read_workload(tmp_path)
+    assert read_workload(tmp_path / "b").num_ranks == 1
+
+
+def test_plain_file_wins_over_its_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.0.et").write_bytes(encode_trace(build_trace([comp(1)])))
+    (tmp_path / "a.0.et.gz").write_bytes(gzip.compress(encode_trace(build_trace([comp(2)]))))
+    assert read_workload(tmp_path / "a").traces[0].id_N.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[", "no JSON"),
+        ("[]", "no object"),
+        ('{"1": 3}', "group '1' is no list of ranks"),
+        ('{"1": [0, true]}', "group '1' is no list of ranks"),
+        ('{"1": [0, 2]}', "group '1' names rank 2, but the workload has ranks 0 to 1"),
+        ('{"1": [0, 0]}', "names a rank twice"),
+    ],
+)
+def test_bad_groups_are_one_sentence(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=expected):
+        read_groups(path, 2)
+
+
+def test_faulty_trace_leaves_no_file(tmp_path: Path) -> None:
+    traces = (build_trace([comp(0)]), build_trace([comp(0, 1)], source="rank 1"))
+    with pytest.raises(TraceError, match="rank 1: node 0 depends on node 1"):
+        write_workload(Workload(traces), tmp_path / "job")
+    assert not list(tmp_path.iterdir())
+
+
+def test_group_file_is_what_astra_sim_reads(tmp_path: Path) -> None:
+    write_workload(Workload((build_trace([comp(0)]),), {"1": (0,)}), tmp_path / "x")
+    assert json.loads((tmp_path / "x.comm_group.json").read_text()) == {"1": [0]}
