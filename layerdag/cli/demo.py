@@ -23,8 +23,10 @@ from layerdag.traces.corpus import read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
 from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.rules import has_errors
 from layerdag.validator.similarity import compare
 from layerdag.validator.structural import check_structure
+from layerdag.validator.workload_rules import check_workload
 
 SUMMARY = "Run the main job end to end on the embedded corpus and write a report."
 EXAMPLE = "  layerdag demo --data data --out outputs/demo"
@@ -75,10 +77,11 @@ def _content(settings: DemoSettings) -> ReportContent:
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
     content = _judged(data, samples)
-    workloads, repairs = stages.synthetic_workloads(data, samples)
-    trace_row = _trace_row(settings, workloads, repairs)
+    real = _test_workloads(settings, data)
+    synthetic, repairs = stages.synthetic_workloads(data, samples)
+    trace_row = _trace_row(settings, real, synthetic, repairs)
     now = timed(seconds, "judge", now)
-    content, simulation_rows = _simulated(content, settings, data, workloads)
+    content, simulation_rows = _simulated(content, real, synthetic)
     now = timed(seconds, "simulate", now)
     transferred = stages.transfer_stage(settings, data, samples)
     timed(seconds, "surrogate", now)
@@ -138,33 +141,41 @@ def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
     )
 
 
+def _test_workloads(settings: DemoSettings, data: GraphDataset) -> list[Workload]:
+    """Return the test jobs as they were collected."""
+    wanted = set(data.names["test"])
+    records = [record for record in read_index(settings.data) if record.run in wanted]
+    return [run.workload() for run in read_runs(settings.data, records)]
+
+
 def _trace_row(
-    settings: DemoSettings, workloads: list[Workload], repairs: dict[str, int]
+    settings: DemoSettings,
+    real: list[Workload],
+    synthetic: list[Workload],
+    repairs: dict[str, int],
 ) -> SummaryRow:
     """Check the decoded traces by the rules of their consumers, and write some of them."""
-    errors = [has_errors(check_workload(workload)) for workload in workloads]
-    for workload in workloads[:WRITTEN_SAMPLES]:
+    for workload in synthetic[:WRITTEN_SAMPLES]:
         name = workload.source
         write_workload(workload, settings.out / "samples" / name / name)
     mended = ", ".join(f"{count} x {name}" for name, count in repairs.items()) or "none"
     return SummaryRow(
-        "jobs whose written traces pass every rule",
-        percent(1 - float(np.mean(errors))),
-        "",
+        "jobs whose traces keep every rule",
+        percent(_rule_share(synthetic)),
+        percent(_rule_share(real)),
         f"nodes mended while decoding: {mended}",
     )
 
 
+def _rule_share(workloads: list[Workload]) -> float:
+    """Return the share of jobs without an error by the rules on traces."""
+    return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
+
+
 def _simulated(
-    content: ReportContent,
-    settings: DemoSettings,
-    data: GraphDataset,
-    synthetic: list[Workload],
+    content: ReportContent, real: list[Workload], synthetic: list[Workload]
 ) -> tuple[ReportContent, list[SummaryRow]]:
     """Simulate real test jobs and synthetic ones on small clusters."""
-    wanted = set(data.names["test"])
-    records = [record for record in read_index(settings.data) if record.run in wanted]
-    real = [run.workload() for run in read_runs(settings.data, records)]
     judged = stages.simulate_stage(real, "simulating real jobs")
     made = stages.simulate_stage(synthetic, "simulating synthetic jobs")
     parts, order = stages.simulation_parts(judged, made)
