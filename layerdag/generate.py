@@ -12,7 +12,7 @@ from layerdag.datasets.flow_files import write_graphml, write_json
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.requests import complete_conditions
 from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.unfold import Unfolded, num_stages, unfold
+from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
 from layerdag.errors import UsageError
 from layerdag.files import atomic_path, write_text
 from layerdag.graph.dag import DAG, Condition
@@ -129,13 +129,16 @@ def sample_like(
 def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
     """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
 
-    Without ``ranks`` the condition "world_size" decides, raised to a multiple of the stages.
+    Without ``ranks`` the condition "world_size" decides, raised to what the stages need.
+
+    Raises:
+        UsageError: If the job cannot run on ``ranks``.
+        DataError: If it is not the graph of a job.
     """
-    stages = num_stages(graph)
-    wanted = ranks if ranks is not None else int(graph.conditions.get("world_size", stages))
-    if ranks is None:
-        wanted = max(stages, -(-wanted // stages) * stages)
-    return unfold(graph, wanted)
+    if ranks is not None:
+        return unfold(graph, ranks)
+    wanted = graph.conditions.get("world_size", 1)
+    return unfold(graph, fitting_ranks(graph, int(wanted)))
 
 
 def write_samples(

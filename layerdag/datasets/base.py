@@ -2,18 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
-
-import numpy as np
 
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
-from layerdag.errors import DataError, GraphError
+from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph.batch import DAGBatch
-from layerdag.graph.dag import DAG
+from layerdag.graph.dag import DAG, Condition
 from layerdag.graph.hashing import graph_hash
-from layerdag.rng import numpy_generator
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -44,7 +41,8 @@ class GraphDataset:
         """Learn the schema from ``parts["train"]`` and encode every part.
 
         A validation or test graph with a word that no training graph has, in a closed vocabulary,
-        is left out and listed: a model could not express it, and guessing would hide that.
+        is left out and listed: a model could not express it, and guessing would hide that. A
+        condition that the schema cannot encode is unknown for that graph.
 
         Raises:
             DataError: If there is no training graph.
@@ -59,11 +57,14 @@ class GraphDataset:
             encoded: list[tuple[str, DAG]] = []
             for raw in parts.get(split, ()):
                 try:
-                    encoded.append((raw.name, schema.encode(raw)))
+                    dag = schema.encode(raw)
                 except DataError as error:
                     if split == "train":
                         raise
                     left_out.append(f"{raw.name}: {error}")
+                    continue
+                conditions = _expressible(schema, dag.conditions)
+                encoded.append((raw.name, replace(dag, conditions=conditions)))
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
         return cls(name, schema, graphs, names, tuple(left_out))
@@ -89,6 +90,18 @@ class GraphDataset:
         return digest.hexdigest()[:16]
 
 
+def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:
+    """Return the conditions that the schema can encode."""
+    kept = {}
+    for name, value in conditions.items():
+        try:
+            schema.encode_conditions([{name: value}])
+        except VocabularyError:
+            continue
+        kept[name] = value
+    return kept
+
+
 def encode_batch(
     schema: GraphSchema, dags: Sequence[DAG], conditions: Sequence[str] | None = None
 ) -> DAGBatch:
@@ -104,12 +117,3 @@ def encode_batch(
     rows = [{k: v for k, v in dag.conditions.items() if k in wanted} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)
     return DAGBatch.collate(dags, [dag.layers() for dag in dags], numeric_BC, category_BM)
-
-
-def random_split(count: int, seed: int, shares: tuple[float, float] = (0.8, 0.1)) -> list[Split]:
-    """Return a split for each of ``count`` graphs: train, val and the rest test."""
-    order = numpy_generator(seed, "split").permutation(count)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    first, second = round(shares[0] * count), round((shares[0] + shares[1]) * count)
-    return ["train" if p < first else "val" if p < second else "test" for p in place.tolist()]

@@ -24,7 +24,7 @@ class NumericCondition:
         mean: Mean of the training values, of their logarithms if ``log``.
         std: Standard deviation of the same, at least a tiny positive number.
         log: Whether the natural logarithm is taken first.
-        quantiles: 21 evenly spaced quantiles of the training values.
+        quantiles: 21 evenly spaced quantiles of the training values, to 3 significant digits.
     """
 
     name: str
@@ -40,8 +40,9 @@ class NumericCondition:
         log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
         scaled_B = np.log(value_B) if log else value_B
         quantiles = np.quantile(value_B, np.linspace(0, 1, 21))
+        rounded = tuple(float(f"{quantile:.3g}") for quantile in quantiles)
         std = max(float(scaled_B.std()), 1e-6)
-        return cls(name, float(scaled_B.mean()), std, log, tuple(map(float, quantiles)))
+        return cls(name, float(scaled_B.mean()), std, log, rounded)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":

@@ -1,14 +1,15 @@
 """The embedded corpus of collected execution traces, one graph a run."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from layerdag.datasets.base import GraphDataset, Split
+from layerdag.datasets.base import SPLITS, GraphDataset, Split
 from layerdag.datasets.jobs import RankClassTrace, job_graph
 from layerdag.datasets.raw import RawGraph
-from layerdag.errors import DataError
+from layerdag.errors import DataError, TraceError
 from layerdag.graph.dag import Condition
 from layerdag.progress import track
-from layerdag.traces.corpus import CollectedRun, read_index, read_runs
+from layerdag.traces.corpus import CollectedRun, RunRecord, read_index, read_runs
 
 
 def load_corpus(
@@ -41,6 +42,7 @@ def load_corpus(
         if (not families or record.family in families)
         and (not strategies or record.strategy in strategies)
     ]
+    splits = {record.run: _split_of(record, folder) for record in records}
     parts: dict[Split, list[RawGraph]] = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
     for run in track(read_runs(folder, records), "reading traces", len(records)):
@@ -52,11 +54,23 @@ def load_corpus(
         if graph.num_nodes > max_nodes:
             left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
             continue
-        split: Split = run.record.split  # type: ignore[assignment]  # checked by read_index
-        parts[split].append(graph)
+        parts[splits[run.record.run]].append(graph)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
-    return GraphDataset(
-        data.name, data.schema, data.graphs, data.names, (*left_out, *data.left_out)
+    return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def _split_of(record: RunRecord, folder: str | Path) -> Split:
+    """Return the split that the index names.
+
+    Raises:
+        TraceError: If it is none.
+    """
+    for split in SPLITS:
+        if record.split == split:
+            return split
+    raise TraceError(
+        f"{folder}: run {record.run} is of split '{record.split}', which is none of "
+        f"{', '.join(SPLITS)}; restore the index."
     )
 
 

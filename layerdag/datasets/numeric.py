@@ -6,7 +6,6 @@ distribution inside every bin, tails included, and a value that many nodes share
 power of two) gets a bin of its own and comes back exactly.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +37,7 @@ class NumericAttribute:
     def fit(
         cls, name: str, unit: str, values: np.ndarray, num_bins: int = 16
     ) -> "NumericAttribute":
-        """Learn the bins from training values; NaN is absent.
+        """Learn the bins from training values; NaN is absent, and so is an infinite value.
 
         Args:
             name: Attribute name.
@@ -47,15 +46,16 @@ class NumericAttribute:
             num_bins: Number of bins for values that are not shared by many nodes.
         """
         present = np.asarray(values, dtype=np.float64).ravel()
-        present = present[~np.isnan(present)]
+        present = present[np.isfinite(present)]
         if present.size == 0:
             return cls(name, unit, ())
         distinct, counts = np.unique(present, return_counts=True)
         shared = distinct[counts >= max(2, SHARED_VALUE * present.size)]
         rest = present[~np.isin(present, shared)]
         bins = [(float(value),) * QUANTILES for value in shared]
-        for part in _between(rest, shared):
-            bins.extend(_quantile_bins(part, max(1, round(num_bins * part.size / rest.size))))
+        for part, low, high in _between(rest, shared):
+            share = max(1, round(num_bins * part.size / rest.size))
+            bins.extend(_quantile_bins(part, share, low, high))
         return cls(name, unit, tuple(sorted(bins)))
 
     @property
@@ -64,12 +64,13 @@ class NumericAttribute:
         return len(self.bins) + 1
 
     def encode(self, values_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (codes int64, positions float32 in [0, 1)) of values; NaN becomes code 0.
+        """Return (codes int64, positions float32 in [0, 1)) of values.
 
-        A value outside the training range falls into the nearest bin, at its end.
+        A value that is not finite is absent, code 0. A value outside the training
+        range falls into the nearest bin, at its end.
         """
         value_N = np.asarray(values_N, dtype=np.float64)
-        absent_N = np.isnan(value_N)
+        absent_N = ~np.isfinite(value_N)
         if not self.bins or absent_N.all():
             return np.zeros(value_N.shape, np.int64), np.zeros(value_N.shape, np.float32)
         table_KQ = np.array(self.bins)
@@ -109,34 +110,55 @@ class NumericAttribute:
         return np.searchsorted(middle_K1, value_N, side="right").astype(np.int64)
 
 
-def _between(values: np.ndarray, cuts: np.ndarray) -> list[np.ndarray]:
-    """Split values at the shared ones, so that no bin spans a bin of its own."""
+def _between(values: np.ndarray, cuts: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
+    """Split values at the shared ones, so that no bin spans a bin of its own.
+
+    Returns:
+        (values, shared value below, shared value above) of each part, in ascending order.
+    """
     place = np.searchsorted(cuts, values)
-    return [values[place == k] for k in range(len(cuts) + 1) if (place == k).any()]
+    walls = np.concatenate(([-np.inf], cuts, [np.inf]))
+    return [
+        (values[place == k], float(walls[k]), float(walls[k + 1]))
+        for k in range(len(cuts) + 1)
+        if (place == k).any()
+    ]
 
 
-def _quantile_bins(values: np.ndarray, num_bins: int) -> list[tuple[float, ...]]:
-    """Cut values into bins of equal counts and return the rounded quantiles of each."""
+def _quantile_bins(
+    values: np.ndarray, num_bins: int, low: float, high: float
+) -> list[tuple[float, ...]]:
+    """Cut values into bins of equal counts; return the quantiles of each, rounded inside a span.
+
+    Args:
+        values: All strictly between ``low`` and ``high``.
+        num_bins: Bins at most; bins that rounding makes equal are one.
+        low: Shared value below, whose own bin must stay apart.
+        high: Shared value above, likewise.
+    """
     ordered = np.sort(values)
     edges = np.unique(
         np.searchsorted(ordered, np.quantile(ordered, np.linspace(0, 1, num_bins + 1)[:-1]))
     )
-    parts = np.split(ordered, edges[1:])
-    rows = [np.quantile(part, np.linspace(0, 1, QUANTILES)) for part in parts if part.size]
-    rounded = [tuple(float(f"{q:.{SIGNIFICANT_DIGITS}g}") for q in row) for row in rows]
-    return _disjoint(rounded)
+    bins: list[tuple[float, ...]] = []
+    for part in np.split(ordered, edges[edges > 0]):
+        quantiles = np.quantile(part, np.linspace(0, 1, QUANTILES)).tolist()
+        row = tuple(_rounded(quantile, low, high) for quantile in quantiles)
+        floor = bins[-1][-1] if bins else -np.inf
+        if row[0] > floor:
+            bins.append(row)
+        elif row[-1] > floor:
+            bins.append(tuple(max(quantile, floor) for quantile in row))
+    return bins
 
 
-def _disjoint(bins: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Drop a bin that rounding has merged with the one before it."""
-    kept: list[tuple[float, ...]] = []
-    for row in bins:
-        if not kept or row[0] > kept[-1][-1]:
-            kept.append(row)
-        elif row[-1] > kept[-1][-1]:
-            floor = kept[-1][-1]
-            kept.append(tuple(max(q, floor) for q in row))
-    return kept
+def _rounded(value: float, low: float, high: float) -> float:
+    """Round to few significant digits, with as many more as keep the value inside (low, high)."""
+    for digits in range(SIGNIFICANT_DIGITS, 17):
+        found = float(f"{value:.{digits}g}")
+        if low < found < high:
+            return found
+    return value
 
 
 def _position(value_N: np.ndarray, row_NQ: np.ndarray) -> np.ndarray:

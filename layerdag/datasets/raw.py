@@ -22,6 +22,7 @@ class RawGraph:
         edge_type_names: Name of each edge type.
         conditions: Graph-level values by name.
         open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
+        vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class RawGraph:
     edge_type_names: tuple[str, ...] = ("data",)
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     open_vocabularies: tuple[str, ...] = ()
+    vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:

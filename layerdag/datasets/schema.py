@@ -241,8 +241,9 @@ class GraphSchema:
 
 
 def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
-    """Return the attribute with every word of the training graphs."""
+    """Return the attribute with every word of the training graphs and of fixed vocabularies."""
     words = {word for graph in graphs for word in graph.categories[name]}
+    words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
     open_ended = any(name in graph.open_vocabularies for graph in graphs)
     return CategoryAttribute.fit(name, words, open_ended=open_ended)
 

@@ -1,0 +1,229 @@
+"""Who runs what with whom, when the graph of a job is unfolded on a number of ranks.
+
+A sampled graph can contradict itself in small ways (a message from a stage to itself, in a job of
+one stage); such nodes are mended by fixed rules here, and every repair is counted.
+"""
+
+import bisect
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from layerdag.datasets.comm_order import missing_order
+from layerdag.datasets.groups import STAGE, WORLD, members
+from layerdag.datasets.jobs import MESSAGE, NONE
+from layerdag.datasets.raw import RawGraph
+from layerdag.errors import DataError, UsageError
+from layerdag.graph.layering import longest_path_layers
+from layerdag.traces.trace import CollectiveType, NodeType
+
+COLLECTIVE = NodeType.COMM_COLL.name
+TYPES = ("COMP", "MEM_LOAD", "MEM_STORE", COLLECTIVE, MESSAGE)
+
+
+def num_stages(graph: RawGraph) -> int:
+    """Return the number of stages (classes of ranks) of a job's graph, at least 1."""
+    return max(1, len(_stage_words(graph)))
+
+
+def fitting_ranks(graph: RawGraph, wanted: int) -> int:
+    """Return the smallest number of ranks, at least ``wanted``, on which a job's graph can run.
+
+    Every stage needs a rank; stages that send each other messages need the same number of ranks.
+    """
+    stages = num_stages(graph)
+    if MESSAGE in graph.categories["type"]:
+        return max(1, -(-wanted // stages)) * stages
+    return max(stages, wanted)
+
+
+def _stage_words(graph: RawGraph) -> list[str]:
+    """Return the stages that occur, in the order of their numbers."""
+    words = {word for word in graph.categories["stage"] if word.isascii() and word.isdigit()}
+    return sorted(words, key=int)
+
+
+class JobPlan:
+    """The decisions that all ranks share.
+
+    Args:
+        graph: A job as ``jobs.job_graph`` makes it; any node order.
+        num_ranks: Number of ranks R; stage s of S gets ranks ``[s * R // S, (s + 1) * R // S)``.
+
+    Attributes:
+        graph: The same graph, its nodes renumbered in topological order.
+        num_ranks: Number of ranks.
+        num_stages: Number of stages.
+        kind_N: Type of each node.
+        stage_N: Stage that runs a node (that sends a message), None for all.
+        peer_N: Stage that receives a message or joins a collective, else None.
+        parents: Parents of each node as pairs (node, edge type).
+        repairs: How often each repair was needed.
+
+    Raises:
+        UsageError: If the graph cannot run on so many ranks (``fitting_ranks``).
+        DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
+        GraphError: If the graph has a cycle.
+    """
+
+    def __init__(self, graph: RawGraph, num_ranks: int) -> None:
+        _check_words(graph)
+        self.graph = _topological(graph)
+        self.num_ranks = num_ranks
+        self.repairs: Counter[str] = Counter()
+        self._stages = _stage_words(graph) or ["0"]
+        self.num_stages = len(self._stages)
+        fitting = fitting_ranks(graph, num_ranks)
+        if num_ranks != fitting:
+            raise UsageError(
+                f"{graph.name}: the job has {self.num_stages} stages and cannot run on "
+                f"{num_ranks} ranks; ask for {fitting}."
+            )
+        self._start_S = [s * num_ranks // self.num_stages for s in range(self.num_stages + 1)]
+        self.kind_N = list(self.graph.categories["type"])
+        self.stage_N = [self._stage(word) for word in self.graph.categories["stage"]]
+        self.peer_N: list[int | None] = [None] * self.graph.num_nodes
+        self._role_N = [""] * self.graph.num_nodes
+        for node, word in enumerate(self.words("peer")):
+            if self.kind_N[node] == MESSAGE:
+                self._settle_message(node, self._stage(word))
+            elif self.kind_N[node] == COLLECTIVE:
+                self._settle_collective(node, self._stage(word))
+        self.parents = self._ordered_parents()
+
+    def words(self, name: str) -> list[str]:
+        """Return a categorical attribute, "none" everywhere if the graph lacks it."""
+        return self.graph.categories.get(name, [NONE] * self.graph.num_nodes)
+
+    def stage_of(self, rank: int) -> int:
+        """Return the stage of a rank."""
+        return bisect.bisect_right(self._start_S, rank) - 1
+
+    def ranks_of(self, stage: int) -> range:
+        """Return the ranks of a stage."""
+        return range(self._start_S[stage], self._start_S[stage + 1])
+
+    def takes_part(self, stage: int) -> list[bool]:
+        """Return for each node whether a stage runs it."""
+        return [
+            own is None or stage in (own, peer)
+            for own, peer in zip(self.stage_N, self.peer_N, strict=True)
+        ]
+
+    def group(self, node: int, rank: int) -> tuple[int, ...]:
+        """Return the ranks that meet ``rank`` in the collective ``node``."""
+        own, peer = self.stage_N[node], self.peer_N[node]
+        if own is None:
+            domain = list(range(self.num_ranks))
+        else:
+            joined = {own} if peer is None else {own, peer}
+            domain = [rank for stage in sorted(joined) for rank in self.ranks_of(stage)]
+        return members(self._role_N[node], domain, rank)
+
+    def partner(self, node: int, rank: int) -> int:
+        """Return the rank at the other end of a message: stages meet rank by rank."""
+        own, peer = self.stage_N[node], self.peer_N[node]
+        assert own is not None
+        assert peer is not None
+        stage = self.stage_of(rank)
+        other = peer if stage == own else own
+        return rank - self.ranks_of(stage).start + self.ranks_of(other).start
+
+    def is_uniform(self, stage: int) -> bool:
+        """Return whether all ranks of a stage run the same trace, byte for byte."""
+        return not any(
+            mine and (kind == MESSAGE or role not in ("", WORLD, STAGE))
+            for mine, kind, role in zip(
+                self.takes_part(stage), self.kind_N, self._role_N, strict=True
+            )
+        )
+
+    def _stage(self, word: str) -> int | None:
+        """Return a stage's position, None for "all" and for whatever is no stage."""
+        return self._stages.index(word) if word in self._stages else None
+
+    def _settle_message(self, node: int, target: int | None) -> None:
+        """Set sender and receiver; mend a message that has no partner."""
+        if self.num_stages == 1:
+            # Without a second stage there is nobody to send to: the work stays, as compute.
+            self.kind_N[node] = NodeType.COMP.name
+            self.repairs["message_in_a_job_of_one_stage"] += 1
+            return
+        source = self.stage_N[node]
+        if source is None:
+            source = self.stage_N[node] = 0
+            self.repairs["message_without_sender"] += 1
+        if target is None or target == source:
+            target = (source + 1) % self.num_stages
+            self.repairs["message_without_receiver"] += 1
+        self.peer_N[node] = target
+
+    def _settle_collective(self, node: int, joined: int | None) -> None:
+        """Set the role of a collective; mend one whose role is not possible."""
+        role, own = self.words("group")[node], self.stage_N[node]
+        if own is not None and joined is not None and joined != own:
+            self.peer_N[node] = joined
+        if role == WORLD and own is not None and self.num_stages > 1:
+            # Only some stages issue it, so only they can take part.
+            self.repairs["world_collective_of_one_stage"] += 1
+        if not role.startswith((WORLD, STAGE, "contiguous", "strided")):
+            self.repairs["collective_without_group"] += 1
+            role = STAGE
+        self._role_N[node] = role
+
+    def _ordered_parents(self) -> list[list[tuple[int, str]]]:
+        """Return the parents of each node, with those that put communication in order."""
+        names = self.graph.edge_type_names
+        parents: list[list[tuple[int, str]]] = [[] for _ in range(self.graph.num_nodes)]
+        for source, target, code in zip(
+            *self.graph.edge_index_2E.tolist(), self.graph.edge_type_E.tolist(), strict=True
+        ):
+            parents[target].append((source, names[code]))
+        if self.num_stages == 1:
+            # All ranks run the same program and so issue in the same order.
+            return parents
+        plain = [[source for source, _ in found] for found in parents]
+        added: dict[tuple[int, int], None] = {}
+        for stage in range(self.num_stages):
+            waits_N = [
+                kind == COLLECTIVE or (kind == MESSAGE and own == stage)
+                for kind, own in zip(self.kind_N, self.stage_N, strict=True)
+            ]
+            added.update(dict.fromkeys(missing_order(plain, self.takes_part(stage), waits_N)))
+        for source, target in added:
+            parents[target].append((source, "data"))
+        if added:
+            self.repairs["communication_order_added"] = len(added)
+        return parents
+
+
+def _check_words(graph: RawGraph) -> None:
+    """Raise DataError if the graph is not that of a job."""
+    if missing := {"op", "type", "stage"} - set(graph.categories):
+        raise DataError(
+            f"{graph.name}: attribute '{min(missing)}' is missing; only a graph of kind 'trace' "
+            "can be written as execution traces."
+        )
+    collectives = (NONE, *(kind.name for kind in CollectiveType))
+    for name, known in (("type", TYPES), ("collective", collectives)):
+        strange = set(graph.categories.get(name, ())) - set(known)
+        if strange:
+            raise DataError(
+                f"{graph.name}: '{min(strange)}' is no {name} of a job's graph; known are "
+                f"{', '.join(known)}."
+            )
+
+
+def _topological(graph: RawGraph) -> RawGraph:
+    """Return the graph with its nodes in the order of their layers."""
+    layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
+    order_N = np.argsort(layer_N, kind="stable")
+    rank_N = np.empty_like(order_N)
+    rank_N[order_N] = np.arange(len(order_N))
+    return replace(
+        graph,
+        categories={k: [words[i] for i in order_N] for k, words in graph.categories.items()},
+        numbers={k: values[order_N] for k, values in graph.numbers.items()},
+        edge_index_2E=rank_N[graph.edge_index_2E],
+    )
