@@ -1,6 +1,9 @@
 """Check the ranks of a job against each other: groups, matching, deadlock."""
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,12 +26,8 @@ def check_workload(workload: Workload) -> list[Finding]:
     Ranks that share a trace are checked once. The checks over ranks need sound traces: they are
     left out where a rule on ids or dependencies, or an integer's type, is broken.
     """
-    findings = []
-    seen: set[int] = set()
-    for trace in workload.traces:
-        if id(trace) not in seen:
-            seen.add(id(trace))
-            findings += check_trace(trace)
+    distinct = {id(trace): trace for trace in workload.traces}
+    findings = _over_ranks([check_trace(trace) for trace in distinct.values()])
     broken = {finding.rule.id for finding in findings}
     if broken & {*_BLOCKING, "integer-attributes"}:
         return findings
@@ -47,14 +46,30 @@ def check_workload(workload: Workload) -> list[Finding]:
     return findings
 
 
+def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
+    """Join the findings of one rule in several traces: the first, with the count of all nodes."""
+    joined: dict[str, Finding] = {}
+    traces: Counter[str] = Counter()
+    for finding in itertools.chain.from_iterable(by_trace):
+        known = joined.setdefault(finding.rule.id, finding)
+        traces[finding.rule.id] += 1
+        if known is not finding:
+            joined[finding.rule.id] = replace(known, count=known.count + finding.count)
+    return [
+        replace(finding, found=f"{finding.found}; {traces[rule]} traces have such nodes")
+        if traces[rule] > 1
+        else finding
+        for rule, finding in joined.items()
+    ]
+
+
 def _merged(found: Iterator[Finding]) -> list[Finding]:
-    """Keep the first finding of each rule and rank, with a count."""
-    kept: dict[tuple[str, str], Finding] = {}
+    """Keep the first finding of each rule, with the count of all."""
+    kept: dict[str, Finding] = {}
     for finding in found:
-        key = (finding.rule.id, finding.where)
-        first = kept.get(key, finding)
-        count = first.count + 1 if key in kept else 1
-        kept[key] = Finding(first.rule, first.where, first.node, first.found, count)
+        known = kept.setdefault(finding.rule.id, finding)
+        if known is not finding:
+            kept[finding.rule.id] = replace(known, count=known.count + 1)
     return list(kept.values())
 
 
@@ -163,14 +178,18 @@ def _own_waits(workload: Workload, base: np.ndarray) -> np.ndarray:
 
 
 def _issue_chains(workload: Workload, base: np.ndarray) -> np.ndarray:
-    """Return an edge from each blocking communication of a rank to the next one it issues."""
+    """Return an edge from each blocking communication of a rank to the next one it issues.
+
+    Known only where ids ascend along the dependencies: elsewhere the order is one of times.
+    """
     cached: dict[int, np.ndarray] = {}
     parts = []
     for rank, trace in enumerate(workload.traces):
         if id(trace) not in cached:
             order = issue_order(trace)
             blocks = np.isin(trace.type_N[order], (NodeType.COMM_COLL, NodeType.COMM_SEND))
-            cached[id(trace)] = order[blocks]
+            ascends = (np.diff(trace.id_N[order].astype(np.int64)) > 0).all()
+            cached[id(trace)] = order[blocks & ascends]
         rows = cached[id(trace)] + base[rank]
         parts.append(np.stack([rows[:-1], rows[1:]]))
     return np.concatenate(parts, axis=1)
