@@ -1,5 +1,7 @@
 """Diffusion of the attributes of a new layer's nodes, with the in-degree as one more attribute."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +9,6 @@ from torch import Tensor, nn
 from layerdag.diffusion.categorical import add_noise
 from layerdag.diffusion.schedule import cosine_keep
 from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import LossTerm
 from layerdag.model.conditioning import Conditions
 from layerdag.model.encoder import Partial, PartialEncoder
@@ -38,8 +39,7 @@ class NodeDenoiser(nn.Module):
 
     Args:
         sizes: Of the data set.
-        statistics: Of the training graphs.
-        cardinalities: Number of codes of each node column, in-degree included.
+        counts: Number of training nodes with each code, of each node column (in-degree included).
         width: F.
         rounds: Rounds of the prefix encoder.
         blocks: Transformer blocks over the new nodes.
@@ -51,11 +51,10 @@ class NodeDenoiser(nn.Module):
     allowed_AK: Tensor
     keep_T: Tensor
 
-    def __init__(  # noqa: PLR0913 - one argument a knob, all named
+    def __init__(
         self,
         sizes: GraphSizes,
-        statistics: GraphStatistics,
-        cardinalities: tuple[int, ...],
+        counts: Sequence[Sequence[int]],
         *,
         width: int,
         rounds: int,
@@ -65,6 +64,7 @@ class NodeDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.steps = steps
+        cardinalities = tuple(map(len, counts))
         self.encoder = PartialEncoder(
             sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
         )
@@ -73,7 +73,7 @@ class NodeDenoiser(nn.Module):
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, len(cardinalities) * max(cardinalities))
-        marginal_AK = _marginals(statistics, cardinalities)
+        marginal_AK = _marginals(counts)
         self.register_buffer("marginal_AK", marginal_AK, persistent=False)
         self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
         self.register_buffer("keep_T", cosine_keep(steps).float(), persistent=False)
@@ -121,15 +121,11 @@ class NodeDenoiser(nn.Module):
         return LossTerm(total, torch.tensor(clean_RA.numel(), device=device))
 
 
-def _marginals(statistics: GraphStatistics, cardinalities: tuple[int, ...]) -> Tensor:
+def _marginals(columns: Sequence[Sequence[int]]) -> Tensor:
     """Return the smoothed frequency of each code, 0 for codes that do not exist, shape (A, K)."""
-    degree_counts = [0] * cardinalities[-1]
-    for pairs in statistics.in_degrees:
-        for degree, count in pairs:
-            degree_counts[degree] += count
-    width = max(cardinalities)
+    width = max(map(len, columns))
     rows = []
-    for counts in (*statistics.attributes, degree_counts):
+    for counts in columns:
         total = sum(counts) + len(counts)
         row = [(count + 1) / total for count in counts]
         rows.append(row + [0.0] * (width - len(row)))

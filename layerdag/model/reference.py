@@ -12,6 +12,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.model.conditioning import Conditions
+from layerdag.model.degree_codes import DegreeCodes
 from layerdag.model.edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.model.encoder import Partial
 from layerdag.model.layer_size import LayerSizeNet
@@ -61,17 +62,16 @@ class ReferenceLayerDAG(DAGModel):
         layers_per_graph: int = 0,
     ) -> None:
         super().__init__()
-        self.max_in_degree = statistics.max_in_degree
+        self.degrees = DegreeCodes(statistics)
         self.condition_drop = condition_drop
         self.layers_per_graph = layers_per_graph
-        columns = (*sizes.attributes, self.max_in_degree + 1)
+        columns = (*sizes.attributes, len(self.degrees))
         self.layer_size = LayerSizeNet(
             sizes, statistics, columns, width=size_width, rounds=size_rounds
         )
         self.node = NodeDenoiser(
             sizes,
-            statistics,
-            columns,
+            (*statistics.attributes, self.degrees.counts),
             width=node_width,
             rounds=node_rounds,
             blocks=node_blocks,
@@ -116,7 +116,7 @@ class ReferenceLayerDAG(DAGModel):
         if _is_wanted(self.edge):
             later = inner.where(inner.depth_I > 0)
             rows = prefixes(batch, layers, later, 1)
-            pairs, clean_Q = _pairs(batch, rows, code_NA)
+            pairs, clean_Q = _pairs(batch, rows)
             partial = _partial(batch, rows, later, code_NA)
             terms["edge"] = self.edge.loss(partial, given, pairs, clean_Q, generator)
         return terms
@@ -126,10 +126,9 @@ class ReferenceLayerDAG(DAGModel):
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Tensor:
-        """Return the attribute codes with the in-degree as last column, shape (N, A + 1)."""
+        """Return the attribute codes with the in-degree's as last column, shape (N, A + 1)."""
         degree_N = torch.bincount(batch.edge_index_2E[1], minlength=batch.num_nodes)
-        degree_N = degree_N.clamp(max=self.max_in_degree)
-        return torch.cat([batch.x_NA, degree_N.unsqueeze(1)], dim=1)
+        return torch.cat([batch.x_NA, self.degrees.encode(degree_N).unsqueeze(1)], dim=1)
 
     def _layer_size_loss(
         self,
@@ -176,22 +175,13 @@ def _new_nodes(layers: LayerIndex, items: Items) -> tuple[Tensor, Tensor]:
     return segment_ranges(start_I, size_I)[1], segment_pointers(size_I)
 
 
-def _pairs(batch: DAGBatch, rows: Prefixes, code_NA: Tensor) -> tuple[Pairs, Tensor]:
+def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Tensor]:
     """Return all pairs of an earlier and a new node, with their true states."""
     new_W = torch.nonzero(rows.age_R == 0).squeeze(1)
     item_W = rows.item_R[new_W]
     new_count_I = torch.bincount(item_W, minlength=rows.num_items)
     candidates_W = (rows.row_ptr.diff() - new_count_I)[item_W]
     new_Q, source_Q = segment_ranges(rows.row_ptr[:-1][item_W], candidates_W)
-    pairs = Pairs(
-        source_Q=source_Q,
-        target_Q=new_W[new_Q],
-        new_Q=new_Q,
-        item_Q=item_W[new_Q],
-        latest_Q=rows.age_R[source_Q] == 1,
-        in_degree_W=code_NA[rows.node_R[new_W], -1],
-        candidates_W=candidates_W,
-    )
     # The true edges into new node w start at its first pair, at the source's place in its graph.
     node_W = rows.node_R[new_W]
     target_E = batch.edge_index_2E[1].contiguous()
@@ -203,4 +193,13 @@ def _pairs(batch: DAGBatch, rows: Prefixes, code_NA: Tensor) -> tuple[Pairs, Ten
     pair_P = first_pair_W[new_P] + batch.edge_index_2E[0, edge_P] - first_node_W[new_P]
     clean_Q = torch.zeros_like(source_Q)
     clean_Q[pair_P] = batch.edge_type_E[edge_P] + 1
+    pairs = Pairs(
+        source_Q=source_Q,
+        target_Q=new_W[new_Q],
+        new_Q=new_Q,
+        item_Q=item_W[new_Q],
+        latest_Q=rows.age_R[source_Q] == 1,
+        in_degree_W=edges_W,
+        candidates_W=candidates_W,
+    )
     return pairs, clean_Q

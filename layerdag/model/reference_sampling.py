@@ -191,11 +191,15 @@ class _Sampler:
         self, view: _View, code_WA: Tensor, graph_W: Tensor, ptr: Tensor
     ) -> None:
         """Draw the edges into the new nodes and append the layer."""
-        partial, pairs = _with_new_nodes(view.partial, code_WA, ptr)
+        # There cannot be more parents than earlier nodes, nor none beyond layer 0.
+        earlier_I = torch.bincount(view.partial.item_R, minlength=ptr.numel() - 1)
+        wanted_W = self.model.degrees.decode(code_WA[:, -1]).clamp(min=1)
+        most_W = torch.repeat_interleave(earlier_I, ptr.diff())
+        in_degree_W = torch.minimum(wanted_W, most_W)
+        code_WA[:, -1] = self.model.degrees.encode(in_degree_W)
+        partial, pairs = _with_new_nodes(view.partial, code_WA, in_degree_W, ptr)
         state_Q = self._edges(view, partial, pairs)
         chosen_Q = state_Q > 0
-        # The in-degree may have been held down by the number of earlier nodes.
-        code_WA[:, -1] = pairs.in_degree_W
         source_P = view.node_R[pairs.source_Q[chosen_Q]]
         types_P = state_Q[chosen_Q] - 1
         self.graphs.append(NewLayer(graph_W, code_WA, source_P, pairs.new_Q[chosen_Q], types_P))
@@ -260,7 +264,9 @@ def _posterior(
     return draw(weights_QK, uniform_Q)
 
 
-def _with_new_nodes(prefix: Partial, code_WA: Tensor, ptr: Tensor) -> tuple[Partial, Pairs]:
+def _with_new_nodes(
+    prefix: Partial, code_WA: Tensor, in_degree_W: Tensor, ptr: Tensor
+) -> tuple[Partial, Pairs]:
     """Return the prefixes with the new nodes behind all their rows, and the candidate edges."""
     items, rows = prefix.graph_I.numel(), prefix.node_R.numel()
     item_W, new_W = segment_ranges(ptr[:-1], ptr.diff())
@@ -270,8 +276,6 @@ def _with_new_nodes(prefix: Partial, code_WA: Tensor, ptr: Tensor) -> tuple[Part
     candidates_W = size_I[item_W]
     new_Q, place_Q = segment_ranges(first_I[item_W], candidates_W)
     source_Q = order_R[place_Q]
-    in_degree_W = torch.minimum(code_WA[:, -1].clamp(min=1), candidates_W)
-    code_WA = torch.cat([code_WA[:, :-1], in_degree_W.unsqueeze(1)], dim=1)
     row_W = rows + new_W
     partial = Partial(
         code_NA=torch.cat([prefix.code_NA, code_WA]),

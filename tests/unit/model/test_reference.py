@@ -99,7 +99,7 @@ def edge_problem(model: ReferenceLayerDAG, batch: DAGBatch):
     items = items.where((items.depth_I > 0) & (items.depth_I < layers.count_B[items.graph_I]))
     rows = prefixes(batch, layers, items, 1)
     codes = model.codes(batch)
-    pairs, clean_Q = _pairs(batch, rows, codes)
+    pairs, clean_Q = _pairs(batch, rows)
     given = Conditions(batch.numeric_BC, batch.category_BM)
     return _partial(batch, rows, items, codes), given, pairs, clean_Q
 
