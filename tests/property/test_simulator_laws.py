@@ -1,0 +1,130 @@
+"""Laws of the simulator on random workloads, clusters and times that often coincide."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulator_traces import coll, comp, recv, send, workload
+
+from layerdag.simulator import (
+    Dimension,
+    MeasuredCompute,
+    MemoryConfig,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+    Topology,
+    kernel,
+)
+from layerdag.simulator.nodes import Slot
+from layerdag.simulator.program import Cluster, Program, lower
+from layerdag.traces.build import NodeSpec
+from layerdag.traces.trace import CollectiveType, Workload
+
+ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
+TYPES = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.ALL_TO_ALL,
+)
+
+
+def pick(rng: np.random.Generator, *choices):
+    """Return one of the choices."""
+    return choices[int(rng.integers(len(choices)))]
+
+
+def random_cluster(rng: np.random.Generator) -> Cluster:
+    """Return one or two small dimensions with round figures, so that ticks coincide often."""
+    dimensions = tuple(
+        Dimension(
+            pick(rng, *Topology),
+            pick(rng, 2, 3, 4),
+            pick(rng, 1e9 / 2**30, 10e9 / 2**30),
+            pick(rng, 0.0, 10.0, 37.5),
+        )
+        for _ in range(pick(rng, 1, 1, 2))
+    )
+    usable = ALGORITHMS if all(d.npus != 3 for d in dimensions) else ALGORITHMS[:3]
+    names = [tuple(pick(rng, *usable) for _ in dimensions) for _ in range(3)]
+    system = SystemConfig(
+        preferred_dataset_splits=pick(rng, 1, 2, 5),
+        collective_optimization=pick(rng, "localBWAware", "baseline"),
+        all_reduce=names[0],
+        all_gather=names[1],
+        reduce_scatter=names[2],
+        all_to_all=tuple(pick(rng, *ALGORITHMS[:3]) for _ in dimensions),
+        endpoint_delay_ns=pick(rng, 1, 10),
+        active_chunks_per_dimension=pick(rng, 1, 2, 4),
+        local_mem_bw_gb=pick(rng, None, 1.0, 100.0),
+    )
+    options = RunOptions(queues_per_dimension=pick(rng, 1, 1, 2))
+    return Cluster(NetworkConfig(dimensions), system, MemoryConfig(), options)
+
+
+def random_workload(rng: np.random.Generator, ranks: int) -> Workload:
+    """Return the same sequence of collectives and shifts for all ranks, with compute in between."""
+    nodes: list[list[NodeSpec]] = [[] for _ in range(ranks)]
+    last_collective: list[set[int]] = [set() for _ in range(ranks)]
+    for step in range(int(rng.integers(1, 9))):
+        kind = pick(rng, "compute", "compute", "collective", "shift")
+        size, collective = pick(rng, 8, 1000, 4096), pick(rng, *TYPES)
+        shift = int(rng.integers(1, ranks))
+        for rank, own in enumerate(nodes):
+            known = rng.permutation(len(own))[: int(rng.integers(3))].tolist()
+            deps, id = tuple(sorted(known)), len(own)
+            if kind == "compute":
+                time, cpu = pick(rng, 1, 10, 20, 100), bool(rng.integers(2))
+                own.append(comp(id, 1, deps, duration_ns=time, is_cpu_op=cpu))
+            elif kind == "collective":
+                own.append(coll(id, collective, size, tuple({*deps, *last_collective[rank]})))
+                last_collective[rank] = {id}
+            else:
+                own.append(send(id, (rank + shift) % ranks, size, deps, tag=step))
+                own.append(recv(id + 1, (rank - shift) % ranks, size, deps, tag=step))
+    return workload(*nodes)
+
+
+def random_program(seed: int) -> Program:
+    """Return a workload on a cluster of its size."""
+    rng = np.random.default_rng(seed)
+    cluster = random_cluster(rng)
+    load = random_workload(rng, cluster.network.num_npus)
+    return lower(load, cluster, MeasuredCompute())
+
+
+lasting = settings(max_examples=60, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@lasting
+@given(seeds)
+def test_solving_collectives_equals_sending_their_messages(seed):
+    program = random_program(seed)
+    solved = kernel.run_with(program, kernel.Method.SOLVED)
+    sent = kernel.run_with(program, kernel.Method.MESSAGES)
+    if solved is None or (solved.finish_ns < 0).any():
+        return  # the kernel says so itself, and messages are sent instead
+    np.testing.assert_array_equal(solved.issue_ns, sent.issue_ns)
+    np.testing.assert_array_equal(solved.finish_ns, sent.finish_ns)
+    np.testing.assert_array_equal(solved.rank_finish_ns, sent.rank_finish_ns)
+
+
+@lasting
+@given(seeds)
+def test_no_node_starts_before_its_parents_end_and_no_slot_is_taken_twice(seed):
+    program = random_program(seed)
+    outcome = kernel.run(program)
+    for rank in range(program.num_ranks):
+        nodes = program.of_rank(rank)
+        rows = slice(program.out_ptr[rank], program.out_ptr[rank + 1])
+        issue, finish = outcome.issue_ns[rows], outcome.finish_ns[rows]
+        if (finish < 0).any():
+            continue  # stuck: crossing sends and collectives may wait for each other
+        parent = np.repeat(np.arange(len(issue)), np.diff(nodes.child_ptr))
+        assert (finish[parent] <= issue[nodes.child_E]).all()
+        for slot in (Slot.CPU, Slot.COMPUTE, Slot.COMM):
+            own = np.flatnonzero(nodes.slot_N == slot)
+            own = own[np.argsort(issue[own], kind="stable")]
+            assert (finish[own][:-1] <= issue[own][1:]).all()
+        assert outcome.rank_finish_ns[rank] == finish.max()
