@@ -125,13 +125,14 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
-def byte_text(size: float) -> str:
+def byte_text(size: int) -> str:
     """Return a size with a binary unit."""
+    value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:,.4g} {unit}"
-        size /= 1024
-    return f"{size:,.4g} TiB"
+        if value < 1024:
+            return f"{value:,.4g} {unit}"
+        value /= 1024
+    return f"{value:,.4g} TiB"
 
 
 def rank_ranges(ranks: tuple[int, ...]) -> str:

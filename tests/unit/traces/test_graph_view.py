@@ -1,0 +1,27 @@
+from trace_examples import coll, comp
+
+from layerdag.traces.build import NodeSpec, build_trace
+from layerdag.traces.graph_view import view_of_trace
+from layerdag.traces.trace import Attribute, NodeType, Wire
+
+
+def test_kinds_are_node_types_where_names_say_nothing() -> None:
+    nodes = [comp(at, name=f"layer{chr(97 + at)}") for at in range(26)]
+    view = view_of_trace(build_trace([*nodes, coll(26)]))
+    assert view.kinds == ("COMP", "COMM_COLL")
+
+
+def test_frequent_operators_are_kinds_of_their_own() -> None:
+    names = ["mm(1)", "mm(2)", "add", "add", "relu", "a", "b", "c", "d", "e"]
+    view = view_of_trace(build_trace([comp(at, name=name) for at, name in enumerate(names)]))
+    assert {"mm", "add", "other computation"} <= set(view.kinds)
+    assert view.kind_N[0] == view.kind_N[1]
+    assert len(set(view.colours)) == len(view.kinds)
+
+
+def test_long_values_are_cut() -> None:
+    values = tuple(range(100))
+    node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("l", Wire.INT64 + 1, values),))
+    text = view_of_trace(build_trace([node])).details[0]["l"]
+    assert text.startswith("0, 1, 2")
+    assert len(text) == 60
