@@ -28,7 +28,14 @@ from layerdag.simulator import (
     simulate,
 )
 from layerdag.surrogate.files import FAMILIES
-from layerdag.surrogate.tstr import Labelled, TransferReport, transfer
+from layerdag.surrogate.tstr import (
+    REAL,
+    SHUFFLED,
+    SYNTHETIC,
+    Labelled,
+    TransferReport,
+    transfer,
+)
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loggers import JsonlLogger
@@ -63,7 +70,7 @@ class DemoSettings:
     train_seconds: float = 210.0
     width: int = 128
     samples: int = 192
-    surrogate_seeds: tuple[int, ...] = (0, 1)
+    surrogate_seeds: tuple[int, ...] = (0,)
     families: tuple[str, ...] = ("boosting", "message_passing")
 
 
@@ -265,6 +272,7 @@ def transfer_stage(
         data.schema.sizes(),
         {name: FAMILIES[name] for name in settings.families},
         seeds=settings.surrogate_seeds,
+        conditions=(REAL, SYNTHETIC, SHUFFLED),
     )
 
 
