@@ -107,26 +107,27 @@ class _Axis:
         share = (place - self._low) / max(self._high - self._low, 1e-12)
         return np.asarray(LEFT + (WIDTH - LEFT - RIGHT) * share)
 
-    def _log_ticks(self) -> list[float]:
+    def ticks(self) -> list[float]:
+        """Return a few round values inside the range."""
+        powers = self._powers() if self.log else []
+        # Less than a decade has too few powers of ten: even steps read better.
+        return powers if len(powers) > 1 else self._multiples()
+
+    def _powers(self) -> list[float]:
         """Return powers of ten, or multiples 1, 2, 5 of them where the range is short."""
         first, last = math.floor(self._low), math.ceil(self._high)
         step = max((last - first) // 5, 1)
         factors = (1, 2, 5) if self._high - self._low < 2 else (1,)
         every = [k * 10.0**power for power in range(first, last + 1, step) for k in factors]
-        inside = [v for v in every if self._low - 1e-9 <= math.log10(v) <= self._high + 1e-9]
-        return inside if len(inside) > 1 else [10.0**self._low, 10.0**self._high]
+        return [v for v in every if self._low - 1e-9 <= math.log10(v) <= self._high + 1e-9]
 
-    def ticks(self) -> list[float]:
-        """Return three to six round values inside the range."""
-        if self.log:
-            return self._log_ticks()
-        span = max(self._high - self._low, 1e-12)
+    def _multiples(self) -> list[float]:
+        """Return three to six multiples of 1, 2 or 5 times a power of ten."""
+        low, high = (10.0**self._low, 10.0**self._high) if self.log else (self._low, self._high)
+        span = max(high - low, 1e-12)
         power = 10.0 ** math.floor(math.log10(span / 3))
         gap = next(k * power for k in (1, 2, 5, 10) if span / (k * power) <= 5)
-        multiples = range(
-            math.ceil(self._low / gap - 1e-9), math.floor(self._high / gap + 1e-9) + 1
-        )
-        return [k * gap for k in multiples]
+        return [k * gap for k in range(math.ceil(low / gap - 1e-9), int(high / gap + 1e-9) + 1)]
 
 
 def _range(distribution: Distribution) -> tuple[float, float]:

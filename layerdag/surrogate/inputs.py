@@ -1,0 +1,158 @@
+"""Graphs for surrogates from files: data sets, folders of samples, single workloads."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.flow_files import read_graphml, read_json
+from layerdag.datasets.jobs import RankClassTrace, job_graph
+from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, UsageError
+from layerdag.graph.dag import DAG, Condition
+from layerdag.surrogate.tstr import Labelled
+from layerdag.traces.recognise import read_any
+from layerdag.traces.trace import Trace, Workload
+
+READERS = {".graphml": read_graphml, ".json": read_json}
+
+
+def read_dataset(folder: str | Path) -> GraphDataset:
+    """Read a collected corpus (``index.jsonl``) or TPU Tile (``.pth``) from its folder.
+
+    Raises:
+        UsageError: If the folder is neither.
+        DataError: If a file is damaged.
+    """
+    folder = Path(folder)
+    if (folder / "index.jsonl").is_file():
+        from layerdag.datasets.corpus import load_corpus
+
+        return load_corpus(folder)
+    if any(folder.glob("*.pth")):
+        from layerdag.datasets.tpu_tile import load_tpu_tile
+
+        return load_tpu_tile(folder)
+    raise UsageError(
+        f"{folder}: is no data set; give a corpus folder (with index.jsonl) or a TPU Tile folder "
+        "(with .pth files)."
+    )
+
+
+def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
+    """Read what ``layerdag sample`` wrote, with the conditions that each sample was asked for.
+
+    Raises:
+        DataError: If the manifest or a sample is missing or damaged.
+    """
+    folder = Path(folder)
+    manifest = folder / "manifest.json"
+    try:
+        entries = json.loads(manifest.read_text())["samples"]
+        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
+    except OSError as error:
+        raise DataError(
+            f"{manifest}: cannot be read ({error.strerror}); give a folder that 'layerdag sample' "
+            "wrote."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{manifest}: is no manifest of samples ({error!r}); sample again."
+        ) from None
+    dags = []
+    for name, conditions, file in asked:
+        path = folder / Path(file).name if isinstance(file, str) else folder / name / name
+        dag = schema.encode(read_graph(path))
+        dags.append(replace(dag, conditions=conditions))
+    return tuple(dags)
+
+
+def read_graph(path: str | Path) -> RawGraph:
+    """Read one workload (prefix, folder or file) or one flow graph.
+
+    Raises:
+        DataError: If it cannot be read, or its ranks contradict each other.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix)
+    if reader is not None and path.is_file() and not _is_trace_json(path):
+        return reader(path)
+    workload = read_any(path)
+    return job_graph(str(path), rank_classes(workload), workload.groups, {})
+
+
+def _is_trace_json(path: Path) -> bool:
+    """Return whether a JSON file is a trace (host trace, feeder JSON) rather than a graph."""
+    with path.open("rb") as stream:
+        return path.suffix == ".json" and b"layerdag-graph" not in stream.read(200)
+
+
+def rank_classes(workload: Workload) -> tuple[RankClassTrace, ...]:
+    """Gather ranks that run the same program: equal nodes, dependencies and communication.
+
+    Peers and names of groups may differ, as they do between the replicas of a pipeline stage.
+    """
+    ranks: dict[bytes, list[int]] = {}
+    keys: dict[int, bytes] = {}
+    for rank, trace in enumerate(workload.traces):
+        key = keys.setdefault(id(trace), _program(trace))
+        ranks.setdefault(key, []).append(rank)
+    return tuple(RankClassTrace(workload.traces[of[0]], tuple(of)) for of in ranks.values())
+
+
+def _program(trace: Trace) -> bytes:
+    """Return a hash of what a rank does, whatever its number."""
+    digest = hashlib.sha256("\0".join(trace.names()).encode())
+    columns = [trace.id_N, trace.type_N]
+    for deps in (trace.data_deps, trace.ctrl_deps):
+        columns += [deps.ptr_N1, deps.values]
+    columns += [trace.integers(name, -1)[0] for name in ("comm_type", "comm_size")]
+    for column in columns:
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.digest()
+
+
+def labelled(
+    dags: Sequence[DAG], schema: GraphSchema, target: str, hidden: Sequence[str]
+) -> Labelled:
+    """Return graphs with the condition ``target`` as their number, some attributes hidden.
+
+    Raises:
+        DataError: If no graph carries the target.
+        UsageError: If a hidden attribute is not in the schema.
+    """
+    known: list[Condition | None] = [dag.conditions.get(target) for dag in dags]
+    kept = [
+        (dag, float(y)) for dag, y in zip(dags, known, strict=True) if isinstance(y, int | float)
+    ]
+    if not kept:
+        raise DataError(f"No graph has a number '{target}'; name another condition with --target.")
+    shown = hide([dag for dag, _ in kept], schema, hidden)
+    return Labelled(tuple(shown), np.array([y for _, y in kept]))
+
+
+def hide(dags: Sequence[DAG], schema: GraphSchema, hidden: Sequence[str]) -> list[DAG]:
+    """Return the graphs with the named attributes set to code 0 everywhere.
+
+    A surrogate of the step time must not see measured durations: their sum nearly is the target.
+
+    Raises:
+        UsageError: If an attribute is not in the schema.
+    """
+    names = [attribute.name for attribute in schema.attributes]
+    for name in hidden:
+        if name not in names:
+            raise UsageError(f"There is no attribute '{name}' to hide; known: {', '.join(names)}.")
+    columns = [names.index(name) for name in hidden]
+    result = []
+    for dag in dags:
+        x_NA, u_NA = dag.x_NA.clone(), dag.u_NA.clone()
+        x_NA[:, columns] = 0
+        u_NA[:, columns] = 0.0
+        result.append(replace(dag, x_NA=x_NA, u_NA=u_NA))
+    return result

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_workloads import collective, compute, job, message
+
+from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, UsageError
+from layerdag.graph.dag import DAG
+from layerdag.surrogate.inputs import (
+    hide,
+    labelled,
+    rank_classes,
+    read_dataset,
+    read_graph,
+    read_samples,
+)
+from layerdag.traces.workload import write_workload
+
+
+def _raw(label: float | str) -> RawGraph:
+    return RawGraph(
+        name="g",
+        categories={"op": ["a", "b"]},
+        numbers={"duration": np.array([1.0, 2.0])},
+        edge_index_2E=np.array([[0], [1]]),
+        edge_type_E=np.zeros(1, dtype=np.int64),
+        conditions={"label": label},
+    )
+
+
+@pytest.fixture
+def schema() -> GraphSchema:
+    return GraphSchema.fit("flow", [_raw(1.0), _raw(2.0)])
+
+
+def _encoded(schema: GraphSchema, label: float) -> DAG:
+    return schema.encode(_raw(label))
+
+
+def test_replicas_are_one_class_and_stages_are_two() -> None:
+    def rank(kind: bool, source: int, target: int, group: str):
+        return (
+            compute(1),
+            collective(2, 1, group=group),
+            message(3, 2, sends=kind, source=source, target=target),
+        )
+
+    workload = job(
+        rank(True, 0, 1, "1"),
+        rank(False, 0, 1, "2"),
+        rank(True, 2, 3, "1"),
+        rank(False, 2, 3, "2"),
+        groups={"1": (0, 2), "2": (1, 3)},
+    )
+    assert [one.ranks for one in rank_classes(workload)] == [(0, 2), (1, 3)]
+
+
+def test_a_workload_is_read_as_the_graph_of_its_job(tmp_path: Path) -> None:
+    write_workload(job(*[(compute(1), collective(2, 1))] * 2), tmp_path / "run")
+    graph = read_graph(tmp_path / "run")
+    assert graph.num_nodes == 2
+    assert graph.edge_index_2E.tolist() == [[0], [1]]
+    assert graph.categories["type"] == ["COMP", "COMM_COLL"]
+
+
+def test_hidden_attributes_are_absent_everywhere(schema: GraphSchema) -> None:
+    dag = _encoded(schema, 1.0)
+    assert dag.x_NA[:, 1].min() > 0
+    hidden = hide([dag], schema, ["duration"])[0]
+    assert hidden.x_NA[:, 1].tolist() == [0, 0]
+    assert hidden.x_NA[:, 0].tolist() == dag.x_NA[:, 0].tolist()
+    with pytest.raises(UsageError, match="no attribute 'colour' to hide"):
+        hide([dag], schema, ["colour"])
+
+
+def test_graphs_without_the_target_are_left_out(schema: GraphSchema) -> None:
+    known, unknown = _encoded(schema, 3.0), DAG.build(*_parts(_encoded(schema, 1.0)))
+    kept = labelled([known, unknown], schema, "label", [])
+    assert kept.target_B.tolist() == [3.0]
+    with pytest.raises(DataError, match="--target"):
+        labelled([unknown], schema, "label", [])
+
+
+def _parts(dag: DAG):
+    return dag.x_NA, dag.edge_index_2E
+
+
+def test_folders_that_hold_nothing_are_one_sentence(tmp_path: Path, schema: GraphSchema) -> None:
+    with pytest.raises(UsageError, match="is no data set"):
+        read_dataset(tmp_path)
+    with pytest.raises(DataError, match="manifest"):
+        read_samples(tmp_path, schema)
+    (tmp_path / "manifest.json").write_text('{"samples": [{"name": 1}]}')
+    with pytest.raises(DataError, match="no manifest of samples"):
+        read_samples(tmp_path, schema)
