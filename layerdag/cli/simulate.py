@@ -4,33 +4,46 @@ import argparse
 import dataclasses
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
+from layerdag.files import write_text
 
 if TYPE_CHECKING:
     from layerdag.simulator import SimulationResult
+    from layerdag.simulator.compute import ComputeModel
+    from layerdag.simulator.program import Cluster
     from layerdag.traces.trace import Workload
 
 SUMMARY = "Run a workload on a described cluster; equal to ASTRA-sim's analytical backend."
 EXAMPLE = (
+    "  layerdag simulate --workload data/examples/ddp_mlp --preset small --report\n"
     "  layerdag simulate --workload runs/gpt/workload --system system.json \\\n"
     "      --network network.yml --comm-group comm_group.json \\\n"
     "      --json result.json --trace timeline.json\n"
     "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)"
 )
 SHOWN_RANKS = 16
+SHOWN_NODES = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags; those of ASTRA-sim are accepted under its own names too."""
-    add = parser.add_argument
+    _configure_inputs(parser.add_argument)
+    _configure_outputs(parser.add_argument)
+
+
+def _configure_inputs(add: Callable[..., object]) -> None:
     add("--workload", "--workload-configuration", required=True, metavar="PREFIX",
         help="prefix of PREFIX.<rank>.et or PREFIX.<rank>.et.gz")  # fmt: skip
-    add("--system", "--system-configuration", required=True, metavar="system.json",
+    add("--system", "--system-configuration", metavar="system.json",
         help="algorithms, chunking and local rates")  # fmt: skip
-    add("--network", "--network-configuration", required=True, metavar="network.yml",
+    add("--network", "--network-configuration", metavar="network.yml",
         help="dimensions of the network")  # fmt: skip
+    add("--preset", choices=("small",),
+        help="instead of --system and --network: one switch, 25 GB/s and 1000 ns a link, rings, "
+        "measured durations")  # fmt: skip
     add("--memory", "--remote-memory-configuration", metavar="memory.json",
         help="remote memory; none by default")  # fmt: skip
     add("--comm-group", "--comm-group-configuration", metavar="groups.json",
@@ -44,41 +57,73 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
     add("--rendezvous-protocol", choices=("true", "false"), default="false",
         help="receivers ask before each message (default: %(default)s)")  # fmt: skip
+
+
+def _configure_outputs(add: Callable[..., object]) -> None:
     add("--json", metavar="OUT", help='write the result as JSON; "-" for standard output')
     add("--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
+    add("--report", action="store_true",
+        help="also tell where the time goes and what is on the critical path")  # fmt: skip
+    add("--what-if", action="store_true",
+        help="simulate again with each part of the cluster 10 %% better")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, write what was asked for, print a summary."""
-    from layerdag.simulator import Congestion, RunOptions, simulate
-    from layerdag.simulator.cluster_files import read_memory, read_network, read_system
-    from layerdag.simulator.exports import write_nodes, write_summary, write_timeline
+    from layerdag.simulator.exports import write_nodes, write_timeline
+    from layerdag.simulator.run import simulate_on
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name; only --json may be '-'.")
-    system, network = read_system(args.system), read_network(args.network)
-    memory = read_memory(args.memory) if args.memory else None
+    workload = _read_workload(args)
+    cluster, compute = _cluster(args, workload.num_ranks)
+    result = simulate_on(workload, cluster, compute)
+    extras = _extras(args, result, cluster, compute)
+    if args.nodes:
+        write_nodes(result, args.nodes)
+    if args.trace:
+        write_timeline(result, args.trace)
+    document = {**result.summary(), **extras}
+    if args.json == "-":
+        json.dump(document, sys.stdout, indent=1)
+        print()
+        return 0
+    if args.json:
+        write_text(args.json, json.dumps(document, indent=1) + "\n")
+    print(_summary(result, extras))
+    return 0
+
+
+def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
+    """Return the cluster of the flags, and the times of compute nodes on it."""
+    from layerdag.simulator import (
+        Congestion,
+        MeasuredCompute,
+        MemoryConfig,
+        ReferenceCompute,
+        RunOptions,
+        small_cluster,
+    )
+    from layerdag.simulator.cluster_files import read_memory, read_network, read_system
+    from layerdag.simulator.program import Cluster
+
     options = RunOptions(
         congestion=Congestion(args.congestion),
         queues_per_dimension=args.num_queues_per_dim,
         injection_scale=args.injection_scale,
         rendezvous=args.rendezvous_protocol == "true",
     )
-    workload = _read_workload(args)
-    result = simulate(workload, system, network, memory=memory, options=options)
-    if args.nodes:
-        write_nodes(result, args.nodes)
-    if args.trace:
-        write_timeline(result, args.trace)
-    if args.json == "-":
-        json.dump(result.summary(), sys.stdout, indent=1)
-        print()
-        return 0
-    if args.json:
-        write_summary(result, args.json)
-    print(_summary(result))
-    return 0
+    memory = read_memory(args.memory) if args.memory else MemoryConfig()
+    if args.preset and (args.system or args.network):
+        raise UsageError("--preset replaces --system and --network; give one or the others.")
+    if args.preset:
+        system, network = small_cluster(num_ranks)
+        return Cluster(network, system, memory, options), MeasuredCompute()
+    if not args.system or not args.network:
+        raise UsageError("--system and --network are needed (or --preset small in their place).")
+    system, network = read_system(args.system), read_network(args.network)
+    return Cluster(network, system, memory, options), ReferenceCompute(system)
 
 
 def _read_workload(args: argparse.Namespace) -> "Workload":
@@ -90,8 +135,43 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
     return read_workload(args.workload, args.comm_group)
 
 
-def _summary(result: "SimulationResult") -> str:
-    """Return the table of ranks that is printed on the terminal."""
+def _extras(
+    args: argparse.Namespace,
+    result: "SimulationResult",
+    cluster: "Cluster",
+    compute: "ComputeModel",
+) -> dict[str, Any]:
+    """Return the parts of the result that are made on request only."""
+    extras: dict[str, Any] = {}
+    if args.report:
+        from layerdag.simulator.breakdown import break_down
+        from layerdag.simulator.critical_path import by_node, critical_path
+
+        parts = break_down(result)
+        path = critical_path(result)
+        rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
+        extras["breakdown"] = {str(rank): row for rank, row in enumerate(rows)}
+        extras["critical_path"] = [
+            {
+                "rank": node.rank,
+                "node": int(result.nodes(node.rank).id_N[node.row]),
+                "start": node.start_ns,
+                "finish": node.finish_ns,
+                "began_after": node.reason,
+            }
+            for node in path
+        ]
+        extras["critical_path_by_name"] = by_node(result, path)
+    if args.what_if:
+        from layerdag.simulator.what_if import sensitivities
+
+        found = sensitivities(result.program.workload, cluster, compute)
+        extras["what_if"] = [dataclasses.asdict(entry) for entry in found]
+    return extras
+
+
+def _summary(result: "SimulationResult", extras: dict[str, Any]) -> str:
+    """Return what is printed on the terminal."""
     lines = [
         f"{result.num_nodes} nodes on {result.num_ranks} ranks, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
@@ -105,4 +185,22 @@ def _summary(result: "SimulationResult") -> str:
     if len(rows) > SHOWN_RANKS:
         lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
-    return "\n".join(lines)
+    return "\n".join(lines + _report_lines(result, extras))
+
+
+def _report_lines(result: "SimulationResult", extras: dict[str, Any]) -> list[str]:
+    """Return the lines of --report and --what-if."""
+    lines = []
+    if "breakdown" in extras:
+        from layerdag.simulator.breakdown import break_down
+
+        lines += ["", "where the time goes (exposed parts only)", break_down(result).table()]
+        path = extras["critical_path"]
+        lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
+        for name, time in list(extras["critical_path_by_name"].items())[:SHOWN_NODES]:
+            lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
+    if "what_if" in extras:
+        lines += ["", "what if"]
+        for entry in extras["what_if"]:
+            lines.append(f"{entry['makespan_ns']:>15} ns {entry['gain']:>+7.2%}  {entry['change']}")
+    return lines

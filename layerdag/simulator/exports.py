@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from layerdag.files import atomic_path, write_text
+from layerdag.files import atomic_path
 from layerdag.simulator.nodes import Slot
 from layerdag.simulator.result import SimulationResult
 from layerdag.traces.trace import NodeType
@@ -15,11 +15,6 @@ _LANE = {
     Slot.COMM: "communication",
     Slot.NONE: "receive",
 }
-
-
-def write_summary(result: SimulationResult, path: str | Path) -> None:
-    """Write finish, exposed communication and makespan in ns as JSON."""
-    write_text(path, json.dumps(result.summary(), indent=1) + "\n")
 
 
 def write_nodes(result: SimulationResult, path: str | Path) -> None:

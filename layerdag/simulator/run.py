@@ -38,7 +38,12 @@ def simulate(
         ConfigError: If workload and cluster do not fit together.
     """
     cluster = Cluster(network, system, memory or MemoryConfig(), options or RunOptions())
-    program = lower(workload, cluster, compute or ReferenceCompute(system))
+    return simulate_on(workload, cluster, compute or ReferenceCompute(system))
+
+
+def simulate_on(workload: Workload, cluster: Cluster, compute: ComputeModel) -> SimulationResult:
+    """Run ``workload`` on ``cluster``; see ``simulate``, which takes the parts one by one."""
+    program = lower(workload, cluster, compute)
     outcome = kernel.run(program)
     if (outcome.finish_ns < 0).any() or len(outcome.orphans):
         raise SimulationError(explain(program, outcome))

@@ -100,3 +100,20 @@ def test_missing_workload_exits_with_1(files, capsys):
         path.unlink()
     assert simulate(files) == 1
     assert "w" in capsys.readouterr().err
+
+
+def test_preset_needs_no_configuration_files(files, capsys):
+    words = ["simulate", f"--workload={files / 'w'}", "--preset=small", "--report", "--what-if"]
+    assert main([*words, "--json=-"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert sum(result["breakdown"]["0"].values()) == result["finish"]["0"]
+    assert [node["node"] for node in result["critical_path"]] == [0, 1]
+    assert result["what_if"][0]["makespan_ns"] == result["makespan"]
+    assert main(words) == 0
+    assert "critical path: 2 nodes" in capsys.readouterr().out
+
+
+def test_preset_and_files_exclude_each_other(files, capsys):
+    assert simulate(files, "--preset", "small") == 2
+    assert main(["simulate", "--workload", str(files / "w")]) == 2
+    assert "--preset" in capsys.readouterr().err
