@@ -95,16 +95,16 @@ class ParentScorer:
         progress = self.progress
         graph_P, item_P = choice.graph_D[pairs.decision_P], pairs.item_P
         reference_P = choice.reference_D[pairs.decision_P]
-        used_P = progress.used.data[item_P, graph_P]
-        last_P = progress.last.data[item_P, graph_P]
+        used_P = progress.used.data[graph_P, item_P]
+        last_P = progress.last.data[graph_P, item_P]
         codes_P4 = token_codes(
-            stub_code(used_P, progress.planned.data[item_P, graph_P]),
+            stub_code(used_P, progress.planned.data[graph_P, item_P]),
             item_P - reference_P,
             reference_P != NEVER,
             (self.position - last_P) * (last_P != NEVER),
-            progress.place.layer_T[graph_P] - progress.layer.data[item_P, graph_P],
+            progress.place.layer_T[graph_P] - progress.layer.data[graph_P, item_P],
         )
-        key_PK = self.cache.pointer_key.data[item_P, choice.row_D[pairs.decision_P]]
+        key_PK = self.cache.pointer_key.data[choice.row_D[pairs.decision_P], item_P]
         return self.pointer.tokens(hidden_DH, key_PK, codes_P4, pairs)
 
     def _blocks(self, hidden_DH: Tensor, pairs: Candidates, choice: Choice) -> Tensor:
@@ -112,10 +112,10 @@ class ParentScorer:
         block, progress = self.cache.block, self.progress
         graph_P = choice.graph_D[pairs.decision_P]
         position_Pb = pairs.item_P[:, None] * block + torch.arange(block, device=graph_P.device)
-        planned_Pb = progress.planned.data[position_Pb, graph_P[:, None]]
-        used_Pb = progress.used.data[position_Pb, graph_P[:, None]]
+        planned_Pb = progress.planned.data[graph_P[:, None], position_Pb]
+        used_Pb = progress.used.data[graph_P[:, None], position_Pb]
         code_P = log_code((planned_Pb - used_Pb).sum(1).clamp(min=0))
-        key_PK = self.cache.block_key.data[pairs.item_P, choice.row_D[pairs.decision_P]]
+        key_PK = self.cache.block_key.data[choice.row_D[pairs.decision_P], pairs.item_P]
         return self.pointer.blocks(hidden_DH, key_PK, code_P, pairs)
 
 

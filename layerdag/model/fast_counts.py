@@ -72,7 +72,9 @@ class SumEmbedding(nn.Module):
         super().__init__()
         ends = torch.tensor(cardinalities).cumsum(0)
         self.register_buffer("offset_F", ends - torch.tensor(cardinalities), persistent=False)
-        self.weight = nn.Parameter(torch.randn(sum(cardinalities), width) * len(cardinalities) ** -0.5)
+        self.weight = nn.Parameter(
+            torch.randn(sum(cardinalities), width) * len(cardinalities) ** -0.5
+        )
 
     def forward(self, codes_NF: Tensor) -> Tensor:
         """Return the summed embeddings, shape (N, width)."""

@@ -91,9 +91,9 @@ class Progress:
     def connect(self, row_A: Tensor, parent_A: Tensor) -> None:
         """Note that the newest node of the rows ``row_A`` has one more parent each."""
         place = self.place
-        self.used.data[parent_A, row_A] += 1
-        self.last.data[parent_A, row_A] = place.position_T[row_A]
-        near_A = self.layer.data[parent_A, row_A] == place.layer_T[row_A] - 1
+        self.used.data[row_A, parent_A] += 1
+        self.last.data[row_A, parent_A] = place.position_T[row_A]
+        near_A = self.layer.data[row_A, parent_A] == place.layer_T[row_A] - 1
         one_A = torch.ones_like(row_A)
         self.place = replace(
             place,

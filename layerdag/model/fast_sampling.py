@@ -204,9 +204,9 @@ class Sampler:
             u_A2 = self.u_BS[row_A, _FIRST : _FIRST + 2]
             parent_A = self._choose(position, context_RH[twin_R], choice, u_A2)
             first_B[row_A] = parent_A
-            planned_A = progress.planned.data[parent_A, row_A]
-            stub_B[row_A] = stub_code(progress.used.data[parent_A, row_A], planned_A)
-            parent_RH[twin_R] = self.cache.encoded.data[self._spread(parent_A), twin_R]
+            planned_A = progress.planned.data[row_A, parent_A]
+            stub_B[row_A] = stub_code(progress.used.data[row_A, parent_A], planned_A)
+            parent_RH[twin_R] = self.cache.encoded.data[twin_R, self._spread(parent_A)]
         progress.sibling_B = first_B.masked_fill(first_B == 0, NEVER)
         return first_B, heads.kind_state(context_RH, parent_RH, self._spread(stub_B))
 
@@ -229,7 +229,7 @@ class Sampler:
         parent_A, rank = first_B[row_A], 0
         while row_A.shape[0]:
             twin_R, open_A = self._twin_rows(row_A), degree_B[row_A] - rank - 1
-            parent_RH = self.cache.encoded.data[self._spread(parent_A), twin_R]
+            parent_RH = self.cache.encoded.data[twin_R, self._spread(parent_A)]
             sum_RH[twin_R] += parent_RH
             after_RH = heads.further_state(state_RH[twin_R], parent_RH, self._spread(open_A))
             slot = _FURTHER + _FURTHER_STRIDE * rank
