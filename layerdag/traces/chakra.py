@@ -101,4 +101,4 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 def encode_trace(trace: Trace) -> bytes:
     """Return the bytes of a plain ``.et`` of schema 1.0.0; see ``write_trace``."""
     metadata = encode_metadata(trace.version, trace.metadata)
-    return varint(len(metadata)) + metadata + write_nodes(trace)
+    return write_nodes(trace, varint(len(metadata)) + metadata)

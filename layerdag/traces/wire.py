@@ -103,8 +103,8 @@ def scan_nodes(data: bytes, start: int, source: str) -> Scanned:
     return _assemble(arrays, texts, payloads)
 
 
-def write_nodes(trace: Trace) -> bytes:
-    """Return all nodes of ``trace`` as length-prefixed messages in field order.
+def write_nodes(trace: Trace, head: bytes) -> bytes:
+    """Return ``head`` and after it all nodes as length-prefixed messages in field order.
 
     Raises:
         TraceError: If the columns of the trace contradict each other.
@@ -127,8 +127,9 @@ def write_nodes(trace: Trace) -> bytes:
             f"{trace.source}: node {int(trace.id_N[-1 - size])} needs more than 2 GiB, which "
             "protobuf forbids; shorten its strings or lists."
         )
-    out = np.empty(size, dtype=np.uint8)
-    written = native.wire_write(*arguments, ctypes.c_void_p(out.ctypes.data))
+    out = np.empty(len(head) + size, dtype=np.uint8)
+    out[: len(head)] = np.frombuffer(head, dtype=np.uint8)
+    written = native.wire_write(*arguments, ctypes.c_void_p(out.ctypes.data + len(head)))
     assert written == size, (written, size)
     return out.tobytes()
 
