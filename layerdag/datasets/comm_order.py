@@ -22,7 +22,7 @@ def missing_order(
     Returns:
         Edges (source, target) from one send or collective to the next.
     """
-    # Number of sends and collectives of the class that are known to precede a node, itself included.
+    # Number of sends and collectives of the class that are done when a node is, itself included.
     done_N = [0] * len(parents)
     last, issued = -1, 0
     added: list[tuple[int, int]] = []

@@ -14,6 +14,7 @@ from layerdag.datasets.comm_order import missing_order
 from layerdag.datasets.groups import STAGE, WORLD, members
 from layerdag.datasets.jobs import MESSAGE, NONE
 from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.vocabulary import COLLECTIVE_NAMES, OTHER, SEND, is_communication
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.layering import longest_path_layers
 from layerdag.traces.trace import CollectiveType, NodeType
@@ -58,6 +59,7 @@ class JobPlan:
         kind_N: Type of each node.
         stage_N: Stage that runs a node (that sends a message), None for all.
         peer_N: Stage that receives a message or joins a collective, else None.
+        name_N: Operator of each node.
         parents: Parents of each node as pairs (node, edge type).
         repairs: How often each repair was needed.
 
@@ -90,6 +92,7 @@ class JobPlan:
                 self._settle_message(node, self._stage(word))
             elif self.kind_N[node] == COLLECTIVE:
                 self._settle_collective(node, self._stage(word))
+        self.name_N = [self._fitting_name(node) for node in range(self.graph.num_nodes)]
         self.parents = self._ordered_parents()
 
     def words(self, name: str) -> list[str]:
@@ -171,6 +174,25 @@ class JobPlan:
             self.repairs["collective_without_group"] += 1
             role = STAGE
         self._role_N[node] = role
+
+    def collective(self, node: int) -> str:
+        """Return the kind of a collective; one without a kind is an all-reduce."""
+        word = self.words("collective")[node]
+        return CollectiveType.ALL_REDUCE.name if word == NONE else word
+
+    def _fitting_name(self, node: int) -> str:
+        """Return the operator of a node; mend one that contradicts the node's type."""
+        name, kind = self.graph.categories["op"][node], self.kind_N[node]
+        if kind not in (MESSAGE, COLLECTIVE):
+            if not is_communication(name):
+                return name
+            self.repairs["compute_named_as_communication"] += 1
+            return OTHER
+        if not is_communication(name) and name != OTHER:
+            self.repairs["communication_named_as_compute"] += 1
+        if name == OTHER or not is_communication(name):
+            return SEND if kind == MESSAGE else COLLECTIVE_NAMES[self.collective(node)]
+        return name
 
     def _ordered_parents(self) -> list[list[tuple[int, str]]]:
         """Return the parents of each node, with those that put communication in order."""

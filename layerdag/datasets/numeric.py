@@ -2,8 +2,9 @@
 
 A model sees the bin as a category; the position says where in the bin the value lies, through the
 quantiles of the training values that fell into it. So a decoded number has the training
-distribution inside every bin, tails included, and a value that many nodes share (a kernel size, a
-power of two) gets a bin of its own and comes back exactly.
+distribution inside every bin. The outermost bins are halved again and again, because the few
+largest values decide sums and tails. A value that many nodes share (a kernel size, a power of two)
+gets a bin of its own and comes back exactly.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 
 from layerdag.errors import VocabularyError
 
-# A bin keeps this many quantiles: few enough that no single training value can be read off.
+# Few enough that single training values cannot be read off a bin of MIN_COUNT values or more.
 QUANTILES = 5
+MIN_COUNT = 16
 # A value held by at least this share of the nodes that have one gets a bin of its own.
 SHARED_VALUE = 0.02
 SIGNIFICANT_DIGITS = 3
@@ -50,7 +52,7 @@ class NumericAttribute:
         if present.size == 0:
             return cls(name, unit, ())
         distinct, counts = np.unique(present, return_counts=True)
-        shared = distinct[counts >= max(2, SHARED_VALUE * present.size)]
+        shared = distinct[counts >= max(MIN_COUNT / 2, SHARED_VALUE * present.size)]
         rest = present[~np.isin(present, shared)]
         bins = [(float(value),) * QUANTILES for value in shared]
         for part, low, high in _between(rest, shared):
@@ -101,7 +103,7 @@ class NumericAttribute:
         left_N = np.minimum(scaled_N.astype(np.int64), QUANTILES - 2)
         low_N = np.take_along_axis(row_NQ, left_N[:, None], 1)[:, 0]
         high_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0]
-        value_N = low_N + (scaled_N - left_N) * (high_N - low_N)
+        value_N = _blend(low_N, high_N, scaled_N - left_N)
         return np.where(code_N == 0, np.nan, value_N)
 
     def _bin_of(self, value_N: np.ndarray, table_KQ: np.ndarray) -> np.ndarray:
@@ -137,11 +139,17 @@ def _quantile_bins(
         high: Shared value above, likewise.
     """
     ordered = np.sort(values)
-    edges = np.unique(
-        np.searchsorted(ordered, np.quantile(ordered, np.linspace(0, 1, num_bins + 1)[:-1]))
-    )
+    num_bins = max(1, min(num_bins, ordered.size // MIN_COUNT))
+    aims = np.quantile(ordered, np.linspace(0, 1, num_bins + 1)[1:-1])
+    edges = np.unique(np.searchsorted(ordered, aims))
+    edges = edges[edges > 0]
+    if np.isinf(low):
+        edges = np.concatenate((_halvings(edges.min(initial=ordered.size))[::-1], edges))
+    if np.isinf(high):
+        last = ordered.size - edges.max(initial=0)
+        edges = np.concatenate((edges, ordered.size - _halvings(last)))
     bins: list[tuple[float, ...]] = []
-    for part in np.split(ordered, edges[edges > 0]):
+    for part in np.split(ordered, np.unique(edges)):
         quantiles = np.quantile(part, np.linspace(0, 1, QUANTILES)).tolist()
         row = tuple(_rounded(quantile, low, high) for quantile in quantiles)
         floor = bins[-1][-1] if bins else -np.inf
@@ -150,6 +158,12 @@ def _quantile_bins(
         elif row[-1] > floor:
             bins.append(tuple(max(quantile, floor) for quantile in row))
     return bins
+
+
+def _halvings(size: int) -> np.ndarray:
+    """Return size / 2, size / 4, ... as long as at least ``MIN_COUNT`` values lie outside."""
+    cuts = size >> np.arange(1, 64)
+    return cuts[cuts >= MIN_COUNT]
 
 
 def _rounded(value: float, low: float, high: float) -> float:
@@ -161,14 +175,29 @@ def _rounded(value: float, low: float, high: float) -> float:
     return value
 
 
+def _blend(low_N: np.ndarray, high_N: np.ndarray, share_N: np.ndarray) -> np.ndarray:
+    """Return the value a share of the way from low to high: geometric where both are positive."""
+    positive_N = low_N > 0
+    ratio_N = np.divide(high_N, low_N, out=np.ones_like(low_N), where=positive_N)
+    linear_N = low_N + share_N * (high_N - low_N)
+    return np.where(positive_N, low_N * ratio_N**share_N, linear_N)
+
+
+def _share(low_N: np.ndarray, high_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:
+    """Return the share that ``_blend`` turns back into the value; 0.5 where low equals high."""
+    positive_N, wide_N = low_N > 0, high_N > low_N
+    half_N = np.full_like(low_N, 0.5)
+    geometric = positive_N & wide_N
+    up_N = np.divide(value_N, low_N, out=np.ones_like(low_N), where=geometric)
+    span_N = np.divide(high_N, low_N, out=np.full_like(low_N, 2.0), where=geometric)
+    linear_N = np.divide(value_N - low_N, high_N - low_N, out=half_N, where=wide_N)
+    return np.where(geometric, np.log(up_N) / np.log(span_N), linear_N)
+
+
 def _position(value_N: np.ndarray, row_NQ: np.ndarray) -> np.ndarray:
     """Return where each value lies among its bin's quantiles, in [0, 1)."""
     left_N = np.clip((row_NQ <= value_N[:, None]).sum(1) - 1, 0, QUANTILES - 2)
     low_N = np.take_along_axis(row_NQ, left_N[:, None], 1)[:, 0]
-    width_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0] - low_N
-    inside_N = np.divide(
-        value_N - low_N, width_N, out=np.full_like(width_N, 0.5), where=width_N > 0
-    )
-    return np.minimum(
-        (left_N + inside_N) / (QUANTILES - 1), np.nextafter(np.float32(1), np.float32(0))
-    )
+    high_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0]
+    position_N = (left_N + _share(low_N, high_N, value_N)) / (QUANTILES - 1)
+    return np.clip(position_N, 0, np.nextafter(np.float32(1), np.float32(0)))

@@ -13,7 +13,7 @@ import numpy as np
 from layerdag.datasets.job_plan import COLLECTIVE, JobPlan, fitting_ranks, num_stages
 from layerdag.datasets.jobs import HOST, MESSAGE, NONE
 from layerdag.datasets.raw import RawGraph
-from layerdag.datasets.vocabulary import OTHER
+from layerdag.datasets.vocabulary import OTHER, RECEIVE
 from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 
@@ -110,9 +110,7 @@ class _Writer:
 
     def _name(self, node: int, rank: int) -> str:
         """Return the operator; the receiving end of a message has its own."""
-        if self._receives(node, rank):
-            return "c10d::recv"
-        return self._plan.graph.categories["op"][node]
+        return RECEIVE if self._receives(node, rank) else self._plan.name_N[node]
 
     def _type(self, node: int, rank: int) -> int:
         """Return the node type of Chakra."""
@@ -153,8 +151,7 @@ class _Writer:
 
     def _collective(self, node: int, rank: int) -> Iterator[Attribute]:
         """Yield type and group of a collective."""
-        word = self._plan.words("collective")[node]
-        kind = CollectiveType.ALL_REDUCE if word == NONE else CollectiveType[word]
+        kind = CollectiveType[self._plan.collective(node)]
         yield Attribute("comm_type", Wire.INT64, int(kind))
         yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
 
