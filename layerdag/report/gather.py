@@ -90,6 +90,7 @@ def summary_rows(
 ) -> tuple[SummaryRow, ...]:
     """Return the lines of the summary table; the same as ``layerdag demo`` prints."""
     ratios = np.array([row.ratio for row in similarity.rows if row.ratio is not None])
+    matched = [row.matched_ratio for row in similarity.rows if row.matched_ratio is not None]
     rows = [
         SummaryRow(
             "valid graphs",
@@ -113,7 +114,7 @@ def summary_rows(
     ]
     for name in ("nodes", "edges", "layers", "width", "in_degree", "out_degree"):
         row = similarity.row(name)
-        note = f"ratio {number(row.ratio, 2)}; 1 is as close as real data comes"
+        note = f"ratio {number(row.ratio, 2)}; {number(row.matched_ratio, 2)} at equal count"
         rows.append(
             SummaryRow(
                 f"W1 of {row.metric.what}",
@@ -123,7 +124,10 @@ def summary_rows(
             )
         )
     if ratios.size:
-        note = f"over {ratios.size} metrics; largest {number(float(ratios.max()), 2)}"
+        note = (
+            f"over {ratios.size} metrics; largest {number(float(ratios.max()), 2)}; "
+            f"median at equal count {number(float(np.median(matched)), 2)}"
+        )
         rows.append(SummaryRow("median ratio", number(float(np.median(ratios)), 2), "1", note))
     if transfer is not None:
         rows += _transfer_rows(transfer)

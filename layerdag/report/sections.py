@@ -115,12 +115,14 @@ def similarity(content: ReportContent) -> Markup | None:
         "p",
         "Each distance is between synthetic and real test graphs; beside it the same distance "
         "between real training and real test graphs, which is the only scale there is. A ratio of "
-        f"1 is as close as real data comes. Up to {AS_REAL} reads “as real”, up to {CLOSE} "
-        "“close”. Brackets are 95 % bootstrap intervals over graphs.",
+        "1 is as close as real data comes. Brackets are 95 % bootstrap intervals over graphs. Fewer "
+        "graphs lie further away for no other reason; “equal count” is the ratio to as many real "
+        f"training graphs as there are synthetic ones. Up to {AS_REAL} of it reads “as real”, up "
+        f"to {CLOSE} “close”.",
     )
     rows = [_similarity_row(row) for row in report.rows if not row.generated.error]
-    head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "")
-    body = table(_similarity_caption(report), head, rows, 2, 3, 4)
+    head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "equal count", "")
+    body = table(_similarity_caption(report), head, rows, 2, 3, 4, 7)
     failures = [
         element("li", f"{result.metric.name}: {result.error}") for result in report.failures
     ]
@@ -150,7 +152,8 @@ def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
         element("strong", number(row.ratio, 2)),
         element("span", interval(row.ratio_interval), class_="quiet"),
         ratio_strip(row.ratio, row.ratio_interval),
-        verdict(row.ratio),
+        element("strong", number(row.matched_ratio, 2)),
+        verdict(row.matched_ratio),
     )
 
 

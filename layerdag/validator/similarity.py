@@ -27,6 +27,9 @@ from layerdag.validator.histograms import (
 from layerdag.validator.kernels import KERNEL_METRICS, KernelMetric, discrepancy
 from layerdag.validator.metrics import Interval, Metric, MetricResult
 
+SUBSETS = 50
+"""Number of random training subsets behind ``SimilarityRow.matched``."""
+
 
 @dataclass(frozen=True)
 class SimilarityRow:
@@ -37,12 +40,22 @@ class SimilarityRow:
         reference: Distance of the real training set from the real test set.
         ratio: generated / reference; None where either is missing or the reference is 0.
         ratio_interval: Bootstrap interval of the ratio.
+        matched: The reference with only as many training graphs as were generated, mean over
+            ``SUBSETS`` random subsets: fewer graphs are further away for no other reason.
     """
 
     generated: MetricResult
     reference: MetricResult
     ratio: float | None
     ratio_interval: Interval | None
+    matched: float | None = None
+
+    @property
+    def matched_ratio(self) -> float | None:
+        """Generated / matched reference: 1 is as close as that many real graphs come."""
+        if not self.matched or self.generated.value is None:
+            return None
+        return self.generated.value / self.matched
 
     @property
     def metric(self) -> Metric:
@@ -82,13 +95,34 @@ class SimilarityReport:
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """Train, test and generated graphs with the bootstrap weights of each, shape (1 + R, B).
+    """Train, test and generated graphs with the weights of each graph, shape (1 + R + S, B).
 
-    The first row is all ones: the figure itself; the others are resamples.
+    The first row is all ones: the figure itself. R resamples follow, then S rows in which train is
+    a random subset of as many graphs as were generated, and the others are all ones.
     """
 
     sets: tuple[GraphSet, GraphSet, GraphSet]
     weights: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @classmethod
+    def draw(
+        cls, sets: tuple[GraphSet, GraphSet, GraphSet], seed: int, replicates: int
+    ) -> "Resampling":
+        """Draw all weights from streams of ``seed``."""
+        rows = []
+        for label, graphs in enumerate(sets):
+            size = graphs.num_graphs
+            drawn_RB = bootstrap_weights(
+                numpy_generator(seed, "bootstrap", label), replicates, size
+            )
+            rows.append([np.ones((1, size)), drawn_RB, np.ones((SUBSETS, size))])
+        train, generated = sets[0].num_graphs, sets[2].num_graphs
+        rng = numpy_generator(seed, "subsets")
+        rank_SB = np.argsort(rng.random((SUBSETS, train)), axis=1)
+        rows[0][2] = (rank_SB < generated).astype(float)
+        return cls(
+            sets, (np.concatenate(rows[0]), np.concatenate(rows[1]), np.concatenate(rows[2]))
+        )
 
 
 def compare(
@@ -124,18 +158,10 @@ def compare(
                 f"{len(attributes)} attributes are named but the graphs have "
                 f"{graphs.num_attributes}; pass one AttributeView for each column of x."
             )
-    weights = [_weights(seed, label, g, replicates) for label, g in enumerate(sets)]
-    sample = Resampling(sets, (weights[0], weights[1], weights[2]))
+    sample = Resampling.draw(sets, seed, replicates)
     rows = [_descriptor_row(row, sample) for row in descriptors(attributes)]
     rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
     return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
-
-
-def _weights(seed: int, label: int, graphs: GraphSet, replicates: int) -> np.ndarray:
-    """Return ones, then the bootstrap weights, shape (1 + R, B)."""
-    rng = numpy_generator(seed, "bootstrap", label)
-    drawn_RB = bootstrap_weights(rng, replicates, graphs.num_graphs)
-    return np.concatenate([np.ones((1, graphs.num_graphs)), drawn_RB])
 
 
 def _descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow:
@@ -198,7 +224,7 @@ def _row(
     generated: tuple[np.ndarray, dict[str, float]],
     reference: tuple[np.ndarray, dict[str, float]],
 ) -> SimilarityRow:
-    """Assemble a row from draws, of which the first is the figure itself."""
+    """Assemble a row from draws, laid out as the weights of ``Resampling``."""
     generated_R, reference_R = generated[0], reference[0]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_R = generated_R / reference_R
@@ -207,14 +233,15 @@ def _row(
         generated=_result(metric, *generated),
         reference=_result(metric, *reference),
         ratio=ratio if math.isfinite(ratio) else None,
-        ratio_interval=Interval.around_ratio(ratio, ratio_R[1:]),
+        ratio_interval=Interval.around_ratio(ratio, ratio_R[1:-SUBSETS]),
+        matched=float(reference_R[-SUBSETS:].mean()),
     )
 
 
 def _result(metric: Metric, draws_R: np.ndarray, breakdown: dict[str, float]) -> MetricResult:
     """Return the figure with its interval."""
     value = float(draws_R[0])
-    interval = Interval.around(value, draws_R[1:], metric.lower, metric.upper)
+    interval = Interval.around(value, draws_R[1:-SUBSETS], metric.lower, metric.upper)
     return MetricResult(metric, value, interval, breakdown)
 
 

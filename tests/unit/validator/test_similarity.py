@@ -86,3 +86,15 @@ def test_histograms_for_plots_share_their_support(rng: np.random.Generator) -> N
     assert math.isclose(second.pooled().sum(), 1)
     with pytest.raises(UsageError, match="no descriptor 'colour'"):
         histograms_of("colour", [_graphs(rng, 1)], ATTRIBUTES)
+
+
+def test_fewer_generated_graphs_are_compared_with_as_few_real_ones(
+    rng: np.random.Generator,
+) -> None:
+    train, test = _graphs(rng, 60), _graphs(rng, 60)
+    few = compare(train, test, _graphs(rng, 6), ATTRIBUTES, replicates=2).row("nodes")
+    many = compare(train, test, _graphs(rng, 60), ATTRIBUTES, replicates=2).row("nodes")
+    assert few.matched is not None
+    assert few.matched > 1.5 * few.reference.value
+    assert many.matched == pytest.approx(many.reference.value)
+    assert few.matched_ratio == pytest.approx(few.generated.value / few.matched)
