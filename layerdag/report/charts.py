@@ -13,6 +13,7 @@ WIDTH, HEIGHT = 300, 170
 LEFT, RIGHT, TOP, BOTTOM = 34, 10, 8, 30
 STRIP_LOW, STRIP_HIGH = 0.25, 16.0
 MAX_POINTS = 200
+NAME_ROOM, VALUE_ROOM = 118, 54
 
 
 def distribution_chart(distribution: Distribution) -> Markup:
@@ -36,7 +37,7 @@ def shares_chart(shares: Shares, most: int = 14) -> Markup:
     top = max(float(size.max(initial=0)), 1e-9)
     bars = 4 + 5 * len(shares.shares)
     height = TOP + len(order) * bars + 4
-    left = 118
+    left = NAME_ROOM
     parts = []
     for row, category in enumerate(order.tolist()):
         y = TOP + row * bars
@@ -46,20 +47,20 @@ def shares_chart(shares: Shares, most: int = 14) -> Markup:
             f'text-anchor="end">{html.escape(name)}</text>'
         )
         for i, (source, share_K) in enumerate(shares.shares):
-            length = (WIDTH - left - 46) * float(share_K[category]) / top
+            length = (WIDTH - left - VALUE_ROOM) * float(share_K[category]) / top
             parts.append(
                 f'<rect class="bar s{_slot(i, len(shares.shares))}" x="{left}" y="{y + 5 * i}" '
                 f'width="{length:.1f}" height="4.4"><title>{html.escape(source)}: '
                 f"{100 * float(share_K[category]):.2f} %</title></rect>"
             )
         percent = f"{100 * float(size[category]):.1f} %"
-        end = left + (WIDTH - left - 46) * float(size[category]) / top + 4
+        end = left + (WIDTH - left - VALUE_ROOM) * float(size[category]) / top + 4
         parts.append(
             f'<text class="tick" x="{end:.1f}" y="{y + bars / 2 + 1:.1f}">{percent}</text>'
         )
     hidden = len(shares.labels) - len(order)
     title = shares.title + (f" (largest {len(order)}, {hidden} not shown)" if hidden else "")
-    return _figure(title, f"Shares of {shares.title}", "".join(parts), height)
+    return _figure(title, f"Shares of {shares.title}", "".join(parts), height, "chart bars")
 
 
 def ratio_strip(ratio: float | None, spread: Interval | None) -> Markup:
@@ -195,10 +196,10 @@ def _tick(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e6 else number(value, 2)
 
 
-def _figure(title: str, label: str, inner: str, height: int) -> Markup:
+def _figure(title: str, label: str, inner: str, height: int, style: str = "chart") -> Markup:
     """Return a figure with a caption and a description for screen readers."""
     return Markup(
-        f'<figure class="chart"><figcaption>{html.escape(title)}</figcaption>'
+        f'<figure class="{style}"><figcaption>{html.escape(title)}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{html.escape(label)}">{inner}</svg></figure>'
     )

@@ -115,10 +115,10 @@ def similarity(content: ReportContent) -> Markup | None:
         "p",
         "Each distance is between synthetic and real test graphs; beside it the same distance "
         "between real training and real test graphs, which is the only scale there is. A ratio of "
-        "1 is as close as real data comes. Brackets are 95 % bootstrap intervals over graphs. Fewer "
-        "graphs lie further away for no other reason; “equal count” is the ratio to as many real "
-        f"training graphs as there are synthetic ones. Up to {AS_REAL} of it reads “as real”, up "
-        f"to {CLOSE} “close”.",
+        "1 is as close as real data comes. Brackets are 95 % bootstrap intervals over graphs. "
+        "Fewer graphs lie further away for no other reason; “equal count” is the ratio to as many "
+        f"real training graphs as there are synthetic ones. Up to {AS_REAL} of it reads “as "
+        f"real”, up to {CLOSE} “close”.",
     )
     rows = [_similarity_row(row) for row in report.rows if not row.generated.error]
     head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "equal count", "")
