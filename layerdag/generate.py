@@ -13,13 +13,14 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.requests import complete_conditions
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
-from layerdag.errors import UsageError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.files import atomic_path, write_text
 from layerdag.graph.dag import DAG, Condition
 from layerdag.model.base import DAGModel, SampleRequest
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
 
+MANIFEST = "manifest.json"
 FORMATS = ("auto", "et", "graphml", "json")
 
 
@@ -129,16 +130,18 @@ def sample_like(
 def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
     """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
 
-    Without ``ranks`` the condition "world_size" decides, raised to what the stages need.
+    Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
+    gets the next number on which it can, which counts as a repair.
 
     Raises:
-        UsageError: If the job cannot run on ``ranks``.
         DataError: If it is not the graph of a job.
     """
-    if ranks is not None:
-        return unfold(graph, ranks)
-    wanted = graph.conditions.get("world_size", 1)
-    return unfold(graph, fitting_ranks(graph, int(wanted)))
+    wanted = int(ranks or graph.conditions.get("world_size", 1))
+    fitting = fitting_ranks(graph, wanted)
+    unfolded = unfold(graph, fitting)
+    if fitting == wanted:
+        return unfolded
+    return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})
 
 
 def write_samples(
@@ -162,10 +165,13 @@ def write_samples(
         on_each: Called after each graph, for progress bars.
 
     Raises:
-        UsageError: If the format is unknown or does not fit the checkpoint.
+        UsageError: If the format is unknown or does not fit the checkpoint, or ``out`` is a folder
+            of something else.
+        CheckpointError: If schema and model of the checkpoint do not belong together.
     """
-    schema = GraphSchema.from_dict(checkpoint.schema)
+    schema = checkpoint_schema(checkpoint)
     file_format = _format(file_format, schema.kind)
+    _check_replaceable(Path(out))
     entries = []
     with atomic_path(out) as folder:
         folder.mkdir()
@@ -184,13 +190,39 @@ def write_samples(
             "steps": settings.steps,
             "samples": entries,
         }
-        write_text(folder / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-    return Path(out) / "manifest.json"
+        write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    return Path(out) / MANIFEST
+
+
+def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
+    """Return the schema of a checkpoint.
+
+    Raises:
+        CheckpointError: If it cannot be read, or the model was built for another one.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    if schema.sizes() != checkpoint.spec.sizes:
+        raise CheckpointError(
+            f"{checkpoint.path}: the schema speaks of {schema.sizes()}, but the model was built "
+            f"for {checkpoint.spec.sizes}; use a checkpoint as train wrote it."
+        )
+    return schema
 
 
 def checkpoint_fingerprint(path: Path) -> str:
     """Return the SHA-256 of the weights file of a checkpoint."""
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
+
+
+def _check_replaceable(out: Path) -> None:
+    """Raise UsageError if replacing ``out`` would delete what no earlier sampling wrote."""
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise UsageError(
+            f"{out}: holds files that are not samples of ours (there is no {MANIFEST}); name an "
+            "empty or a new folder."
+        )
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: is a file; name a folder for the samples.")
 
 
 def _format(file_format: str, kind: str) -> str:

@@ -83,10 +83,12 @@ class GraphDataset:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of schema and training graphs, to tell data sets apart."""
+        """Hash of schema and training graphs with their conditions, to tell data sets apart."""
         digest = hashlib.sha256(repr(self.schema.to_dict()).encode())
         for dag in self.graphs["train"]:
             digest.update(graph_hash(dag).encode())
+            digest.update(dag.u_NA.numpy().tobytes())
+            digest.update(repr(sorted(dag.conditions.items())).encode())
         return digest.hexdigest()[:16]
 
 

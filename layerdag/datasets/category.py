@@ -1,8 +1,9 @@
 """Categorical node attributes: words and their codes."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,11 @@ class CategoryAttribute:
         closed = sorted(words - {OTHER})
         return cls(name, (*closed, OTHER) if open_ended or OTHER in words else tuple(closed))
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CategoryAttribute":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        return cls(str(data["name"]), words_of(data["values"]))
+
     @property
     def num_codes(self) -> int:
         """Number of codes."""
@@ -59,5 +65,23 @@ class CategoryAttribute:
         return np.array(codes, dtype=np.int64)
 
     def decode(self, code_N: np.ndarray) -> list[str]:
-        """Return the word of each code."""
+        """Return the word of each code.
+
+        Raises:
+            VocabularyError: If a code is not one of ``num_codes``.
+        """
+        if code_N.size and not 0 <= code_N.min() <= code_N.max() < self.num_codes:
+            raise VocabularyError(
+                f"Attribute '{self.name}' has codes 0 to {self.num_codes - 1}, found "
+                f"{int(code_N.min())} to {int(code_N.max())}; decode with the schema of the model."
+            )
         return [self.values[code] for code in code_N.tolist()]
+
+
+def words_of(values: Any) -> tuple[str, ...]:
+    """Return a list of distinct strings as a tuple. Raises TypeError or ValueError otherwise."""
+    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+        raise TypeError(f"a list of strings is needed, found {values!r:.60}")
+    if len(set(values)) != len(values):
+        raise ValueError("a word occurs twice")
+    return tuple(values)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.datasets.category import words_of
 from layerdag.errors import VocabularyError
 from layerdag.graph.dag import Condition
 
@@ -33,10 +34,17 @@ class NumericCondition:
     log: bool
     quantiles: tuple[float, ...]
 
+    def draw_range(self) -> tuple[float, float]:
+        """Return the smallest and largest training value, to 3 significant digits."""
+        return self.quantiles[0], self.quantiles[-1]
+
     @classmethod
     def fit(cls, name: str, values: Sequence[float]) -> "NumericCondition":
-        """Learn the scale from training values."""
+        """Learn the scale from training values; those that are not finite are unknown."""
         value_B = np.asarray(values, dtype=np.float64)
+        value_B = value_B[np.isfinite(value_B)]
+        if not value_B.size:
+            return cls(name, mean=0.0, std=1.0, log=False, quantiles=(0.0,))
         log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
         scaled_B = np.log(value_B) if log else value_B
         quantiles = np.quantile(value_B, np.linspace(0, 1, 21))
@@ -48,22 +56,26 @@ class NumericCondition:
     def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
         """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
         quantiles = tuple(float(q) for q in data["quantiles"])
-        return cls(
-            str(data["name"]), float(data["mean"]), float(data["std"]), bool(data["log"]), quantiles
-        )
+        mean, std = float(data["mean"]), float(data["std"])
+        if not quantiles or not np.isfinite([mean, std, *quantiles]).all() or std <= 0:
+            raise ValueError("mean, std and quantiles must be finite, and std positive")
+        return cls(str(data["name"]), mean, std, bool(data["log"]), quantiles)
 
     def encode(self, value: Condition | None) -> float:
         """Return the standardised value, NaN for None.
 
         Raises:
-            VocabularyError: If the value is not a number, or not positive on a log scale.
+            VocabularyError: If the value is no finite number, or not positive on a log scale.
         """
         if value is None:
             return math.nan
         try:
             number = float(value)
-            return ((math.log(number) if self.log else number) - self.mean) / self.std
-        except ValueError:
+            scaled = ((math.log(number) if self.log else number) - self.mean) / self.std
+            if math.isinf(scaled):
+                raise ValueError("not finite")
+            return scaled
+        except (ValueError, TypeError, OverflowError):
             wanted = "a positive number" if self.log else "a number"
             raise VocabularyError(
                 f"Condition '{self.name}' must be {wanted}, found {value!r}; the training data "
@@ -87,6 +99,11 @@ class CategoryCondition:
 
     name: str
     values: tuple[str, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CategoryCondition":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        return cls(str(data["name"]), words_of(data["values"]))
 
     def encode(self, value: Condition | None) -> int:
         """Return the code, -1 for None.

@@ -15,6 +15,8 @@ from layerdag.graph.dag import Condition
 
 JSON_FORMAT = "layerdag-graph-1"
 
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
 
 def write_json(path: str | Path, graph: RawGraph) -> None:
     """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
@@ -40,7 +42,7 @@ def read_json(path: str | Path) -> RawGraph:
     """Read a graph that ``write_json`` wrote; the file is not trusted.
 
     Raises:
-        GraphError: If the file is not of this format.
+        GraphError: If the file is not of this format, or contradicts itself.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -59,8 +61,17 @@ def read_json(path: str | Path) -> RawGraph:
             edge_type_E=np.array([names.index(t) for t in data["edge_types"]], dtype=np.int64),
             edge_type_names=names,
             conditions=_conditions(data["conditions"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        ).checked()
+    except GraphError:
+        raise
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise GraphError(
             f"{path}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
         ) from error
@@ -91,7 +102,7 @@ def read_graphml(path: str | Path) -> RawGraph:
     needs. An edge attribute "type" gives the edge type.
 
     Raises:
-        GraphError: If the file is no directed GraphML.
+        GraphError: If the file is no directed GraphML or has no node.
     """
     from xml.etree.ElementTree import ParseError
 
@@ -119,7 +130,7 @@ def read_graphml(path: str | Path) -> RawGraph:
         edge_type_E=np.array([names.index(t) for t in kept.values()], dtype=np.int64),
         edge_type_names=names,
         conditions=_conditions(source.graph),
-    )
+    ).checked()
 
 
 def _columns(

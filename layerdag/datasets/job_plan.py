@@ -32,7 +32,11 @@ def fitting_ranks(graph: RawGraph, wanted: int) -> int:
     """Return the smallest number of ranks, at least ``wanted``, on which a job's graph can run.
 
     Every stage needs a rank; stages that send each other messages need the same number of ranks.
+
+    Raises:
+        DataError: If it is not the graph of a job.
     """
+    _check_words(graph)
     stages = num_stages(graph)
     if MESSAGE in graph.categories["type"]:
         return max(1, -(-wanted // stages)) * stages
@@ -70,13 +74,12 @@ class JobPlan:
     """
 
     def __init__(self, graph: RawGraph, num_ranks: int) -> None:
-        _check_words(graph)
+        fitting = fitting_ranks(graph, num_ranks)
         self.graph = _topological(graph)
         self.num_ranks = num_ranks
         self.repairs: Counter[str] = Counter()
         self._stages = _stage_words(graph) or ["0"]
         self.num_stages = len(self._stages)
-        fitting = fitting_ranks(graph, num_ranks)
         if num_ranks != fitting:
             raise UsageError(
                 f"{graph.name}: the job has {self.num_stages} stages and cannot run on "

@@ -7,7 +7,9 @@ largest values decide sums and tails. A value that many nodes share (a kernel si
 gets a bin of its own and comes back exactly.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +61,17 @@ class NumericAttribute:
             share = max(1, round(num_bins * part.size / rest.size))
             bins.extend(_quantile_bins(part, share, low, high))
         return cls(name, unit, tuple(sorted(bins)))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "NumericAttribute":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        bins = tuple(tuple(float(q) for q in row) for row in data["bins"])
+        flat = [quantile for row in bins for quantile in row]
+        if any(len(row) != QUANTILES for row in bins) or not np.isfinite(flat).all():
+            raise ValueError(f"a bin must hold {QUANTILES} finite numbers")
+        if flat != sorted(flat):
+            raise ValueError("bins must be in ascending order and not overlap")
+        return cls(str(data["name"]), str(data["unit"]), bins)
 
     @property
     def num_codes(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerdag.errors import GraphError
 from layerdag.graph.dag import Condition
 
 
@@ -44,3 +45,34 @@ class RawGraph:
         for values in self.numbers.values():
             return len(values)
         return 0
+
+    def checked(self) -> "RawGraph":
+        """Return self if columns, edges and edge types agree; cycles are found when encoding.
+
+        Raises:
+            GraphError: With one sentence that names the first fault.
+        """
+        sizes = {name: len(words) for name, words in self.categories.items()}
+        sizes |= {name: len(values) for name, values in self.numbers.items()}
+        if self.num_nodes == 0:
+            raise GraphError(f"{self.name}: there is no node, or no node attribute.")
+        for name, size in sizes.items():
+            if size != self.num_nodes:
+                raise GraphError(
+                    f"{self.name}: attribute '{name}' has {size} values for {self.num_nodes} nodes."
+                )
+        num_edges = self.edge_index_2E.shape[1]
+        if self.edge_type_E.shape != (num_edges,):
+            raise GraphError(
+                f"{self.name}: there are {len(self.edge_type_E)} edge types for {num_edges} edges."
+            )
+        if num_edges and not 0 <= self.edge_index_2E.min() <= self.edge_index_2E.max() < (
+            self.num_nodes
+        ):
+            raise GraphError(
+                f"{self.name}: an edge names node {int(self.edge_index_2E.max())}, but nodes are "
+                f"0 to {self.num_nodes - 1}."
+            )
+        if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
+            raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")
+        return self

@@ -62,5 +62,6 @@ def _decoded(
             found[condition.name] = condition.values[int(code)]
     for number, scaled in zip(schema.numeric_conditions, numbers_C.tolist(), strict=True):
         if not np.isnan(scaled):
-            found[number.name] = number.decode(scaled)
+            low, high = number.draw_range()
+            found[number.name] = min(max(number.decode(scaled), low), high)
     return found

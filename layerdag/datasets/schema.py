@@ -5,6 +5,7 @@ and is all that is needed to turn a sampled graph back into names and numbers.
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag.datasets.category import CategoryAttribute
+from layerdag.datasets.category import CategoryAttribute, words_of
 from layerdag.datasets.conditions import CategoryCondition, NumericCondition
 from layerdag.datasets.numeric import NumericAttribute
 from layerdag.datasets.raw import RawGraph
@@ -21,8 +22,9 @@ from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.dag import DAG, Condition
 from layerdag.graph.sizes import GraphSizes
 
+KINDS = ("trace", "flow")
+# Standard deviations; the training graphs' conditions are kept no finer.
 ROW_STEP = 0.25
-
 
 Attribute = CategoryAttribute | NumericAttribute
 
@@ -54,11 +56,19 @@ class GraphSchema:
         """Learn vocabularies, bins and scales from training graphs.
 
         Raises:
-            GraphError: If there is no graph.
+            GraphError: If there is no graph, or a graph has other attributes than the first.
         """
         if not graphs:
             raise GraphError("There is no training graph to learn a schema from.")
         first = graphs[0]
+        for graph in graphs:
+            if set(graph.categories) ^ set(first.categories) | set(graph.numbers) ^ set(
+                first.numbers
+            ):
+                raise GraphError(
+                    f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
+                    "set need the same."
+                )
         categories = [_fit_category(name, graphs) for name in first.categories]
         numbers = [
             NumericAttribute.fit(
@@ -72,7 +82,7 @@ class GraphSchema:
         schema = cls(
             kind=kind,
             attributes=(*categories, *numbers),
-            edge_types=first.edge_type_names,
+            edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
             numeric_conditions=tuple(
                 NumericCondition.fit(n, [float(v) for v in values])
                 for n, values in found.items()
@@ -134,11 +144,28 @@ class GraphSchema:
         dag = DAG.build(
             torch.from_numpy(np.stack(codes, axis=1)),
             torch.from_numpy(graph.edge_index_2E),
-            edge_type_E=torch.from_numpy(graph.edge_type_E),
+            edge_type_E=torch.from_numpy(self._edge_codes(graph)),
             u_NA=torch.from_numpy(np.stack(positions, axis=1)),
             conditions=graph.conditions,
         )
         return dag.in_layer_order()
+
+    def _edge_codes(self, graph: RawGraph) -> np.ndarray:
+        """Return this schema's code of each edge's type.
+
+        Raises:
+            VocabularyError: If no training graph has an edge of that type.
+        """
+        code_of = {name: code for code, name in enumerate(self.edge_types)}
+        table_T = np.array([code_of.get(name, -1) for name in graph.edge_type_names], np.int64)
+        code_E = table_T[graph.edge_type_E]
+        if (code_E < 0).any():
+            unknown = graph.edge_type_names[int(graph.edge_type_E[np.argmax(code_E < 0)])]
+            raise VocabularyError(
+                f"{graph.name}: has an edge of type '{unknown}', which no training graph has; "
+                f"known are {', '.join(self.edge_types)}."
+            )
+        return code_E
 
     def decode(self, dag: DAG, name: str = "graph") -> RawGraph:
         """Return names and numbers for a graph of codes, in its node order."""
@@ -196,7 +223,10 @@ class GraphSchema:
             "edge_types": list(self.edge_types),
             "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
             "category_conditions": [asdict(c) for c in self.category_conditions],
-            "condition_rows": [list(row) for row in self.condition_rows],
+            "condition_rows": [
+                [None if math.isnan(value) else value for value in row]
+                for row in self.condition_rows
+            ],
         }
 
     @classmethod
@@ -207,37 +237,45 @@ class GraphSchema:
             CheckpointError: If an entry is missing or has another type.
         """
         try:
-            return cls(
+            schema = cls(
                 kind=str(data["kind"]),
                 attributes=(
-                    *(
-                        CategoryAttribute(str(a["name"]), _words(a["values"]))
-                        for a in data["categories"]
-                    ),
-                    *(
-                        NumericAttribute(
-                            str(a["name"]), str(a["unit"]),
-                            tuple(tuple(float(q) for q in row) for row in a["bins"]),
-                        )
-                        for a in data["numbers"]
-                    ),
+                    *map(CategoryAttribute.from_dict, data["categories"]),
+                    *map(NumericAttribute.from_dict, data["numbers"]),
                 ),
-                edge_types=_words(data["edge_types"]),
+                edge_types=words_of(data["edge_types"]),
                 numeric_conditions=tuple(
-                    NumericCondition.from_dict(c) for c in data["numeric_conditions"]
+                    map(NumericCondition.from_dict, data["numeric_conditions"])
                 ),
                 category_conditions=tuple(
-                    CategoryCondition(str(c["name"]), _words(c["values"]))
-                    for c in data["category_conditions"]
+                    map(CategoryCondition.from_dict, data["category_conditions"])
                 ),
                 condition_rows=tuple(
-                    tuple(float(v) for v in row) for row in data["condition_rows"]
+                    tuple(math.nan if v is None else float(v) for v in row)
+                    for row in data["condition_rows"]
                 ),
-            )  # fmt: skip
+            )
+            schema._check()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"The schema cannot be read ({error!r}); use a checkpoint that train wrote."
             ) from error
+        return schema
+
+    def _check(self) -> None:
+        """Raise ValueError if parts contradict each other."""
+        if self.kind not in KINDS or not self.edge_types or not self.attributes:
+            raise ValueError("kind, attributes or edge types are not those of a data set")
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError("two attributes have the same name")
+        num_categories = len(self.category_conditions)
+        for row in self.condition_rows:
+            if len(row) != len(self.condition_names):
+                raise ValueError("condition_rows do not have one entry for each condition")
+            for code, condition in zip(row[:num_categories], self.category_conditions, strict=True):
+                if not -1 <= code < len(condition.values) or code != int(code):
+                    raise ValueError(f"condition_rows hold a code that '{condition.name}' lacks")
 
 
 def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
@@ -246,10 +284,3 @@ def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
     words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
     open_ended = any(name in graph.open_vocabularies for graph in graphs)
     return CategoryAttribute.fit(name, words, open_ended=open_ended)
-
-
-def _words(values: Any) -> tuple[str, ...]:
-    """Return a list of strings as a tuple."""
-    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-        raise TypeError(f"a list of strings is needed, found {values!r:.60}")
-    return tuple(values)
