@@ -11,7 +11,7 @@ from layerdag.errors import UsageError
 from layerdag.files import write_text
 
 if TYPE_CHECKING:
-    from layerdag.simulator import SimulationResult
+    from layerdag.simulator import SimulationResult, SystemConfig
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.program import Cluster
     from layerdag.traces.trace import Workload
@@ -44,6 +44,10 @@ def _configure_inputs(add: Callable[..., object]) -> None:
     add("--preset", choices=("small",),
         help="instead of --system and --network: one switch, 25 GB/s and 1000 ns a link, rings, "
         "measured durations")  # fmt: skip
+    add("--compute", metavar="MODEL",
+        help="times of compute nodes: 'reference' (ASTRA-sim's), 'measured' (duration_ns where "
+        "there is one), or the roofline of a device: a100-40, a100-80, h100, h200, tpu-v3, tpu-v4 "
+        "(default: reference, under --preset measured)")  # fmt: skip
     add("--memory", "--remote-memory-configuration", metavar="memory.json",
         help="remote memory; none by default")  # fmt: skip
     add("--comm-group", "--comm-group-configuration", metavar="groups.json",
@@ -99,9 +103,7 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
     """Return the cluster of the flags, and the times of compute nodes on it."""
     from layerdag.simulator import (
         Congestion,
-        MeasuredCompute,
         MemoryConfig,
-        ReferenceCompute,
         RunOptions,
         small_cluster,
     )
@@ -119,11 +121,18 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
         raise UsageError("--preset replaces --system and --network; give one or the others.")
     if args.preset:
         system, network = small_cluster(num_ranks)
-        return Cluster(network, system, memory, options), MeasuredCompute()
+        return Cluster(network, system, memory, options), _compute(args, system, "measured")
     if not args.system or not args.network:
         raise UsageError("--system and --network are needed (or --preset small in their place).")
     system, network = read_system(args.system), read_network(args.network)
-    return Cluster(network, system, memory, options), ReferenceCompute(system)
+    return Cluster(network, system, memory, options), _compute(args, system, "reference")
+
+
+def _compute(args: argparse.Namespace, system: "SystemConfig", default: str) -> "ComputeModel":
+    """Return the compute-cost model of --compute."""
+    from layerdag.simulator.compute_choice import compute_model
+
+    return compute_model(args.compute or default, system)
 
 
 def _read_workload(args: argparse.Namespace) -> "Workload":

@@ -5,6 +5,7 @@ are off unless asked for.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import final
 
 import numpy as np
@@ -139,3 +140,26 @@ class MeasuredCompute(ComputeModel):
                 f"{trace.source}: node {bad} has a negative duration_ns; mend it."
             )
         return np.maximum(np.floor(time_ns * self._scale), 1).astype(np.int64)
+
+
+@final
+class PredictedCompute(ComputeModel):
+    """Times that any function predicts, such as a trained surrogate.
+
+    Args:
+        predict: Maps (trace, positions of the nodes) to microseconds, one a node.
+    """
+
+    def __init__(self, predict: Callable[[Trace, np.ndarray], np.ndarray]) -> None:
+        self._predict = predict
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        del on_cpu
+        time_us = np.asarray(self._predict(trace, rows), dtype=np.float64)
+        if time_us.shape != rows.shape or not (np.isfinite(time_us) & (time_us >= 0)).all():
+            raise SimulationError(
+                f"{trace.source}: the predictor gave {time_us.shape[0] if time_us.ndim else 0} "
+                f"times for {len(rows)} nodes, or one that is no time; fix the predictor."
+            )
+        return np.maximum(np.floor(time_us * 1000), 1).astype(np.int64)

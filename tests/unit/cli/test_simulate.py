@@ -117,3 +117,12 @@ def test_preset_and_files_exclude_each_other(files, capsys):
     assert simulate(files, "--preset", "small") == 2
     assert main(["simulate", "--workload", str(files / "w")]) == 2
     assert "--preset" in capsys.readouterr().err
+
+
+def test_compute_model_is_chosen_by_name(files, capsys):
+    assert simulate(files, "--compute", "measured", "--json=-") == 0
+    assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
+    assert simulate(files, "--compute", "h100") == 1
+    assert "neither num_ops nor tensor_size" in capsys.readouterr().err
+    assert simulate(files, "--compute", "h10") == 2
+    assert "did you mean 'h100'" in capsys.readouterr().err

@@ -1,0 +1,27 @@
+"""Compute-cost models by the names that the command line and sweeps use."""
+
+import difflib
+
+from layerdag.errors import ConfigError
+from layerdag.simulator.cluster import SystemConfig
+from layerdag.simulator.compute import ComputeModel, MeasuredCompute, ReferenceCompute
+from layerdag.simulator.roofline import DEVICES, RooflineCompute
+
+
+def compute_model(name: str, system: SystemConfig) -> ComputeModel:
+    """Return the model called ``name``: "reference", "measured", or the roofline of a device.
+
+    Raises:
+        ConfigError: If there is no such model; names the nearest one.
+    """
+    if name == "reference":
+        return ReferenceCompute(system)
+    if name == "measured":
+        return MeasuredCompute()
+    if name in DEVICES:
+        return RooflineCompute(DEVICES[name])
+    known = ["reference", "measured", *DEVICES]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    raise ConfigError(
+        f"unknown compute model '{name}'; did you mean '{near}'? Known are {', '.join(known)}."
+    )
