@@ -50,7 +50,7 @@ def test_roofline_efficiency_and_launch_cost():
     node = comp(0, 9, num_ops=4_000_000, tensor_size=8)
     assert duration(node, RooflineCompute(TOY, efficiency=0.5, launch_ns=7.0)) == 8007
     with pytest.raises(ConfigError, match="efficiency"):
-        RooflineCompute(TOY, efficiency=0)
+        RooflineCompute(TOY, efficiency=0.0)
 
 
 def test_roofline_keeps_recorded_times_of_cpu_nodes_and_refuses_bare_ones():
