@@ -12,6 +12,7 @@ from layerdag.errors import TraceError
 from layerdag.files import write_bytes, write_text
 from layerdag.traces.chakra import decode_trace, encode_trace
 from layerdag.traces.contract import conform
+from layerdag.traces.sharing import ColumnPool
 from layerdag.traces.trace import Trace, Workload
 from layerdag.traces.unpack import read_unpacked
 
@@ -21,7 +22,8 @@ _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?"
 def read_workload(location: str | Path, groups_file: str | Path | None = None) -> Workload:
     """Read the Chakra traces of all ranks of one job.
 
-    Ranks whose files have the same content share one ``Trace`` object.
+    Ranks whose files have the same content share one ``Trace`` object; other ranks share the
+    columns that are equal, which makes the arrays read-only.
 
     Args:
         location: The common prefix of ``PREFIX.<rank>.et``, a folder that holds one such set, or a
@@ -37,11 +39,12 @@ def read_workload(location: str | Path, groups_file: str | Path | None = None) -
     files = rank_files(location)
     traces: list[Trace] = []
     by_content: dict[bytes, Trace] = {}
+    pool = ColumnPool()
     for path in files:
         data = read_unpacked(path)
         key = hashlib.sha256(data).digest()
         if key not in by_content:
-            by_content[key] = decode_trace(data, str(path))
+            by_content[key] = pool.shared(decode_trace(data, str(path)))
         traces.append(by_content[key])
     groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
     groups = read_groups(groups_path, len(files)) if groups_path else {}
