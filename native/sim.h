@@ -241,13 +241,15 @@ int32_t sim_find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size);
 void sim_forget_if_settled(Sim *s, int32_t match);
 void sim_call(Sim *s, Callback call);
 
-/* sim_collective.c */
+/* sim_queue.c */
 void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int64_t group);
+void sim_next_phase(Sim *s, int32_t stream);
+
+/* sim_collective.c */
 void sim_packet(Sim *s, int32_t stream, int64_t reduce_ns);
 void sim_packet_done(Sim *s, int32_t stream);
 void sim_received(Sim *s, int32_t stream);
 
-void sim_next_phase(Sim *s, int32_t stream);
 int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32_t *to, int32_t *from);
 int32_t sim_messages_to_send(const Phase *p);
 int64_t sim_packet_cost(const Sim *s, const Stream *stream, int32_t packet);
@@ -255,10 +257,24 @@ int64_t sim_endpoint_ns(const Sim *s, const Phase *p);
 const Phase *sim_phase_of(const Sim *s, const Stream *stream);
 int32_t sim_place_of(const Stream *stream, const Phase *p);
 int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t place);
+
+void sim_send_to(Sim *s, int32_t stream, int32_t to, int64_t size);
+void sim_recv_from(Sim *s, int32_t stream, int32_t from, int64_t size);
+void sim_endpoint(Sim *s, int32_t stream, int64_t reduce_ns);
+int64_t sim_reduce_ns(const Sim *s, int64_t size);
+void sim_start(Sim *s, int32_t stream);
+
+/* sim_tree.c */
+void sim_tree_start(Sim *s, int32_t stream);
+void sim_tree_packet_done(Sim *s, int32_t stream);
 TreeNode sim_tree_node(const Stream *stream, const Phase *p);
 
-/* sim_solve.c */
+/* sim_solve.c, sim_solve_direct.c */
 void sim_join(Sim *s, int32_t stream);
+void sim_solve_direct(Sim *s, const Run *run, const Stream *first);
+void *sim_reserve(Sim *s, int64_t count, int64_t width);
+int64_t sim_later(int64_t a, int64_t b);
+int64_t sim_step_cost(const Sim *s, const Stream *first, int32_t packet);
 
 /* sim_rank.c */
 void sim_node_done(Sim *s, int32_t rank, int32_t node);

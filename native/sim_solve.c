@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *reserve(Sim *s, int64_t count, int64_t width) {
+void *sim_reserve(Sim *s, int64_t count, int64_t width) {
     void *data = malloc((size_t)(count * width));
     if (!data) longjmp(s->out_of_memory, 1);
     return data;
 }
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t sim_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- ring and halving-doubling: one message in flight ---- */
 
 /* Message k of place i leaves at x[i]; it is received when both it is there and the own message k
  * has left; then the next packet costs E, for some packets also the time to reduce. */
-static int64_t step_cost(const Sim *s, const Stream *first, int32_t packet) {
+int64_t sim_step_cost(const Sim *s, const Stream *first, int32_t packet) {
     int64_t reduce = sim_packet_cost(s, first, packet);
     return sim_endpoint_ns(s, sim_phase_of(s, first)) + (reduce > 0 ? reduce : 0);
 }
@@ -31,7 +31,7 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
     int32_t n = run->members, messages = sim_messages_to_send(p), to, from;
     int32_t back = first->anticlockwise >> first->phase & 1;
     int64_t size = sim_message_of(s, first, 0, &to, &from), *x = run->start;
-    int64_t *link = reserve(s, 2 * n, sizeof(int64_t)), *next = link + n;
+    int64_t *link = sim_reserve(s, 2 * n, sizeof(int64_t)), *next = link + n;
     int uniform = 1;
     for (int32_t i = 0; i < n; i++) {
         int32_t source = back ? (i + 1) % n : (i + n - 1) % n;
@@ -48,17 +48,19 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
             next[0] = x[n - 1];
             memcpy(next + 1, x, (size_t)(n - 1) * sizeof(int64_t));
         }
-        int64_t cost = step_cost(s, first, k + 1), ahead = 0;
+        int64_t cost = sim_step_cost(s, first, k + 1), ahead = 0;
         for (int32_t i = 0; i < n; i++) {
             int64_t there = next[i] + link[i];
             ahead |= there < x[i];
-            next[i] = later(there, x[i]) + cost;
+            next[i] = sim_later(there, x[i]) + cost;
         }
         if (in_step && !ahead) {
             /* Every rank waits for its neighbour, now and in all later steps: times only rotate. */
             int32_t left = messages - 1 - k;
-            int64_t rest = left * link[0];
-            for (int32_t j = k + 2; j <= messages; j++) rest += step_cost(s, first, j);
+            int64_t rest = left * (link[0] + sim_endpoint_ns(s, p));
+            int reduces = p->type == PHASE_ALL_REDUCE || p->type == PHASE_REDUCE_SCATTER;
+            for (int32_t j = k + 2; reduces && j <= messages; j++)
+                rest += sim_step_cost(s, first, j) - sim_endpoint_ns(s, p);
             for (int32_t i = 0; i < n; i++) {
                 int32_t source = (int32_t)((i + (back ? left : n - left % n)) % n);
                 x[i] = next[source] + rest;
@@ -73,10 +75,10 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
 static void solve_halving(Sim *s, const Run *run, const Stream *first) {
     const Phase *p = sim_phase_of(s, first);
     int32_t n = run->members, messages = sim_messages_to_send(p);
-    int64_t *x = run->start, *next = reserve(s, n, sizeof(int64_t));
+    int64_t *x = run->start, *next = sim_reserve(s, n, sizeof(int64_t));
     for (int32_t i = 0; i < n; i++) x[i] += sim_endpoint_ns(s, p);
     for (int32_t k = 0; k < messages; k++) {
-        int64_t cost = step_cost(s, first, k + 1);
+        int64_t cost = sim_step_cost(s, first, k + 1);
         int32_t to, from, own = sim_place_of(first, p), partner_of_first = -1;
         int64_t size = sim_message_of(s, first, k, &to, &from);
         for (int32_t i = 0; i < n && partner_of_first < 0; i++)
@@ -85,7 +87,7 @@ static void solve_halving(Sim *s, const Run *run, const Stream *first) {
         for (int32_t i = 0; i < n; i++) {
             int32_t j = i / offset % 2 == 0 ? i + offset : i - offset;
             int64_t link = sim_transfer_ns(s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
-            next[i] = later(x[j] + link, x[i]) + cost;
+            next[i] = sim_later(x[j] + link, x[i]) + cost;
         }
         memcpy(x, next, (size_t)n * sizeof(int64_t));
     }
@@ -104,7 +106,7 @@ static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t plac
 static int64_t tree_received(Sim *s, const Run *run, const Stream *first, int32_t place, int32_t child,
                              int64_t *up) {
     int64_t there = tree_up(s, run, first, child, up) + tree_link(s, first, child, place);
-    return later(run->start[place], there);
+    return sim_later(run->start[place], there);
 }
 
 /* When `place` has sent to its parent; for the root, when it has reduced everything. */
@@ -116,9 +118,9 @@ static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t plac
     int64_t cost = sim_endpoint_ns(s, p), ready = run->start[place];
     if (node.left >= 0) {
         ready = tree_received(s, run, first, place, node.left, up);
-        cost += s->in->reduce_bandwidth > 0 ? 3 * (int64_t)((double)p->size / s->in->reduce_bandwidth) : 0;
+        cost += s->in->reduce_bandwidth > 0 ? sim_reduce_ns(s, p->size) : 0;
     }
-    if (node.right >= 0) ready = later(ready, tree_received(s, run, first, place, node.right, up));
+    if (node.right >= 0) ready = sim_later(ready, tree_received(s, run, first, place, node.right, up));
     return up[place] = ready + cost;
 }
 
@@ -130,9 +132,9 @@ static void tree_down(Sim *s, const Run *run, const Stream *first, int32_t place
     TreeNode node = sim_tree_node(&at, p);
     int64_t end = sent;
     if (node.parent >= 0) {
-        end = later(up[place], sent) + sim_endpoint_ns(s, p);
+        end = sim_later(up[place], sent) + sim_endpoint_ns(s, p);
         if (node.left >= 0 && s->in->reduce_bandwidth > 0)
-            end += 3 * (int64_t)((double)p->size / s->in->reduce_bandwidth);
+            end += sim_reduce_ns(s, p->size);
     }
     if (node.left >= 0) tree_down(s, run, first, node.left, end + tree_link(s, first, place, node.left), up);
     if (node.right >= 0) tree_down(s, run, first, node.right, end + tree_link(s, first, place, node.right), up);
@@ -140,133 +142,11 @@ static void tree_down(Sim *s, const Run *run, const Stream *first, int32_t place
 }
 
 static void solve_tree(Sim *s, const Run *run, const Stream *first) {
-    int64_t *up = reserve(s, run->members, sizeof(int64_t));
+    int64_t *up = sim_reserve(s, run->members, sizeof(int64_t));
     int32_t root = first->second_tree >> first->phase & 1 ? 0 : run->members - 1;
     int64_t top = tree_up(s, run, first, root, up);
     tree_down(s, run, first, root, top, up);
     free(up);
-}
-
-/* ---- direct: many messages in flight ---- */
-
-typedef struct {
-    int64_t time;
-    int32_t received; /* else: a packet is done */
-} Pending;
-
-static void pending_push(Pending *heap, int32_t *used, Pending entry) {
-    int32_t at = (*used)++;
-    while (at > 0 && heap[(at - 1) / 2].time > entry.time) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = entry;
-}
-
-static Pending pending_pop(Pending *heap, int32_t *used) {
-    Pending first = heap[0], last = heap[--*used];
-    int32_t at = 0;
-    for (;;) {
-        int32_t down = 2 * at + 1;
-        if (down >= *used) break;
-        if (down + 1 < *used && heap[down + 1].time < heap[down].time) down++;
-        if (heap[down].time >= last.time) break;
-        heap[at] = heap[down];
-        at = down;
-    }
-    heap[at] = last;
-    return first;
-}
-
-/* All members start together and a message takes the same time over the same distance in the ring:
- * they do the same at the same ticks, so one of them tells all. link[o] is the time over distance
- * o. Returns the end, -1 if the order inside a tick counts. */
-static int64_t direct_in_step(Sim *s, const Stream *first, int64_t start, const int64_t *link) {
-    const Phase *p = sim_phase_of(s, first);
-    int32_t left = sim_messages_to_send(p), half = p->members - 1, used = 0;
-    int32_t inserted = p->window, free_packets = 0, received = 0, sent = 0;
-    int64_t last_receive = -1, end = -1, delay = sim_endpoint_ns(s, p);
-    Pending *heap = reserve(s, left + p->window + 1, sizeof(Pending));
-    for (int32_t i = 0; i < p->window; i++) pending_push(heap, &used, (Pending){start + delay, 0});
-    while (used && end < 0) {
-        Pending event = pending_pop(heap, &used);
-        if (event.received) {
-            last_receive = event.time;
-            received++;
-            int64_t cost = step_cost(s, first, inserted++);
-            pending_push(heap, &used, (Pending){event.time + cost, 0});
-            continue;
-        }
-        free_packets++;
-        int32_t tries = 1;
-        if (p->type == PHASE_ALL_REDUCE && left <= half) {
-            int at_once = used && heap[0].received && heap[0].time == event.time;
-            if (last_receive == event.time || at_once) break;
-            if (received < half) continue;
-            tries = p->window;
-        }
-        for (; tries > 0 && left && free_packets; tries--, left--, free_packets--, sent++)
-            pending_push(heap, &used, (Pending){event.time + link[1 + sent % half], 1});
-        if (left == 0 && free_packets == p->window) end = event.time;
-    }
-    free(heap);
-    return end;
-}
-
-/* With every message in flight at once, a reduce-scatter, all-gather or all-to-all ends when the
- * last message has been received and dealt with, whenever the members started. */
-static void direct_apart(Sim *s, const Run *run, const Stream *first, int64_t size) {
-    const Phase *p = sim_phase_of(s, first);
-    int32_t n = run->members;
-    int64_t delay = sim_endpoint_ns(s, p), cost = step_cost(s, first, p->window);
-    int64_t *end = reserve(s, n, sizeof(int64_t));
-    for (int32_t i = 0; i < n; i++) {
-        end[i] = run->start[i] + delay;
-        for (int32_t j = 0; j < n; j++) {
-            if (j == i) continue;
-            int64_t link = sim_transfer_ns(s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
-            end[i] = later(end[i], run->start[j] + delay + link);
-        }
-        end[i] += cost;
-    }
-    memcpy(run->start, end, (size_t)n * sizeof(int64_t));
-    free(end);
-}
-
-/* Fill link[1..n-1], the time of a message over each distance in the ring of members. Returns 0 if
- * it also depends on who sends. */
-static int links_by_distance(const Sim *s, const Run *run, const Stream *first, int64_t size, int64_t *link) {
-    const Phase *p = sim_phase_of(s, first);
-    int32_t n = run->members;
-    for (int32_t o = 1; o < n; o++)
-        link[o] = sim_transfer_ns(s->in, sim_member(s, first, p, 0), sim_member(s, first, p, o), size);
-    int one_kind = s->in->num_dims == 1 && s->in->dim_type[0] != TOPOLOGY_RING;
-    if (one_kind || (p->stride && n == s->in->dim_size[p->dimension])) return 1;
-    for (int32_t i = 1; i < n; i++)
-        for (int32_t o = 1; o < n; o++) {
-            int32_t to = sim_member(s, first, p, (i + o) % n);
-            if (link[o] != sim_transfer_ns(s->in, sim_member(s, first, p, i), to, size)) return 0;
-        }
-    return 1;
-}
-
-static void solve_direct(Sim *s, const Run *run, const Stream *first) {
-    const Phase *p = sim_phase_of(s, first);
-    int32_t n = run->members, to, from;
-    int64_t size = sim_message_of(s, first, 0, &to, &from), start = run->start[0];
-    int in_step = 1;
-    for (int32_t i = 1; i < n; i++) in_step &= run->start[i] == start;
-    if (in_step) {
-        int64_t *link = reserve(s, n, sizeof(int64_t)), end = -1;
-        if (links_by_distance(s, run, first, size, link)) end = direct_in_step(s, first, start, link);
-        free(link);
-        for (int32_t i = 0; i < n && end >= 0; i++) run->start[i] = end;
-        if (end >= 0) return;
-    }
-    if (p->window == n - 1 && p->type != PHASE_ALL_REDUCE)
-        direct_apart(s, run, first, size);
-    else
-        s->order_matters = 1;
 }
 
 /* ---- runs ---- */
@@ -292,7 +172,7 @@ static void finish_run(Sim *s, int32_t index) {
     uint64_t mark = twin_mark(run, first);
     switch (sim_phase_of(s, first)->algorithm) {
     case ALGORITHM_RING: solve_ring(s, run, first); break;
-    case ALGORITHM_DIRECT: solve_direct(s, run, first); break;
+    case ALGORITHM_DIRECT: sim_solve_direct(s, run, first); break;
     case ALGORITHM_HALVING: solve_halving(s, run, first); break;
     default: solve_tree(s, run, first);
     }
@@ -316,8 +196,8 @@ static int32_t open_run(Sim *s, const Stream *stream, int32_t members) {
     int32_t index = sim_take(s, &s->run);
     Run *run = &POOL(s, Run, run, index);
     *run = (Run){-1, stream->plan, stream->phase, 0, members, bits_of(stream), 0, 0};
-    run->stream = reserve(s, members, sizeof(int32_t));
-    run->start = reserve(s, members, sizeof(int64_t));
+    run->stream = sim_reserve(s, members, sizeof(int32_t));
+    run->start = sim_reserve(s, members, sizeof(int64_t));
     memset(run->stream, -1, (size_t)members * sizeof(int32_t));
     return index;
 }
