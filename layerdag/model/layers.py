@@ -1,6 +1,7 @@
 """Small building blocks that the networks share."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -48,11 +49,44 @@ def sinusoids(value_R: Tensor, width: int) -> Tensor:
     return torch.cat([angle_RH.sin(), angle_RH.cos()], dim=-1)
 
 
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Consecutive rows that belong together, in buckets of similar length.
+
+    Buckets hold lengths up to 2, 4, 8, ...: with one padded call per bucket the padding is at most
+    a factor of two, and the cost does not depend on the longest segment.
+
+    Attributes:
+        ptr: Segment s is the rows ``ptr[s]:ptr[s+1]``.
+        buckets: (rows, valid), both (segments, length), of all segments longer than 1.
+    """
+
+    ptr: Tensor
+    buckets: tuple[tuple[Tensor, Tensor], ...]
+
+    @classmethod
+    def of(cls, ptr: Tensor) -> "Segments":
+        """Sort the segments into buckets."""
+        length_S = ptr.diff()
+        longest = int(length_S.max()) if length_S.numel() else 0
+        buckets, low, high = [], 1, 2
+        while low < longest:
+            chosen_S = (length_S > low) & (length_S <= high)
+            start_S1, end_S1 = ptr[:-1][chosen_S, None], ptr[1:][chosen_S, None]
+            if start_S1.numel():
+                rows_SW = start_S1 + torch.arange(high, device=ptr.device)
+                valid_SW = rows_SW < end_S1
+                buckets.append((torch.where(valid_SW, rows_SW, start_S1), valid_SW))
+            low, high = high, 2 * high
+        return cls(ptr, tuple(buckets))
+
+    def spread(self, value_SF: Tensor) -> Tensor:
+        """Return the value of each row's segment, shape (R, F)."""
+        return torch.repeat_interleave(value_SF, self.ptr.diff(), dim=0)
+
+
 class SegmentAttention(nn.Module):
     """Self-attention among the rows of each segment, for segments of any length.
-
-    Segments are processed in buckets of lengths up to 1, 2, 4, 8, ...: one padded call per bucket,
-    so the padding is at most a factor of two and the cost does not depend on the longest segment.
 
     Args:
         width: F of the rows.
@@ -65,12 +99,12 @@ class SegmentAttention(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
 
-    def forward(self, rows_RF: Tensor, ptr: Tensor) -> Tensor:
-        """Return the attended rows, shape (R, F); segment s is ``ptr[s]:ptr[s+1]``."""
+    def forward(self, rows_RF: Tensor, segments: "Segments") -> Tensor:
+        """Return the attended rows, shape (R, F)."""
         projected_R3F = self.project(rows_RF)
-        query_value_RF = projected_R3F.chunk(3, dim=-1)[2]
-        mixed_RF = query_value_RF
-        for rows_SW, valid_SW in _buckets(ptr):
+        # A row alone in its segment attends to itself: what it gets is its own value.
+        mixed_RF = projected_R3F.chunk(3, dim=-1)[2]
+        for rows_SW, valid_SW in segments.buckets:
             bucket = self._attend(projected_R3F[rows_SW], valid_SW)
             mixed_RF = mixed_RF.index_put((rows_SW[valid_SW],), bucket[valid_SW])
         return self.output(mixed_RF)
@@ -82,22 +116,6 @@ class SegmentAttention(nn.Module):
         mask_S11W = valid_SW[:, None, None, :]
         mixed_SHWD = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_S11W)
         return mixed_SHWD.transpose(1, 2).flatten(2)
-
-
-def _buckets(ptr: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return (rows, valid) of shape (segments, length) per bucket of segments longer than 1."""
-    length_S = ptr.diff()
-    longest = int(length_S.max()) if length_S.numel() else 0
-    buckets, low, high = [], 1, 2
-    while low < longest:
-        start_S = ptr[:-1][(length_S > low) & (length_S <= high)]
-        end_S = ptr[1:][(length_S > low) & (length_S <= high)]
-        if start_S.numel():
-            rows_SW = start_S[:, None] + torch.arange(high, device=ptr.device)
-            valid_SW = rows_SW < end_S[:, None]
-            buckets.append((torch.where(valid_SW, rows_SW, start_S[:, None]), valid_SW))
-        low, high = high, 2 * high
-    return buckets
 
 
 def segment_pointers(size_S: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.model.base import LossTerm
 from layerdag.model.conditioning import Conditions
 from layerdag.model.encoder import Partial, PartialEncoder
-from layerdag.model.layers import MLP, CodeEmbedding, SegmentAttention, sinusoids
+from layerdag.model.layers import MLP, CodeEmbedding, SegmentAttention, Segments, sinusoids
 
 
 class Block(nn.Module):
@@ -25,9 +25,9 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = MLP(width, 2 * width, width)
 
-    def forward(self, rows_RF: Tensor, ptr: Tensor) -> Tensor:
+    def forward(self, rows_RF: Tensor, segments: Segments) -> Tensor:
         """Return the new rows, shape (R, F)."""
-        rows_RF = rows_RF + self.attention(self.attention_norm(rows_RF), ptr)
+        rows_RF = rows_RF + self.attention(self.attention_norm(rows_RF), segments)
         return rows_RF + self.mlp(self.mlp_norm(rows_RF))
 
 
@@ -82,27 +82,25 @@ class NodeDenoiser(nn.Module):
         """Return the state of each prefix, shape (I, F); it does not depend on the time."""
         return self.encoder.items(self.encoder.rows(partial, given), partial, given)
 
-    def forward(self, state_IF: Tensor, noisy_RA: Tensor, time_I: Tensor, ptr: Tensor) -> Tensor:
+    def times(self, time_I: Tensor) -> Tensor:
+        """Return what the times 1..T add to the state of a prefix, shape (I, F)."""
+        width = self.encoder.width
+        return self.time(sinusoids(1000 * time_I.to(self.encoder.start) / self.steps, width))
+
+    def forward(self, item_IF: Tensor, noisy_RA: Tensor, segments: Segments) -> Tensor:
         """Return logits of the clean codes.
 
         Args:
-            state_IF: From ``item_states``.
+            item_IF: ``item_states`` plus ``times`` of each item.
             noisy_RA: Noisy codes of the new nodes.
-            time_I: Time of each item, 1..T.
-            ptr: New nodes of item i are rows ``ptr[i]:ptr[i+1]``.
+            segments: The new nodes of each item.
 
         Returns:
             Shape (R, A, K); minus infinity for codes that an attribute does not have.
         """
-        width = state_IF.shape[1]
-        share_I = time_I.to(state_IF) / self.steps
-        item_IF = state_IF + self.time(sinusoids(1000 * share_I, width))
-        per_item_I = ptr.diff()
-        rows_RF = self.noisy(noisy_RA) + torch.repeat_interleave(
-            item_IF, per_item_I, dim=0, output_size=noisy_RA.shape[0]
-        )
+        rows_RF = self.noisy(noisy_RA) + segments.spread(item_IF)
         for block in self.blocks:
-            rows_RF = block(rows_RF, ptr)
+            rows_RF = block(rows_RF, segments)
         logits_RAK = self.head(self.norm(rows_RF)).unflatten(-1, self.marginal_AK.shape)
         return logits_RAK.masked_fill(~self.allowed_AK, float("-inf"))
 
@@ -116,7 +114,7 @@ class NodeDenoiser(nn.Module):
         time_R = torch.repeat_interleave(time_I, ptr.diff(), output_size=clean_RA.shape[0])
         keep_R1 = self.keep_T[time_R].unsqueeze(-1)
         noisy_RA = add_noise(clean_RA, keep_R1, self.marginal_AK, uniform_RA2)
-        logits_RAK = self(state_IF, noisy_RA, time_I, ptr)
+        logits_RAK = self(state_IF + self.times(time_I), noisy_RA, Segments.of(ptr))
         total = F.cross_entropy(logits_RAK.flatten(0, 1), clean_RA.flatten(), reduction="sum")
         return LossTerm(total, torch.tensor(clean_RA.numel(), device=device))
 

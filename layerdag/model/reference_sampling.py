@@ -23,7 +23,7 @@ from layerdag.model.conditioning import Conditions
 from layerdag.model.edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.model.encoder import Partial
 from layerdag.model.growing import GrowingGraphs, NewLayer
-from layerdag.model.layers import segment_pointers, segment_ranges
+from layerdag.model.layers import Segments, segment_pointers, segment_ranges
 
 if TYPE_CHECKING:
     from layerdag.model.reference import ReferenceLayerDAG
@@ -162,30 +162,28 @@ class _Sampler:
 
     def _attributes(self, view: _View, size_I: Tensor) -> tuple[Tensor, Tensor]:
         """Draw the codes of the new nodes; return (codes with in-degree, pointers by item)."""
-        node = self.model.node
-        ptr = segment_pointers(size_I)
-        states = {id(g): node.item_states(view.partial, g) for g in view.given}
-        marginal_WAK = node.marginal_AK.expand(int(ptr[-1]), -1, -1)
-        code_WA = draw(marginal_WAK, self._code_uniforms(view, size_I))
+        node, columns = self.model.node, self.columns
+        segments = Segments.of(segment_pointers(size_I))
+        states = {id(given): node.item_states(view.partial, given) for given in view.given}
         times = strided_times(node.steps, self.request.steps)
-        for now, then in itertools.pairwise(times):
-            time_I = torch.full_like(size_I, now)
+        time_TF = node.times(torch.tensor(times, device=self.device))
+        uniform_R = self._draw(view, size_I * columns * len(times))
+        uniform_WTA = uniform_R.reshape(-1, len(times), columns)
+        code_WA = draw(node.marginal_AK.expand(len(uniform_WTA), -1, -1), uniform_WTA[:, 0])
+        for step, (now, then) in enumerate(itertools.pairwise(times)):
 
-            def predict(
-                given: Conditions, code_WA: Tensor = code_WA, time_I: Tensor = time_I
-            ) -> Tensor:
-                return node(states[id(given)], code_WA, time_I, ptr)
+            def predict(given: Conditions, code_WA: Tensor = code_WA, step: int = step) -> Tensor:
+                return node(states[id(given)] + time_TF[step], code_WA, segments)
 
-            predicted_WAK = self._guided(view, predict).softmax(-1)
             weights_WAK = reverse_distribution(
-                predicted_WAK, code_WA, node.marginal_AK, node.keep_T[now], node.keep_T[then]
+                self._guided(view, predict).softmax(-1),
+                code_WA,
+                node.marginal_AK,
+                node.keep_T[now],
+                node.keep_T[then],
             )
-            code_WA = draw(weights_WAK, self._code_uniforms(view, size_I))
-        return code_WA, ptr
-
-    def _code_uniforms(self, view: _View, size_I: Tensor) -> Tensor:
-        """Return a uniform for each code of each new node, shape (W, A)."""
-        return self._draw(view, size_I * self.columns).reshape(-1, self.columns)
+            code_WA = draw(weights_WAK, uniform_WTA[:, step + 1])
+        return code_WA, segments.ptr
 
     def _append_with_edges(
         self, view: _View, code_WA: Tensor, graph_W: Tensor, ptr: Tensor

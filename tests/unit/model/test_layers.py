@@ -1,7 +1,13 @@
 import torch
 import torch.nn.functional as F
 
-from layerdag.model.layers import CodeEmbedding, SegmentAttention, segment_ranges, sinusoids
+from layerdag.model.layers import (
+    CodeEmbedding,
+    SegmentAttention,
+    Segments,
+    segment_ranges,
+    sinusoids,
+)
 
 
 def test_code_embedding_adds_one_row_per_column():
@@ -21,7 +27,7 @@ def test_attention_stays_inside_each_segment(generator: torch.Generator):
     rows = torch.randn(26, 8, generator=generator)
     lengths = torch.tensor([1, 0, 3, 9, 2, 4, 1, 6])
     ptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    found = attention(rows, ptr)
+    found = attention(rows, Segments.of(ptr))
     for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
         torch.testing.assert_close(found[start:end], direct(attention, rows[start:end]))
 

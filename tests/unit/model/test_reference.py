@@ -9,6 +9,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.conditioning import Conditions
 from layerdag.model.edge_denoiser import Pairs
+from layerdag.model.layers import Segments
 from layerdag.model.prefixes import LayerIndex, all_items, prefixes
 from layerdag.model.reference import ReferenceLayerDAG, _pairs, _partial
 
@@ -66,10 +67,11 @@ def test_node_logits_follow_a_permutation_of_the_new_nodes(
 ):
     state = torch.randn(2, 8, generator=generator)
     noisy = torch.randint(0, 2, (7, 3), generator=generator)
-    ptr, time = torch.tensor([0, 3, 7]), torch.tensor([2, 5])
+    item = state + model.node.times(torch.tensor([2, 5]))
+    segments = Segments.of(torch.tensor([0, 3, 7]))
     order = torch.tensor([2, 0, 1, 6, 4, 3, 5])
-    logits = model.node(state, noisy, time, ptr)
-    torch.testing.assert_close(model.node(state, noisy[order], time, ptr), logits[order])
+    logits = model.node(item, noisy, segments)
+    torch.testing.assert_close(model.node(item, noisy[order], segments), logits[order])
 
 
 def test_edge_logits_follow_a_permutation_of_all_nodes(
