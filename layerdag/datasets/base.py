@@ -7,6 +7,7 @@ from typing import Literal
 
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.unions import in_layer_order, layers_of
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph.batch import DAGBatch
 from layerdag.graph.dag import DAG, Condition
@@ -54,17 +55,10 @@ class GraphDataset:
         names: dict[Split, tuple[str, ...]] = {}
         left_out: list[str] = []
         for split in SPLITS:
-            encoded: list[tuple[str, DAG]] = []
-            for raw in parts.get(split, ()):
-                try:
-                    dag = schema.encode(raw)
-                except DataError as error:
-                    if split == "train":
-                        raise
-                    left_out.append(f"{raw.name}: {error}")
-                    continue
-                conditions = _expressible(schema, dag.conditions)
-                encoded.append((raw.name, replace(dag, conditions=conditions)))
+            encoded, refused = _encoded(schema, parts.get(split, ()))
+            if split == "train" and refused:
+                raise refused[0][1]
+            left_out.extend(f"{label}: {error}" for label, error in refused)
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
         return cls(name, schema, graphs, names, tuple(left_out))
@@ -90,6 +84,39 @@ class GraphDataset:
             digest.update(dag.u_NA.numpy().tobytes())
             digest.update(repr(sorted(dag.conditions.items())).encode())
         return digest.hexdigest()[:16]
+
+
+def _encoded(
+    schema: GraphSchema, raws: Sequence[RawGraph]
+) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+    """Return the encoded graphs with their names, and the names of the others with the reason."""
+    encoded: list[tuple[str, DAG]] = []
+    refused: list[tuple[str, DataError]] = []
+    for raw in raws:
+        try:
+            dag = schema.codes(raw)
+        except DataError as error:
+            refused.append((raw.name, error))
+            continue
+        encoded.append((raw.name, replace(dag, conditions=_expressible(schema, dag.conditions))))
+    try:
+        ordered = in_layer_order([dag for _, dag in encoded])
+        return [(label, dag) for (label, _), dag in zip(encoded, ordered, strict=True)], refused
+    except GraphError:
+        return _ordered_singly(encoded, refused)
+
+
+def _ordered_singly(
+    encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]
+) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+    """Bring graphs into layer order one by one, to tell which of them has a cycle."""
+    kept = []
+    for label, dag in encoded:
+        try:
+            kept.append((label, dag.in_layer_order()))
+        except GraphError as error:
+            refused.append((label, error))
+    return kept, refused
 
 
 def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:
@@ -118,4 +145,4 @@ def encode_batch(
     wanted = known if conditions is None else known & set(conditions)
     rows = [{k: v for k, v in dag.conditions.items() if k in wanted} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)
-    return DAGBatch.collate(dags, [dag.layers() for dag in dags], numeric_BC, category_BM)
+    return DAGBatch.collate(dags, layers_of(dags), numeric_BC, category_BM)

@@ -157,10 +157,10 @@ def _quantile_bins(
     edges = np.unique(np.searchsorted(ordered, aims))
     edges = edges[edges > 0]
     if np.isinf(low):
-        edges = np.concatenate((_halvings(edges.min(initial=ordered.size))[::-1], edges))
+        edges = np.concatenate((_halvings(int(edges.min(initial=ordered.size)))[::-1], edges))
     if np.isinf(high):
         last = ordered.size - edges.max(initial=0)
-        edges = np.concatenate((edges, ordered.size - _halvings(last)))
+        edges = np.concatenate((edges, ordered.size - _halvings(int(last))))
     bins: list[tuple[float, ...]] = []
     for part in np.split(ordered, np.unique(edges)):
         quantiles = np.quantile(part, np.linspace(0, 1, QUANTILES)).tolist()

@@ -126,6 +126,15 @@ class GraphSchema:
             VocabularyError: If a value is outside a closed vocabulary.
             GraphError: If the graph has a cycle or lacks an attribute.
         """
+        return self.codes(graph).in_layer_order()
+
+    def codes(self, graph: RawGraph) -> DAG:
+        """Return the graph as codes and positions, in its own node order; cycles are not noticed.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph lacks an attribute.
+        """
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -141,14 +150,13 @@ class GraphSchema:
                 code_N, position_N = attribute.encode(graph.numbers[attribute.name])
             codes.append(code_N)
             positions.append(position_N)
-        dag = DAG.build(
+        return DAG.build(
             torch.from_numpy(np.stack(codes, axis=1)),
             torch.from_numpy(graph.edge_index_2E),
             edge_type_E=torch.from_numpy(self._edge_codes(graph)),
             u_NA=torch.from_numpy(np.stack(positions, axis=1)),
             conditions=graph.conditions,
         )
-        return dag.in_layer_order()
 
     def _edge_codes(self, graph: RawGraph) -> np.ndarray:
         """Return this schema's code of each edge's type.
