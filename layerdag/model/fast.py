@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.batch import DAGBatch
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
@@ -122,7 +122,21 @@ class FastLayerDAG(DAGModel):
         return tuple(level for level in self.trunk if isinstance(level, TrunkBlock))
 
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph a seed, one node of every graph a step."""
+        """Sample one graph a seed, one node of every graph a step.
+
+        A node is drawn in one step given all before it, so there is no number of steps to choose:
+        ``request.steps`` is not used.
+
+        Raises:
+            UsageError: If a limit of the request is below 1.
+        """
+        if min(request.max_nodes, request.max_layers) < 1:
+            raise UsageError(
+                "A graph has at least one node and one layer; found limits of "
+                f"{request.max_nodes} nodes and {request.max_layers} layers."
+            )
+        if not request.seeds:
+            return SampleResult((), ())
         parts = Parts(
             self.tokens, self._levels(), self.last_norm, self.heads, self.arity, self.block
         )

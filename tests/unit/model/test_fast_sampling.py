@@ -1,5 +1,7 @@
+import pytest
 import torch
 
+from layerdag.errors import UsageError
 from layerdag.graph.dag import DAG
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import SampleResult
@@ -77,3 +79,12 @@ def test_guidance_without_a_condition_changes_nothing():
     }
     plain, guided = sampled(6, **unknown).dags, sampled(6, guidance=2.0, **unknown).dags
     assert all(same(a, b) for a, b in zip(plain, guided, strict=True))
+
+
+def test_no_seeds_give_no_graphs():
+    assert sampled(0).dags == ()
+
+
+def test_a_limit_below_one_is_refused():
+    with pytest.raises(UsageError, match="at least one node"):
+        sampled(2, max_nodes=0)
