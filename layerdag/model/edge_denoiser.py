@@ -103,7 +103,7 @@ class EdgeDenoiser(nn.Module):
             noisy_Q: Their noisy states.
             time_I: Time of each item, 1..T.
         """
-        rows_RF = self.encoder.rows(self._with_noisy_edges(partial, pairs, noisy_Q), given)
+        rows_RF = self.encoder(self._with_noisy_edges(partial, pairs, noisy_Q), given)
         share_I = time_I.to(rows_RF) / self.steps
         time_IF = self.time(sinusoids(1000 * share_I, rows_RF.shape[1]))
         target_RF = self.from_target(rows_RF) + time_IF[partial.item_R]

@@ -67,11 +67,7 @@ class Round(nn.Module):
 
 
 class PartialEncoder(nn.Module):
-    """States of the rows and of the items of a ``Partial``.
-
-    Outputs of all rounds are concatenated and projected; the state of an item is the layer norm of
-    the sum over its rows plus a start vector (the dummy node of the empty prefix), joined by
-    sinusoids of the numbers of layers and nodes.
+    """States of the rows of a ``Partial``: outputs of all rounds, concatenated and projected.
 
     Args:
         sizes: Of the data set, for the conditions.
@@ -91,35 +87,56 @@ class PartialEncoder(nn.Module):
         edge_kinds: int,
     ) -> None:
         super().__init__()
-        self.width = width
         self.codes = CodeEmbedding(cardinalities, width)
         self.ages = nn.Embedding(MAX_AGE + 1, width)
         self.conditions = ConditionEncoder(sizes, width)
         self.rounds = nn.ModuleList([Round(width, edge_kinds) for _ in range(rounds)])
         self.project = nn.Linear((rounds + 1) * width, width)
-        self.start = nn.Parameter(torch.zeros(width))
-        self.pool_norm = nn.LayerNorm(width)
-        self.state = MLP(4 * width, width, width)
 
-    def rows(self, partial: Partial, given: Conditions) -> Tensor:
+    def forward(self, partial: Partial, given: Conditions) -> Tensor:
         """Return the state of each row, shape (R, F)."""
-        given_BF = self.conditions(given)
-        node_NF = self.codes(partial.code_NA) + given_BF[partial.graph_N]
+        node_NF = self.codes(partial.code_NA) + self.conditions(given)[partial.graph_N]
         rows_RF = node_NF[partial.node_R] + self.ages(partial.age_R.clamp(max=MAX_AGE))
         outputs = [rows_RF]
         for layer in self.rounds:
             outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
         return self.project(torch.cat(outputs, dim=-1))
 
-    def items(self, rows_RF: Tensor, partial: Partial, given: Conditions) -> Tensor:
-        """Return the state of each item, shape (I, F), from the states of its rows."""
+
+class PrefixEncoder(nn.Module):
+    """States of the items of a ``Partial``, one vector a prefix.
+
+    The sum over the rows plus a start vector (the dummy node of the empty prefix) is normalised and
+    joined by the conditions and by sinusoids of the numbers of layers and nodes.
+
+    Args:
+        sizes: Of the data set.
+        cardinalities: Number of codes of each node column, in-degree included.
+        width: F.
+        rounds: Number of message-passing rounds.
+    """
+
+    def __init__(
+        self, sizes: GraphSizes, cardinalities: tuple[int, ...], *, width: int, rounds: int
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.rows = PartialEncoder(
+            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
+        )
+        self.start = nn.Parameter(torch.zeros(width))
+        self.norm = nn.LayerNorm(width)
+        self.state = MLP(4 * width, width, width)
+
+    def forward(self, partial: Partial, given: Conditions) -> Tensor:
+        """Return the state of each item, shape (I, F)."""
+        rows_RF = self.rows(partial, given)
         items = partial.graph_I.numel()
         pooled_IF = rows_RF.new_zeros(items, self.width).index_add(0, partial.item_R, rows_RF)
         nodes_I = torch.bincount(partial.item_R, minlength=items)
-        given_IF = self.conditions(given)[partial.graph_I]
         parts = [
-            self.pool_norm(pooled_IF + self.start),
-            given_IF,
+            self.norm(pooled_IF + self.start),
+            self.rows.conditions(given)[partial.graph_I],
             sinusoids(partial.depth_I.to(rows_RF), self.width),
             sinusoids(nodes_I.to(rows_RF), self.width),
         ]

@@ -7,7 +7,7 @@ from layerdag.diffusion.categorical import draw
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.conditioning import Conditions
-from layerdag.model.encoder import Partial, PartialEncoder
+from layerdag.model.encoder import Partial, PrefixEncoder
 from layerdag.model.layers import MLP
 
 
@@ -41,15 +41,12 @@ class LayerSizeNet(nn.Module):
         self.largest = statistics.max_layer_size
         self.tail_share = 1 / (layers + 1)
         self.tail_stop = layers / max(nodes, layers + 1)
-        self.encoder = PartialEncoder(
-            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
-        )
+        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
         self.head = MLP(width, width, self.largest + 1)
 
     def forward(self, partial: Partial, given: Conditions) -> Tensor:
         """Return logits of the sizes 0..S, shape (I, S + 1)."""
-        rows_RF = self.encoder.rows(partial, given)
-        return self.head(self.encoder.items(rows_RF, partial, given))
+        return self.head(self.encoder(partial, given))
 
     def log_probability(self, logits_IS: Tensor, size_I: Tensor) -> Tensor:
         """Return log p(size) of each item, nats, shape (I,)."""

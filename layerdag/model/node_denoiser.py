@@ -10,8 +10,7 @@ from layerdag.diffusion.categorical import add_noise
 from layerdag.diffusion.schedule import cosine_keep
 from layerdag.graph.sizes import GraphSizes
 from layerdag.model.base import LossTerm
-from layerdag.model.conditioning import Conditions
-from layerdag.model.encoder import Partial, PartialEncoder
+from layerdag.model.encoder import PrefixEncoder
 from layerdag.model.layers import MLP, CodeEmbedding, SegmentAttention, Segments, sinusoids
 
 
@@ -65,9 +64,7 @@ class NodeDenoiser(nn.Module):
         super().__init__()
         self.steps = steps
         cardinalities = tuple(map(len, counts))
-        self.encoder = PartialEncoder(
-            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
-        )
+        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
         self.noisy = CodeEmbedding(cardinalities, width)
         self.time = MLP(width, width, width)
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
@@ -78,10 +75,6 @@ class NodeDenoiser(nn.Module):
         self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
         self.register_buffer("keep_T", cosine_keep(steps).float(), persistent=False)
 
-    def item_states(self, partial: Partial, given: Conditions) -> Tensor:
-        """Return the state of each prefix, shape (I, F); it does not depend on the time."""
-        return self.encoder.items(self.encoder.rows(partial, given), partial, given)
-
     def times(self, time_I: Tensor) -> Tensor:
         """Return what the times 1..T add to the state of a prefix, shape (I, F)."""
         width = self.encoder.width
@@ -91,7 +84,7 @@ class NodeDenoiser(nn.Module):
         """Return logits of the clean codes.
 
         Args:
-            item_IF: ``item_states`` plus ``times`` of each item.
+            item_IF: State of each prefix (``encoder``) plus its ``times``.
             noisy_RA: Noisy codes of the new nodes.
             segments: The new nodes of each item.
 

@@ -111,7 +111,7 @@ class ReferenceLayerDAG(DAGModel):
         if _is_wanted(self.node):
             partial = _partial(batch, prefixes(batch, layers, inner, 0), inner, code_NA)
             new_R, ptr = _new_nodes(layers, inner)
-            state_IF = self.node.item_states(partial, given)
+            state_IF = self.node.encoder(partial, given)
             terms["node"] = self.node.loss(state_IF, code_NA[new_R], ptr, generator)
         if _is_wanted(self.edge):
             later = inner.where(inner.depth_I > 0)

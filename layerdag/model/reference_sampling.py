@@ -164,7 +164,7 @@ class _Sampler:
         """Draw the codes of the new nodes; return (codes with in-degree, pointers by item)."""
         node, columns = self.model.node, self.columns
         segments = Segments.of(segment_pointers(size_I))
-        states = {id(given): node.item_states(view.partial, given) for given in view.given}
+        states = {id(given): node.encoder(view.partial, given) for given in view.given}
         times = strided_times(node.steps, self.request.steps)
         time_TF = node.times(torch.tensor(times, device=self.device))
         uniform_R = self._draw(view, size_I * columns * len(times))
