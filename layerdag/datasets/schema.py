@@ -79,6 +79,7 @@ class GraphSchema:
         ]  # fmt: skip
         names = list(dict.fromkeys(name for graph in graphs for name in graph.conditions))
         found = {n: [g.conditions[n] for g in graphs if n in g.conditions] for n in names}
+        texts = {n for n, values in found.items() if any(isinstance(v, str) for v in values)}
         schema = cls(
             kind=kind,
             attributes=(*categories, *numbers),
@@ -86,12 +87,12 @@ class GraphSchema:
             numeric_conditions=tuple(
                 NumericCondition.fit(n, [float(v) for v in values])
                 for n, values in found.items()
-                if not isinstance(values[0], str)
+                if n not in texts
             ),
             category_conditions=tuple(
                 CategoryCondition(n, tuple(sorted({str(v) for v in values})))
                 for n, values in found.items()
-                if isinstance(values[0], str)
+                if n in texts
             ),
         )
         return replace(schema, condition_rows=schema._rows(graphs))

@@ -1,0 +1,55 @@
+"""Flow graphs as pictures: what the drawing tools of traces need of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from layerdag.datasets.raw import RawGraph
+from layerdag.graph.layering import longest_path_layers
+from layerdag.traces.graph_view import KIND_COLOURS, GraphView
+
+
+def view_of_graph(graph: RawGraph) -> GraphView:
+    """Return the view of a flow graph: nodes are coloured by their first categorical attribute.
+
+    The seven most frequent categories get a colour each, the others share one.
+
+    Raises:
+        GraphError: If the edges form a cycle.
+    """
+    longest_path_layers(graph.num_nodes, graph.edge_index_2E)
+    words = list(next(iter(graph.categories.values()), ["node"] * graph.num_nodes))
+    kind_N, kinds = _kinds(words)
+    return GraphView(
+        title=graph.name,
+        ids=tuple(map(str, range(graph.num_nodes))),
+        labels=tuple(words),
+        kind_N=kind_N,
+        kinds=kinds,
+        colours=KIND_COLOURS[: len(kinds)],
+        edge_index_2E=graph.edge_index_2E,
+        dashed_E=graph.edge_type_E != 0,
+        details=tuple(_details(graph, row) for row in range(graph.num_nodes)),
+    )
+
+
+def _kinds(words: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the kind of each node and the names of the kinds."""
+    counts = Counter(words).most_common()
+    kinds = [word for word, _ in counts[: len(KIND_COLOURS)]]
+    if len(counts) > len(kinds):
+        kinds[-1] = "other"
+    position = {word: at for at, word in enumerate(kinds)}
+    last = len(kinds) - 1
+    return np.array([position.get(word, last) for word in words], dtype=np.int64), tuple(kinds)
+
+
+def _details(graph: RawGraph, row: int) -> dict[str, object]:
+    """Return the values of one node; absent numbers are left out."""
+    found: dict[str, object] = {name: words[row] for name, words in graph.categories.items()}
+    for name, values in graph.numbers.items():
+        value = float(values[row])
+        if not np.isnan(value):
+            found[name] = value
+    return found
