@@ -1,5 +1,6 @@
 """From settings to objects: the data set and the model that a config names."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,14 @@ from layerdag.datasets.base import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.build import ModelSpec
+
+LOADERS = {
+    "corpus": ("layerdag.datasets.corpus", "load_corpus"),
+    "tpu_tile": ("layerdag.datasets.tpu_tile", "load_tpu_tile"),
+    "dgrl": ("layerdag.datasets.dgrl", "load_dgrl"),
+    "latent_preferential": ("layerdag.datasets.latent_preferential", "load_latent_preferential"),
+    "folder": ("layerdag.datasets.folder", "load_folder"),
+}
 
 
 def build_dataset(node: DictConfig) -> GraphDataset:
@@ -36,16 +45,11 @@ def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
 
 def _loader(name: str) -> Callable[..., GraphDataset]:
     """Return the loader of a data set; imported only when asked for."""
-    if name == "corpus":
-        from layerdag.datasets.corpus import load_corpus
-
-        return load_corpus
-    if name == "tpu_tile":
-        from layerdag.datasets.tpu_tile import load_tpu_tile
-
-        return load_tpu_tile
-    known = ("corpus", "tpu_tile")
-    raise ConfigError(f"There is no data set '{name}'.{nearest(name, known)}")
+    if name not in LOADERS:
+        raise ConfigError(f"There is no data set '{name}'.{nearest(name, list(LOADERS))}")
+    module, function = LOADERS[name]
+    loader: Callable[..., GraphDataset] = getattr(importlib.import_module(module), function)
+    return loader
 
 
 def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str, Any]) -> None:
