@@ -21,6 +21,7 @@ VERBS = {
     "view": "Draw a trace or graph as picture, zoomable page or timeline.",
     "validate": "Check traces and graphs against the rules that consumers rely on.",
     "simulate": "Run a workload on a described cluster.",
+    "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
     "surrogate": "Fit and use models that predict performance from a graph.",
     "train": "Train a generator (Hydra overrides; the same as train.py).",
     "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
