@@ -60,7 +60,8 @@ class Round(nn.Module):
         own_RF, down_RF, up_RF = self.maps(rows_RF).chunk(3, dim=-1)
         down_PF, up_PF = down_RF[source_P], up_RF[target_P]
         if self.kinds is not None:
-            down_kind_PF, up_kind_PF = self.kinds(edge_kind_P).chunk(2, dim=-1)
+            kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
+            down_kind_PF, up_kind_PF = kind_PF.chunk(2, dim=-1)
             down_PF, up_PF = down_PF + down_kind_PF, up_PF + up_kind_PF
         total_RF = own_RF.index_add(0, target_P, down_PF).index_add(0, source_P, up_PF)
         return F.gelu(self.norm(total_RF))

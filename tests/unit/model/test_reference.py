@@ -148,3 +148,13 @@ def test_training_lowers_every_loss(model: ReferenceLayerDAG, batch: DAGBatch):
         history.append({name: float(mean.detach()) for name, mean in means.items()})
     for name in history[0]:
         assert history[-1][name] < 0.8 * history[3][name]
+
+
+def test_losses_work_in_mixed_precision(model: ReferenceLayerDAG, batch: DAGBatch):
+    model.train()
+    exact = model.losses(batch, torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model.losses(batch, torch.Generator().manual_seed(1))
+    sum(term.mean() for term in rough.values()).backward()
+    for name, term in exact.items():
+        torch.testing.assert_close(rough[name].total.float(), term.total, rtol=0.05, atol=0.1)
