@@ -15,7 +15,7 @@ from layerdag.traces.recognise import read_any
 from layerdag.traces.trace import Workload
 from layerdag.traces.trace_json import encode_trace_json
 
-SUMMARY = "Draw a trace as picture or zoomable page; write it as graph file or timeline."
+SUMMARY = "Draw a trace or graph as picture or zoomable page; write graph files and timelines."
 EXAMPLE = (
     "  layerdag view traces/run --rank 0 --out run.svg\n"
     "  layerdag view traces/run.0.et --out run.html\n"
@@ -37,7 +37,9 @@ _KINDS = ("picture", "html", "graphml", "dot", "json", "chrome")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument(
-        "workload", help="prefix, folder or file of a trace in any format that layerdag reads"
+        "workload",
+        help="prefix, folder or file of a trace in any format that layerdag reads, or a flow graph "
+        "(GraphML, or JSON from 'sample')",
     )
     parser.add_argument(
         "--out",
@@ -66,10 +68,45 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
     if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
         raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
-    workload = read_any(args.workload, args.comm_group)
-    _write(kind, workload, args.rank, out)
+    if _is_flow_graph(Path(args.workload)):
+        _write_graph(kind, Path(args.workload), out)
+    else:
+        _write(kind, read_any(args.workload, args.comm_group), args.rank, out)
     print(f"wrote {out}", file=sys.stderr)
     return 0
+
+
+def _is_flow_graph(path: Path) -> bool:
+    """Return whether a file is a flow graph: GraphML, or the JSON that ``sample`` writes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(4096).lstrip()
+    return start.startswith(b"<") or (start.startswith(b"{") and b'"layerdag-graph-' in start)
+
+
+def _write_graph(kind: str, path: Path, out: Path) -> None:
+    """Write a flow graph in the chosen form."""
+    from layerdag.datasets.flow_files import read_json, write_json
+    from layerdag.datasets.graphml import read_graphml
+    from layerdag.datasets.view import view_of_graph
+
+    graph = read_graphml(path) if path.read_bytes().lstrip().startswith(b"<") else read_json(path)
+    if kind == "chrome":
+        raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
+    if kind == "json":
+        write_json(out, graph)
+    else:
+        _draw(kind, view_of_graph(graph), out)
+
+
+def _draw(kind: str, view: GraphView, out: Path) -> None:
+    """Draw a view, or write it as a graph file."""
+    if kind == "picture":
+        save_picture(view, out)
+        return
+    render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
+    write_text(out, render(view))
 
 
 def _write(kind: str, workload: Workload, rank: int, out: Path) -> None:
@@ -78,11 +115,8 @@ def _write(kind: str, workload: Workload, rank: int, out: Path) -> None:
         write_bytes(out, encode_trace_json(workload))
     elif kind == "chrome":
         write_text(out, chrome_trace(workload))
-    elif kind == "picture":
-        save_picture(_view(workload, rank), out)
     else:
-        render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
-        write_text(out, render(_view(workload, rank)))
+        _draw(kind, _view(workload, rank), out)
 
 
 def _view(workload: Workload, rank: int) -> GraphView:

@@ -9,17 +9,22 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.graph.layering import longest_path_layers
 from layerdag.traces.graph_view import KIND_COLOURS, GraphView
 
+_TELLING = ("operator", "op", "name", "kind", "type")
+
 
 def view_of_graph(graph: RawGraph) -> GraphView:
-    """Return the view of a flow graph: nodes are coloured by their first categorical attribute.
+    """Return the view of a flow graph.
 
-    The seven most frequent categories get a colour each, the others share one.
+    Nodes are coloured and named by the first categorical attribute whose name says what a node
+    does, such as "op" or "kind", else by the first one. The seven most frequent categories get a
+    colour each, the others share one.
 
     Raises:
         GraphError: If the edges form a cycle.
     """
     longest_path_layers(graph.num_nodes, graph.edge_index_2E)
-    words = list(next(iter(graph.categories.values()), ["node"] * graph.num_nodes))
+    telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
+    words = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
     kind_N, kinds = _kinds(words)
     return GraphView(
         title=graph.name,

@@ -26,6 +26,8 @@ _KIND_COLOUR = {
     NodeType.COMP: "#56779B",
 }
 _OPERATOR_COLOURS = (_COMPUTATION, "#5B4FC4", "#2A9D8F", "#8A6FB0", "#3F8FC8", "#6A8D3A")
+KIND_COLOURS = (*_OPERATOR_COLOURS, "#D55E00", "#7F7F7F")
+"""Colours for kinds that are not node types."""
 _CALL_NUMBER = re.compile(r"[#(]\d+\)?$")
 _LONGEST_TEXT = 60
 

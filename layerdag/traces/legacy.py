@@ -67,8 +67,9 @@ def decode_legacy(data: bytes, generation: str, source: str) -> Trace:
     metadata: tuple[Attribute, ...] = ()
     try:
         if generation == "0.0.3":
-            head = _fields(messages.pop(0))
+            head = _fields(b"".join(messages[:1]))
             metadata = tuple(_attribute(_bytes(a), generation) for a in head.get(1, []))
+            messages = messages[1:]
         rows = [_fields(message) for message in messages]
         types = _TYPES_DRAFT if any(map(_is_draft, rows)) else _TYPES_001
         nodes = [

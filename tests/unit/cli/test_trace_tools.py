@@ -123,3 +123,12 @@ def test_damaged_trace_is_one_line_and_no_file(
     assert message.count("\n") == 1
     assert "bad.et" in message
     assert sorted(tmp_path.iterdir()) == [bad]
+
+
+def test_flow_graphs_are_drawn_too(job: str, tmp_path: Path) -> None:
+    graph = tmp_path / "g.graphml"
+    assert main(["view", job, "--out", str(graph)]) == 0
+    assert main(["view", str(graph), "--out", str(tmp_path / "g.json")]) == 0
+    assert main(["view", str(tmp_path / "g.json"), "--out", str(tmp_path / "g.html")]) == 0
+    assert "COMM_COLL" in (tmp_path / "g.html").read_text()
+    assert main(["view", str(graph), "--to", "chrome", "--out", str(tmp_path / "t")]) == 2
