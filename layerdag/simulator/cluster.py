@@ -45,6 +45,9 @@ class UnmodelledCollectives(Enum):
     REPLAY = "replay"
 
 
+_LONGEST_NS = 10**12
+
+
 def _require(condition: bool, key: str, value: object, wanted: str) -> None:
     """Raise ConfigError unless ``condition`` holds."""
     if not condition:
@@ -69,10 +72,10 @@ class Dimension:
 
     def __post_init__(self) -> None:
         _require(self.npus >= 1, "npus_count", self.npus, "at least 1")
-        fine = math.isfinite(self.bandwidth_gib) and self.bandwidth_gib > 0
+        fine = math.isfinite(self.bandwidth_gib) and self.bandwidth_gib >= 1e-9
         _require(fine, "bandwidth", self.bandwidth_gib, "a positive number of GB/s")
-        fine = math.isfinite(self.latency_ns) and self.latency_ns >= 0
-        _require(fine, "latency", self.latency_ns, "a number of ns, not negative")
+        fine = 0 <= self.latency_ns <= _LONGEST_NS
+        _require(fine, "latency", self.latency_ns, "a number of ns from 0 to 1e12")
 
     @property
     def bytes_per_ns(self) -> float:
@@ -88,6 +91,7 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         _require(1 <= len(self.dimensions) <= 8, "topology", len(self.dimensions), "1 to 8 entries")
+        _require(self.num_npus <= 10**6, "npus_count", self.num_npus, "at most 1e6 in all")
 
     @property
     def num_npus(self) -> int:
@@ -150,10 +154,11 @@ class SystemConfig:
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits
-        _require(splits >= 1, "preferred-dataset-splits", splits, "at least 1")
+        _require(1 <= splits <= 10**6, "preferred-dataset-splits", splits, "1 to 1e6")
         active = self.active_chunks_per_dimension
-        _require(active >= 1, "active-chunks-per-dimension", active, "at least 1")
-        _require(self.endpoint_delay_ns >= 1, "endpoint-delay", self.endpoint_delay_ns, ">= 1 ns")
+        _require(1 <= active <= 10**6, "active-chunks-per-dimension", active, "1 to 1e6")
+        delay = self.endpoint_delay_ns
+        _require(1 <= delay <= _LONGEST_NS, "endpoint-delay", delay, "1 to 1e12 ns")
         for key, value, known in (
             ("scheduling-policy", self.scheduling_policy, ("LIFO", "FIFO", "EXPLICIT")),
             (
@@ -206,7 +211,8 @@ class MemoryConfig:
     npus_per_node: int = 1
 
     def __post_init__(self) -> None:
-        _require(self.latency_ns >= 0, "remote-mem-latency", self.latency_ns, "at least 0 ns")
+        fine = 0 <= self.latency_ns <= _LONGEST_NS
+        _require(fine, "remote-mem-latency", self.latency_ns, "0 to 1e12 ns")
         rate = self.bandwidth_bytes_per_ns
         fine = math.isfinite(rate) and rate > 0
         _require(fine, "remote-mem-bw", rate, "a positive number of bytes per ns")

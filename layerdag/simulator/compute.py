@@ -17,6 +17,9 @@ from layerdag.traces.trace import Trace
 SKIPPED = -1
 """Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
 
+MAX_TIME_NS = 10**15
+"""Longest node or message that is run, 11 days: sums of many stay far from the clock's end."""
+
 
 class ComputeModel(ABC):
     """Durations of compute nodes."""
@@ -45,11 +48,11 @@ class ComputeModel(ABC):
 def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
     """Return ``duration_micros`` in ns, 1 ns where it is 0 (ASTRA-sim's replay), int64 (M,)."""
     microseconds = trace.duration_us_N[rows]
-    if (microseconds > 9_000_000_000_000_000).any():
+    if (microseconds > MAX_TIME_NS // 1000).any():
         bad = int(trace.id_N[rows[np.argmax(microseconds)]])
         raise SimulationError(
             f"{trace.source}: node {bad} lasts {int(microseconds.max())} us; "
-            "more than 9e15 us cannot be simulated."
+            "at most 1e12 us can be run."
         )
     return np.maximum(microseconds.astype(np.int64) * 1000, 1)
 
@@ -93,7 +96,8 @@ class ReferenceCompute(ComputeModel):
         ops = num_ops.astype(np.float64)
         intensity = ops / tensor_size.astype(np.float64)
         perf = np.minimum(self._bytes_per_s * intensity, self._flops)
-        return np.floor(ops / perf * 1e9).astype(np.int64)
+        time_ns = np.floor(ops / perf * 1e9)
+        return np.minimum(time_ns, 2.0 * MAX_TIME_NS).astype(np.int64)
 
     @staticmethod
     def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
@@ -139,7 +143,8 @@ class MeasuredCompute(ComputeModel):
             raise SimulationError(
                 f"{trace.source}: node {bad} has a negative duration_ns; mend it."
             )
-        return np.maximum(np.floor(time_ns * self._scale), 1).astype(np.int64)
+        time_ns = np.minimum(np.floor(time_ns * self._scale), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)
 
 
 @final
@@ -162,4 +167,5 @@ class PredictedCompute(ComputeModel):
                 f"{trace.source}: the predictor gave {time_us.shape[0] if time_us.ndim else 0} "
                 f"times for {len(rows)} nodes, or one that is no time; fix the predictor."
             )
-        return np.maximum(np.floor(time_us * 1000), 1).astype(np.int64)
+        time_ns = np.minimum(np.floor(time_us * 1000), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)

@@ -11,7 +11,7 @@ from layerdag.simulator.cluster import (
     UnmodelledCollectives,
 )
 from layerdag.simulator.collectives import SUPPORTED, CollectivePlan, plan_collective
-from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
+from layerdag.simulator.compute import MAX_TIME_NS, SKIPPED, ComputeModel, recorded_ns
 from layerdag.simulator.groups import GroupIndex, is_group_name
 from layerdag.simulator.nodes import ClassProgram, NodeColumns, NodeKind, children, slots
 from layerdag.traces.trace import CollectiveType, NodeType, Trace
@@ -36,6 +36,8 @@ class Lowering:
         self._compute = compute
         self._groups = groups
         self._num_ranks = network.num_npus
+        rates = [dimension.bytes_per_ns for dimension in network.dimensions]
+        self._slowest = min([*rates, system.local_mem_bw_gb or rates[0]])
         self._plan_of: dict[tuple[object, ...], int] = {}
         self._plans: list[CollectivePlan] = []
 
@@ -102,6 +104,9 @@ class Lowering:
     def _lower_compute(self, nodes: NodeColumns) -> None:
         rows = np.flatnonzero(nodes.type_N == NodeType.COMP)
         time_ns = self._compute.durations_ns(nodes.trace, nodes.order[rows], nodes.on_cpu_N[rows])
+        if (time_ns > MAX_TIME_NS).any():
+            bad = rows[time_ns > MAX_TIME_NS]
+            raise nodes.error_at(bad, f"takes {int(time_ns.max())} ns; at most 1e15 ns can be run")
         nodes.amount_N[rows] = np.maximum(time_ns, 0)
         nodes.kind_N[rows[time_ns == SKIPPED]] = NodeKind.SKIP
         nodes.kind_N[nodes.type_N == NodeType.INVALID] = NodeKind.SKIP
@@ -113,9 +118,21 @@ class Lowering:
         if self._memory.kind is MemoryKind.NONE:
             raise nodes.error(wanted, "needs remote memory, but memory-type is NO_MEMORY_EXPANSION")
         size = nodes.attribute("tensor_size", wanted)
+        self._check_time(nodes, np.flatnonzero(wanted), size, self._memory.bandwidth_bytes_per_ns)
         runtime = self._memory.latency_ns + size / self._memory.bandwidth_bytes_per_ns // 1
         nodes.amount_N[wanted] = runtime.astype(np.int64)
         nodes.kind_N[wanted] = NodeKind.MEMORY
+
+    def _check_time(
+        self, nodes: NodeColumns, rows: np.ndarray, size: np.ndarray, rate: float
+    ) -> None:
+        """Refuse sizes whose transfer at ``rate`` bytes per ns would overflow the clock."""
+        wrong = (size < 0) | (size / rate > MAX_TIME_NS)
+        if wrong.any():
+            found = int(size[np.argmax(wrong)])
+            raise nodes.error_at(
+                rows[wrong], f"moves {found} bytes, which is negative or takes longer than 1e15 ns"
+            )
 
     def _lower_messages(self, nodes: NodeColumns) -> None:
         for type_, kind, peer in (
@@ -137,6 +154,7 @@ class Lowering:
             if (size <= 0).any():
                 bad = np.flatnonzero(wanted)[size <= 0]
                 raise nodes.error_at(bad, "has no positive comm_size; give its bytes")
+            self._check_time(nodes, np.flatnonzero(wanted), size, self._slowest)
             nodes.kind_N[wanted] = kind
             nodes.peer_N[wanted] = rank
             nodes.amount_N[wanted] = size
@@ -164,6 +182,8 @@ class Lowering:
         wanted[:] = False
         wanted[row_C] = True
         size_C = nodes.attribute("comm_size", wanted)
+        # An all-gather grows by the number of ranks, and no rate is lower than the slowest.
+        self._check_time(nodes, row_C, size_C, self._slowest / self._num_ranks)
         involved = nodes.involved()
         for at, row in enumerate(row_C.tolist()):
             dims = involved.get(int(nodes.order[row]))

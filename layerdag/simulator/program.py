@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from layerdag.errors import ConfigError, SimulationError
+from layerdag.errors import ConfigError
 from layerdag.simulator.cluster import (
     Congestion,
     MemoryConfig,
@@ -142,7 +142,7 @@ def endpoint_delay(cluster: Cluster) -> int:
     """Return the endpoint delay in ns after injection-scale, or refuse 0."""
     delay = int(cluster.system.endpoint_delay_ns * cluster.options.injection_scale)
     if delay < 1:
-        raise SimulationError(
+        raise ConfigError(
             f"endpoint-delay {cluster.system.endpoint_delay_ns} ns times injection-scale "
             f"{cluster.options.injection_scale} is below 1 ns; enlarge one of them."
         )

@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
-from layerdag.simulator.compute import ComputeModel
+from layerdag.simulator.compute import MAX_TIME_NS, ComputeModel
 from layerdag.traces.trace import Trace
 
 _CLASS_OF_DTYPE = {
@@ -92,7 +92,8 @@ class RooflineCompute(ComputeModel):
         seconds = np.maximum(
             num_ops / peak, tensor_size / (self._device.bytes_per_s * self._efficiency)
         )
-        time_ns = np.maximum(np.floor(seconds * 1e9 + self._launch_ns), 1).astype(np.int64)
+        time_ns = np.minimum(np.floor(seconds * 1e9 + self._launch_ns), 2.0 * MAX_TIME_NS)
+        time_ns = np.maximum(time_ns, 1).astype(np.int64)
         return np.where(on_cpu, self.replayed_ns(trace, rows), time_ns)
 
     def _peaks(self, trace: Trace, rows: np.ndarray) -> np.ndarray:

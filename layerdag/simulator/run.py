@@ -1,11 +1,15 @@
 """The simulator as a library: workload and cluster in, ticks out."""
 
+import numpy as np
+
 from layerdag.errors import SimulationError
 from layerdag.simulator import kernel
 from layerdag.simulator.cluster import MemoryConfig, NetworkConfig, RunOptions, SystemConfig
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute
-from layerdag.simulator.diagnosis import explain
-from layerdag.simulator.program import Cluster, lower
+from layerdag.simulator.diagnosis import describe, explain
+from layerdag.simulator.kernel import Outcome
+from layerdag.simulator.nodes import NodeKind
+from layerdag.simulator.program import Cluster, Program, lower
 from layerdag.simulator.result import SimulationResult, gpu_compute_ns
 from layerdag.traces.trace import Workload
 
@@ -47,6 +51,8 @@ def simulate_on(workload: Workload, cluster: Cluster, compute: ComputeModel) -> 
     outcome = kernel.run(program)
     if (outcome.finish_ns < 0).any() or len(outcome.orphans):
         raise SimulationError(explain(program, outcome))
+    if isinstance(compute, ReferenceCompute):
+        _refuse_instant_start(program, outcome)
     compute_ns = gpu_compute_ns(program, outcome.finish_ns - outcome.issue_ns)
     return SimulationResult(
         program=program,
@@ -57,3 +63,16 @@ def simulate_on(workload: Workload, cluster: Cluster, compute: ComputeModel) -> 
         compute_ns=compute_ns,
         events=outcome.events,
     )
+
+
+def _refuse_instant_start(program: Program, outcome: Outcome) -> None:
+    """Raise SimulationError where a node takes 0 ns at tick 0: the reference aborts there."""
+    kind = np.concatenate([program.classes[c].kind_N for c in program.class_of_rank])
+    instant = (outcome.issue_ns == 0) & (outcome.finish_ns == 0) & (kind != NodeKind.SKIP)
+    if instant.any():
+        at = int(np.argmax(instant))
+        rank = int(np.searchsorted(program.out_ptr, at, side="right") - 1)
+        raise SimulationError(
+            f"{describe(program, rank, at - int(program.out_ptr[rank]))} takes 0 ns at tick 0, "
+            "where the reference aborts; give it more work, or choose another compute model."
+        )

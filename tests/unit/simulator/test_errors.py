@@ -104,7 +104,9 @@ def test_child_of_a_skipped_node_that_nothing_wakes():
         (send(2, 0, 8), "itself"),
         (send(2, 1, 0), "comm_size"),
         (node(2, NodeType.MEM_LOAD, tensor_size=8), "NO_MEMORY_EXPANSION"),
-        (comp(2, 10**16), "9e15"),
+        (comp(2, 10**13), "1e12 us"),
+        (all_reduce(2, 2**60), "1e15 ns"),
+        (send(2, 1, 2**62), "1e15 ns"),
     ],
 )
 def test_a_node_that_cannot_run_is_named(bad, words):
@@ -179,3 +181,16 @@ def test_all_errors_are_one_line_without_a_traceback():
     with pytest.raises(LayerdagError) as caught:
         simulate(workload([recv(0, 1, 8)], [recv(0, 0, 8)]), system(), ring(2))
     assert "\n" not in str(caught.value)
+
+
+def test_node_of_no_time_at_the_first_tick_is_refused_as_the_reference_aborts():
+    rates = {"roofline_enabled": True, "local_mem_bw_gb": 1e6, "peak_perf_tflops": 1000.0}
+    text = complaint(*[[comp(2, 1, num_ops=1, tensor_size=1)]] * 2, **rates)
+    assert "rank 0 node 2" in text
+    assert "0 ns at tick 0" in text
+
+
+def test_injection_scale_may_not_take_the_whole_endpoint_delay():
+    load = workload([all_reduce(0, 64)], [all_reduce(0, 64)])
+    with pytest.raises(ConfigError, match="below 1 ns"):
+        simulate(load, system(), ring(2), options=RunOptions(injection_scale=0.01))
