@@ -46,7 +46,8 @@ class Track:
             weights: The averaged weights of the whole model by name.
             patience: Stop after this many validations without a better one; 0 never stops.
         """
-        if score < self.best:
+        # The first one counts whatever it is: a run always leaves weights behind.
+        if score < self.best or not self.weights:
             self.best, self.best_step, self.stale = score, step, 0
             self.weights = {name: weights[name].detach().clone() for name in self.parameters}
             return True

@@ -41,6 +41,12 @@ def test_best_weights_come_from_each_track_s_own_best_step(model: DAGModel):
     assert {float(best[name].mean()) for name in node.parameters} == {1.0}
 
 
+def test_the_first_validation_is_kept_even_if_it_is_infinite(model: DAGModel):
+    track = tracks_of(model)[0]
+    assert track.judge(math.inf, 1, weights_of(model, 0.0), patience=0)
+    assert not track.judge(math.inf, 2, weights_of(model, 1.0), patience=0)
+
+
 def test_patience_stops_and_freezes_one_track(model: DAGModel):
     size, node, _ = tracks_of(model)
     for step, score in enumerate((1.0, 1.5, math.inf)):
