@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ARGUMENTS: dict[str, dict[str, int]] = {"reference": {}, "fast": {"depth": 2}}
-SAMPLING_BATCHES = {"reference": (4, 16, 64), "fast": (16, 64, 256)}
+ARGUMENTS: dict[str, dict[str, int]] = {
+    "reference": {"size_width": 80, "node_width": 80, "edge_width": 80},
+    "fast": {"depth": 2},
+}
+SAMPLING_BATCHES = {"reference": (16, 64), "fast": (64, 512)}
 TRAINING_SIZES = (50, 200, 1000, 5000)
 SAMPLING_SIZES = (50, 200, 1000, 10_000)
 
@@ -107,7 +110,7 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
     use_tile = set_name == "tile" and options.tile is not None
     graphs = tile_graphs(options.tile) if use_tile else random_graphs(SHAPES[set_name])
     model = _model(name, graphs, ARGUMENTS[name])
-    source = BucketedSource(_collated(graphs), 32, 20_000, 0)
+    source = BucketedSource(_collated(graphs), 32, 4_000, 0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     generator = torch.Generator().manual_seed(0)
 

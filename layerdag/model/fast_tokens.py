@@ -81,28 +81,45 @@ class Place:
 
 
 class ConditionEncoder(nn.Module):
-    """One vector a graph from its conditions; an unknown condition has a learnt vector."""
+    """One vector a graph from its conditions; an unknown condition has a learnt vector.
+
+    A standardised number enters as itself and as sines and cosines of growing frequency, so that
+    graphs that differ little in it can still be told apart. The vector is normalised: conditions
+    weigh as much as all else that a token says of itself, however the layers before are scaled.
+    """
+
+    frequency_F: Tensor
 
     def __init__(self, sizes: GraphSizes, width: int) -> None:
         super().__init__()
         self.num_numeric = sizes.numeric_conditions
-        self.lift = nn.Linear(2 * self.num_numeric, width) if self.num_numeric else None
-        self.bend = nn.Linear(width, width)
+        frequency_F = 2.0 ** torch.arange(-1, 5)
+        self.register_buffer("frequency_F", frequency_F, persistent=False)
+        features = self.num_numeric * (2 + 2 * frequency_F.shape[0])
+        self.lift = nn.Linear(features, width) if features else None
         codes = [size + 1 for size in sizes.category_conditions]
         self.categories = SumEmbedding(codes, width) if codes else None
         self.always = nn.Parameter(torch.zeros(width))
+        self.bend = nn.Linear(width, width)
+        self.norm = nn.RMSNorm(width)
 
     def forward(self, numeric_BC: Tensor, category_BM: Tensor) -> Tensor:
         """Return one vector a graph, shape (B, D)."""
         code_BD = self.always.expand(numeric_BC.shape[0], -1)
         if self.lift is not None:
-            known_BC = ~numeric_BC.isnan()
-            value_BC = numeric_BC.nan_to_num(0.0).clamp(-6.0, 6.0)
-            code_BD = code_BD + self.lift(torch.cat([value_BC, known_BC.float()], dim=1))
+            code_BD = code_BD + self.lift(self._features(numeric_BC))
         if self.categories is not None:
             code_BD = code_BD + self.categories(category_BM + 1)
-        bent_BD: Tensor = self.bend(F.gelu(code_BD))
-        return bent_BD
+        normed_BD: Tensor = self.norm(self.bend(F.gelu(code_BD)))
+        return normed_BD
+
+    def _features(self, numeric_BC: Tensor) -> Tensor:
+        """Return value, waves and whether it is known; all zero for an unknown number."""
+        known_BC = ~numeric_BC.isnan()
+        value_BC1 = numeric_BC.nan_to_num(0.0).clamp(-10.0, 10.0)[..., None]
+        angle_BCF = value_BC1 * self.frequency_F
+        waves = [value_BC1, angle_BCF.sin(), angle_BCF.cos(), torch.ones_like(value_BC1)]
+        return (torch.cat(waves, dim=2) * known_BC[..., None]).flatten(1)
 
 
 def drop_conditions(
