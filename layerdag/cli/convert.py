@@ -111,6 +111,12 @@ def _imported(job: ImportedJob) -> Workload:
             f"{100 * result.share_joined:.1f} % have a measured duration"
             + (f"; group of {result.guessed_groups} guessed" if result.guessed_groups else "")
         )
+    wanted = 1 + max((max(ranks) for ranks in job.workload.groups.values() if ranks), default=0)
+    if wanted > job.workload.num_ranks:
+        raise UsageError(
+            f"the traces are of a job of {wanted} ranks, but {job.workload.num_ranks} were given; "
+            "give the host traces of all ranks, in order of rank."
+        )
     return job.workload
 
 

@@ -107,7 +107,8 @@ def _communication_lines(summary: WorkloadSummary) -> list[str]:
         lines.append(
             f"  messages: {summary.messages:,} matched, {byte_text(summary.message_bytes)}"
         )
-    if summary.mismatches:
+    # One rank alone has nothing to match with.
+    if summary.mismatches and summary.num_ranks > 1:
         lines += ["", f"{len(summary.mismatches)} mismatches, the first ones:"]
         lines += [f"  {message}" for message in summary.mismatches[:5]]
     return lines

@@ -98,8 +98,8 @@ def view_of_trace(trace: Trace) -> GraphView:
 def _kinds(trace: Trace, labels: list[str]) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """Return (kind_N, (name, colour) of each kind).
 
-    Kinds are node types; where a few operators make up much of the computation they are kinds of
-    their own, so that a trace of one node type is not all of one colour.
+    Kinds are node types; where a few operators recur and make up much of the computation they are
+    kinds of their own, so that a trace of one node type is not all of one colour.
     """
     names = [NodeType(number).name for number in trace.type_N.tolist()]
     computes = [name == NodeType.COMP.name for name in names]
@@ -107,7 +107,8 @@ def _kinds(trace: Trace, labels: list[str]) -> tuple[np.ndarray, list[tuple[str,
     counts = Counter(op for op, comp in zip(operators, computes, strict=True) if comp)
     top = counts.most_common(len(_OPERATOR_COLOURS))
     colours = {kind.name: colour for kind, colour in _KIND_COLOUR.items()}
-    if len(counts) > 1 and sum(count for _, count in top) >= 0.3 * sum(computes):
+    often = sum(count for _, count in top)
+    if len(counts) > 1 and often >= max(0.3 * sum(computes), 2 * len(top)):
         colours |= {op: c for (op, _), c in zip(top, _OPERATOR_COLOURS, strict=False)}
         chosen = {op for op, _ in top}
         rest = "other computation" if len(counts) > len(top) else NodeType.COMP.name

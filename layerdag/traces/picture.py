@@ -1,6 +1,7 @@
 """Pictures of small graphs: layers from top to bottom, colours by kind, as SVG, PDF or PNG."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +35,13 @@ def save_picture(view: GraphView, path: str | Path) -> None:
     layout = layered_layout(view.num_nodes, view.edge_index_2E)
     named = view.num_nodes <= _LABELLED
     step = (1.75, 0.62) if named else (0.22, 0.3)
-    size = (
-        min(max(3.2, step[0] * (layout.width + 1.4)), _MOST_INCHES),
-        min(max(2.0, step[1] * layout.height + 0.9), _MOST_INCHES),
-    )
+    wide = min(max(3.2, step[0] * (layout.width + 1.4)), _MOST_INCHES)
+    high = min(step[1] * max(layout.height, 1), _MOST_INCHES)
+    rows = math.ceil((len(view.kinds) + 1) / _legend_columns(view, wide))
+    above = 0.15 + 0.17 * rows
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "layerdag"}):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot(), view, layout)
+        figure = Figure(figsize=(wide, high + above))
+        draw(figure.add_axes((0, 0, 1, high / (high + above))), view, layout)
         suffix = Path(path).suffix.lstrip(".").lower()
         metadata = {"Date": None} if suffix == "svg" else None
         with atomic_path(path) as draft:
@@ -131,6 +132,12 @@ def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
         )
 
 
+def _legend_columns(view: GraphView, inches: float) -> int:
+    """Return how many entries of the legend stand side by side in a picture of this width."""
+    entry = 0.4 + 0.058 * max(map(len, view.kinds), default=1)
+    return max(1, min(int(inches / entry), 4))
+
+
 def _draw_legend(axes: "Axes", view: GraphView) -> None:
     """Name the colours."""
     from matplotlib.lines import Line2D
@@ -142,12 +149,13 @@ def _draw_legend(axes: "Axes", view: GraphView) -> None:
     if view.dashed_E.any():
         marks.append(Line2D([], [], color="#00000059", linestyle=(0, (3, 2)), label="control"))
     if marks:
+        inches = axes.get_window_extent().width / axes.figure.dpi
         axes.legend(
             handles=marks,
             loc="lower center",
             bbox_to_anchor=(0.5, 1.0),
             frameon=False,
-            ncols=min(len(marks), 4),
+            ncols=_legend_columns(view, inches),
             fontsize=7,
             handletextpad=0.2,
         )
