@@ -102,7 +102,8 @@ def _check_graph(target: Path) -> list[Finding]:
     """Check the structure of one flow graph."""
     import torch
 
-    from layerdag.datasets.flow_files import read_graphml, read_json
+    from layerdag.datasets.flow_files import read_json
+    from layerdag.datasets.graphml import read_graphml
     from layerdag.graph.dag import DAG
     from layerdag.validator.structural import check_structure
 

@@ -129,6 +129,15 @@ def summary_rows(
             f"median at equal count {number(float(np.median(matched)), 2)}"
         )
         rows.append(SummaryRow("median ratio", number(float(np.median(ratios)), 2), "1", note))
+    told = similarity.row("classifier_bound")
+    rows.append(
+        SummaryRow(
+            "told from real graphs by a classifier",
+            number(told.generated.value, 2),
+            number(told.reference.value, 2),
+            "lower bound of the Jensen-Shannon distance: 0 alike, 1 told apart",
+        )
+    )
     if transfer is not None:
         rows += _transfer_rows(transfer)
     return tuple(rows)

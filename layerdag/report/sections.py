@@ -16,6 +16,7 @@ from layerdag.report.markup import (
 )
 from layerdag.surrogate.scores import SCORES
 from layerdag.surrogate.tstr import TransferReport, TransferRow
+from layerdag.validator.classifier import CLASSIFIER_METRIC
 from layerdag.validator.similarity import SimilarityReport, SimilarityRow
 from layerdag.validator.structural import GRAPH_RULES, StructureReport
 
@@ -141,6 +142,8 @@ def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
     """Return the cells of one metric."""
     if row.metric.name.startswith("mmd:"):
         distance = "MMD²"
+    elif row.metric is CLASSIFIER_METRIC:
+        distance = "JS bound"
     else:
         distance = f"W1, {row.metric.unit}" if row.metric.unit else "TV"
     name = element("span", row.metric.name, title=row.metric.what)

@@ -1,6 +1,5 @@
 """Graphs for surrogates from files: data sets, folders of samples, single workloads."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,24 +8,29 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.datasets.base import GraphDataset
-from layerdag.datasets.flow_files import read_graphml, read_json
-from layerdag.datasets.jobs import RankClassTrace, job_graph
+from layerdag.datasets.flow_files import read_json
+from layerdag.datasets.graphml import read_graphml
+from layerdag.datasets.jobs import job_graph
+from layerdag.datasets.rank_classes import rank_classes
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.dag import DAG, Condition
 from layerdag.surrogate.tstr import Labelled
 from layerdag.traces.recognise import read_any
-from layerdag.traces.trace import Trace, Workload
 
+LABEL_FILES = ("labels.csv", "labels.json")
 READERS = {".graphml": read_graphml, ".json": read_json}
 
 
 def read_dataset(folder: str | Path) -> GraphDataset:
-    """Read a collected corpus (``index.jsonl``) or TPU Tile (``.pth``) from its folder.
+    """Read a collected corpus (``index.jsonl``), TPU Tile (``.pth``), or any folder of graphs.
+
+    A folder of workloads or flow graphs takes its targets from ``labels.csv`` or ``labels.json``
+    in it.
 
     Raises:
-        UsageError: If the folder is neither.
+        UsageError: If the folder is none of these.
         DataError: If a file is damaged.
     """
     folder = Path(folder)
@@ -38,9 +42,14 @@ def read_dataset(folder: str | Path) -> GraphDataset:
         from layerdag.datasets.tpu_tile import load_tpu_tile
 
         return load_tpu_tile(folder)
+    labels = next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
+    if labels is not None:
+        from layerdag.datasets.folder import load_folder
+
+        return load_folder(folder, labels=labels)
     raise UsageError(
-        f"{folder}: is no data set; give a corpus folder (with index.jsonl) or a TPU Tile folder "
-        "(with .pth files)."
+        f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
+        f"(with .pth files), or a folder of graphs with {' or '.join(LABEL_FILES)}."
     )
 
 
@@ -90,31 +99,6 @@ def _is_trace_json(path: Path) -> bool:
     """Return whether a JSON file is a trace (host trace, feeder JSON) rather than a graph."""
     with path.open("rb") as stream:
         return path.suffix == ".json" and b"layerdag-graph" not in stream.read(200)
-
-
-def rank_classes(workload: Workload) -> tuple[RankClassTrace, ...]:
-    """Gather ranks that run the same program: equal nodes, dependencies and communication.
-
-    Peers and names of groups may differ, as they do between the replicas of a pipeline stage.
-    """
-    ranks: dict[bytes, list[int]] = {}
-    keys: dict[int, bytes] = {}
-    for rank, trace in enumerate(workload.traces):
-        key = keys.setdefault(id(trace), _program(trace))
-        ranks.setdefault(key, []).append(rank)
-    return tuple(RankClassTrace(workload.traces[of[0]], tuple(of)) for of in ranks.values())
-
-
-def _program(trace: Trace) -> bytes:
-    """Return a hash of what a rank does, whatever its number."""
-    digest = hashlib.sha256("\0".join(trace.names()).encode())
-    columns = [trace.id_N, trace.type_N]
-    for deps in (trace.data_deps, trace.ctrl_deps):
-        columns += [deps.ptr_N1, deps.values]
-    columns += [trace.integers(name, -1)[0] for name in ("comm_type", "comm_size")]
-    for column in columns:
-        digest.update(np.ascontiguousarray(column).tobytes())
-    return digest.digest()
 
 
 def labelled(

@@ -84,7 +84,7 @@ class MessagePassingSurrogate(Surrogate):
 
 
 def to_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
-    """Return the graph as PyG ``Data`` with x, u, edge_index, edge_type and y.
+    """Return the graph as PyG ``Data`` with x, u, edge_index, edge_attr and y.
 
     Raises:
         DataError: If codes do not fit ``sizes``.
@@ -105,7 +105,7 @@ def to_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
         x=dag.x_NA,
         u=dag.u_NA,
         edge_index=dag.edge_index_2E,
-        edge_type=dag.edge_type_E,
+        edge_attr=dag.edge_type_E[:, None],
         y=torch.tensor([target], dtype=torch.float32),
     )
 

@@ -55,12 +55,13 @@ class MessagePassingNetwork(nn.Module):
 
         Args:
             batch: PyG batch with ``x`` int64 (N, A), ``u`` float32 (N, A), ``edge_index`` (2, E),
-                ``edge_type`` int64 (E,) and ``batch`` (N,).
+                ``edge_attr`` int64 (E, 1) and ``batch`` (N,), as ``datasets.pyg.to_pyg`` makes
+                them.
         """
         h_NF = self.embed_position(batch.u)
         for column, table in enumerate(self.embed_attribute):
             h_NF = h_NF + table(batch.x[:, column])
-        edge_EF = self.embed_edge_type(batch.edge_type)
+        edge_EF = self.embed_edge_type(batch.edge_attr[:, 0])
         for step in self.rounds:
             h_NF = step(h_NF, batch.edge_index, edge_EF)
         size = int(batch.num_graphs)

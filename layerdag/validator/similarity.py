@@ -14,6 +14,7 @@ import numpy as np
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.graph.dag import DAG
 from layerdag.rng import numpy_generator
+from layerdag.validator.classifier import CLASSIFIER_METRIC, classifier_bound
 from layerdag.validator.descriptors import AttributeView, Descriptor, Items, descriptors
 from layerdag.validator.graph_set import GraphSet
 from layerdag.validator.histograms import (
@@ -161,6 +162,7 @@ def compare(
     sample = Resampling.draw(sets, seed, replicates)
     rows = [_descriptor_row(row, sample) for row in descriptors(attributes)]
     rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
+    rows.append(_classifier_row(sample.sets, seed, replicates))
     return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
 
 
@@ -217,6 +219,27 @@ def _kernel_row(kernel: KernelMetric, sample: Resampling) -> SimilarityRow:
         (result.generated_R, extra | {"unbiased": result.generated_unbiased}),
         (result.reference_R, extra | {"unbiased": result.reference_unbiased}),
     )
+
+
+def _classifier_row(
+    sets: tuple[GraphSet, GraphSet, GraphSet], seed: int, replicates: int
+) -> SimilarityRow:
+    """Compute the classifier's bound; it has no ratio, since alike sets give 0.
+
+    The reference is that of real training graphs, told from the test graphs in the same way.
+    """
+    vectors = {kernel.metric.name: kernel.vectors(sets) for kernel in KERNEL_METRICS}
+    train, test, generated = ({name: v[i] for name, v in vectors.items()} for i in range(3))
+    results = []
+    for other in (generated, train):
+        try:
+            bound = classifier_bound(test, other, seed=seed, replicates=replicates)
+        except LayerdagError as error:
+            return _failed(CLASSIFIER_METRIC, str(error))
+        value = float(bound.draws_R[0])
+        spread = Interval.around(value, bound.draws_R[1:], 0.0, 1.0)
+        results.append(MetricResult(CLASSIFIER_METRIC, value, spread, bound.by_descriptor))
+    return SimilarityRow(results[0], results[1], None, None)
 
 
 def _row(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerdag.cli.main import main
-from layerdag.datasets.flow_files import write_graphml
+from layerdag.datasets.graphml import write_graphml
 from layerdag.graph.random import random_dag
 from layerdag.surrogate.inputs import read_dataset
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_workloads import collective, compute, job, message
+from small_workloads import collective, compute, job
 
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
@@ -11,7 +11,6 @@ from layerdag.graph.dag import DAG
 from layerdag.surrogate.inputs import (
     hide,
     labelled,
-    rank_classes,
     read_dataset,
     read_graph,
     read_samples,
@@ -37,24 +36,6 @@ def schema() -> GraphSchema:
 
 def _encoded(schema: GraphSchema, label: float) -> DAG:
     return schema.encode(_raw(label))
-
-
-def test_replicas_are_one_class_and_stages_are_two() -> None:
-    def rank(kind: bool, source: int, target: int, group: str):
-        return (
-            compute(1),
-            collective(2, 1, group=group),
-            message(3, 2, sends=kind, source=source, target=target),
-        )
-
-    workload = job(
-        rank(True, 0, 1, "1"),
-        rank(False, 0, 1, "2"),
-        rank(True, 2, 3, "1"),
-        rank(False, 2, 3, "2"),
-        groups={"1": (0, 2), "2": (1, 3)},
-    )
-    assert [one.ranks for one in rank_classes(workload)] == [(0, 2), (1, 3)]
 
 
 def test_a_workload_is_read_as_the_graph_of_its_job(tmp_path: Path) -> None:

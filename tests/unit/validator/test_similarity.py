@@ -69,8 +69,9 @@ def test_figures_repeat_with_the_seed(rng: np.random.Generator) -> None:
 def test_a_metric_without_scale_is_listed_as_failed(rng: np.random.Generator) -> None:
     same = [random_dag(rng, [1, 1], [1, 1])] * 5
     report = compare(same, same, same, ATTRIBUTES, replicates=2)
-    assert any(result.metric.name == "mmd:sizes" for result in report.failures)
-    assert all("no scale" in result.error for result in report.failures)
+    reasons = {result.metric.name: result.error for result in report.failures}
+    assert "no scale" in reasons["mmd:sizes"]
+    assert "at least 8 graphs" in reasons["classifier_bound"]
     assert report.row("nodes").ratio is None
 
 

@@ -1,0 +1,114 @@
+"""The validator judged: a worse generator must look worse, in the figure that is made for it."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.graph.dag import DAG
+from layerdag.graph.random import random_dag
+from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.similarity import compare
+
+ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
+COUNT = 80
+
+
+def _real(rng: np.random.Generator) -> DAG:
+    """Graphs whose second attribute follows the first, and the first the layer."""
+    dag = random_dag(rng, rng.integers(1, 5, rng.integers(6, 11)).tolist(), [2, 2], extra_edges=0.5)
+    layer_N = dag.layers().numpy()
+    op_N = (layer_N + rng.integers(0, 2, layer_N.size)) % 4
+    size_N = np.clip(op_N + rng.integers(0, 2, layer_N.size), 0, 4)
+    x_NA = torch.from_numpy(np.stack([op_N, size_N], axis=1).astype(np.int64))
+    return DAG.build(x_NA, dag.edge_index_2E)
+
+
+def _shuffled_attribute(rng: np.random.Generator, dag: DAG) -> DAG:
+    x_NA = dag.x_NA.clone()
+    x_NA[:, 1] = x_NA[torch.from_numpy(rng.permutation(dag.num_nodes)), 1]
+    return DAG.build(x_NA, dag.edge_index_2E)
+
+
+def _moved_attributes(rng: np.random.Generator, dag: DAG) -> DAG:
+    order = torch.from_numpy(rng.permutation(dag.num_nodes))
+    return DAG.build(dag.x_NA[order], dag.edge_index_2E)
+
+
+def _cut_short(rng: np.random.Generator, dag: DAG) -> DAG:
+    del rng
+    keep = int((dag.layers() < 5).sum())
+    inside_E = (dag.edge_index_2E < keep).all(dim=0)
+    return DAG.build(dag.x_NA[:keep], dag.edge_index_2E[:, inside_E])
+
+
+def _without_extra_edges(rng: np.random.Generator, dag: DAG) -> DAG:
+    del rng
+    layer_N = dag.layers()
+    source_E, target_E = dag.edge_index_2E
+    direct_E = layer_N[target_E] - layer_N[source_E] == 1
+    return DAG.build(dag.x_NA, dag.edge_index_2E[:, direct_E])
+
+
+Harm = Callable[[np.random.Generator, DAG], DAG]
+HARMS: dict[str, tuple[Harm, tuple[str, ...]]] = {
+    "attributes of a node no longer fit together": (_shuffled_attribute, ("attribute_pairs",)),
+    "operators stand at the wrong depth": (_moved_attributes, ("edge_bigrams",)),
+    "graphs end too early": (_cut_short, ("layers", "nodes", "mmd:sizes", "mmd:embedding")),
+    "long edges are missing": (_without_extra_edges, ("edge_span", "in_degree")),
+}
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_the_more_graphs_are_harmed_the_larger_the_figure(name: str) -> None:
+    harm, metrics = HARMS[name]
+    rng = np.random.default_rng(5)
+    train, test, drawn = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
+    reports = []
+    for share in (0.0, 0.5, 1.0):
+        harmed = int(share * COUNT)
+        generated = [harm(rng, dag) for dag in drawn[:harmed]] + drawn[harmed:]
+        reports.append(compare(train, test, generated, ATTRIBUTES, replicates=50))
+    for metric in metrics:
+        figures = [report.row(metric).generated.value for report in reports]
+        assert figures[0] < figures[1] < figures[2], (metric, figures)
+        worst = reports[-1].row(metric)
+        assert worst.ratio_interval is not None
+        assert worst.ratio_interval.low > 1, metric
+
+
+def test_a_fair_generator_is_not_told_from_real_graphs() -> None:
+    rng = np.random.default_rng(6)
+    train, test, drawn = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
+    report = compare(train, test, drawn, ATTRIBUTES, replicates=50)
+    ratios = np.array([row.ratio for row in report.rows if row.ratio is not None])
+    assert 0.6 < np.median(ratios) < 1.7
+    inside = [
+        row.ratio_interval.low < 1 < row.ratio_interval.high
+        for row in report.rows
+        if row.ratio_interval is not None
+    ]
+    assert np.mean(inside) > 0.7
+
+
+def test_a_collapsed_generator_is_valid_but_not_unique() -> None:
+    rng = np.random.default_rng(7)
+    train, test = ([_real(rng) for _ in range(COUNT)] for _ in range(2))
+    collapsed = [_real(rng)] * COUNT
+    novel = novelty(train, test, collapsed)
+    assert novel.unique == pytest.approx(1 / COUNT)
+    report = compare(train, test, collapsed, ATTRIBUTES, replicates=10)
+    assert report.row("mmd:embedding").ratio > 3
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_copies_show_in_novelty_and_nearness(share: float) -> None:
+    rng = np.random.default_rng(8)
+    train, held_out, fresh = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
+    copies = int(share * COUNT)
+    generated = train[:copies] + fresh[copies:]
+    assert novelty(train, held_out, generated).copied == pytest.approx(share, abs=0.05)
+    near = nearness(train, held_out, generated)
+    assert near.share == pytest.approx(0.5 + share / 2, abs=0.15)
