@@ -12,7 +12,7 @@ def test_kinds_are_node_types_where_names_say_nothing() -> None:
 
 
 def test_frequent_operators_are_kinds_of_their_own() -> None:
-    names = ["mm(1)", "mm(2)", "mm(3)", "add", "add", "add", "relu", "relu", *"abcd"]
+    names = ["mm(1)", "mm(2)", "mm(3)", "add", "add", "add", "relu", "relu", "add", *"abcd"]
     view = view_of_trace(build_trace([comp(at, name=name) for at, name in enumerate(names)]))
     assert {"mm", "add", "other computation"} <= set(view.kinds)
     assert view.kind_N[0] == view.kind_N[1]
