@@ -139,7 +139,7 @@ static void run_event(Sim *s, Event event) {
     case EVENT_RANK: run_rank_list(s, event.a, (int32_t)event.b); break;
     case EVENT_ARRIVAL: sim_arrive(s, event.a); break;
     case EVENT_HOP: sim_hop(s, event.a); break;
-    case EVENT_LINK_FREE: sim_link_free(s, event.a); break;
+    case EVENT_LINK_FREE: sim_link_free(s, event.b); break;
     case EVENT_PHASE_END: sim_next_phase(s, event.a); break;
     default: {
         Callback call = POOL(s, Waiter, waiter, event.a).call;

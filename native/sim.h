@@ -233,7 +233,7 @@ void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size,
 void sim_front_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
 void sim_arrive(Sim *s, int32_t message);
 void sim_hop(Sim *s, int32_t message);
-void sim_link_free(Sim *s, int32_t link);
+void sim_link_free(Sim *s, int64_t link);
 void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows);
 int64_t sim_num_links(const Input *in);
 int64_t sim_transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size);

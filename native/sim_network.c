@@ -31,47 +31,63 @@ int64_t sim_transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size)
     return 0;
 }
 
-/* Directed links of a one-dimensional network. Ring: 2n, clockwise first. Fully connected: n*n by
- * (from, to). Switch: 2n, up first; the switch itself is device n. */
+/* Directed links with queues. Dimension d owns a block of them: two a rank for a ring (clockwise,
+ * anticlockwise) and a switch (up, down), one for each pair of neighbours when fully connected.
+ * Devices are the ranks and, behind them, one switch for each dimension and line of ranks. */
+static int64_t links_of(const Input *in, int64_t d) {
+    int full = in->dim_type[d] == TOPOLOGY_FULLY_CONNECTED;
+    return in->num_ranks * (full ? in->dim_size[d] : 2);
+}
+
 int64_t sim_num_links(const Input *in) {
-    int64_t n = in->num_ranks;
-    if (!in->congestion_aware) return 0;
-    return in->dim_type[0] == TOPOLOGY_FULLY_CONNECTED ? n * n : 2 * n;
+    int64_t total = 0;
+    for (int64_t d = 0; d < in->num_dims && in->congestion_aware; d++) total += links_of(in, d);
+    return total;
 }
 
-static int32_t next_link(const Input *in, const Message *m, int32_t *next_device) {
-    int32_t n = (int32_t)in->num_ranks, at = m->at, dst = m->dst;
-    if (in->dim_type[0] == TOPOLOGY_FULLY_CONNECTED) {
-        *next_device = dst;
-        return at * n + dst;
+typedef struct {
+    int32_t dimension, device; /* where it leads */
+    int64_t link;
+} Hop;
+
+/* Messages cross the dimensions in which they must move in ascending order. */
+static Hop next_hop(const Input *in, const Message *m) {
+    int32_t ranks = (int32_t)in->num_ranks, d = 0, stride = 1;
+    int64_t first = 0;
+    int32_t up = m->at >= ranks ? (m->at - ranks) / ranks : -1; /* dimension of the switch we are at */
+    int32_t at = up < 0 ? m->at : (m->at - ranks) % ranks;
+    while (up >= 0 ? d != up : at / stride % in->dim_size[d] == m->dst / stride % in->dim_size[d]) {
+        first += links_of(in, d);
+        stride *= in->dim_size[d++];
     }
-    if (in->dim_type[0] == TOPOLOGY_SWITCH) {
-        *next_device = at == n ? dst : n;
-        return at == n ? n + dst : at;
+    int32_t n = in->dim_size[d], own = at / stride % n, to = m->dst / stride % n;
+    int32_t line = at - own * stride, target = line + to * stride;
+    if (in->dim_type[d] == TOPOLOGY_FULLY_CONNECTED) return (Hop){d, target, first + (int64_t)at * n + to};
+    if (in->dim_type[d] == TOPOLOGY_SWITCH) {
+        if (up < 0) return (Hop){d, ranks + d * ranks + line, first + 2 * (int64_t)at};
+        return (Hop){d, target, first + 2 * (int64_t)target + 1};
     }
-    int32_t clockwise = m->dst >= m->src ? m->dst - m->src : m->dst - m->src + n;
+    int32_t clockwise = to >= own ? to - own : to - own + n;
     int forward = clockwise <= n - clockwise;
-    *next_device = forward ? (at + 1) % n : (at + n - 1) % n;
-    return forward ? at : n + at;
+    int32_t next = forward ? (own + 1) % n : (own + n - 1) % n;
+    return (Hop){d, line + next * stride, first + 2 * (int64_t)at + !forward};
 }
 
-static void transmit(Sim *s, int32_t link, int32_t message) {
+static void transmit(Sim *s, int32_t message, Hop hop) {
     Message *m = &POOL(s, Message, message, message);
-    int32_t next_device;
-    next_link(s->in, m, &next_device);
-    m->at = next_device;
-    double serial_ns = (double)m->size / s->in->dim_bandwidth[0];
-    s->link[link].busy = 1;
-    sim_schedule(s, s->now + (int64_t)(s->in->dim_latency[0] + serial_ns), EVENT_HOP, message, 0);
-    sim_schedule(s, s->now + (int64_t)serial_ns, EVENT_LINK_FREE, link, 0);
+    m->at = hop.device;
+    double serial_ns = (double)m->size / s->in->dim_bandwidth[hop.dimension];
+    s->link[hop.link].busy = 1;
+    sim_schedule(s, s->now + (int64_t)(s->in->dim_latency[hop.dimension] + serial_ns), EVENT_HOP, message, 0);
+    sim_schedule(s, s->now + (int64_t)serial_ns, EVENT_LINK_FREE, 0, hop.link);
 }
 
 static void leave(Sim *s, int32_t message) {
     Message *m = &POOL(s, Message, message, message);
-    int32_t next_device, index = next_link(s->in, m, &next_device);
-    Link *link = &s->link[index];
+    Hop hop = next_hop(s->in, m);
+    Link *link = &s->link[hop.link];
     if (!link->busy) {
-        transmit(s, index, message);
+        transmit(s, message, hop);
         return;
     }
     m->next = -1;
@@ -82,13 +98,13 @@ static void leave(Sim *s, int32_t message) {
     link->tail = message;
 }
 
-void sim_link_free(Sim *s, int32_t index) {
+void sim_link_free(Sim *s, int64_t index) {
     Link *link = &s->link[index];
     link->busy = 0;
     if (link->head < 0) return;
     int32_t message = link->head;
     link->head = POOL(s, Message, message, message).next;
-    transmit(s, index, message);
+    transmit(s, message, next_hop(s->in, &POOL(s, Message, message, message)));
 }
 
 void sim_hop(Sim *s, int32_t message) {

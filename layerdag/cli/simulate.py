@@ -11,7 +11,7 @@ from layerdag.errors import UsageError
 from layerdag.files import write_text
 
 if TYPE_CHECKING:
-    from layerdag.simulator import SimulationResult, SystemConfig
+    from layerdag.simulator import SimulationResult, SystemConfig, Variation
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.program import Cluster
     from layerdag.traces.trace import Workload
@@ -53,12 +53,17 @@ def _configure_inputs(add: Callable[..., object]) -> None:
     add("--comm-group", "--comm-group-configuration", metavar="groups.json",
         help='communicator groups {"1": [0, 1], ...}; "empty" for none; by default a '
         "comm_group.json beside the workload, if there is one")  # fmt: skip
-    add("--congestion", choices=("unaware", "aware"), default="unaware",
-        help="whether messages share links (default: %(default)s)")  # fmt: skip
+    add("--congestion", choices=("unaware", "aware", "aware-multi"), default="unaware",
+        help="whether messages share links; aware-multi takes several dimensions, which the "
+        "reference does not (default: %(default)s)")  # fmt: skip
     add("--num-queues-per-dim", type=int, default=1, metavar="N",
         help="queues of a rank in each dimension (default: %(default)s)")  # fmt: skip
     add("--injection-scale", type=float, default=1.0, metavar="X",
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
+    add("--slow", action="append", default=[], metavar="RANK=FACTOR",
+        help="multiply one rank's compute times, e.g. 3=1.5; may be repeated")  # fmt: skip
+    add("--noise", metavar="EXPONENT,SCALE,SEED",
+        help="power-law noise on every compute node, e.g. 2.5,0.1,0")  # fmt: skip
     add("--rendezvous-protocol", choices=("true", "false"), default="false",
         help="receivers ask before each message (default: %(default)s)")  # fmt: skip
 
@@ -82,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--nodes and --trace need a file name; only --json may be '-'.")
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
-    result = simulate_on(workload, cluster, compute)
+    result = simulate_on(workload, cluster, compute, _variation(args))
     extras = _extras(args, result, cluster, compute)
     if args.nodes:
         write_nodes(result, args.nodes)
@@ -135,6 +140,25 @@ def _compute(args: argparse.Namespace, system: "SystemConfig", default: str) -> 
     return compute_model(args.compute or default, system)
 
 
+def _variation(args: argparse.Namespace) -> "Variation | None":
+    """Return how ranks differ, None if they do not."""
+    from layerdag.simulator import PowerLawNoise, Variation
+
+    if not args.slow and not args.noise:
+        return None
+    try:
+        pairs = [entry.split("=") for entry in args.slow]
+        factors = {int(rank): float(factor) for rank, factor in pairs}
+        words = args.noise.split(",") if args.noise else []
+        numbers = [float(word) for word in words]
+        if len(numbers) not in (0, 3):
+            raise ValueError
+    except ValueError:
+        raise UsageError("write --slow RANK=FACTOR and --noise EXPONENT,SCALE,SEED.") from None
+    noise = PowerLawNoise(numbers[0], numbers[1], int(numbers[2])) if numbers else None
+    return Variation(factors, noise)
+
+
 def _read_workload(args: argparse.Namespace) -> "Workload":
     """Read all ranks, with the groups that were asked for."""
     from layerdag.traces.workload import read_workload
@@ -174,7 +198,7 @@ def _extras(
     if args.what_if:
         from layerdag.simulator.what_if import sensitivities
 
-        found = sensitivities(result.program.workload, cluster, compute)
+        found = sensitivities(result.program.workload, cluster, compute, _variation(args))
         extras["what_if"] = [dataclasses.asdict(entry) for entry in found]
     return extras
 

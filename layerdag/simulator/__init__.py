@@ -15,6 +15,7 @@ from layerdag.simulator.compute import MeasuredCompute, ReferenceCompute
 from layerdag.simulator.presets import small_cluster
 from layerdag.simulator.result import SimulationResult
 from layerdag.simulator.run import simulate
+from layerdag.simulator.variation import PowerLawNoise, Variation
 
 __all__ = [
     "Congestion",
@@ -23,12 +24,14 @@ __all__ = [
     "MemoryConfig",
     "MemoryKind",
     "NetworkConfig",
+    "PowerLawNoise",
     "ReferenceCompute",
     "RunOptions",
     "SimulationResult",
     "SystemConfig",
     "Topology",
     "UnmodelledCollectives",
+    "Variation",
     "simulate",
     "small_cluster",
 ]

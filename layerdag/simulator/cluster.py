@@ -20,10 +20,15 @@ class Topology(Enum):
 
 
 class Congestion(Enum):
-    """Whether messages share links (one dimension only) or never meet."""
+    """Whether messages share links or never meet.
+
+    The reference knows AWARE for one dimension only; AWARE_MULTI is ours and crosses the dimensions
+    of a message in ascending order, one link after the other.
+    """
 
     UNAWARE = "unaware"
     AWARE = "aware"
+    AWARE_MULTI = "aware-multi"
 
 
 class MemoryKind(Enum):

@@ -144,7 +144,7 @@ def run(program: Program) -> Outcome:
 def _solvable(program: Program) -> bool:
     """Return whether a collective's course depends on nothing but when its members enter it."""
     options = program.cluster.options
-    if options.congestion is Congestion.AWARE or options.rendezvous:
+    if options.congestion is not Congestion.UNAWARE or options.rendezvous:
         return False
     shared = memory_ranks(program.cluster.memory, program.num_ranks) > 0
     return not (shared and any((c.kind_N == NodeKind.MEMORY).any() for c in program.classes))
@@ -260,6 +260,6 @@ def _scalars(program: Program) -> dict[str, int | float]:
         "queues_per_dim": queues,
         "active_per_queue": -(-active // queues),
         "memory_ranks": memory_ranks(cluster.memory, program.num_ranks),
-        "congestion_aware": int(options.congestion is Congestion.AWARE),
+        "congestion_aware": int(options.congestion is not Congestion.UNAWARE),
         "rendezvous": int(options.rendezvous),
     }

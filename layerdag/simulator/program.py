@@ -115,7 +115,7 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
     if len(dimensions) > 1:
         raise ConfigError(
             f"congestion 'aware' knows one dimension, the network has {len(dimensions)}; "
-            "use --congestion unaware."
+            "use --congestion unaware, or aware-multi, which the reference does not have."
         )
     if dimensions[0].topology is Topology.RING and dimensions[0].npus <= 2:
         raise ConfigError(

@@ -11,6 +11,7 @@ from layerdag.simulator.kernel import Outcome
 from layerdag.simulator.nodes import NodeKind
 from layerdag.simulator.program import Cluster, Program, lower
 from layerdag.simulator.result import SimulationResult, gpu_compute_ns
+from layerdag.simulator.variation import Variation, vary
 from layerdag.traces.trace import Workload
 
 
@@ -22,6 +23,7 @@ def simulate(
     memory: MemoryConfig | None = None,
     options: RunOptions | None = None,
     compute: ComputeModel | None = None,
+    variation: Variation | None = None,
 ) -> SimulationResult:
     """Run ``workload`` on a cluster and return the ticks of every node.
 
@@ -32,6 +34,7 @@ def simulate(
         memory: Remote memory; none by default.
         options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
         compute: Times of compute nodes; by default ASTRA-sim's (roofline or recorded durations).
+        variation: Ranks that differ in speed, and noise; none by default.
 
     Returns:
         The complete outcome: every node of every rank has run.
@@ -42,12 +45,19 @@ def simulate(
         ConfigError: If workload and cluster do not fit together.
     """
     cluster = Cluster(network, system, memory or MemoryConfig(), options or RunOptions())
-    return simulate_on(workload, cluster, compute or ReferenceCompute(system))
+    return simulate_on(workload, cluster, compute or ReferenceCompute(system), variation)
 
 
-def simulate_on(workload: Workload, cluster: Cluster, compute: ComputeModel) -> SimulationResult:
+def simulate_on(
+    workload: Workload,
+    cluster: Cluster,
+    compute: ComputeModel,
+    variation: Variation | None = None,
+) -> SimulationResult:
     """Run ``workload`` on ``cluster``; see ``simulate``, which takes the parts one by one."""
     program = lower(workload, cluster, compute)
+    if variation is not None:
+        program = vary(program, variation)
     outcome = kernel.run(program)
     if (outcome.finish_ns < 0).any() or len(outcome.orphans):
         raise SimulationError(explain(program, outcome))

@@ -10,6 +10,7 @@ import numpy as np
 from layerdag.simulator.compute import SKIPPED, ComputeModel, ReferenceCompute
 from layerdag.simulator.program import Cluster
 from layerdag.simulator.run import simulate_on
+from layerdag.simulator.variation import Variation
 from layerdag.traces.trace import Trace, Workload
 
 
@@ -44,7 +45,10 @@ class ScaledCompute(ComputeModel):
 
 
 def sensitivities(
-    workload: Workload, cluster: Cluster, compute: ComputeModel | None = None
+    workload: Workload,
+    cluster: Cluster,
+    compute: ComputeModel | None = None,
+    variation: Variation | None = None,
 ) -> tuple[Sensitivity, ...]:
     """Simulate again with compute, then each dimension's bandwidth and latency, 10 % better.
 
@@ -52,7 +56,7 @@ def sensitivities(
         One entry a change, in that order; the first is the unchanged cluster.
     """
     compute = compute or ReferenceCompute(cluster.system)
-    base = simulate_on(workload, cluster, compute).makespan_ns
+    base = simulate_on(workload, cluster, compute, variation).makespan_ns
     found = [Sensitivity("as given", base, 0.0)]
     faster = ScaledCompute(compute, 1 / 1.1)
     runs: list[tuple[str, Cluster, ComputeModel]] = [("compute +10 %", cluster, faster)]
@@ -60,7 +64,7 @@ def sensitivities(
         for label, change in _DIMENSION_CHANGES.items():
             runs.append((f"dim {index} {label}", _changed(cluster, index, change), compute))
     for label, other, model in runs:
-        makespan = simulate_on(workload, other, model).makespan_ns
+        makespan = simulate_on(workload, other, model, variation).makespan_ns
         found.append(Sensitivity(label, makespan, (base - makespan) / base if base else 0.0))
     return tuple(found)
 

@@ -126,3 +126,13 @@ def test_compute_model_is_chosen_by_name(files, capsys):
     assert "neither num_ops nor tensor_size" in capsys.readouterr().err
     assert simulate(files, "--compute", "h10") == 2
     assert "did you mean 'h100'" in capsys.readouterr().err
+
+
+def test_ranks_may_differ(files, capsys):
+    assert simulate(files, "--slow", "1=2", "--json=-") == 0
+    assert json.loads(capsys.readouterr().out)["compute"] == {"0": 1000, "1": 2000}
+    assert simulate(files, "--noise", "2.5,0.1,7", "--json=-") == 0
+    assert json.loads(capsys.readouterr().out)["makespan"] > FINISH
+    assert simulate(files, "--slow", "1") == 2
+    assert simulate(files, "--noise", "2.5") == 2
+    assert "EXPONENT,SCALE,SEED" in capsys.readouterr().err

@@ -235,3 +235,36 @@ def test_ranks_that_share_a_trace_equal_ranks_that_do_not():
     np.testing.assert_array_equal(
         left.finish_ns.reshape(4, 3), right.finish_ns.reshape(4, 4)[:, :3]
     )
+
+
+def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
+    # 2 x 2: rank 0 -> 3 goes over dimension 0 to rank 1, then over dimension 1. Each link takes
+    # 100 + 400. Rank 1 -> 3 shares the second link, which is busy until 400.
+    load = make_workload(
+        [send(0, 3, 400)],
+        [send(0, 3, 400)],
+        [comp(0, 1)],
+        [recv(0, 0, 400), recv(1, 1, 400)],
+    )
+    network = NetworkConfig(one_dimension(Topology.FULLY_CONNECTED, 2).dimensions * 2)
+    options = RunOptions(congestion=Congestion.AWARE_MULTI)
+    result = simulate(load, make_system(), network, options=options)
+    assert ticks(result, 3) == [(0, 1000), (0, 500)]
+    later = make_workload(
+        [send(0, 3, 1000)],
+        [comp(0, 1), send(1, 3, 1000, (0,))],
+        [comp(0, 1)],
+        [recv(0, 0, 1000), recv(1, 1, 1000)],
+    )
+    # The first is at rank 1 at 1100, when rank 1's own message (from 1000 on) holds the link: it
+    # leaves at 2000 and arrives at 3100.
+    result = simulate(later, make_system(), network, options=options)
+    assert ticks(result, 3) == [(0, 3100), (0, 2100)]
+
+
+def test_congestion_through_switches_of_two_dimensions():
+    # Up and down twice: 4 x (100 + 400).
+    network = NetworkConfig(one_dimension(Topology.SWITCH, 2).dimensions * 2)
+    load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
+    options = RunOptions(congestion=Congestion.AWARE_MULTI)
+    assert simulate(load, make_system(), network, options=options).rank_finish_ns[3] == 2000
