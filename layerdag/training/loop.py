@@ -84,7 +84,6 @@ class _Run:
         self.plan: Sequence[Tensor] = self.source.plan(0)
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
-        self.metrics: dict[str, float] = {}
 
     def go(
         self, budget: Budget, request: StopRequest, loggers: Sequence[Logger], hook: Hook | None
@@ -93,20 +92,22 @@ class _Run:
         reason = "" if budget.share(self.step) < 1 else "budget"
         share, window = budget.share(self.step), Window(budget.seconds())
         while not reason:
+            if self._validation_is_due():
+                self._validate(budget, loggers, hook)
+                if all(track.stopped for track in self.tracks):
+                    reason = "patience"
+                    break
             flags = [float(request.signal_name is not None), budget.share(self.step + 1)]
             stop, share = self._advance(share, flags, window)
             budget.show(self.step, window.note)
             reason = self._reason(stop, share, request)
             if self.step % self.settings.log_every == 0:
                 self._log(loggers, window.flush(budget.seconds()))
-            if self.step % self.settings.evaluate_every == 0 and not reason:
-                self._validate(budget, loggers, hook)
-                reason = "patience" if all(track.stopped for track in self.tracks) else ""
-        if reason in ("budget", "patience") and self.evaluated_step != self.step:
+        if reason == "budget" and self.evaluated_step != self.step:
             self._validate(budget, loggers, hook)
         elif self.saved_step != self.step:
             self._save_last(budget.seconds())
-        result = (self.step, budget.seconds(), self.metrics, self.job.best, self.job.last)
+        result = (self.step, budget.seconds(), self._metrics(), self.job.best, self.job.last)
         return TrainResult(reason, *result)
 
     def resume(self, checkpoint: Path) -> None:
@@ -151,7 +152,7 @@ class _Run:
         """
         mine: tuple[Tensor, int] | None = None
         for rank in range(self.world.size):
-            if self.position == len(self.plan):
+            if self.position >= len(self.plan):
                 self.epoch, self.position = self.epoch + 1, 0
                 self.plan = self.source.plan(self.epoch)
             if rank == self.world.rank:
@@ -166,6 +167,18 @@ class _Run:
         if stop:
             return request.signal_name or "signal on another process"
         return "budget" if share >= 1 else ""
+
+    def _validation_is_due(self) -> bool:
+        """Return whether this step ends with a validation that has not been made yet.
+
+        A signal may have come between the two; then the resumed run begins with it.
+        """
+        due = self.step > 0 and self.step % self.settings.evaluate_every == 0
+        return due and self.evaluated_step != self.step
+
+    def _metrics(self) -> dict[str, float]:
+        """Return the best validation likelihood of each track, nats a graph."""
+        return {f"validation/{track.name}_per_graph": track.best for track in self.tracks}
 
     def _validate(self, budget: Budget, loggers: Sequence[Logger], hook: Hook | None) -> None:
         """Judge the averaged weights, keep the best, write checkpoints."""
@@ -188,7 +201,6 @@ class _Run:
             for track in self.tracks
             if not track.stopped
         ]
-        self.metrics = {f"validation/{t.name}_per_graph": t.best for t in self.tracks}
         if self.world.rank == 0 and any(better):
             self._write(self.job.best, best_weights(self.model, self.tracks), None)
         self._save_last(budget.seconds())
@@ -221,7 +233,7 @@ class _Run:
     ) -> None:
         """Write one checkpoint."""
         job = self.job
-        meta = CheckpointMeta(self.step, self.settings.seed, job.data_fingerprint, self.metrics)
+        meta = CheckpointMeta(self.step, self.settings.seed, job.data_fingerprint, self._metrics())
         contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
         save_checkpoint(path, contents)
 

@@ -105,6 +105,21 @@ def test_a_signal_ends_the_run_with_a_checkpoint(run: Run):
     assert load_checkpoint(result.last).meta.step == 4
 
 
+def test_a_run_stopped_by_a_signal_goes_on_as_if_nothing_had_happened(run: Run):
+    def kill(model: DAGModel, step: int) -> Observation:
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return Observation()
+
+    whole = run("whole", 6, evaluate_every=2)
+    # Stopped after step 2, before the validation that is due there.
+    first = run("parts", 6, evaluate_every=1, hook=kill)
+    assert first.step == 2
+    second = run("parts", 6, evaluate_every=2, resume_from=first.last)
+    assert same(state(whole), state(second))
+    assert load_trainer_state(second.last)["evaluated_step"] == 6
+
+
 def test_patience_ends_the_run(run: Run):
     result = run("a", 200, learning_rate=1e-12, warmup_steps=0, ema_decay=0.0, patience=1,
                  evaluate_every=1)  # fmt: skip
