@@ -127,6 +127,12 @@ class JobPlan:
             domain = [rank for stage in sorted(joined) for rank in self.ranks_of(stage)]
         return members(self._role_N[node], domain, rank)
 
+    def has_groups(self) -> bool:
+        """Return whether some collective joins fewer than all ranks."""
+        collectives = (node for node, kind in enumerate(self.kind_N) if kind == COLLECTIVE)
+        firsts = ((node, self.ranks_of(self.stage_N[node] or 0).start) for node in collectives)
+        return any(len(self.group(node, rank)) < self.num_ranks for node, rank in firsts)
+
     def partner(self, node: int, rank: int) -> int:
         """Return the rank at the other end of a message: stages meet rank by rank."""
         own, peer = self.stage_N[node], self.peer_N[node]

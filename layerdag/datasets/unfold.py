@@ -76,6 +76,7 @@ class _Writer:
 
     def __init__(self, plan: JobPlan) -> None:
         self._plan = plan
+        self._only_world = not plan.has_groups()
         self.groups: dict[tuple[int, ...], str] = {}
 
     def trace(self, rank: int) -> Trace:
@@ -163,7 +164,11 @@ class _Writer:
             yield Attribute(name, Wire.INT32, value)
 
     def _group_name(self, ranks: tuple[int, ...]) -> str:
-        """Return the integer name of a group; "0" is the world."""
-        if len(ranks) == self._plan.num_ranks:
+        """Return the integer name of a group; "0" is the world where there is no other.
+
+        ASTRA-sim numbers the collectives of "0" by rank, those of other groups included, so that
+        ranks with unequal numbers of these would never meet: beside groups the world is one too.
+        """
+        if self._only_world and len(ranks) == self._plan.num_ranks:
             return "0"
         return self.groups.setdefault(ranks, str(len(self.groups) + 1))
