@@ -31,7 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="input",
-        help="a prefix, folder or file; several PyTorch host traces are the ranks of one job",
+        help="a prefix, folder or file; several PyTorch host traces, or several Kineto profiles, "
+        "are the ranks of one job",
     )
     parser.add_argument(
         "--out",
@@ -93,14 +94,20 @@ def _say(text: str) -> None:
 
 def _read(args: argparse.Namespace) -> Workload:
     """Read the inputs: one of any kind, or PyTorch traces of several ranks."""
-    if len(args.inputs) > 1 or args.device or _is_pytorch(args.inputs[0]):
+    kinds = {_pytorch_kind(path) for path in args.inputs}
+    if kinds == {Format.KINETO} and not args.device:
+        return _imported(import_ranks((), args.inputs))
+    if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
         return _imported(import_ranks(args.inputs, args.device))
     return read_any(args.inputs[0], args.comm_group, args.ranks)
 
 
-def _is_pytorch(path: str) -> bool:
-    """Return whether a file is a PyTorch host trace."""
-    return Path(path).is_file() and format_of(read_unpacked(path), path) is Format.PYTORCH_HOST
+def _pytorch_kind(path: str) -> Format | None:
+    """Return the format of a file if it comes from PyTorch."""
+    if not Path(path).is_file():
+        return None
+    found = format_of(read_unpacked(path), path)
+    return found if found in (Format.KINETO, Format.PYTORCH_HOST) else None
 
 
 def _imported(job: ImportedJob) -> Workload:

@@ -73,7 +73,8 @@ def scalar_to_word(wire: int, value: object) -> int:
             raise TraceError(f"{value!r} does not fit into {wire_name(wire)}.") from None
         return int.from_bytes(packed, "little")
     low, high = _RANGE[Wire(wire)]
-    if value != int(value) or not low <= value <= high:
+    whole = isinstance(value, int) or value.is_integer()
+    if not whole or not low <= value <= high:
         raise TraceError(
             f"{value!r} does not fit into {wire_name(wire)}; it holds integers {low} to {high}."
         )
