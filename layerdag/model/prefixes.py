@@ -52,7 +52,7 @@ class Items:
         return self.graph_I.numel()
 
     def where(self, keep_I: Tensor) -> "Items":
-        """Return the items at which ``keep_I`` is true."""
+        """Return the items at which ``keep_I`` is true, or whose numbers it lists."""
         return Items(self.graph_I[keep_I], self.depth_I[keep_I])
 
 
@@ -62,17 +62,20 @@ def all_items(layers: LayerIndex) -> Items:
     return Items(*segment_ranges(zero_B, layers.count_B + 1))
 
 
-def some_items(items: Items, per_graph: int, generator: torch.Generator) -> Items:
-    """Return at most ``per_graph`` items of each graph, drawn without replacement."""
-    key_I = torch.rand(len(items), generator=generator, device=items.graph_I.device)
-    by_key_I = torch.argsort(key_I)
-    order_I = by_key_I[torch.argsort(items.graph_I[by_key_I], stable=True)]
-    size_B = torch.bincount(items.graph_I)
-    start_B = size_B.cumsum(0) - size_B
-    rank_I = torch.arange(len(items), device=key_I.device) - start_B[items.graph_I]
-    keep_I = torch.zeros_like(key_I, dtype=torch.bool)
-    keep_I[order_I] = rank_I < per_graph
-    return items.where(keep_I)
+def affordable_items(
+    items: Items, cost_I: Tensor, budget: int, generator: torch.Generator
+) -> Items:
+    """Return the items themselves, or a random part of them that costs at most ``budget``.
+
+    One item is always returned, however dear it is.
+    """
+    if int(cost_I.sum()) <= budget:
+        return items
+    key_I = torch.rand(len(items), generator=generator, device=cost_I.device)
+    order_I = torch.argsort(key_I)
+    affordable = int((cost_I[order_I].cumsum(0) <= budget).sum())
+    chosen_I = order_I[: max(affordable, 1)].sort().values
+    return items.where(chosen_I)
 
 
 @dataclass(frozen=True, eq=False)

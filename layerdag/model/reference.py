@@ -18,7 +18,14 @@ from layerdag.model.encoder import Partial
 from layerdag.model.layer_size import LayerSizeNet
 from layerdag.model.layers import segment_pointers, segment_ranges
 from layerdag.model.node_denoiser import NodeDenoiser
-from layerdag.model.prefixes import Items, LayerIndex, Prefixes, all_items, prefixes, some_items
+from layerdag.model.prefixes import (
+    Items,
+    LayerIndex,
+    Prefixes,
+    affordable_items,
+    all_items,
+    prefixes,
+)
 from layerdag.model.reference_sampling import sample
 
 
@@ -39,8 +46,9 @@ class ReferenceLayerDAG(DAGModel):
         edge_rounds: Its rounds of message passing.
         edge_steps: Its diffusion steps.
         condition_drop: Probability of hiding a condition in training.
-        layers_per_graph: Prefixes of each graph looked at per pass, drawn at random; 0 takes all.
-            Bounds the memory of a deep graph: all prefixes together have layers x nodes / 2 rows.
+        budget: Nodes of prefixes and candidate edges looked at per pass, about 5 kB of memory each
+            at the default widths. Where all prefixes of a batch have more (a deep graph has layers
+            x nodes / 2), a random part of them is taken; 0 always takes all.
     """
 
     def __init__(  # noqa: PLR0913 - one argument a knob, all named and with a default
@@ -59,12 +67,12 @@ class ReferenceLayerDAG(DAGModel):
         edge_rounds: int = 4,
         edge_steps: int = 16,
         condition_drop: float = 0.1,
-        layers_per_graph: int = 0,
+        budget: int = 300_000,
     ) -> None:
         super().__init__()
         self.degrees = DegreeCodes(statistics)
         self.condition_drop = condition_drop
-        self.layers_per_graph = layers_per_graph
+        self.budget = budget
         columns = (*sizes.attributes, len(self.degrees))
         self.layer_size = LayerSizeNet(
             sizes, statistics, columns, width=size_width, rounds=size_rounds
@@ -95,11 +103,13 @@ class ReferenceLayerDAG(DAGModel):
 
         Layer size: exact negative log-likelihood, a decision per prefix. Node and edge: cross
         entropy of the clean value at a random time, a decision per attribute and per new node.
+        Sums and counts are of all prefixes, estimated where only a part was looked at.
         """
         layers = LayerIndex.of(batch)
-        items = all_items(layers)
-        if self.layers_per_graph:
-            items = some_items(items, self.layers_per_graph, generator)
+        items = everything = all_items(layers)
+        if self.budget:
+            cost_I = _cost(batch, layers, items)
+            items = affordable_items(items, cost_I, self.budget, generator)
         given = Conditions(batch.numeric_BC, batch.category_BM)
         if self.training:
             given = given.dropped(self.condition_drop, generator)
@@ -119,7 +129,8 @@ class ReferenceLayerDAG(DAGModel):
             pairs, clean_Q = _pairs(batch, rows)
             partial = _partial(batch, rows, later, code_NA)
             terms["edge"] = self.edge.loss(partial, given, pairs, clean_Q, generator)
-        return terms
+        share = len(items) / len(everything)
+        return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph a seed; see ``layerdag.model.reference_sampling``."""
@@ -173,6 +184,12 @@ def _new_nodes(layers: LayerIndex, items: Items) -> tuple[Tensor, Tensor]:
     next_I = torch.where(whole_I, items.depth_I, items.depth_I + 1)
     size_I = layers.end_of(items.graph_I, next_I) - start_I
     return segment_ranges(start_I, size_I)[1], segment_pointers(size_I)
+
+
+def _cost(batch: DAGBatch, layers: LayerIndex, items: Items) -> Tensor:
+    """Return the rows and candidate edges of each item."""
+    rows_I = layers.end_of(items.graph_I, items.depth_I) - batch.node_ptr[items.graph_I]
+    return rows_I * (1 + _new_nodes(layers, items)[1].diff())
 
 
 def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Tensor]:

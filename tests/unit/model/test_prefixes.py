@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from layerdag.graph.batch import DAGBatch
-from layerdag.model.prefixes import LayerIndex, all_items, prefixes, some_items
+from layerdag.model.prefixes import Items, LayerIndex, affordable_items, all_items, prefixes
 
 
 @pytest.fixture
@@ -41,9 +41,24 @@ def test_prefixes_equal_those_found_one_by_one(batch: DAGBatch, ahead: int):
         assert torch.all(found.item_R[found.edge_index_2P[0, mine]] == item)
 
 
-def test_some_items_are_at_most_so_many_a_graph(batch: DAGBatch, generator: torch.Generator):
+def test_a_budget_is_held_by_a_random_part_of_the_items(
+    batch: DAGBatch, generator: torch.Generator
+):
     items = all_items(LayerIndex.of(batch))
-    chosen = some_items(items, 3, generator)
-    assert torch.bincount(chosen.graph_I).tolist() == [3, 2, 3]
-    others = {tuple(some_items(items, 1, generator).depth_I.tolist()) for _ in range(30)}
-    assert len(others) > 5
+    cost_I = 1 + torch.arange(len(items))
+    parts = [affordable_items(items, cost_I, 20, generator) for _ in range(30)]
+    numbers = {(g, d): n for n, (g, d) in enumerate(zip(*pairs_of(items), strict=True))}
+    chosen = [[numbers[pair] for pair in zip(*pairs_of(part), strict=True)] for part in parts]
+    assert all(sum(n + 1 for n in part) <= 20 for part in chosen)
+    assert all(part == sorted(part) for part in chosen)
+    assert len({tuple(part) for part in chosen}) > 10
+
+
+def test_a_budget_that_is_not_reached_changes_nothing(batch: DAGBatch, generator):
+    items = all_items(LayerIndex.of(batch))
+    assert affordable_items(items, torch.ones(len(items)), len(items), generator) is items
+    assert len(affordable_items(items, torch.ones(len(items)), 0, generator)) == 1
+
+
+def pairs_of(items: Items) -> tuple[list[int], list[int]]:
+    return items.graph_I.tolist(), items.depth_I.tolist()

@@ -158,3 +158,18 @@ def test_losses_work_in_mixed_precision(model: ReferenceLayerDAG, batch: DAGBatc
     sum(term.mean() for term in rough.values()).backward()
     for name, term in exact.items():
         torch.testing.assert_close(rough[name].total.float(), term.total, rtol=0.05, atol=0.1)
+
+
+def test_a_small_budget_gives_an_estimate_of_the_same_sums(
+    model: ReferenceLayerDAG, batch: DAGBatch
+):
+    whole = model.losses(batch, torch.Generator().manual_seed(0))["layer_size"]
+    model.budget = 40
+    parts = [
+        model.losses(batch, torch.Generator().manual_seed(seed))["layer_size"] for seed in range(60)
+    ]
+    assert all(part.count.item() == pytest.approx(whole.count.item()) for part in parts)
+    totals = torch.stack([part.total for part in parts])
+    assert totals.std() > 0
+    # Dear prefixes are taken a little less often, so the mean is near, not equal.
+    assert totals.mean().item() == pytest.approx(whole.total.item(), rel=0.1)
