@@ -20,17 +20,24 @@ from layerdag.traces.kineto import (
 )
 from layerdag.traces.operators import Role
 from layerdag.traces.pytorch_et import HostNode, read_host_nodes
+from layerdag.traces.pytorch_groups import Ranks
 from layerdag.traces.pytorch_import import ImportResult, import_host, read_host
 from layerdag.traces.tensors import UNKNOWN_DTYPE
 from layerdag.traces.trace import Attribute, NodeType, Wire
 
 
-def import_pytorch(host: str | Path | None, device: str | Path | None = None) -> ImportResult:
+def import_pytorch(
+    host: str | Path | None,
+    device: str | Path | None = None,
+    group_names: Mapping[Ranks, str] | None = None,
+) -> ImportResult:
     """Import one rank from its host trace, its profile, or both.
 
     Args:
         host: File of ExecutionTraceObserver, or None.
         device: File of torch.profiler (Kineto), or None.
+        group_names: Integer name of each communicator group of the job (`number_groups` over all
+            ranks); by default the groups of this rank are numbered.
 
     Raises:
         UsageError: If neither is given.
@@ -40,10 +47,10 @@ def import_pytorch(host: str | Path | None, device: str | Path | None = None) ->
     if device is None:
         if host is None:
             raise UsageError("nothing to import: give a host trace, a profile, or both.")
-        return import_host(host)
+        return import_host(host, group_names=group_names)
     profile = read_profile(device)
     if host is not None and not profile.kernels:
-        return import_host(host, read_timings(device))
+        return import_host(host, read_timings(device), group_names)
     found = import_device(profile)
     if host is None:
         return ImportResult(found.trace(), found.groups, 0, found.share_joined, 0)

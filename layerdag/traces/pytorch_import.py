@@ -10,7 +10,7 @@ from layerdag.traces.collectives import COMMUNICATION, CommunicationOperator
 from layerdag.traces.costs import operation_count
 from layerdag.traces.dataflow import dependencies, in_turn, transitive_reduction
 from layerdag.traces.host_operations import HostOperations, Operation, host_operations
-from layerdag.traces.operators import Role
+from layerdag.traces.operators import PROCESS_GROUP_INIT, Role
 from layerdag.traces.pytorch_et import read_host_nodes
 from layerdag.traces.pytorch_groups import (
     WORLD,
@@ -46,19 +46,36 @@ class ImportResult:
     guessed_groups: int
 
 
-def import_host(path: str | Path, timings: Timings = UNTIMED) -> ImportResult:
+def import_host(
+    path: str | Path,
+    timings: Timings = UNTIMED,
+    group_names: Mapping[Ranks, str] | None = None,
+) -> ImportResult:
     """Import one rank of a CPU run from its host trace and, if known, measured durations.
 
     Args:
         path: Host execution trace (JSON, plain or compressed).
         timings: Durations of the same step, joined by RecordFunction handle.
+        group_names: Integer name of each communicator group of the job (`number_groups` over all
+            ranks); by default the groups of this rank are numbered.
 
     Raises:
         TraceError: If the file is no host trace, contains no operation, or not one of its
             operations occurs in ``timings``.
     """
     host = read_host(path)
-    return import_operations(host, timings, number_groups([host.groups]))
+    names = number_groups([host.groups]) if group_names is None else group_names
+    return import_operations(host, timings, names)
+
+
+def host_groups(path: str | Path) -> Mapping[str, Ranks]:
+    """Return the ranks of each process group that a host trace declares, by PyTorch's name.
+
+    Raises:
+        TraceError: If the file is no host trace.
+    """
+    declarations = (node for node in read_host_nodes(path) if node.name == PROCESS_GROUP_INIT)
+    return host_operations(declarations, str(path)).groups
 
 
 def read_host(path: str | Path) -> HostOperations:

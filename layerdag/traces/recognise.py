@@ -103,13 +103,8 @@ def _read_file(kind: Format, data: bytes, path: Path, num_ranks: int) -> Workloa
 
 
 def _import_pytorch(kind: Format, path: Path) -> Workload:
-    """Import a PyTorch trace."""
-    from layerdag.traces.pytorch_import import import_host
+    """Import a host trace or a profile; `pytorch.import_pytorch` also takes both together."""
+    from layerdag.traces.pytorch import import_pytorch
 
-    if kind is Format.KINETO:
-        raise TraceError(
-            f"{path}: is a Kineto profile; give it together with its host trace: layerdag convert "
-            "HOST.json --device PROFILE.json OUT."
-        )
-    result = import_host(path)
+    result = import_pytorch(None, path) if kind is Format.KINETO else import_pytorch(path)
     return Workload((result.trace,), result.groups, str(path))

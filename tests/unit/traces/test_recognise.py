@@ -48,7 +48,7 @@ def test_groups_can_be_given(tmp_path: Path) -> None:
     [
         (b'{"a": 1}', "is JSON, but neither"),
         (b"a plain text that is no workload at all", "is a text, but no workload"),
-        (b'{"traceEvents": []}', "Kineto profile; give it together with its host trace"),
+        (b'{"traceEvents": []}', "no operator, runtime call or kernel among its events"),
     ],
 )
 def test_other_content_is_refused_with_a_reason(tmp_path: Path, data: bytes, expected: str) -> None:
