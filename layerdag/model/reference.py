@@ -46,7 +46,7 @@ class ReferenceLayerDAG(DAGModel):
         edge_rounds: Its rounds of message passing.
         edge_steps: Its diffusion steps.
         condition_drop: Probability of hiding a condition in training.
-        budget: Nodes of prefixes and candidate edges looked at per pass, about 5 kB of memory each
+        budget: Nodes of prefixes and candidate edges looked at per pass, about 6 kB of memory each
             at the default widths. Where all prefixes of a batch have more (a deep graph has layers
             x nodes / 2), a random part of them is taken; 0 always takes all.
     """
