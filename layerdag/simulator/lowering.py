@@ -78,6 +78,7 @@ class Lowering:
             self._lower_messages(nodes)
             self._lower_collectives(nodes)
         used = nodes.tag_N[nodes.kind_N == NodeKind.COLLECTIVE]
+        messages = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
         return ClassProgram(
             id_N=id_N,
             type_N=type_N,
@@ -90,6 +91,7 @@ class Lowering:
             child_E=child_E,
             indegree_N=indegree_N,
             groups=tuple(int(group) for group in np.unique(used) if group >= 0),
+            peers=frozenset(np.unique(nodes.peer_N[messages]).tolist()),
         )
 
     def _check_types(self, nodes: NodeColumns) -> None:
@@ -260,14 +262,17 @@ class Lowering:
         own = self._groups.of_rank[self._groups.rank_ptr[rank] : self._groups.rank_ptr[rank + 1]]
         for group in program.groups:
             if group not in own:
-                row = int(np.argmax((program.tag_N == group) & (program.type_N == 7)))
+                row = int(
+                    np.argmax((program.tag_N == group) & (program.kind_N == NodeKind.COLLECTIVE))
+                )
                 raise SimulationError(
                     f"rank {rank}: node {int(program.id_N[row])} is a collective of communicator "
                     f"group {int(self._groups.names[group])}, which does not hold this rank."
                 )
-        sent = np.isin(program.kind_N, (NodeKind.SEND, NodeKind.RECV)) & (program.peer_N == rank)
-        if sent.any():
+        if rank in program.peers:
+            message = (program.kind_N == NodeKind.SEND) | (program.kind_N == NodeKind.RECV)
+            row = int(np.argmax(message & (program.peer_N == rank)))
             raise SimulationError(
-                f"rank {rank}: node {int(program.id_N[np.argmax(sent)])} is a message to itself; "
+                f"rank {rank}: node {int(program.id_N[row])} is a message to itself; "
                 "give another rank."
             )

@@ -46,6 +46,7 @@ class ClassProgram:
         child_E: int32 rows.
         indegree_N: int32.
         groups: Distinct group indexes of its collectives.
+        peers: Distinct ranks that its messages go to or come from.
     """
 
     id_N: np.ndarray
@@ -59,6 +60,7 @@ class ClassProgram:
     child_E: np.ndarray
     indegree_N: np.ndarray
     groups: tuple[int, ...]
+    peers: frozenset[int]
 
 
 class NodeColumns:
