@@ -147,7 +147,7 @@ def _as_json(checked: Sequence[str], findings: Sequence[Finding]) -> dict[str, o
 
 def _print_rules(as_json: bool) -> int:
     """Print both tables of rules."""
-    from layerdag.validator.structural import GRAPH_RULES
+    from layerdag.validator.graph_table import GRAPH_RULES
 
     tables = {"traces": TRACE_RULES, "graphs": GRAPH_RULES}
     if as_json:

@@ -17,8 +17,9 @@ from layerdag.report.markup import (
 from layerdag.surrogate.scores import SCORES
 from layerdag.surrogate.tstr import TransferReport, TransferRow
 from layerdag.validator.classifier import CLASSIFIER_METRIC
+from layerdag.validator.graph_table import GRAPH_RULES
 from layerdag.validator.similarity import SimilarityReport, SimilarityRow
-from layerdag.validator.structural import GRAPH_RULES, StructureReport
+from layerdag.validator.structural import StructureReport
 
 AS_REAL, CLOSE = 1.25, 2.5
 """Ratios up to which a distance reads "as real" and "close"."""

@@ -11,25 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.errors import LayerdagError, UsageError
+from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.graph.dag import DAG
-from layerdag.rng import numpy_generator
 from layerdag.validator.classifier import CLASSIFIER_METRIC, classifier_bound
 from layerdag.validator.descriptors import AttributeView, Descriptor, Items, descriptors
 from layerdag.validator.graph_set import GraphSet
 from layerdag.validator.histograms import (
     Histograms,
     aligned_histograms,
-    bootstrap_weights,
     kolmogorov_smirnov,
     total_variation,
     wasserstein_1,
 )
 from layerdag.validator.kernels import KERNEL_METRICS, KernelMetric, discrepancy
 from layerdag.validator.metrics import Interval, Metric, MetricResult
-
-SUBSETS = 50
-"""Number of random training subsets behind ``SimilarityRow.matched``."""
+from layerdag.validator.resampling import SUBSETS, Resampling
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class SimilarityRow:
         ratio: generated / reference; None where either is missing or the reference is 0.
         ratio_interval: Bootstrap interval of the ratio.
         matched: The reference with only as many training graphs as were generated, mean over
-            ``SUBSETS`` random subsets: fewer graphs are further away for no other reason.
+            ``resampling.SUBSETS`` random subsets: fewer graphs are further away for no other reason.
     """
 
     generated: MetricResult
@@ -92,38 +88,6 @@ class SimilarityReport:
     def row(self, name: str) -> SimilarityRow:
         """Return the row of metric ``name``."""
         return next(row for row in self.rows if row.metric.name == name)
-
-
-@dataclass(frozen=True, eq=False)
-class Resampling:
-    """Train, test and generated graphs with the weights of each graph, shape (1 + R + S, B).
-
-    The first row is all ones: the figure itself. R resamples follow, then S rows in which train is
-    a random subset of as many graphs as were generated, and the others are all ones.
-    """
-
-    sets: tuple[GraphSet, GraphSet, GraphSet]
-    weights: tuple[np.ndarray, np.ndarray, np.ndarray]
-
-    @classmethod
-    def draw(
-        cls, sets: tuple[GraphSet, GraphSet, GraphSet], seed: int, replicates: int
-    ) -> "Resampling":
-        """Draw all weights from streams of ``seed``."""
-        rows = []
-        for label, graphs in enumerate(sets):
-            size = graphs.num_graphs
-            drawn_RB = bootstrap_weights(
-                numpy_generator(seed, "bootstrap", label), replicates, size
-            )
-            rows.append([np.ones((1, size)), drawn_RB, np.ones((SUBSETS, size))])
-        train, generated = sets[0].num_graphs, sets[2].num_graphs
-        rng = numpy_generator(seed, "subsets")
-        rank_SB = np.argsort(rng.random((SUBSETS, train)), axis=1)
-        rows[0][2] = (rank_SB < generated).astype(float)
-        return cls(
-            sets, (np.concatenate(rows[0]), np.concatenate(rows[1]), np.concatenate(rows[2]))
-        )
 
 
 def compare(
@@ -188,7 +152,14 @@ def _descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow
 def _part_distances(
     part: tuple[Items, ...], ordered: bool, sample: Resampling
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return, by distance, the draws (generated vs test, train vs test) of one part."""
+    """Return, by distance, the draws (generated vs test, train vs test) of one part.
+
+    Raises:
+        DataError: If a set has nothing to compare, as graphs without edges have no spans.
+    """
+    for name, items in zip(("training", "test", "generated"), part, strict=True):
+        if not items.value.size:
+            raise DataError(f"The {name} graphs have nothing to count here (no nodes or edges).")
     histograms = aligned_histograms(
         [items.value for items in part],
         [items.graph for items in part],

@@ -75,6 +75,16 @@ def test_a_metric_without_scale_is_listed_as_failed(rng: np.random.Generator) ->
     assert report.row("nodes").ratio is None
 
 
+def test_graphs_without_edges_have_no_distance_between_spans(rng: np.random.Generator) -> None:
+    real = _graphs(rng, 10)
+    bare = [DAG.build(dag.x_NA, dag.edge_index_2E[:, :0]) for dag in real]
+    report = compare(real, real, bare, ATTRIBUTES, replicates=2)
+    failed = {result.metric.name for result in report.failures}
+    assert {"edge_span", "edge_types", "edge_bigrams"} <= failed
+    assert report.row("edge_span").generated.value is None
+    assert report.row("nodes").generated.value == 0
+
+
 def test_the_number_of_attributes_must_match(rng: np.random.Generator) -> None:
     sets = [_graphs(rng, 2) for _ in range(3)]
     with pytest.raises(UsageError, match="one AttributeView for each column"):

@@ -8,7 +8,8 @@ from layerdag.graph.dag import DAG
 from layerdag.graph.random import random_dag
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
-from layerdag.validator.structural import GRAPH_RULES, check_structure
+from layerdag.validator.graph_table import GRAPH_RULES
+from layerdag.validator.structural import check_structure
 
 
 @pytest.fixture
