@@ -66,7 +66,8 @@ def _csv_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
     for number, row in enumerate(reader, start=2):
         if None in row or None in row.values():
             raise DataError(f"{path}: line {number} has not as many cells as the first line.")
-        rows[_new(path, row.pop(NAME), rows)] = {k: v for k, v in row.items() if v.strip()}
+        name = _new(path, row.pop(NAME), rows)
+        rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
     return rows
 
 

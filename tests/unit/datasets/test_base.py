@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from raw_graphs import chain
+
+from layerdag.datasets.base import GraphDataset, encode_batch
+from layerdag.datasets.raw import RawGraph
+from layerdag.errors import DataError, GraphError
+
+
+def graph(name: str, kinds: str, **conditions: float | str) -> RawGraph:
+    return chain(name, kinds, **{"label": 1.0, **conditions})
+
+
+TRAIN = [graph("a", "xy", label=1.0, family="gpt"), graph("b", "xyx", label=3.0, family="mlp")]
+
+
+def test_a_graph_that_the_schema_cannot_express_is_listed_not_guessed():
+    parts = {"train": TRAIN, "val": [graph("c", "xz"), graph("d", "yx")]}
+    data = GraphDataset.build("toy", "flow", parts)
+    assert data.names["val"] == ("d",)
+    assert data.left_out[0].startswith("c: Node 1 has kind 'z'")
+
+
+def test_an_unseen_category_of_a_condition_is_unknown_for_that_graph():
+    data = GraphDataset.build(
+        "toy", "flow", {"train": TRAIN, "test": [graph("c", "x", family="cnn")]}
+    )
+    batch = data.batch("test")
+    assert batch.category_BM.tolist() == [[-1]]
+    assert torch.isfinite(batch.numeric_BC).all()
+
+
+def test_a_cyclic_training_graph_is_an_error_and_a_cyclic_test_graph_is_listed():
+    cyclic = replace(graph("loop", "xy"), edge_index_2E=np.array([[0, 1], [1, 0]]),
+                     edge_type_E=np.zeros(2, dtype=np.int64))  # fmt: skip
+    data = GraphDataset.build("toy", "flow", {"train": TRAIN, "test": [cyclic, graph("c", "x")]})
+    assert data.names["test"] == ("c",)
+    assert "cycle" in data.left_out[0]
+    with pytest.raises(GraphError, match="cycle"):
+        GraphDataset.build("toy", "flow", {"train": [*TRAIN, cyclic]})
+
+
+def test_a_batch_holds_the_wanted_conditions_only():
+    data = GraphDataset.build("toy", "flow", {"train": TRAIN})
+    batch = data.batch("train", conditions=["family"])
+    assert torch.isnan(batch.numeric_BC).all()
+    assert batch.category_BM.tolist() == [[0], [1]]
+    assert batch.layer_N.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_the_fingerprint_tells_labels_apart():
+    def fingerprint(label: float) -> str:
+        graphs = [graph("a", "xy", label=label), graph("b", "x", label=4.0 - label)]
+        return GraphDataset.build("toy", "flow", {"train": graphs}).fingerprint
+
+    assert fingerprint(1.0) == fingerprint(1.0)
+    assert fingerprint(1.0) != fingerprint(3.0)
+
+
+def test_no_training_graph_and_an_empty_batch_are_errors():
+    with pytest.raises(DataError, match="no training graph"):
+        GraphDataset.build("toy", "flow", {"val": TRAIN})
+    data = GraphDataset.build("toy", "flow", {"train": TRAIN})
+    with pytest.raises(GraphError, match="no graph"):
+        encode_batch(data.schema, [])
