@@ -251,9 +251,10 @@ static void write_row(int64_t *rows, int64_t row, const int64_t *values) {
     memcpy(rows + 1 + 5 * row, values, 5 * sizeof(int64_t));
 }
 
-/* Each list begins with its number of entries, rows follow. */
+/* Each list begins with its number of entries, rows follow; at most four waits a rank are told. */
 void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     int64_t num_waits = 0, num_orphans = 0;
+    for (int64_t r = 0; r < s->in->num_ranks; r++) s->rank[r].same_tick.count = 0;
     for (int64_t i = 0; i < s->match_room; i++)
         for (int32_t at = s->match_table[i]; at >= 0; at = POOL(s, Match, match, at).next) {
             Match m = POOL(s, Match, match, at);
@@ -264,7 +265,7 @@ void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows) {
                 int32_t kind = c.kind == CALL_POST_SEND ? c.then : c.kind, node = c.ref;
                 if (kind == CALL_STREAM_RECEIVED) node = POOL(s, Stream, stream, c.ref).node;
                 if (kind == CALL_NOTHING) node = POOL(s, Stream, stream, c.ref).node;
-                if (num_waits == max_rows) break;
+                if (num_waits == max_rows || s->rank[m.dst].same_tick.count++ >= 4) break;
                 write_row(waits, num_waits++, (int64_t[]){m.dst, node, m.src, m.tag, m.size});
             }
         }

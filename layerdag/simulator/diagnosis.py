@@ -155,7 +155,8 @@ def _explain_inside(program: Program, outcome: Outcome, rank: int) -> str:
     among = stuck[parent] & stuck[child]
     parent_of = dict(zip(child[among].tolist(), parent[among].tolist(), strict=True))
     first = int(np.argmax(stuck))
-    free = [row for row in np.flatnonzero(stuck).tolist() if row not in parent_of]
+    never = stuck & (outcome.issue_ns[rows] < 0)
+    free = [row for row in np.flatnonzero(never).tolist() if row not in parent_of]
     if free:
         waiting = describe(program, rank, free[0])
         return (
@@ -166,6 +167,8 @@ def _explain_inside(program: Program, outcome: Outcome, rank: int) -> str:
     row = first
     while row not in walk:
         walk.append(row)
+        if row not in parent_of:
+            return f"{describe(program, rank, row)} waits for a message"
         row = parent_of[row]
     cycle = [int(nodes.id_N[i]) for i in walk[walk.index(row) :]]
     shown = " -> ".join(map(str, [*cycle, cycle[0]][:12])) + (" ..." if len(cycle) > 11 else "")

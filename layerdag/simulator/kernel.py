@@ -13,7 +13,7 @@ from layerdag.simulator.cluster import Congestion
 from layerdag.simulator.nodes import NodeKind
 from layerdag.simulator.program import Program, TopologyCode, endpoint_delay, memory_ranks
 
-MAX_OPEN_ROWS = 4096
+MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10
 GROUP_TAGS = 1_000_000
 _OUT_OF_MEMORY, _NOT_EXACT = 1, 2
@@ -170,7 +170,8 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         "events": np.zeros(1, dtype=np.int64),
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
-    waits, orphans = (np.zeros(1 + 5 * MAX_OPEN_ROWS, dtype=np.int64) for _ in range(2))
+    max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
+    waits, orphans = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
     function = library().sim_run
     function.restype = ctypes.c_int64
     status = function(
@@ -178,7 +179,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         ctypes.byref(wanted),
         ctypes.c_void_p(waits.ctypes.data),
         ctypes.c_void_p(orphans.ctypes.data),
-        ctypes.c_int64(MAX_OPEN_ROWS),
+        ctypes.c_int64(max_rows),
     )
     if status == _OUT_OF_MEMORY:
         raise SimulationError("the simulation ran out of memory; use fewer ranks or more memory.")
