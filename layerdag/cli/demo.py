@@ -10,7 +10,7 @@ import numpy as np
 
 from layerdag import __version__
 from layerdag.cli import demo_stages as stages
-from layerdag.cli.demo_stages import DemoSettings, timed
+from layerdag.cli.demo_stages import DemoSettings, SimulatedWorkloads, timed
 from layerdag.datasets.base import GraphDataset
 from layerdag.generate import GeneratedGraph
 from layerdag.graph.dag import DAG
@@ -55,15 +55,20 @@ def run(args: argparse.Namespace) -> int:
             surrogate_seeds=(0,),
             families=("boosting",),
         )
+    report(settings, as_json=args.json)
+    return 0
+
+
+def report(settings: DemoSettings, *, as_json: bool) -> None:
+    """Run all stages, write the report, and print the summary as a table or as JSON."""
     content = _content(settings)
     page = write_report(content, settings.out / "report.html")
-    if args.json:
+    if as_json:
         rows = [{"what": r.what, "synthetic": r.synthetic, "real": r.real} for r in content.summary]
         print(json.dumps({"report": str(page), "summary": rows}))
     else:
         _print_table(content.summary)
         print(f"\nreport: {page}")
-    return 0
 
 
 def _content(settings: DemoSettings) -> ReportContent:
@@ -182,14 +187,14 @@ def _simulated(
     rows = [
         SummaryRow(
             "jobs that simulate to their end",
-            percent(1 - len(made.failed) / max(len(synthetic), 1)),
-            percent(1 - len(judged.failed) / max(len(real), 1)),
+            percent(1 - len(made.failed) / len(synthetic)),
+            percent(1 - len(judged.failed) / len(real)),
             made.failed[0][:90] if made.failed else "on all systems",
         ),
         SummaryRow(
             "median simulated makespan, ms",
-            number(float(np.median(made.makespan_ns[0])) / 1e6),
-            number(float(np.median(judged.makespan_ns[0])) / 1e6),
+            _median_ms(made),
+            _median_ms(judged),
             f"on {next(iter(stages.systems()))}",
         ),
     ]
@@ -203,6 +208,12 @@ def _simulated(
             )
         )
     return replace(content, simulations=parts, systems=order), rows
+
+
+def _median_ms(part: SimulatedWorkloads) -> str:
+    """Return the median makespan on the first system, or a dash where nothing ran."""
+    makespan_ns = part.makespan_ns[0]
+    return number(float(np.median(makespan_ns)) / 1e6) if makespan_ns.size else "-"
 
 
 def _provenance(

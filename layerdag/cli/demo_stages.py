@@ -222,6 +222,8 @@ def simulation_parts(
 ) -> tuple[tuple[Distribution, ...], SystemOrder | None]:
     """Return the distributions on the first system, and the order of the systems."""
     both = (("real test", real), ("synthetic", synthetic))
+    if not all(part.num_ranks.size for _, part in both):
+        return (), None
     first = next(iter(systems()))
     drawn = (
         Distribution(

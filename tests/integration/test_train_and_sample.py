@@ -1,0 +1,127 @@
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from layerdag.cli.main import main
+
+TINY = (
+    "data.max_nodes=60",
+    "model.width=32",
+    "model.depth=1",
+    "training.evaluate_every=2",
+    "training.warmup_steps=1",
+    "training.batch_graphs=8",
+    "logger.wandb=disabled",
+    "logger.console=false",
+    "logger.sample_graphs=2",
+    "threads=1",
+)
+
+
+def train(corpus: Path, out: Path, *more: str) -> int:
+    return main(["train", f"data.folder={corpus}", *TINY, f"out={out}", *more])
+
+
+@pytest.fixture(scope="module")
+def checkpoint(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    assert train(small_corpus, out, "training.max_steps=4") == 0
+    return out / "best"
+
+
+def sample(checkpoint: Path, out: Path, *more: str) -> int:
+    return main(
+        [
+            "sample",
+            f"checkpoint={checkpoint}",
+            "num=5",
+            "max_nodes=200",
+            "threads=1",
+            f"out={out}",
+            *more,
+        ]
+    )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files: Sequence[Path] = sorted(folder.rglob("*.et"))
+    return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def test_training_leaves_log_pictures_and_checkpoints(checkpoint: Path) -> None:
+    run = checkpoint.parent
+    lines = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+    seen = [line for line in lines if "samples/valid_share" in line]
+    assert [line["samples/valid_share"] for line in seen] == [1.0, 1.0]
+    assert all("validation/node" in line for line in seen)
+    assert len(list((run / "pictures").glob("*.png"))) == 2
+    assert (run / "last" / "trainer.pt").is_file()
+    assert not (run / "best" / "trainer.pt").exists()
+
+
+def test_resumed_run_ends_as_one_that_was_not_interrupted(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    assert train(small_corpus, tmp_path / "whole", "training.max_steps=6") == 0
+    assert train(small_corpus, tmp_path / "parts", "training.max_steps=3") == 0
+    assert (
+        train(small_corpus, tmp_path / "x", "training.max_steps=6", f"resume={tmp_path}/parts") == 0
+    )
+    weights = [(tmp_path / name / "last" / "weights.safetensors") for name in ("whole", "parts")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_same_seed_gives_the_same_traces_whatever_the_batch_size(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    assert sample(checkpoint, tmp_path / "together", "seed=3", "batch_size=5") == 0
+    assert sample(checkpoint, tmp_path / "alone", "seed=3", "batch_size=1") == 0
+    assert digests(tmp_path / "together") == digests(tmp_path / "alone")
+    assert digests(tmp_path / "together")
+
+
+def test_samples_have_a_manifest_with_seeds_and_conditions(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    assert sample(checkpoint, tmp_path / "out", "seed=7", "label=0.001") == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [entry["seed"] for entry in manifest["samples"]] == [7, 8, 9, 10, 11]
+    assert {entry["conditions"]["label"] for entry in manifest["samples"]} == {0.001}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["num=0"], 2, "'num' must be at least 1"),
+        (["+conditions.family=mpl"], 1, "Did you mean 'mlp'"),
+        (["+conditions.famly=mlp"], 1, "Did you mean 'family'"),
+        (["format=graphm"], 2, "no format 'graphm'"),
+        (["nmu=3"], 2, "Did you mean 'num'"),
+    ],
+)
+def test_wrong_request_is_one_line_and_leaves_no_files(
+    checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    assert sample(checkpoint, tmp_path / "out", *words) == code
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_checkpoint_is_one_line(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in checkpoint.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes()[:200])
+    assert sample(broken, tmp_path / "out") == 1
+    assert "broken" in capsys.readouterr().err.strip().splitlines()[-1]
