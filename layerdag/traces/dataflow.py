@@ -4,7 +4,8 @@ Operations are gone through in program order, and for each storage the last writ
 ranges are kept. Storage ids are names in time: freed memory is handed out again under the same id,
 so a storage that comes into being (an allocation, a result that is no argument) forgets its past.
 A Python number in an operator's arguments may appear as a tensor without shape whose memory nobody
-was seen to allocate; it is taken for the result of an earlier operator only if it fits exactly.
+was seen to allocate. Beside a tensor with a shape it counts as a number; else it is taken for the
+result of an earlier operator only if it fits exactly.
 The cost is linear in operations plus dependencies.
 """
 
@@ -18,9 +19,6 @@ from layerdag.traces.tensors import WHOLE, Access
 
 MAX_SEGMENTS = 256
 """Byte ranges that are kept apart in one storage; beyond, its history is merged into one range."""
-
-_NUMBER_DTYPES = frozenset({"float64", "int64", "bool", "complex128"})
-# What PyTorch makes of Python numbers (c10/core/ScalarType.h, wrapped numbers).
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class _Segment:
 
     def feeds(self, tensor: Access) -> bool:
         """Return whether a read of the tensor reads from this range."""
-        if not tensor.shape and tensor.dtype in _NUMBER_DTYPES:
+        if tensor.is_number:
             fits = (self.begin, self.end) == (tensor.begin, tensor.end)
             return fits and self.dtype == tensor.dtype
         return tensor.begin < self.end and self.begin < tensor.end

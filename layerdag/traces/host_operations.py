@@ -183,6 +183,7 @@ def operation(node: HostNode, known: Signature) -> Operation:
     if known.role is Role.COMMUNICATION:
         return _communication(node)
     arguments = _flatten(node.inputs)
+    sized = any(tensor.shape for _, tensor in arguments)
     results = tuple(tensor for _, tensor in _flatten(node.outputs))
     before = {tensor.storage for _, tensor in arguments}
     written = tuple(tensor for at, tensor in arguments if at in known.written)
@@ -194,7 +195,12 @@ def operation(node: HostNode, known: Signature) -> Operation:
         node.tid,
         tuple(tensor for _, tensor in arguments),
         results,
-        tuple(tensor for at, tensor in arguments if at not in known.overwritten),
+        tuple(
+            tensor
+            for at, tensor in arguments
+            if at not in known.overwritten
+            and not (sized and at not in known.written and tensor.is_number)
+        ),
         _unique((*written, *results)),
         frozenset(tensor.storage for tensor in results if tensor.storage not in before)
         | frozenset(tensor.storage for at, tensor in arguments if at in known.reborn),

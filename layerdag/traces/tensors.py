@@ -31,6 +31,9 @@ UNKNOWN_DTYPE = "unknown"
 WHOLE = 1 << 62
 """End of an access whose extent is not known: the whole storage."""
 
+_NUMBER_DTYPES = frozenset({"float64", "int64", "bool", "complex128"})
+# What PyTorch makes of Python numbers (c10/core/ScalarType.h, wrapped numbers).
+
 _DTYPE = re.compile(r"Tensor\(([^()]*)\)")
 
 
@@ -63,6 +66,11 @@ class Access:
         for size in self.shape:
             count *= size
         return count
+
+    @property
+    def is_number(self) -> bool:
+        """Whether this may be a Python number: no shape, and of a type that numbers become."""
+        return not self.shape and self.dtype in _NUMBER_DTYPES
 
 
 def tensors_at(held: Values, position: int) -> list[Access]:

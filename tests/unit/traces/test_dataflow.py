@@ -109,6 +109,16 @@ def test_a_wrapped_number_in_recycled_memory_is_no_data_flow():
     assert found(mm(3, 1, 2, 10), scaled)[1].data == ((), ())
 
 
+def test_a_number_beside_a_tensor_is_no_data_flow_even_if_it_fits():
+    counter = {"value": [77, 10, 0, 1, 8, "cpu"], "shape": [], "type": "Tensor(long int)",
+               "strides": []}  # fmt: skip
+    largest = node(3, "aten::max", "aten::max(Tensor self) -> Tensor", (tensor(1),), (counter,))
+    add = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    beside = node(4, "aten::add", add, (tensor(2), counter), (tensor(11),))
+    alone = node(5, "aten::neg", "aten::neg(Tensor self) -> Tensor", (counter,), (tensor(12, ()),))
+    assert found(largest, beside, alone)[1].data == ((), (), (0,))
+
+
 def test_work_of_gloo_threads_belongs_to_the_communication():
     inside = node(5, "aten::mm", MM, (tensor(50), tensor(51)), (tensor(52),), tid=2)
     span = node(4, "gloo:all_reduce", "", (tensor(9),))
