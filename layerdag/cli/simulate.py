@@ -60,6 +60,9 @@ def _configure_inputs(add: Callable[..., object]) -> None:
         help="queues of a rank in each dimension (default: %(default)s)")  # fmt: skip
     add("--injection-scale", type=float, default=1.0, metavar="X",
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
+    add("--group-collectives", choices=("flat", "hierarchical"), default="flat",
+        help="collectives of groups that span whole dimensions: one flat ring as in the reference, "
+        "or phase by phase in these dimensions (default: %(default)s)")  # fmt: skip
     add("--slow", action="append", default=[], metavar="RANK=FACTOR",
         help="multiply one rank's compute times, e.g. 3=1.5; may be repeated")  # fmt: skip
     add("--noise", metavar="EXPONENT,SCALE,SEED",
@@ -108,6 +111,7 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
     """Return the cluster of the flags, and the times of compute nodes on it."""
     from layerdag.simulator import (
         Congestion,
+        GroupCollectives,
         MemoryConfig,
         RunOptions,
         small_cluster,
@@ -122,14 +126,17 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
         rendezvous=args.rendezvous_protocol == "true",
     )
     memory = read_memory(args.memory) if args.memory else MemoryConfig()
+    groups = GroupCollectives(args.group_collectives)
     if args.preset and (args.system or args.network):
         raise UsageError("--preset replaces --system and --network; give one or the others.")
     if args.preset:
         system, network = small_cluster(num_ranks)
+        system = dataclasses.replace(system, group_collectives=groups)
         return Cluster(network, system, memory, options), _compute(args, system, "measured")
     if not args.system or not args.network:
         raise UsageError("--system and --network are needed (or --preset small in their place).")
     system, network = read_system(args.system), read_network(args.network)
+    system = dataclasses.replace(system, group_collectives=groups)
     return Cluster(network, system, memory, options), _compute(args, system, "reference")
 
 

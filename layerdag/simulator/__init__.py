@@ -3,6 +3,7 @@
 from layerdag.simulator.cluster import (
     Congestion,
     Dimension,
+    GroupCollectives,
     MemoryConfig,
     MemoryKind,
     NetworkConfig,
@@ -20,6 +21,7 @@ from layerdag.simulator.variation import PowerLawNoise, Variation
 __all__ = [
     "Congestion",
     "Dimension",
+    "GroupCollectives",
     "MeasuredCompute",
     "MemoryConfig",
     "MemoryKind",

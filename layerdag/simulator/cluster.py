@@ -50,6 +50,18 @@ class UnmodelledCollectives(Enum):
     REPLAY = "replay"
 
 
+class GroupCollectives(Enum):
+    """How a collective runs in a group that is smaller than the cluster.
+
+    FLAT is the reference's: one ring over the members, in the order of the group file.
+    HIERARCHICAL is ours: a group that spans whole dimensions runs phase by phase in these, as a
+    collective of all ranks would; other groups stay flat.
+    """
+
+    FLAT = "flat"
+    HIERARCHICAL = "hierarchical"
+
+
 _LONGEST_NS = 10**12
 
 
@@ -140,6 +152,7 @@ class SystemConfig:
         replay_only: Whether every node takes its ``duration_micros``, communication too.
         unmodelled: Whether a collective that the reference cannot run is an error, as by default,
             or takes its recorded duration on its own rank, as the reference does with BROADCAST.
+        group_collectives: How collectives of smaller groups run; the reference's way by default.
     """
 
     preferred_dataset_splits: int
@@ -156,6 +169,7 @@ class SystemConfig:
     roofline_enabled: bool = False
     replay_only: bool = False
     unmodelled: UnmodelledCollectives = UnmodelledCollectives.REFUSE
+    group_collectives: GroupCollectives = GroupCollectives.FLAT
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits

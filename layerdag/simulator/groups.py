@@ -1,5 +1,6 @@
 """Communicator groups as arrays."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,23 @@ class GroupIndex:
     def size(self, group: int) -> int:
         """Return the number of ranks of ``group``."""
         return int(self.ptr[group + 1] - self.ptr[group])
+
+    def spanned(self, group: int, sizes: tuple[int, ...]) -> tuple[bool, ...] | None:
+        """Return which dimensions ``group`` spans in full, None if it is no such sub-grid.
+
+        Args:
+            group: Position of the group.
+            sizes: Ranks of each dimension of the network, dimension 0 varying fastest.
+        """
+        member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
+        counts = []
+        for size in sizes:
+            counts.append(len(np.unique(member % size)))
+            member = member // size
+        whole = all(count in (1, size) for count, size in zip(counts, sizes, strict=True))
+        if not whole or math.prod(counts) != self.size(group):
+            return None
+        return tuple(count > 1 for count in counts)
 
 
 def is_group_name(name: str) -> bool:

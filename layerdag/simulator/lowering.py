@@ -4,6 +4,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, TraceError
 from layerdag.simulator.cluster import (
+    GroupCollectives,
     MemoryConfig,
     MemoryKind,
     NetworkConfig,
@@ -40,6 +41,7 @@ class Lowering:
         self._slowest = min([*rates, system.local_mem_bw_gb or rates[0]])
         self._plan_of: dict[tuple[object, ...], int] = {}
         self._plans: list[CollectivePlan] = []
+        self._spanned: dict[int, tuple[bool, ...] | None] = {}
 
     def plans(self) -> tuple[CollectivePlan, ...]:
         """Return the distinct plans met so far."""
@@ -243,6 +245,9 @@ class Lowering:
             raise nodes.error_at(
                 np.array([row]), f"has no involved_dim, which {count} dimensions need; add it"
             )
+        if part and self._system.group_collectives is GroupCollectives.HIERARCHICAL:
+            spanned = self._spanned_by(group)
+            part, involved = (part, involved) if spanned is None else (None, spanned)
         key = (kind, size, part, involved)
         if key not in self._plan_of:
             try:
@@ -256,6 +261,13 @@ class Lowering:
             self._plan_of[key] = len(self._plans)
             self._plans.append(plan)
         return self._plan_of[key]
+
+    def _spanned_by(self, group: int) -> tuple[bool, ...] | None:
+        """Return ``GroupIndex.spanned`` of a group, worked out once."""
+        if group not in self._spanned:
+            sizes = tuple(dimension.npus for dimension in self._network.dimensions)
+            self._spanned[group] = self._groups.spanned(group, sizes)
+        return self._spanned[group]
 
     def check_member(self, program: ClassProgram, rank: int) -> None:
         """Raise SimulationError if ``rank`` issues a collective of a group without being in it."""

@@ -9,6 +9,7 @@ from simulator_traces import workload as make_workload
 from layerdag.simulator import (
     Congestion,
     Dimension,
+    GroupCollectives,
     MeasuredCompute,
     MemoryConfig,
     MemoryKind,
@@ -268,3 +269,18 @@ def test_congestion_through_switches_of_two_dimensions():
     load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
     options = RunOptions(congestion=Congestion.AWARE_MULTI)
     assert simulate(load, make_system(), network, options=options).rank_finish_ns[3] == 2000
+
+
+def test_hierarchical_groups_run_phase_by_phase_in_the_dimensions_they_span():
+    # 2 x 2 x 2; the group is the upper half (dimension 2 fixed). As two dimensions of 2 ranks:
+    # (2 E + T) + (3 E + 2 T') + (2 E + T) with T = 100 + 2000, T' = 100 + 1000.
+    member, other = [all_reduce(0, 4000, pg_name="1")], [comp(0, 1)]
+    load = make_workload(*[other] * 4, *[member] * 4, groups={"1": (4, 5, 6, 7)})
+    network = NetworkConfig(ring(2).dimensions * 3)
+    system = make_system(dimensions=3, group_collectives=GroupCollectives.HIERARCHICAL)
+    result = simulate(load, system, network)
+    assert finish(result)[4:] == [2120 + 2230 + 2120] * 4
+    # Ranks 0, 1 and 2 span no whole dimensions: a flat ring, as in the reference.
+    load = make_workload(*[member] * 3, *[other] * 5, groups={"1": (0, 1, 2)})
+    flat = simulate(load, make_system(dimensions=3), network)
+    assert finish(simulate(load, system, network)) == finish(flat)
