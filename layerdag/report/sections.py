@@ -18,6 +18,7 @@ from layerdag.surrogate.scores import SCORES
 from layerdag.surrogate.tstr import TransferReport, TransferRow
 from layerdag.validator.classifier import CLASSIFIER_METRIC
 from layerdag.validator.graph_table import GRAPH_RULES
+from layerdag.validator.metrics import Goal
 from layerdag.validator.similarity import SimilarityReport, SimilarityRow
 from layerdag.validator.structural import StructureReport
 
@@ -145,6 +146,8 @@ def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
         distance = "MMD²"
     elif row.metric is CLASSIFIER_METRIC:
         distance = "JS bound"
+    elif row.metric.goal is Goal.HIGHER:
+        distance = "higher is better"
     else:
         distance = f"W1, {row.metric.unit}" if row.metric.unit else "TV"
     name = element("span", row.metric.name, title=row.metric.what)

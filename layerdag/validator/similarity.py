@@ -13,8 +13,10 @@ import numpy as np
 
 from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.graph.dag import DAG
+from layerdag.rng import numpy_generator
 from layerdag.validator.classifier import CLASSIFIER_METRIC, classifier_bound
 from layerdag.validator.descriptors import AttributeView, Descriptor, Items, descriptors
+from layerdag.validator.embedding import random_embeddings
 from layerdag.validator.graph_set import GraphSet
 from layerdag.validator.histograms import (
     Histograms,
@@ -24,8 +26,11 @@ from layerdag.validator.histograms import (
     wasserstein_1,
 )
 from layerdag.validator.kernels import KERNEL_METRICS, KernelMetric, discrepancy
+from layerdag.validator.manifold import MANIFOLD_METRICS, manifold_scores
 from layerdag.validator.metrics import Interval, Metric, MetricResult
 from layerdag.validator.resampling import SUBSETS, Resampling
+
+MANIFOLD_SUBSETS = 10
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class SimilarityRow:
         ratio: generated / reference; None where either is missing or the reference is 0.
         ratio_interval: Bootstrap interval of the ratio.
         matched: The reference with only as many training graphs as were generated, mean over
-            ``resampling.SUBSETS`` random subsets: fewer graphs are further away for no other reason.
+            ``resampling.SUBSETS`` random subsets: fewer graphs are further for no other reason.
     """
 
     generated: MetricResult
@@ -127,6 +132,7 @@ def compare(
     rows = [_descriptor_row(row, sample) for row in descriptors(attributes)]
     rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
     rows.append(_classifier_row(sample.sets, seed, replicates))
+    rows += _manifold_rows(sample.sets, seed)
     return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
 
 
@@ -211,6 +217,31 @@ def _classifier_row(
         spread = Interval.around(value, bound.draws_R[1:], 0.0, 1.0)
         results.append(MetricResult(CLASSIFIER_METRIC, value, spread, bound.by_descriptor))
     return SimilarityRow(results[0], results[1], None, None)
+
+
+def _manifold_rows(sets: tuple[GraphSet, GraphSet, GraphSet], seed: int) -> list[SimilarityRow]:
+    """Compute fidelity and diversity; the reference is as many training graphs as were generated.
+
+    Higher is better and both depend on the number of graphs, hence no ratio.
+    """
+    train, test, generated = random_embeddings(sets)
+    rng = numpy_generator(seed, "manifold")
+    size = min(len(train), len(generated))
+    try:
+        found = manifold_scores(test, generated)
+        subsets = [rng.permutation(len(train))[:size] for _ in range(MANIFOLD_SUBSETS)]
+        real = [manifold_scores(test, train[rows]) for rows in subsets]
+    except LayerdagError as error:
+        return [_failed(metric, str(error)) for metric in MANIFOLD_METRICS]
+    return [
+        SimilarityRow(
+            MetricResult(metric, found[metric.name]),
+            MetricResult(metric, float(np.mean([scores[metric.name] for scores in real]))),
+            None,
+            None,
+        )
+        for metric in MANIFOLD_METRICS
+    ]
 
 
 def _row(

@@ -7,6 +7,7 @@ from layerdag.errors import UsageError
 from layerdag.graph.dag import DAG
 from layerdag.graph.random import random_dag
 from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.metrics import Goal
 from layerdag.validator.similarity import compare, histograms_of
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
@@ -26,15 +27,18 @@ def test_every_metric_has_a_value_inside_its_bounds(rng: np.random.Generator) ->
         for result in (row.generated, row.reference):
             assert result.value is not None
             assert row.metric.lower <= result.value <= row.metric.upper
-            assert result.interval is not None
-            assert result.interval.low <= result.value <= result.interval.high
+            if result.interval is not None:
+                assert result.interval.low <= result.value <= result.interval.high
+    assert all(row.ratio_interval is not None for row in report.rows if row.ratio is not None)
     assert len({row.metric.name for row in report.rows}) == len(report.rows)
 
 
 def test_the_test_set_itself_has_distance_zero(rng: np.random.Generator) -> None:
     train, test = _graphs(rng, 20), _graphs(rng, 20)
     report = compare(train, test, test, ATTRIBUTES, replicates=2)
-    assert all(row.generated.value == pytest.approx(0, abs=1e-9) for row in report.rows)
+    distances = [row for row in report.rows if row.metric.goal is Goal.LOWER]
+    assert all(row.generated.value == pytest.approx(0, abs=1e-9) for row in distances)
+    assert report.row("coverage").generated.value == 1
 
 
 def test_wider_graphs_are_further_than_the_training_set(rng: np.random.Generator) -> None:
