@@ -21,7 +21,8 @@ enum {
     BAD_FIELD = 3,    /* a field number or wire type that the schema does not have */
     BAD_TYPE = 4,     /* a NodeType beyond COMM_COLL */
     NO_MEMORY = 5,
-    TOO_MANY = 6      /* more distinct strings than an int32 counts */
+    TOO_MANY = 6,     /* more distinct strings than an int32 counts */
+    BAD_TEXT = 7      /* a string that is not UTF-8 */
 };
 
 /* Kept in step with _COLUMNS in layerdag/traces/wire.py. */

@@ -8,6 +8,7 @@
  * number found in the file, and no pointer moves past the end of the innermost message.
  */
 #include "wire.h"
+#include "wire_cursor.h"
 
 typedef struct {
     int64_t offset;   /* byte in the file at which reading stopped */
@@ -20,50 +21,6 @@ typedef struct {
 typedef struct {
     int64_t nodes, data_deps, ctrl_deps, attributes;
 } totals_t;
-
-typedef struct {
-    const uint8_t *at, *end;
-} cursor_t;
-
-static int read_varint(cursor_t *in, uint64_t *value) {
-    uint64_t result = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (in->at >= in->end) return CUT_OFF;
-        uint8_t byte = *in->at++;
-        result |= (uint64_t)(byte & 0x7F) << shift; /* shift 63: higher bits fall off, as defined */
-        if (byte < 0x80) {
-            *value = result;
-            return OK;
-        }
-    }
-    return LONG_VARINT;
-}
-
-static int read_fixed(cursor_t *in, int bytes, uint64_t *value) {
-    if (in->end - in->at < bytes) return CUT_OFF;
-    *value = 0;
-    for (int i = 0; i < bytes; i++) *value |= (uint64_t)in->at[i] << (8 * i);
-    in->at += bytes;
-    return OK;
-}
-
-static int read_span(cursor_t *in, cursor_t *inner) {
-    uint64_t length;
-    int status = read_varint(in, &length);
-    if (status) return status;
-    if (length > (uint64_t)(in->end - in->at) || length > INT32_MAX) return CUT_OFF;
-    inner->at = in->at;
-    inner->end = in->at += length;
-    return OK;
-}
-
-static int read_tag(cursor_t *in, uint64_t *number, int *kind) {
-    uint64_t word;
-    int status = read_varint(in, &word);
-    *number = word >> 3;
-    *kind = (int)(word & 7);
-    return status;
-}
 
 typedef struct {
     const uint8_t *base;
@@ -136,6 +93,27 @@ static uint64_t to_word(uint64_t number, uint64_t raw) {
     }
 }
 
+/* A list is kept as it stands, so it is checked here once: elements of its type, packed or not. */
+static int check_list(sink_t *sink, cursor_t *list, uint64_t scalar) {
+    int wanted = wire_value_kind(scalar), status = OK;
+    while (!status && list->at < list->end) {
+        uint64_t number;
+        int kind;
+        cursor_t element;
+        if ((status = read_tag(list, &number, &kind))) break;
+        if (number != 1 || (kind != wanted && kind != LENGTH)) return bad_field(sink, number);
+        if (kind != LENGTH) {
+            status = skip_number(list, kind);
+            continue;
+        }
+        status = read_span(list, &element);
+        if (!status && scalar == 29 && !is_utf8(element)) return BAD_TEXT;
+        while (!status && wanted != LENGTH && element.at < element.end)
+            status = skip_number(&element, wanted);
+    }
+    return status;
+}
+
 static int scan_value(sink_t *sink, cursor_t *in, uint64_t number, int kind, uint64_t *word) {
     if (number < 3 || number > 32 || kind != wire_value_kind(number)) return bad_field(sink, number);
     uint64_t raw = 0;
@@ -144,6 +122,10 @@ static int scan_value(sink_t *sink, cursor_t *in, uint64_t number, int kind, uin
         status = read_varint(in, &raw);
     } else if (kind == LENGTH) {
         int64_t index = 0;
+        cursor_t list = *in, elements;
+        if (number % 2 == 0 && ((status = read_span(&list, &elements)) ||
+                                (status = check_list(sink, &elements, number - 1))))
+            return status;
         status = put_text(sink, in, number == 29 ? sink->strings : sink->blobs, &index);
         *word = (uint64_t)index;
         return status;

@@ -139,13 +139,14 @@ def payload_to_list(wire: int, payload: bytes) -> tuple[object, ...]:
         TraceError: If the payload is not a list of that type.
     """
     scalar = wire - 1
+    is_text = scalar in (Wire.STRING, Wire.BYTES)
     values: list[object] = []
     outer = Cursor(payload)
     while not outer.done:
         number, kind = outer.tag()
-        if number != 1:
-            outer.skip(kind)
-        elif kind == LENGTH and scalar in (Wire.STRING, Wire.BYTES):
+        if number != 1 or (kind != LENGTH and (is_text or kind != scalar_kind(scalar))):
+            raise TraceError(f"{wire_name(wire)} holds an element of another type")
+        if is_text:
             data = outer.bytes()
             values.append(decode_text(data) if scalar == Wire.STRING else data)
         elif kind == LENGTH:

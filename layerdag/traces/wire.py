@@ -52,6 +52,7 @@ _REASONS = {
     4: "has node type {detail}; Chakra defines types 0 to 7",
     5: "does not fit into memory; free some memory or cut the trace",
     6: "brings more than two billion distinct strings; cut the trace",
+    7: "has a list with a string that is not UTF-8; the file is damaged or no Chakra trace",
 }
 
 

@@ -132,7 +132,6 @@ def damaged(draw) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=300)
 @given(damaged() | st.binary(max_size=200))
 def test_readers_end_in_a_trace_or_one_sentence(data: bytes) -> None:
     readers = (
@@ -162,6 +161,15 @@ def look_at(workload: Workload) -> None:
     ):
         with contextlib.suppress(TraceError):
             action()
+
+
+@given(damaged())
+def test_what_the_scanner_accepts_can_be_decoded(data: bytes) -> None:
+    try:
+        trace = decode_trace(data)
+    except TraceError:
+        return
+    assert encode_trace_json(Workload((trace,)))
 
 
 @given(st.integers(0, 30), st.randoms(use_true_random=False))
