@@ -23,15 +23,18 @@ def split_graphs(
     Args:
         graphs: All graphs.
         seed: Of the order; the split depends on it and on what the graphs are, not on their order.
-        shares: Of train and val among the distinct graphs; test gets the rest. Training gets at
-            least one.
+        shares: Of train and val among the distinct graphs; test gets the rest. Of few graphs the
+            first is for training, the second for val, the third for test.
     """
     by_content: dict[str, list[RawGraph]] = {}
     for graph in graphs:
         by_content.setdefault(content_key(graph), []).append(graph)
     keys = sorted(by_content, key=lambda key: derive_seed(seed, "split", key))
-    first = max(1, round(shares[0] * len(keys)))
-    second = max(first, round(sum(shares) * len(keys)))
+    count = len(keys)
+    num_val = max(round(shares[1] * count), min(count - 1, 1))
+    num_test = max(round((1 - sum(shares)) * count), min(count - 2, 1))
+    first = count - num_val - max(num_test, 0)
+    second = first + num_val
     parts: dict[Split, list[RawGraph]] = {split: [] for split in SPLITS}
     for place, key in enumerate(keys):
         split: Split = "train" if place < first else "val" if place < second else "test"

@@ -1,5 +1,6 @@
 import itertools
 
+import pytest
 from raw_graphs import chain
 
 from layerdag.datasets.splits import content_key, named_splits, split_graphs
@@ -26,8 +27,12 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order():
     assert names(split_graphs(graphs, seed=2)) != first
 
 
-def test_a_single_graph_is_for_training():
-    assert names(split_graphs([chain("a", "ab")], seed=0))["train"] == {"a"}
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (20, [16, 2, 2])]
+)
+def test_few_graphs_are_for_training_then_val_then_test(count, sizes):
+    parts = split_graphs([chain(word, word) for word in WORDS[:count]], seed=0)
+    assert [len(graphs) for graphs in parts.values()] == sizes
 
 
 def test_graphs_that_the_label_file_does_not_name_are_for_training():
