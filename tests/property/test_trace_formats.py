@@ -22,6 +22,9 @@ from layerdag.traces.scrub import scrub
 from layerdag.traces.trace import Attribute, Wire, Workload
 from layerdag.traces.trace_json import decode_trace_json, encode_trace_json
 
+# A shared machine may stall for longer than the deadline of an example.
+unhurried = settings(deadline=None, max_examples=60)
+
 INTEGERS = {
     Wire.INT32: st.integers(-(2**31), 2**31 - 1),
     Wire.INT64: st.integers(-(2**63), 2**63 - 1),
@@ -75,6 +78,7 @@ def specs(draw) -> list[dict]:
     ]
 
 
+@unhurried
 @given(specs(), st.lists(ATTRIBUTES, max_size=2))
 def test_chakra_round_trip(fields: list[dict], metadata: list[Attribute]) -> None:
     nodes = [NodeSpec(**each) for each in fields]
@@ -86,6 +90,7 @@ def test_chakra_round_trip(fields: list[dict], metadata: list[Attribute]) -> Non
     assert trace.metadata == tuple(metadata)
 
 
+@unhurried
 @given(specs())
 def test_json_round_trip(fields: list[dict]) -> None:
     workload = Workload((build_trace([NodeSpec(**each) for each in fields]),))
@@ -93,6 +98,7 @@ def test_json_round_trip(fields: list[dict]) -> None:
     assert encode_trace(again.traces[0]) == encode_trace(workload.traces[0])
 
 
+@unhurried
 @given(st.sampled_from(list(VALUES)).flatmap(lambda w: st.tuples(st.just(w), st.lists(VALUES[w]))))
 def test_list_round_trip(case: tuple[Wire, list[object]]) -> None:
     wire, values = case
@@ -132,6 +138,7 @@ def damaged(draw) -> bytes:
     return bytes(data)
 
 
+@unhurried
 @given(damaged() | st.binary(max_size=200))
 def test_readers_end_in_a_trace_or_one_sentence(data: bytes) -> None:
     readers = (
@@ -163,6 +170,7 @@ def look_at(workload: Workload) -> None:
             action()
 
 
+@unhurried
 @given(damaged())
 def test_what_the_scanner_accepts_can_be_decoded(data: bytes) -> None:
     try:
@@ -172,6 +180,7 @@ def test_what_the_scanner_accepts_can_be_decoded(data: bytes) -> None:
     assert encode_trace_json(Workload((trace,)))
 
 
+@unhurried
 @given(st.integers(0, 30), st.randoms(use_true_random=False))
 def test_edges_do_not_depend_on_ids(size: int, random) -> None:
     ids = random.sample(range(2**62), size)
