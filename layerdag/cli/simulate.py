@@ -91,19 +91,25 @@ def run(args: argparse.Namespace) -> int:
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
     result = simulate_on(workload, cluster, compute, _variation(args))
-    extras = _extras(args, result, cluster, compute)
+    document, lines = result.summary(), _summary(result)
+    for wanted, extra in (
+        (args.report, lambda: _report(result)),
+        (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
+    ):
+        if wanted:
+            more, told = extra()
+            document, lines = {**document, **more}, lines + told
     if args.nodes:
         write_nodes(result, args.nodes)
     if args.trace:
         write_timeline(result, args.trace)
-    document = {**result.summary(), **extras}
     if args.json == "-":
         json.dump(document, sys.stdout, indent=1)
         print()
         return 0
     if args.json:
         write_text(args.json, json.dumps(document, indent=1) + "\n")
-    print(_summary(result, extras))
+    print("\n".join(lines))
     return 0
 
 
@@ -175,23 +181,18 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
     return read_workload(args.workload, args.comm_group)
 
 
-def _extras(
-    args: argparse.Namespace,
-    result: "SimulationResult",
-    cluster: "Cluster",
-    compute: "ComputeModel",
-) -> dict[str, Any]:
-    """Return the parts of the result that are made on request only."""
-    extras: dict[str, Any] = {}
-    if args.report:
-        from layerdag.simulator.breakdown import break_down
-        from layerdag.simulator.critical_path import by_node, critical_path
+def _report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
+    """Return what --report adds to the JSON document and to the terminal."""
+    from layerdag.simulator.breakdown import break_down
+    from layerdag.simulator.critical_path import by_node, critical_path
 
-        parts = break_down(result)
-        path = critical_path(result)
-        rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
-        extras["breakdown"] = {str(rank): row for rank, row in enumerate(rows)}
-        extras["critical_path"] = [
+    parts = break_down(result)
+    path = critical_path(result)
+    names = by_node(result, path)
+    rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
+    document = {
+        "breakdown": {str(rank): row for rank, row in enumerate(rows)},
+        "critical_path": [
             {
                 "rank": node.rank,
                 "node": int(result.nodes(node.rank).id_N[node.row]),
@@ -200,18 +201,30 @@ def _extras(
                 "began_after": node.reason,
             }
             for node in path
-        ]
-        extras["critical_path_by_name"] = by_node(result, path)
-    if args.what_if:
-        from layerdag.simulator.what_if import sensitivities
+        ],
+        "critical_path_by_name": names,
+    }
+    lines = ["", "where the time goes (exposed parts only)", parts.table()]
+    lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
+    for name, time in list(names.items())[:SHOWN_NODES]:
+        lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
+    return document, lines
 
-        found = sensitivities(result.program.workload, cluster, compute, _variation(args))
-        extras["what_if"] = [dataclasses.asdict(entry) for entry in found]
-    return extras
+
+def _what_if(
+    args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what --what-if adds to the JSON document and to the terminal."""
+    from layerdag.simulator.what_if import sensitivities
+
+    found = sensitivities(workload, cluster, compute, _variation(args))
+    lines = ["", "what if"]
+    lines += [f"{e.makespan_ns:>15} ns {e.gain:>+7.2%}  {e.change}" for e in found]
+    return {"what_if": [dataclasses.asdict(entry) for entry in found]}, lines
 
 
-def _summary(result: "SimulationResult", extras: dict[str, Any]) -> str:
-    """Return what is printed on the terminal."""
+def _summary(result: "SimulationResult") -> list[str]:
+    """Return the lines that are printed on the terminal in any case."""
     lines = [
         f"{result.num_nodes} nodes on {result.num_ranks} ranks, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
@@ -225,22 +238,4 @@ def _summary(result: "SimulationResult", extras: dict[str, Any]) -> str:
     if len(rows) > SHOWN_RANKS:
         lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
-    return "\n".join(lines + _report_lines(result, extras))
-
-
-def _report_lines(result: "SimulationResult", extras: dict[str, Any]) -> list[str]:
-    """Return the lines of --report and --what-if."""
-    lines = []
-    if "breakdown" in extras:
-        from layerdag.simulator.breakdown import break_down
-
-        lines += ["", "where the time goes (exposed parts only)", break_down(result).table()]
-        path = extras["critical_path"]
-        lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
-        for name, time in list(extras["critical_path_by_name"].items())[:SHOWN_NODES]:
-            lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
-    if "what_if" in extras:
-        lines += ["", "what if"]
-        for entry in extras["what_if"]:
-            lines.append(f"{entry['makespan_ns']:>15} ns {entry['gain']:>+7.2%}  {entry['change']}")
     return lines
