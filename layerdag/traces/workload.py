@@ -62,7 +62,7 @@ def rank_files(location: str | Path) -> list[Path]:
         return [location]
     folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
     if not folder.is_dir():
-        raise TraceError(f"{folder}: there is no such folder; check the path.")
+        raise TraceError(f"{location}: there is no folder {folder}; check the path.")
     sets = _sets(folder.iterdir())
     if prefix is not None:
         sets = {prefix: sets[prefix]} if prefix in sets else {}
