@@ -13,6 +13,10 @@ EXAMPLE = (
     "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
     "  layerdag surrogate tstr data outputs/samples --hide duration"
 )
+DATA_HELP = (
+    "corpus folder (index.jsonl), TPU Tile folder (.pth), or folder of graphs with labels.csv or "
+    "labels.json"
+)
 FAMILY_NAMES = ("boosting", "message_passing")
 
 
@@ -20,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the three actions and their flags."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|tstr")
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
-    fit.add_argument("data", help="corpus folder (index.jsonl) or TPU Tile folder (.pth)")
+    fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
@@ -30,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
     predict.add_argument("--json", action="store_true", help="print JSON instead of text")
     tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
-    tstr.add_argument("data", help="corpus folder (index.jsonl) or TPU Tile folder (.pth)")
+    tstr.add_argument("data", help=DATA_HELP)
     tstr.add_argument("samples", help="folder that 'layerdag sample' wrote")
     tstr.add_argument("--family", choices=FAMILY_NAMES, action="append", help="may be repeated")
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
