@@ -115,7 +115,7 @@ class _Run:
         state = load_trainer_state(checkpoint)
         try:
             self.model.load_state_dict(state["model"])
-            self.optimiser.adam.load_state_dict(state["optimiser"])
+            self.optimiser.load_state_dict(state["optimiser"])
             self.average.load_state_dict(state["average"])
             for track in self.tracks:
                 track.load_state_dict(state["tracks"][track.name])
@@ -241,7 +241,7 @@ class _Run:
         """Return what ``resume`` needs."""
         return {
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.adam.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
             "average": self.average.state_dict(),
             "tracks": {track.name: track.state_dict() for track in self.tracks},
             "step": self.step,

@@ -1,14 +1,15 @@
 """One optimiser step: losses of some micro-batches, gradients over all processes, AdamW."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from layerdag.errors import TrainingError
 from layerdag.graph.batch import DAGBatch
-from layerdag.model.base import DAGModel
+from layerdag.model.base import DAGModel, LossTerm
 from layerdag.training.distributed import World
 from layerdag.training.selection import Track
 from layerdag.training.settings import TrainSettings
@@ -18,13 +19,21 @@ class Optimiser:
     """AdamW over the tracks of a model.
 
     The gradient is the mean over micro-batches (of all processes) of the sum over objectives of the
-    mean loss a decision; W processes with K micro-batches each equal one process with W * K.
+    loss, divided by the mean number of decisions of a micro-batch so far. Dividing by each
+    micro-batch's own number instead would weigh the decisions of small graphs far more than those
+    of large ones, since a micro-batch holds graphs of similar size.
+
+    W processes with K micro-batches each equal one process with W * K.
     """
 
     def __init__(
         self, model: DAGModel, tracks: Sequence[Track], settings: TrainSettings, world: World
     ) -> None:
         self._model, self._tracks, self._settings, self._world = model, tracks, settings, world
+        self._names = [name for track in tracks for name in track.objectives]
+        self._counts = dict.fromkeys(self._names, 0.0)
+        self._batches = 0
+        self._step_counts = dict.fromkeys(self._names, 0.0)
         self._parameters = list(model.parameters())
         matrices = [p for p in self._parameters if p.ndim >= 2]
         others = [p for p in self._parameters if p.ndim < 2]
@@ -53,10 +62,15 @@ class Optimiser:
             with cast:
                 terms = self._model.losses(batch, generator)
             active = [name for t in self._tracks if not t.stopped for name in t.objectives]
-            means = {name: terms[name].mean() for name in active}
-            loss = torch.stack(list(means.values())).sum() / self._settings.accumulate
-            loss.backward()
-        return {name: mean.detach() for name, mean in means.items()}
+            shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
+            (torch.stack(shares).sum() / self._settings.accumulate).backward()
+        return {name: terms[name].mean().detach() for name in active}
+
+    def _usual_count(self, name: str, term: LossTerm) -> float:
+        """Take in the decisions of a micro-batch; return their mean number up to the last step."""
+        count = float(term.count)
+        self._step_counts[name] += count
+        return max(self._counts[name] / self._batches if self._batches else count, 1.0)
 
     def step(self, rate: float, flags_F: Tensor, step: int) -> Tensor:
         """Average and clip the gradients, move the weights, clear the gradients.
@@ -72,13 +86,32 @@ class Optimiser:
         Raises:
             TrainingError: If a gradient is not finite; the weights are not touched then.
         """
-        flags_F = self._world.average_gradients(self._parameters, flags_F)
+        counts = torch.tensor(list(self._step_counts.values()), device=flags_F.device)
+        sums = self._world.average_gradients(self._parameters, torch.cat([flags_F, counts]))
         self._clip(step)
+        self._take_counts(sums[flags_F.numel() :].tolist())
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
-        return flags_F
+        return sums[: flags_F.numel()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs."""
+        return {"adam": self.adam.state_dict(), "counts": self._counts, "batches": self._batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict``."""
+        self.adam.load_state_dict(state["adam"])
+        self._counts = {name: float(state["counts"][name]) for name in self._names}
+        self._batches = int(state["batches"])
+
+    def _take_counts(self, counts: Sequence[float]) -> None:
+        """Add the decisions of one step of all processes to the running mean."""
+        for name, count in zip(self._names, counts, strict=True):
+            self._counts[name] += count
+        self._batches += self._settings.accumulate * self._world.size
+        self._step_counts = dict.fromkeys(self._names, 0.0)
 
     def _clip(self, step: int) -> None:
         """Clip the gradient of each track by its own norm."""
