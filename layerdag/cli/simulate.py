@@ -11,7 +11,7 @@ from layerdag.errors import UsageError
 from layerdag.files import write_text
 
 if TYPE_CHECKING:
-    from layerdag.simulator import SimulationResult, SystemConfig, Variation
+    from layerdag.simulator import RunOptions, SimulationResult, SystemConfig, Variation
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.program import Cluster
     from layerdag.traces.trace import Workload
@@ -69,6 +69,12 @@ def _configure_inputs(add: Callable[..., object]) -> None:
         help="power-law noise on every compute node, e.g. 2.5,0.1,0")  # fmt: skip
     add("--rendezvous-protocol", choices=("true", "false"), default="false",
         help="receivers ask before each message (default: %(default)s)")  # fmt: skip
+    add("--backend", choices=("layerdag", "astra-sim"), default="layerdag",
+        help="who simulates: layerdag, or your own ASTRA-sim (default: %(default)s)")  # fmt: skip
+    add("--binary", metavar="PATH",
+        help="executable of ASTRA-sim's analytical backend, for --backend astra-sim")  # fmt: skip
+    add("--timeout", type=float, default=3600.0, metavar="SECONDS",
+        help="give up a run of --binary after this time (default: %(default)s)")  # fmt: skip
 
 
 def _configure_outputs(add: Callable[..., object]) -> None:
@@ -88,6 +94,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name; only --json may be '-'.")
+    if args.backend == "astra-sim":
+        return _run_binary(args)
+    if args.binary:
+        raise UsageError("--binary needs --backend astra-sim.")
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
     result = simulate_on(workload, cluster, compute, _variation(args))
@@ -103,34 +113,69 @@ def run(args: argparse.Namespace) -> int:
         write_nodes(result, args.nodes)
     if args.trace:
         write_timeline(result, args.trace)
-    if args.json == "-":
-        json.dump(document, sys.stdout, indent=1)
-        print()
-        return 0
-    if args.json:
-        write_text(args.json, json.dumps(document, indent=1) + "\n")
-    print("\n".join(lines))
+    _tell(args, document, lines)
     return 0
 
 
-def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
-    """Return the cluster of the flags, and the times of compute nodes on it."""
-    from layerdag.simulator import (
-        Congestion,
-        GroupCollectives,
-        MemoryConfig,
-        RunOptions,
-        small_cluster,
-    )
-    from layerdag.simulator.cluster_files import read_memory, read_network, read_system
-    from layerdag.simulator.program import Cluster
+def _tell(args: argparse.Namespace, document: dict[str, Any], lines: list[str]) -> None:
+    """Write the JSON document where it was asked for, and the lines unless it takes their place."""
+    if args.json == "-":
+        json.dump(document, sys.stdout, indent=1)
+        print()
+        return
+    if args.json:
+        write_text(args.json, json.dumps(document, indent=1) + "\n")
+    print("\n".join(lines))
 
-    options = RunOptions(
+
+def _run_binary(args: argparse.Namespace) -> int:
+    """Let the user's ASTRA-sim run the same files."""
+    from layerdag.simulator.astra_binary import AstraRequest, run_binary, write_ticks
+
+    ours = ("preset", "compute", "slow", "noise", "trace", "report", "what_if")
+    refused = [name for name in ours if getattr(args, name)]
+    refused += ["congestion"] if args.congestion != "unaware" else []
+    refused += ["group_collectives"] if args.group_collectives != "flat" else []
+    if refused:
+        flag = refused[0].replace("_", "-")
+        raise UsageError(
+            f"--{flag} is layerdag's own; leave it out with --backend astra-sim (whether links are "
+            "shared is decided by which of its binaries you give)."
+        )
+    if not args.binary or not args.system or not args.network:
+        raise UsageError("--backend astra-sim needs --binary, --system and --network.")
+    workload = _read_workload(args)
+    files = (args.binary, args.workload, args.system, args.network, args.memory)
+    outcome = run_binary(workload, AstraRequest(*files, _options(args), args.timeout))
+    if args.nodes:
+        write_ticks(outcome, workload, args.nodes)
+    lines = [
+        f"{len(outcome.ticks)} nodes on {workload.num_ranks} ranks, makespan "
+        f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
+    ]
+    _tell(args, outcome.summary(), lines)
+    return 0
+
+
+def _options(args: argparse.Namespace) -> "RunOptions":
+    """Return what ASTRA-sim takes from its command line."""
+    from layerdag.simulator import Congestion, RunOptions
+
+    return RunOptions(
         congestion=Congestion(args.congestion),
         queues_per_dimension=args.num_queues_per_dim,
         injection_scale=args.injection_scale,
         rendezvous=args.rendezvous_protocol == "true",
     )
+
+
+def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
+    """Return the cluster of the flags, and the times of compute nodes on it."""
+    from layerdag.simulator import GroupCollectives, MemoryConfig, small_cluster
+    from layerdag.simulator.cluster_files import read_memory, read_network, read_system
+    from layerdag.simulator.program import Cluster
+
+    options = _options(args)
     memory = read_memory(args.memory) if args.memory else MemoryConfig()
     groups = GroupCollectives(args.group_collectives)
     if args.preset and (args.system or args.network):
