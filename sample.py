@@ -1,4 +1,4 @@
-"""Sample from a checkpoint: ``python sample.py checkpoint=outputs/run/best num=100 seed=0 out=samples``."""
+"""Sample: ``python sample.py checkpoint=outputs/run/best num=100 seed=0 out=samples``."""
 
 import sys
 

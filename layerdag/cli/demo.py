@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +15,35 @@ from layerdag.datasets.base import GraphDataset
 from layerdag.generate import GeneratedGraph
 from layerdag.graph.dag import DAG
 from layerdag.graph.statistics import GraphStatistics
-from layerdag.report.content import Picture, ReportContent, SummaryRow
+from layerdag.report.content import (
+    Distribution,
+    Picture,
+    ReportContent,
+    Shares,
+    SummaryRow,
+    SystemOrder,
+)
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
 from layerdag.report.markup import number, percent
 from layerdag.report.page import write_report
 from layerdag.traces.corpus import read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
-from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.copying import Nearness, Novelty, nearness, novelty
 from layerdag.validator.rules import has_errors
-from layerdag.validator.similarity import compare
-from layerdag.validator.structural import check_structure
+from layerdag.validator.similarity import SimilarityReport, compare
+from layerdag.validator.structural import StructureReport, check_structure
 from layerdag.validator.workload_rules import check_workload
 
 SUMMARY = "Run the main job end to end on the embedded corpus and write a report."
 EXAMPLE = "  layerdag demo --data data --out outputs/demo"
 WRITTEN_SAMPLES = 8
+CAVEATS = (
+    "The scale of every distance is the same distance between real training and real test jobs; "
+    "with this many graphs a ratio is uncertain, see the intervals.",
+    "A copy test is no proof of safety. This demo makes no membership attack.",
+    "The surrogate does not see measured durations; the job's step time is its target.",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,43 +94,75 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
-    content = _judged(data, samples)
+    judged = _judged(data, samples)
     real = _test_workloads(settings, data)
     synthetic, repairs = stages.synthetic_workloads(data, samples)
     trace_row = _trace_row(settings, real, synthetic, repairs)
     now = timed(seconds, "judge", now)
-    content, simulation_rows = _simulated(content, real, synthetic)
+    simulation = _simulated(real, synthetic)
     now = timed(seconds, "simulate", now)
     transferred = stages.transfer_stage(settings, data, samples)
     timed(seconds, "surrogate", now)
-    assert content.structure is not None
     rows = summary_rows(
-        content.structure,
-        content.real_structure,
-        content.novelty,
-        content.similarity,
+        judged.structure,
+        judged.real_structure,
+        judged.novelty,
+        judged.similarity,
         transferred,
     )
-    return replace(
-        content,
-        summary=(*rows[:2], trace_row, *rows[2:], *simulation_rows),
+    return ReportContent(
+        title="Synthetic execution traces",
+        lead=f"{len(samples)} jobs sampled from a small model that was trained on "
+        f"{len(data.graphs['train'])} collected training and inference steps, next to "
+        f"{len(data.graphs['test'])} jobs it never saw.",
+        summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
+        structure=judged.structure,
+        real_structure=judged.real_structure,
+        novelty=judged.novelty,
+        nearness=judged.nearness,
+        similarity=judged.similarity,
+        distributions=judged.distributions,
+        shares=judged.shares,
         transfer=transferred,
         target="step time in seconds",
+        simulations=simulation.distributions,
+        systems=simulation.order,
+        pictures=_pictures(data, tuple(sample.dag for sample in samples)),
         provenance=_provenance(settings, data, seconds),
+        caveats=CAVEATS,
     )
 
 
-def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> ReportContent:
-    """Check structure, similarity and copying of the samples; draw two graphs."""
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What the validator says of the samples."""
+
+    structure: StructureReport
+    real_structure: StructureReport
+    novelty: Novelty
+    nearness: Nearness
+    similarity: SimilarityReport
+    distributions: tuple[Distribution, ...]
+    shares: tuple[Shares, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulation:
+    """What the simulator says of real and of synthetic jobs."""
+
+    rows: tuple[SummaryRow, ...]
+    distributions: tuple[Distribution, ...]
+    order: SystemOrder | None
+
+
+def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> _Judged:
+    """Check structure, similarity and copying of the samples."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
     views = stages.attribute_views(data)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in samples])
-    return ReportContent(
-        title="Synthetic execution traces",
-        lead=f"{len(dags)} jobs sampled from a small model that was trained on {len(train)} "
-        f"collected training and inference steps, next to {len(test)} jobs it never saw.",
+    return _Judged(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
@@ -125,13 +170,6 @@ def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> ReportCo
         similarity=compare(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
         shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),
-        pictures=_pictures(data, dags),
-        caveats=(
-            "The scale of every distance is the same distance between real training and real test "
-            "jobs; with this many graphs a ratio is uncertain, see the intervals.",
-            "A copy test is no proof of safety. This demo makes no membership attack.",
-            "The surrogate does not see measured durations; the job's step time is its target.",
-        ),
     )
 
 
@@ -177,9 +215,7 @@ def _rule_share(workloads: list[Workload]) -> float:
     return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
 
 
-def _simulated(
-    content: ReportContent, real: list[Workload], synthetic: list[Workload]
-) -> tuple[ReportContent, list[SummaryRow]]:
+def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
     """Simulate real test jobs and synthetic ones on small clusters."""
     judged = stages.simulate_stage(real, "simulating real jobs")
     made = stages.simulate_stage(synthetic, "simulating synthetic jobs")
@@ -207,7 +243,7 @@ def _simulated(
                 f"{len(order.systems)} systems ordered by real and by synthetic jobs",
             )
         )
-    return replace(content, simulations=parts, systems=order), rows
+    return _Simulation(tuple(rows), parts, order)
 
 
 def _median_ms(part: SimulatedWorkloads) -> str:

@@ -45,6 +45,18 @@ from layerdag.validator.descriptors import AttributeView
 
 # What the surrogate must not see: the sum of the durations is the target, nearly.
 HIDDEN_FROM_SURROGATE = "duration"
+# Conditions matter here: surrogates learn the label from the samples (docs/fast-model.md).
+GUIDANCE = 1.5
+
+KINDS = (
+    (("foreach", "fused_adam", "fused_sgd"), "optimiser"),
+    (("mm", "convolution", "attention", "linear"), "matrix product"),
+    (
+        ("embedding", "index", "gather", "scatter", "cat", "copy", "clone", "select"),
+        "data movement",
+    ),
+    (("norm", "softmax", "sum", "mean", "max", "loss", "amax", "pool"), "reduction"),
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,9 @@ def sample_stage(
     """Sample one graph for each of several training graphs' conditions."""
     train_dags = data.graphs["train"]
     rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
-    plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64)
+    plan = GenerationSettings(
+        seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64, guidance=GUIDANCE
+    )
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))
 
@@ -288,7 +302,20 @@ def _without(dag: DAG, column: int) -> DAG:
 def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:
     """Return a graph with the operator and stage of each node, to be drawn."""
     graph = data.schema.decode(dag)
-    return Picture(title, dag, tuple(graph.categories["op"]), tuple(graph.categories["type"]))
+    operators = tuple(graph.categories["op"])
+    kinds = zip(operators, graph.categories["type"], strict=True)
+    return Picture(title, dag, operators, tuple(kind_of(*pair) for pair in kinds))
+
+
+def kind_of(operator: str, node_type: str) -> str:
+    """Return what a node does, in a word or two, for colours."""
+    if node_type != "COMP":
+        return "communication"
+    name = operator.partition("::")[2]
+    for words, kind in KINDS:
+        if any(word in name for word in words):
+            return kind
+    return "element-wise"
 
 
 def timed(seconds: dict[str, float], name: str, start: float) -> float:

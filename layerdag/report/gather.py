@@ -154,12 +154,13 @@ def _transfer_rows(report: TransferReport) -> list[SummaryRow]:
         if SHUFFLED in by_condition:
             floor = by_condition[SHUFFLED].scores["pearson"].mean
             note += f"; with shuffled targets {number(floor, 2)}"
-        rows.append(
-            SummaryRow(
-                f"surrogate's Pearson ({family})",
-                number(by_condition[SYNTHETIC].scores["pearson"].mean),
-                number(by_condition[REAL].scores["pearson"].mean),
-                note,
+        for score in ("pearson", "spearman"):
+            rows.append(
+                SummaryRow(
+                    f"surrogate's {score.capitalize()} ({family})",
+                    number(by_condition[SYNTHETIC].scores[score].mean),
+                    number(by_condition[REAL].scores[score].mean),
+                    note if score == "pearson" else "",
+                )
             )
-        )
     return rows

@@ -28,7 +28,7 @@ def test_help_of_a_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixtur
 
 
 def test_missing_file_is_one_line_and_code_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "no/such/file.et"]) == 1
+    assert main(["info", "no/such/prefix"]) == 1
     message = capsys.readouterr().err
     assert message.count("\n") == 1
-    assert "no/such/file.et" in message
+    assert "no/such: there is no such folder" in message
