@@ -31,4 +31,4 @@ def test_missing_file_is_one_line_and_code_one(capsys: pytest.CaptureFixture[str
     assert main(["info", "no/such/prefix"]) == 1
     message = capsys.readouterr().err
     assert message.count("\n") == 1
-    assert "no/such: there is no such folder" in message
+    assert "no/such/prefix: there is no folder" in message
