@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from layerdag import __version__
+from layerdag.cli import demo_simulation as simulation_stages
 from layerdag.cli import demo_stages as stages
-from layerdag.cli.demo_stages import DemoSettings, SimulatedWorkloads, timed
+from layerdag.cli.demo_simulation import SimulatedWorkloads
+from layerdag.cli.demo_stages import DemoSettings, timed
 from layerdag.datasets.base import GraphDataset
 from layerdag.generate import GeneratedGraph
 from layerdag.graph.dag import DAG
@@ -217,9 +219,9 @@ def _rule_share(workloads: list[Workload]) -> float:
 
 def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
     """Simulate real test jobs and synthetic ones on small clusters."""
-    judged = stages.simulate_stage(real, "simulating real jobs")
-    made = stages.simulate_stage(synthetic, "simulating synthetic jobs")
-    parts, order = stages.simulation_parts(judged, made)
+    judged = simulation_stages.simulate_stage(real, "simulating real jobs")
+    made = simulation_stages.simulate_stage(synthetic, "simulating synthetic jobs")
+    parts, order = simulation_stages.simulation_parts(judged, made)
     rows = [
         SummaryRow(
             "jobs that simulate to their end",
@@ -231,7 +233,7 @@ def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
             "median simulated makespan, ms",
             _median_ms(made),
             _median_ms(judged),
-            f"on {next(iter(stages.systems()))}",
+            f"on {next(iter(simulation_stages.systems()))}",
         ),
     ]
     if order is not None:

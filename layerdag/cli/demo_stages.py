@@ -7,26 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import kendalltau
 
 from layerdag.datasets.base import GraphDataset
 from layerdag.datasets.category import CategoryAttribute
 from layerdag.datasets.corpus import load_corpus
-from layerdag.errors import SimulationError
 from layerdag.generate import GeneratedGraph, GenerationSettings, as_workload, sample_like
 from layerdag.graph.dag import DAG
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.build import ModelSpec
 from layerdag.progress import track
-from layerdag.report.content import Distribution, Picture, Sample, SystemOrder
-from layerdag.simulator import (
-    MeasuredCompute,
-    NetworkConfig,
-    SystemConfig,
-    Topology,
-    UnmodelledCollectives,
-    simulate,
-)
+from layerdag.report.content import Picture
 from layerdag.surrogate.files import FAMILIES
 from layerdag.surrogate.tstr import (
     REAL,
@@ -84,24 +74,6 @@ class DemoSettings:
     samples: int = 192
     surrogate_seeds: tuple[int, ...] = (0,)
     families: tuple[str, ...] = ("boosting", "message_passing")
-
-
-@dataclass(frozen=True, eq=False)
-class SimulatedWorkloads:
-    """What the simulator said of a set of workloads.
-
-    Attributes:
-        makespan_ns: float64 (systems, workloads).
-        exposed_share: float64 (systems, workloads): share of the makespan in which a rank does not
-            compute, mean over ranks.
-        num_ranks: int64 (workloads,).
-        failed: Workloads that could not run, with the reason.
-    """
-
-    makespan_ns: np.ndarray
-    exposed_share: np.ndarray
-    num_ranks: np.ndarray
-    failed: tuple[str, ...]
 
 
 def load_stage(settings: DemoSettings) -> GraphDataset:
@@ -172,52 +144,6 @@ def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def systems() -> dict[str, tuple[Topology, float, float]]:
-    """Return the small clusters: topology, GB/s (2**30 bytes) a link, ns a hop."""
-    return {
-        "switch, 25 GB/s, 1 us": (Topology.SWITCH, 25.0, 1_000.0),
-        "ring, 12 GB/s, 2 us": (Topology.RING, 12.0, 2_000.0),
-        "fully connected, 50 GB/s, 0.5 us": (Topology.FULLY_CONNECTED, 50.0, 500.0),
-        "switch, 1 GB/s, 30 us": (Topology.SWITCH, 1.0, 30_000.0),
-    }
-
-
-def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorkloads:
-    """Run every workload on every system, with the durations the traces carry."""
-    system = replace(SystemConfig.uniform("ring"), unmodelled=UnmodelledCollectives.REPLAY)
-    clusters = list(systems().values())
-    makespans, shares, ranks, failed = [], [], [], []
-    for workload in track(workloads, label, len(workloads)):
-        try:
-            results = [
-                simulate(
-                    workload,
-                    system,
-                    NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency),
-                    compute=MeasuredCompute(),
-                )
-                for topology, bandwidth, latency in clusters
-            ]
-        except SimulationError as error:
-            failed.append(f"{workload.source}: {error}")
-            continue
-        makespans.append([result.makespan_ns for result in results])
-        shares.append(
-            [
-                float(np.mean(result.exposed_comm_ns / np.maximum(result.rank_finish_ns, 1)))
-                for result in results
-            ]
-        )
-        ranks.append(workload.num_ranks)
-    shape = (-1, len(clusters))
-    return SimulatedWorkloads(
-        np.array(makespans, dtype=np.float64).reshape(shape).T,
-        np.array(shares, dtype=np.float64).reshape(shape).T,
-        np.array(ranks, dtype=np.int64),
-        tuple(failed),
-    )
-
-
 def synthetic_workloads(
     data: GraphDataset, samples: Sequence[GeneratedGraph]
 ) -> tuple[list[Workload], dict[str, int]]:
@@ -229,46 +155,6 @@ def synthetic_workloads(
         for name, count in unfolded.repairs.items():
             repairs[name] = repairs.get(name, 0) + count
     return workloads, repairs
-
-
-def simulation_parts(
-    real: SimulatedWorkloads, synthetic: SimulatedWorkloads
-) -> tuple[tuple[Distribution, ...], SystemOrder | None]:
-    """Return the distributions on the first system, and the order of the systems."""
-    both = (("real test", real), ("synthetic", synthetic))
-    if not all(part.num_ranks.size for _, part in both):
-        return (), None
-    first = next(iter(systems()))
-    drawn = (
-        Distribution(
-            f"makespan on {first}",
-            "ms",
-            tuple(Sample(name, part.makespan_ns[0] / 1e6) for name, part in both),
-            log=True,
-        ),
-        Distribution(
-            f"share of time in which a rank does not compute, on {first}",
-            "",
-            tuple(Sample(name, part.exposed_share[0]) for name, part in both),
-        ),
-    )
-    parallel = [part.num_ranks > 1 for _, part in both]
-    if not all(mask.any() for mask in parallel):
-        return drawn, None
-    # The geometric mean, so that no single large job decides the order.
-    means = [
-        np.exp(np.log(part.makespan_ns[:, mask]).mean(axis=1)) / 1e6
-        for (_, part), mask in zip(both, parallel, strict=True)
-    ]
-    tau = float(kendalltau(*means).statistic)
-    order = SystemOrder(
-        tuple(systems()),
-        tuple(map(float, means[0])),
-        tuple(map(float, means[1])),
-        tau,
-        "geometric mean of the makespan in ms, jobs of several ranks",
-    )
-    return drawn, order
 
 
 def transfer_stage(

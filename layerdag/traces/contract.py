@@ -16,7 +16,7 @@ from layerdag.traces.build import ragged
 from layerdag.traces.edges import trace_layers
 from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire
 
-_WIRES = {
+FEEDER_WIRES = {
     "is_cpu_op": Wire.BOOL,
     "comm_type": Wire.INT64,
     "comm_size": Wire.INT64,
@@ -27,19 +27,22 @@ _WIRES = {
     "comm_tag": Wire.INT32,
     "comm_priority": Wire.INT32,
 }
+"""The one wire type from which feeder v1 reads each attribute; any other reads as 0."""
+
 _BOUNDS = {
     Wire.BOOL: (0, 1),
     Wire.INT32: (-(2**31), 2**31 - 1),
     Wire.INT64: (-(2**63), 2**63 - 1),
 }
 _UNSIGNED = (Wire.UINT64, Wire.FIXED64)
-_REQUIRED = {
+REQUIRED_ATTRIBUTES = {
     NodeType.COMM_COLL: ("comm_type", "comm_size"),
     NodeType.COMM_SEND: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV: ("comm_src", "comm_tag", "comm_size"),
     NodeType.MEM_LOAD: ("tensor_size",),
     NodeType.MEM_STORE: ("tensor_size",),
 }
+"""Attributes without which ASTRA-sim aborts."""
 
 
 def conform(trace: Trace) -> Trace:
@@ -55,10 +58,10 @@ def conform(trace: Trace) -> Trace:
     """
     trace = without_nodes(trace, trace.type_N <= NodeType.METADATA)
     trace_layers(trace)
-    for name, wire in _WIRES.items():
+    for name, wire in FEEDER_WIRES.items():
         trace = _retyped(trace, name, wire)
     trace = _off_the_cpu(trace)
-    for kind, names in _REQUIRED.items():
+    for kind, names in REQUIRED_ATTRIBUTES.items():
         for name in names:
             _require(trace, kind, name)
     _check_groups(trace)

@@ -2,7 +2,7 @@
 
 Nodes arrive in exit order and their ids give the order of entry. Together these two orders are the
 call tree of a thread: a node encloses exactly those earlier ones of its thread whose ids are
-larger. (Checked on about 32 traces: equal to nesting by the profiler's time stamps in every one, while
+larger. (Checked on about 32 traces: equal to nesting by the profiler's time stamps in every case;
 the recorded parents are wrong in gloo runs, where spans end on other threads.) So one stack for
 each thread suffices: when a node ends, the operations above its id on the stack are its
 descendants, to be kept if the node is only a wrapper and dropped if the node is the work itself.

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.traces.attributes import wire_name
+from layerdag.traces.contract import FEEDER_WIRES, REQUIRED_ATTRIBUTES
 from layerdag.traces.edges import rows_of, rows_on_a_cycle
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire
 from layerdag.validator.rules import Finding
-from layerdag.validator.trace_table import FEEDER_V1_WIRE, REQUIRED, TRACE_RULES
+from layerdag.validator.trace_table import TRACE_RULES
 
 SUPPORTED = (
     CollectiveType.ALL_REDUCE,
@@ -148,13 +149,13 @@ def _dependencies(trace: Trace) -> Iterator[Broken]:
 
 def _attribute_types(trace: Trace) -> Iterator[Broken]:
     """Check presence and wire types."""
-    for kind, names in REQUIRED.items():
+    for kind, names in REQUIRED_ATTRIBUTES.items():
         of_kind_N = trace.type_N == kind
         for name in names:
             missing_N = of_kind_N & ~column(trace, name).present_N
             text = f"is a {kind.name} without {name}"
             yield Broken("required-attributes", missing_N, _always(text))
-    for name, wire in FEEDER_V1_WIRE.items():
+    for name, wire in FEEDER_WIRES.items():
         held = column(trace, name)
 
         def found(row: int, name: str = name, held: Column = held) -> str:

@@ -5,32 +5,9 @@ with the analytical backend of ASTRA-sim 2.x, whose exit code 0 proves nothing: 
 end there with a time that is too short, or with none and no message.
 """
 
-from layerdag.traces.trace import NodeType, Wire
 from layerdag.validator.rules import Rule, Severity, rule_table
 
 _E, _W = Severity.ERROR, Severity.WARNING
-
-FEEDER_V1_WIRE = {
-    "is_cpu_op": Wire.BOOL,
-    "comm_type": Wire.INT64,
-    "comm_size": Wire.INT64,
-    "num_ops": Wire.INT64,
-    "tensor_size": Wire.UINT64,
-    "comm_src": Wire.INT32,
-    "comm_dst": Wire.INT32,
-    "comm_tag": Wire.INT32,
-    "comm_priority": Wire.INT32,
-}
-"""The one wire type from which feeder v1 reads each attribute; any other reads as 0."""
-
-REQUIRED = {
-    NodeType.COMM_COLL: ("comm_type", "comm_size"),
-    NodeType.COMM_SEND: ("comm_dst", "comm_tag", "comm_size"),
-    NodeType.COMM_RECV: ("comm_src", "comm_tag", "comm_size"),
-    NodeType.MEM_LOAD: ("tensor_size",),
-    NodeType.MEM_STORE: ("tensor_size",),
-}
-"""Attributes without which ASTRA-sim aborts."""
 
 TRACE_RULES = rule_table(
     Rule(
