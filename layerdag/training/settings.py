@@ -23,7 +23,8 @@ class TrainSettings:
         weight_decay: Decoupled decay of AdamW, on matrices only.
         warmup_steps: Steps over which the rate rises linearly from 0.
         schedule: "constant", or "cosine" down to a tenth over the budget.
-        gradient_clip: Largest gradient norm of what is selected together; 0 switches it off.
+        gradient_clip: Largest gradient norm of what is selected together, against outliers only: one
+            that is reached often weighs large graphs down, whose gradients are larger. 0: none.
         ema_decay: Decay of the averaged weights, which are what is judged and kept.
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
@@ -44,7 +45,7 @@ class TrainSettings:
     weight_decay: float = 0.01
     warmup_steps: int = 50
     schedule: str = "constant"
-    gradient_clip: float = 1.0
+    gradient_clip: float = 10.0
     ema_decay: float = 0.999
     evaluate_every: int = 100
     patience: int = 10
