@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.simulate_report import peak_memory, report
 from layerdag.errors import UsageError
 from layerdag.files import write_text
 
@@ -25,7 +26,6 @@ EXAMPLE = (
     "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)"
 )
 SHOWN_RANKS = 16
-SHOWN_NODES = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +83,11 @@ def _configure_outputs(add: Callable[..., object]) -> None:
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
     add("--report", action="store_true",
         help="also tell where the time goes and what is on the critical path")  # fmt: skip
+    add("--memory-capacity", type=float, metavar="GB",
+        help="local memory of a rank in 1e9 bytes; exceeding it is what --over-capacity says "
+        "(default: no limit)")  # fmt: skip
+    add("--over-capacity", choices=("error", "warn"), default="error",
+        help="what becomes of a run whose tensors do not fit (default: %(default)s)")  # fmt: skip
     add("--what-if", action="store_true",
         help="simulate again with each part of the cluster 10 %% better")  # fmt: skip
 
@@ -103,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     result = simulate_on(workload, cluster, compute, _variation(args))
     document, lines = result.summary(), _summary(result)
     for wanted, extra in (
-        (args.report, lambda: _report(result)),
+        (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
+        (args.report, lambda: report(result)),
         (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
     ):
         if wanted:
@@ -132,7 +138,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     """Let the user's ASTRA-sim run the same files."""
     from layerdag.simulator.astra_binary import AstraRequest, run_binary, write_ticks
 
-    ours = ("preset", "compute", "slow", "noise", "trace", "report", "what_if")
+    ours = ("preset", "compute", "slow", "noise", "trace", "report", "what_if", "memory_capacity")
     refused = [name for name in ours if getattr(args, name)]
     refused += ["congestion"] if args.congestion != "unaware" else []
     refused += ["group_collectives"] if args.group_collectives != "flat" else []
@@ -224,36 +230,6 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
     if args.comm_group == "empty":
         return dataclasses.replace(read_workload(args.workload), groups={})
     return read_workload(args.workload, args.comm_group)
-
-
-def _report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
-    """Return what --report adds to the JSON document and to the terminal."""
-    from layerdag.simulator.breakdown import break_down
-    from layerdag.simulator.critical_path import by_node, critical_path
-
-    parts = break_down(result)
-    path = critical_path(result)
-    names = by_node(result, path)
-    rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
-    document = {
-        "breakdown": {str(rank): row for rank, row in enumerate(rows)},
-        "critical_path": [
-            {
-                "rank": node.rank,
-                "node": int(result.nodes(node.rank).id_N[node.row]),
-                "start": node.start_ns,
-                "finish": node.finish_ns,
-                "began_after": node.reason,
-            }
-            for node in path
-        ],
-        "critical_path_by_name": names,
-    }
-    lines = ["", "where the time goes (exposed parts only)", parts.table()]
-    lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
-    for name, time in list(names.items())[:SHOWN_NODES]:
-        lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
-    return document, lines
 
 
 def _what_if(
