@@ -1,6 +1,7 @@
 """``layerdag sweep``: many workloads on many clusters."""
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from layerdag.errors import UsageError
@@ -26,18 +27,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="results, .csv or .parquet")
     parser.add_argument("--plot", metavar="FILE", help="bars of all makespans, .png or .svg")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes")
+    parser.add_argument("--ray", metavar="ADDRESS",
+        help='run on a Ray cluster instead: "auto", "host:port" or "ray://host:port"; its machines '
+        "need layerdag and the same files under the same paths")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Run what is not in the journal beside ``--out`` yet, then write and print the tables."""
     from layerdag.progress import track
-    from layerdag.simulator.sweep import read_sweep, run_sweep
+    from layerdag.simulator.ray_cluster import run_on_ray
+    from layerdag.simulator.sweep import in_processes, read_sweep, run_sweep
     from layerdag.simulator.sweep_tables import draw, pareto_front, speed_ups, write_rows
 
     if args.processes < 1:
         raise UsageError(f"--processes is {args.processes}; it must be at least 1.")
     points = read_sweep(args.sweep)
-    found = run_sweep(points, f"{args.out}.journal.jsonl", args.processes)
+    run_all = partial(run_on_ray, args.ray) if args.ray else partial(in_processes, args.processes)
+    found = run_sweep(points, f"{args.out}.journal.jsonl", run_all)
     rows = list(track(found, "simulating", total=len(points)))
     rows.sort(key=lambda row: (row.workload, row.system, row.network, row.compute, row.congestion))
     write_rows(rows, args.out)

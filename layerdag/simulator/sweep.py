@@ -4,9 +4,10 @@ import hashlib
 import itertools
 import json
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,9 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
 
 
 def run_sweep(
-    points: Iterable[SweepPoint], journal: str | Path, processes: int = 1
+    points: Iterable[SweepPoint],
+    journal: str | Path,
+    run_all: Callable[[list[tuple[SweepPoint, str]]], Iterator[SweepRow]] | None = None,
 ) -> Iterator[SweepRow]:
     """Yield the row of every point, as they become ready; known rows come from the journal first.
 
@@ -192,7 +195,9 @@ def run_sweep(
         points: What to simulate.
         journal: A file of JSON lines that finished rows are appended to. A point whose inputs are
             unchanged is taken from it, so an interrupted sweep goes on where it stopped.
-        processes: Worker processes.
+        run_all: Who simulates points, given with their keys, and yields rows in any order, for
+            example ``in_processes`` or ``ray_cluster.run_on_ray`` with their first argument bound;
+            by default this process.
     """
     journal = Path(journal)
     known = _read_journal(journal)
@@ -207,14 +212,14 @@ def run_sweep(
     with journal.open("a", encoding="utf-8") as file:
         if file.tell():
             file.write("\n")  # the last line may have been cut off
-        for row in _run_all(todo, processes):
+        for row in (run_all or partial(in_processes, 1))(todo):
             file.write(json.dumps(asdict(row)) + "\n")
             file.flush()
             yield row
 
 
-def _run_all(todo: list[tuple[SweepPoint, str]], processes: int) -> Iterator[SweepRow]:
-    """Yield rows, from worker processes if more than one is wanted."""
+def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
+    """Yield the rows of points, from worker processes if more than one is wanted."""
     if processes <= 1 or len(todo) <= 1:
         for point, key in todo:
             yield run_point(point, key)
