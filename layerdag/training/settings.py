@@ -23,8 +23,8 @@ class TrainSettings:
         weight_decay: Decoupled decay of AdamW, on matrices only.
         warmup_steps: Steps over which the rate rises linearly from 0.
         schedule: "constant", or "cosine" down to a tenth over the budget.
-        gradient_clip: Largest gradient norm of what is selected together, against outliers only: one
-            that is reached often weighs large graphs down, whose gradients are larger. 0: none.
+        gradient_clip: Largest gradient norm of what is selected together, against outliers only:
+            one that is reached often weighs down large graphs, whose gradients are larger. 0: none.
         ema_decay: Decay of the averaged weights, which are what is judged and kept.
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
