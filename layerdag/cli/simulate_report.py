@@ -4,12 +4,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from layerdag.errors import SimulationError
+from layerdag.errors import SimulationError, UsageError
 
 if TYPE_CHECKING:
     from layerdag.simulator import SimulationResult
 
 SHOWN_NODES = 10
+MAX_CAPACITY_GB = 1e9
 
 
 def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
@@ -48,8 +49,10 @@ def peak_memory(
     """Return the peaks of local memory; raise or warn where they exceed --memory-capacity."""
     from layerdag.simulator.liveness import local_memory
 
-    memory = local_memory(result)
     capacity = args.memory_capacity
+    if capacity is not None and not 0 < capacity < MAX_CAPACITY_GB:
+        raise UsageError(f"--memory-capacity is {capacity}; give a positive number of GB.")
+    memory = local_memory(result)
     over = memory.over(int(capacity * 1e9)) if capacity is not None else ""
     if over and args.over_capacity == "error":
         raise SimulationError(over)

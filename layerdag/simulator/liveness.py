@@ -3,9 +3,10 @@
 A node may name its tensors in the attributes ``inputs`` and ``outputs``, string lists of names and
 sizes in bytes in turn (``name, bytes, name, bytes, ...``), as STAGE writes them and ASTRA-sim's
 ``track-local-mem`` reads them. A tensor is live from the issue of its writer (of several, the one
-of lowest id) to the end of the last node that uses it. What no node writes (weights, inputs) is
-live for the whole run, what no node reads (results) until the rank's end. A node without these
-lists holds its ``tensor_size``, the bytes that it touches, while it runs: a lower bound.
+of lowest id) to the end of the last node that uses it. What no node writes before it is read
+(weights, inputs) is live for the whole run, what no node reads (results) until the rank's end. A
+node without these lists holds its ``tensor_size``, the bytes that it touches, while it runs: a
+lower bound.
 """
 
 from dataclasses import dataclass
@@ -70,9 +71,9 @@ class _Tensors:
     bytes_T: np.ndarray
     use_ptr_T1: np.ndarray
     row_U: np.ndarray
-    written_T: np.ndarray  # whether some node writes it
+    written_T: np.ndarray  # whether a node writes it before any reads it
     read_T: np.ndarray
-    first_write_T: np.ndarray  # row; meaningless where nothing writes it
+    first_write_T: np.ndarray  # row; meaningless where written_T is False
     bytes_N: np.ndarray  # what a node without lists holds while it runs
     listed: float
 
@@ -144,17 +145,19 @@ def _tensors(trace: Trace) -> _Tensors:
     use_U3 = np.array(sorted(uses), dtype=np.int64).reshape(-1, 3)
     tensor_U, row_U, writes_U = use_U3[:, 0], use_U3[:, 1], use_U3[:, 2] == 1
     count = len(sizes)
-    written_T = np.bincount(tensor_U[writes_U], minlength=count) > 0
-    first_write_T = np.full(count, trace.num_nodes - 1)
+    first_write_T, first_read_T = (np.full(count, trace.num_nodes) for _ in range(2))
     np.minimum.at(first_write_T, tensor_U[writes_U], row_U[writes_U])
+    np.minimum.at(first_read_T, tensor_U[~writes_U], row_U[~writes_U])
+    # What is read first, such as a weight that its optimizer updates, was there before.
+    written_T = first_write_T < first_read_T
     touched_N = np.maximum(trace.integers("tensor_size")[0][order], 0)
     return _Tensors(
         bytes_T=np.array(sizes, dtype=np.int64),
         use_ptr_T1=np.concatenate([[0], np.cumsum(np.bincount(tensor_U, minlength=count))]),
         row_U=row_U,
         written_T=written_T,
-        read_T=np.bincount(tensor_U[~writes_U], minlength=count) > 0,
-        first_write_T=first_write_T,
+        read_T=first_read_T < trace.num_nodes,
+        first_write_T=np.minimum(first_write_T, trace.num_nodes - 1),
         bytes_N=np.where(listed_N, 0, touched_N),
         listed=float(listed_N.mean()),
     )

@@ -50,6 +50,12 @@ def test_tensors_live_from_their_writer_to_their_last_reader():
     assert memory.listed_R.tolist() == [1.0, 1.0]
 
 
+def test_weights_that_are_updated_are_always_there():
+    # w is read by 0 and rewritten in place by 2: it is held beside a (100) in both other nodes.
+    update = [*CHAIN[:2], layer(2, (1,), "b:30 w:10", "w:10")]
+    assert run(update, update).peak_bytes_R.tolist() == [140, 140]
+
+
 def test_nodes_without_lists_hold_their_tensor_size_while_they_run():
     memory = run([comp(0, 1, tensor_size=70), comp(1, 1, (0,), tensor_size=90)], CHAIN[:1])
     assert memory.peak_bytes_R.tolist() == [90, 110]
@@ -76,6 +82,8 @@ def test_capacity_is_an_error_or_a_warning(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["peak_memory_bytes"] == {"0": 140, "1": 140}
     assert main([*words, "--memory-capacity=1e-7"]) == 1
     assert "more than the capacity of 100 bytes" in capsys.readouterr().err
+    assert main([*words, "--memory-capacity=nan"]) == 2
+    assert "--memory-capacity is nan" in capsys.readouterr().err
     assert main([*words, "--memory-capacity=1e-7", "--over-capacity=warn"]) == 0
     told = capsys.readouterr()
     assert "warning: rank 0" in told.err
