@@ -48,7 +48,7 @@ def main() -> None:
     checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     schema = GraphSchema.from_dict(checkpoint.schema)
     rows = [real.conditions] * args.samples
-    settings = GenerationSettings(guidance=1.5)
+    settings = GenerationSettings(guidance=3.0)
     samples = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
     titles = [f"real {args.family}, {args.strategy}: {real.num_nodes} nodes"]
     titles += [f"sampled, seed {i}: {dag.num_nodes} nodes" for i, dag in enumerate(samples)]

@@ -1,0 +1,86 @@
+#!/usr/bin/env python
+"""Do samples belong to the model family they were asked for? As JSON, by guidance weight.
+
+    python benchmarks/conditioning.py --num 48 --guidance 1 3 6
+
+The conditions are those of validation jobs. A sample counts as of the family of the training job
+that is nearest to it by the operators it holds (cosine of the square roots of their counts); the
+same rule on the real validation jobs gives the ceiling, and a seventh is chance.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from layerdag import load_checkpoint, load_corpus
+from layerdag.cli.sample import checkpoint_path
+from layerdag.datasets.schema import GraphSchema
+from layerdag.generate import GenerationSettings, sample_like
+from layerdag.graph.dag import DAG
+from layerdag.rng import numpy_generator
+
+MAX_NODES = 400
+
+
+def main() -> None:
+    """Sample for each weight and print the shares."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoint", default="pretrained")
+    parser.add_argument("--data", default="data")
+    parser.add_argument("--num", type=int, default=48)
+    parser.add_argument("--guidance", type=float, nargs="+", default=[1.0, 3.0])
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    data = load_corpus(args.data, max_nodes=MAX_NODES)
+    checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    judge = _Nearest(data.schema, data.graphs["train"])
+    order = numpy_generator(args.seed, "conditions").permutation(len(data.graphs["val"]))
+    asked = [data.graphs["val"][i] for i in order[: args.num]]
+    families = [dag.conditions["family"] for dag in asked]
+    result = {
+        "num": len(asked),
+        "seed": args.seed,
+        "real": judge.share(data.schema, asked, families),
+    }
+    for weight in args.guidance:
+        settings = GenerationSettings(seed=args.seed, guidance=weight, max_nodes=4 * MAX_NODES)
+        rows = [dag.conditions for dag in asked]
+        made = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
+        result[f"guidance {weight:g}"] = judge.share(schema, made, families)
+    print(json.dumps(result, indent=1))
+
+
+class _Nearest:
+    """The family of the training job with the most similar operators."""
+
+    def __init__(self, schema: GraphSchema, train: Sequence[DAG]) -> None:
+        counts = [_operators(schema, dag) for dag in train]
+        self._place = {op: i for i, op in enumerate(sorted({op for c in counts for op in c}))}
+        self._train_BK = np.stack([self._unit(c) for c in counts])
+        self._families = [dag.conditions["family"] for dag in train]
+
+    def share(self, schema: GraphSchema, dags: Sequence[DAG], families: Sequence[object]) -> float:
+        """Return the share of ``dags`` whose nearest training job is of the wanted family."""
+        units_BK = np.stack([self._unit(_operators(schema, dag)) for dag in dags])
+        nearest_B = (units_BK @ self._train_BK.T).argmax(axis=1)
+        hits = [self._families[i] == f for i, f in zip(nearest_B, families, strict=True)]
+        return round(float(np.mean(hits)), 3)
+
+    def _unit(self, counts: Counter[str]) -> np.ndarray:
+        vector_K = np.zeros(len(self._place) + 1)
+        for operator, count in counts.items():
+            vector_K[self._place.get(operator, -1)] += np.sqrt(count)
+        return vector_K / np.linalg.norm(vector_K)
+
+
+def _operators(schema: GraphSchema, dag: DAG) -> Counter[str]:
+    """Return how often each operator occurs."""
+    return Counter(schema.decode(dag).categories["op"])
+
+
+if __name__ == "__main__":
+    main()
