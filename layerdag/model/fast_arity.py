@@ -1,4 +1,4 @@
-"""Limits that the training graphs show: which kinds start a graph, how many parents each takes."""
+"""Limits that the training graphs show: codes, kinds that start a graph, parents of each kind."""
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ class Arity(nn.Module):
     starts_K: Tensor
     least_K: Tensor
     most_K: Tensor
+    seen_F: Tensor
 
     def __init__(self, statistics: GraphStatistics) -> None:
         super().__init__()
@@ -29,6 +30,21 @@ class Arity(nn.Module):
         self.register_buffer("starts_K", starts, persistent=False)
         self.register_buffer("least_K", least, persistent=False)
         self.register_buffer("most_K", most, persistent=False)
+        others = statistics.attributes[1:]
+        flat = [count > 0 for counts in others for count in counts]
+        self.sizes = [len(counts) for counts in others]
+        self.register_buffer("seen_F", torch.tensor(flat, dtype=torch.bool), persistent=False)
+
+    def limit_attributes(self, logits_BK: Tensor, index: int) -> Tensor:
+        """Rule out codes of an attribute after the kind that no training node has.
+
+        Args:
+            logits_BK: Logits of the attribute.
+            index: Its place among the attributes after the kind.
+        """
+        start = sum(self.sizes[:index])
+        seen_K = self.seen_F[start : start + self.sizes[index]]
+        return logits_BK.masked_fill(~seen_K, -torch.inf)
 
     def limit_kinds(self, logits_BK: Tensor, first_B: Tensor) -> Tensor:
         """Rule out kinds that cannot stand here.

@@ -183,7 +183,8 @@ class Sampler:
         for index, (embedding, readout) in enumerate(
             zip(heads.other_embeddings, heads.other_readouts, strict=True)
         ):
-            code_B = pick(self._guided(readout(state_RH)), self.u_BS[:, _OTHER + index])
+            logits_BK = self.parts.arity.limit_attributes(self._guided(readout(state_RH)), index)
+            code_B = pick(logits_BK, self.u_BS[:, _OTHER + index])
             state_RH = state_RH + embedding(self._spread(code_B)[:, None])
             codes.append(code_B)
         plan_B = pick(self._guided(heads.plan_readout(state_RH)), self.u_BS[:, _PLAN])
