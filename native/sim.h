@@ -17,8 +17,8 @@ enum { MAX_DIMS = 8, MAX_PHASES = 16, TIME_CACHE = 4096 };
 enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP };
 enum Slot { SLOT_CPU, SLOT_COMPUTE, SLOT_COMM, SLOT_NONE };
 enum Topology { TOPOLOGY_RING, TOPOLOGY_FULLY_CONNECTED, TOPOLOGY_SWITCH };
-enum Algorithm { ALGORITHM_RING, ALGORITHM_DIRECT, ALGORITHM_HALVING, ALGORITHM_TREE };
-enum PhaseType { PHASE_REDUCE_SCATTER, PHASE_ALL_REDUCE, PHASE_ALL_GATHER, PHASE_ALL_TO_ALL };
+enum Algorithm { ALGORITHM_RING, ALGORITHM_DIRECT, ALGORITHM_HALVING, ALGORITHM_TREE, ALGORITHM_IN_NETWORK };
+enum PhaseType { PHASE_REDUCE_SCATTER, PHASE_ALL_REDUCE, PHASE_ALL_GATHER, PHASE_ALL_TO_ALL, PHASE_BROADCAST };
 enum QueueChoice { QUEUE_ROUND_ROBIN, QUEUE_FIRST_HALF, QUEUE_UPPER_HALF };
 
 /* One algorithm run in one dimension, as every chunk of a collective goes through it. */
@@ -61,6 +61,7 @@ typedef struct {
     int64_t memory_ranks; /* ranks that share one remote memory, 0: each has its own */
     int64_t congestion_aware, rendezvous;
     int64_t solve_runs; /* 1: solve collectives instead of sending their messages (sim_solve.c) */
+    int64_t comm_streams; /* communication nodes of a rank that run at once, at most 64 */
 } Input;
 
 /* Rows in the order of ranks and, inside a rank, of ascending node id. -1: did not happen. */
@@ -68,6 +69,7 @@ typedef struct {
     int64_t *issue, *finish;
     int64_t *rank_finish;
     int64_t *events; /* one number: events handled */
+    uint8_t *lane;   /* which of its rank's communication streams a node took */
 } Output;
 
 enum CallbackKind { CALL_NOTHING, CALL_NODE_DONE, CALL_STREAM_RECEIVED, CALL_POST_SEND, CALL_POST_RECV };
@@ -79,8 +81,11 @@ typedef struct {
     int64_t tag, size;
 } Callback;
 
+enum { NO_SWITCH = -1, FROM_SWITCH = -2 };
+
 typedef struct {
     int32_t src, dst, at, next;
+    int32_t run; /* the Run whose switch takes it; NO_SWITCH; FROM_SWITCH: nobody has to ask for it */
     int64_t tag, size;
     Callback sent;
 } Message;
@@ -119,7 +124,7 @@ typedef struct {
 
 /* One chunk of a collective on one rank. */
 typedef struct {
-    int32_t rank, node, plan, group, place, phase, next;
+    int32_t rank, node, plan, group, place, phase, lane, next;
     int64_t tag;
     int16_t queue[MAX_PHASES];
     uint16_t anticlockwise, second_tree; /* one bit a phase */
@@ -134,7 +139,7 @@ typedef struct {
     uint64_t twin;
 } Queue;
 
-/* A phase that all its members must enter before it can be solved. */
+/* A phase that all its members must enter before it can be solved, or before its switch answers. */
 typedef struct {
     int32_t free_next, plan, phase, joined, members, bits; /* bits: direction and tree */
     int32_t *stream; /* by place */
@@ -161,8 +166,8 @@ typedef struct {
 } Heap;
 
 typedef struct {
-    int32_t collective_chunks; /* of the collective in flight, not yet done */
-    int32_t slot_busy[4]; /* the last one is never busy */
+    int32_t slot_free[4]; /* how many more nodes may run; the last one is always free */
+    uint64_t lanes_busy;  /* one bit a communication stream */
     int64_t next_stream;
     int64_t done, issued;
     Heap ready[4];  /* nodes that wait for each Slot */
@@ -200,7 +205,8 @@ typedef struct Sim {
     int32_t *match_table;
     int64_t match_room, match_used;
     Rank *rank;
-    Queue *queue;       /* [rank][dim][queue] */
+    Queue *queue;       /* [rank][dim][lane][queue] */
+    int32_t *lane_chunks; /* [rank][lane]: of the collective in flight, not yet done */
     int32_t *turn;      /* [rank][dim][3]: next queue of each QueueChoice */
     uint8_t *tree_turn; /* [rank][counter] */
     int64_t *group_turn; /* [rank_group row]: chunks issued in that group */
@@ -231,6 +237,7 @@ void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callb
 void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
 void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
 void sim_front_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
+void sim_leave(Sim *s, int32_t message);
 void sim_arrive(Sim *s, int32_t message);
 void sim_hop(Sim *s, int32_t message);
 void sim_link_free(Sim *s, int64_t link);
@@ -269,14 +276,24 @@ void sim_tree_start(Sim *s, int32_t stream);
 void sim_tree_packet_done(Sim *s, int32_t stream);
 TreeNode sim_tree_node(const Stream *stream, const Phase *p);
 
-/* sim_solve.c, sim_solve_direct.c */
+/* sim_solve.c, sim_solve_direct.c, sim_switch.c */
 void sim_join(Sim *s, int32_t stream);
 void sim_solve_direct(Sim *s, const Run *run, const Stream *first);
 void *sim_reserve(Sim *s, int64_t count, int64_t width);
 int64_t sim_later(int64_t a, int64_t b);
 int64_t sim_step_cost(const Sim *s, const Stream *first, int32_t packet);
 
-/* sim_rank.c */
+int32_t sim_open_run(Sim *s, const Stream *stream, int32_t members);
+void sim_switch_enter(Sim *s, int32_t stream);
+void sim_switch_arrive(Sim *s, int32_t run);
+void sim_solve_switch(const Sim *s, const Run *run, const Stream *first);
+int64_t sim_switch_waits(const Sim *s, const Match *match, int64_t *rows, int64_t used, int64_t max_rows);
+
+/* sim_order.c, sim_rank.c */
+void sim_note_done(Sim *s, int32_t rank, int32_t node);
+void sim_note_ready(Sim *s, int32_t rank, int32_t node, int32_t child, int slot);
+void sim_check_order(Sim *s, const SameTick *t);
+int64_t sim_first_row(const Sim *s, int32_t rank);
 void sim_node_done(Sim *s, int32_t rank, int32_t node);
 void sim_memory_done(Sim *s, int32_t rank, int32_t node);
 

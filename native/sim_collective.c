@@ -144,6 +144,10 @@ void sim_received(Sim *s, int32_t index) {
         sim_endpoint(s, index, sim_tree_node(stream, p).left < 0 ? -1 : sim_reduce_ns(s, p->size));
         return;
     }
+    if (p->algorithm == ALGORITHM_IN_NETWORK) {
+        sim_endpoint(s, index, -1);
+        return;
+    }
     stream->received++;
     insert_packet(s, index);
 }
@@ -153,6 +157,13 @@ void sim_packet_done(Sim *s, int32_t index) {
     const Phase *p = sim_phase_of(s, stream);
     if (p->algorithm == ALGORITHM_TREE) {
         sim_tree_packet_done(s, index);
+        return;
+    }
+    if (p->algorithm == ALGORITHM_IN_NETWORK) {
+        if (stream->inserted++ == 0)
+            sim_switch_enter(s, index);
+        else
+            sim_next_phase(s, index);
         return;
     }
     stream->free_packets++;
@@ -176,6 +187,10 @@ void sim_start(Sim *s, int32_t index) {
     stream->inserted = stream->sent = stream->free_packets = stream->received = 0;
     if (p->algorithm == ALGORITHM_TREE) {
         sim_tree_start(s, index);
+        return;
+    }
+    if (p->algorithm == ALGORITHM_IN_NETWORK) {
+        sim_endpoint(s, index, -1);
         return;
     }
     stream->to_send = sim_messages_to_send(p);

@@ -82,7 +82,7 @@ static void transmit(Sim *s, int32_t message, Hop hop) {
     sim_schedule(s, s->now + (int64_t)serial_ns, EVENT_LINK_FREE, 0, hop.link);
 }
 
-static void leave(Sim *s, int32_t message) {
+void sim_leave(Sim *s, int32_t message) {
     Message *m = &POOL(s, Message, message, message);
     Hop hop = next_hop(s->in, m);
     Link *link = &s->link[hop.link];
@@ -109,10 +109,15 @@ void sim_link_free(Sim *s, int64_t index) {
 
 void sim_hop(Sim *s, int32_t message) {
     const Message *m = &POOL(s, Message, message, message);
-    if (m->at == m->dst)
+    if (m->at == m->dst) {
         sim_arrive(s, message);
-    else
-        leave(s, message);
+    } else if (m->run >= 0 && m->at >= s->in->num_ranks) {
+        int32_t run = m->run;
+        sim_give(&s->message, message);
+        sim_switch_arrive(s, run);
+    } else {
+        sim_leave(s, message);
+    }
 }
 
 /* ---- matching on (tag, src, dst, size) and order ---- */
@@ -170,16 +175,24 @@ void sim_forget_if_settled(Sim *s, int32_t index) {
 
 void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent) {
     int32_t index = sim_take(s, &s->message);
-    POOL(s, Message, message, index) = (Message){src, dst, src, -1, tag, size, sent};
-    if (s->in->congestion_aware)
-        leave(s, index);
-    else
-        sim_schedule(s, s->now + sim_transfer_ns(s->in, src, dst, size), EVENT_ARRIVAL, index, 0);
+    POOL(s, Message, message, index) = (Message){src, dst, src, -1, NO_SWITCH, tag, size, sent};
+    if (s->in->congestion_aware) {
+        sim_leave(s, index);
+        return;
+    }
+    int64_t time = sim_transfer_ns(s->in, src, dst, size);
+    /* A message that takes no time carries the order of one rank's tick into another's. */
+    if (time == 0 && s->in->solve_runs) s->order_matters = 1;
+    sim_schedule(s, s->now + time, EVENT_ARRIVAL, index, 0);
 }
 
 void sim_arrive(Sim *s, int32_t message) {
     Message m = POOL(s, Message, message, message);
     sim_give(&s->message, message);
+    if (m.run == FROM_SWITCH) {
+        sim_call(s, m.sent);
+        return;
+    }
     int32_t index = sim_find(s, m.tag, m.src, m.dst, m.size);
     Match *match = &POOL(s, Match, match, index);
     if (match->head < 0) {
@@ -258,6 +271,10 @@ void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     for (int64_t i = 0; i < s->match_room; i++)
         for (int32_t at = s->match_table[i]; at >= 0; at = POOL(s, Match, match, at).next) {
             Match m = POOL(s, Match, match, at);
+            if (m.size < 0) {
+                num_waits = sim_switch_waits(s, &m, waits, num_waits, max_rows);
+                continue;
+            }
             if (m.arrived && num_orphans < max_rows)
                 write_row(orphans, num_orphans++, (int64_t[]){m.src, m.dst, m.tag, m.size, m.arrived});
             for (int32_t w = m.head; w >= 0; w = POOL(s, Waiter, waiter, w).next) {

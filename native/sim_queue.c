@@ -5,8 +5,8 @@
 
 static Queue *queue_of(Sim *s, const Stream *stream) {
     int64_t dim = sim_phase_of(s, stream)->dimension;
-    int64_t at = (stream->rank * s->in->num_dims + dim) * s->in->queues_per_dim;
-    return &s->queue[at + stream->queue[stream->phase]];
+    int64_t line = (stream->rank * s->in->num_dims + dim) * s->in->comm_streams + stream->lane;
+    return &s->queue[line * s->in->queues_per_dim + stream->queue[stream->phase]];
 }
 
 static void enqueue(Sim *s, int32_t index) {
@@ -37,8 +37,9 @@ void sim_next_phase(Sim *s, int32_t index) {
     int64_t phases = s->in->phase_ptr[stream->plan + 1] - s->in->phase_ptr[stream->plan];
     if (stream->phase + 1 == phases) {
         int32_t rank = stream->rank, node = stream->node;
+        int32_t *left = &s->lane_chunks[rank * s->in->comm_streams + stream->lane];
         sim_give(&s->stream, index);
-        if (--s->rank[rank].collective_chunks == 0) sim_node_done(s, rank, node);
+        if (--*left == 0) sim_node_done(s, rank, node);
         old->running--;
         fill(s, old);
         return;
@@ -86,7 +87,8 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
     int64_t row = -1;
     if (group >= 0)
         for (row = in->rank_group_ptr[rank]; in->rank_group[row] != group; row++) {}
-    s->rank[rank].collective_chunks = in->chunks[plan];
+    int32_t lane = s->out->lane[in->out_ptr[rank] + node];
+    s->lane_chunks[rank * in->comm_streams + lane] = in->chunks[plan];
     for (int32_t chunk = in->chunks[plan]; chunk > 0; chunk--) {
         int32_t index = sim_take(s, &s->stream);
         Stream *stream = &POOL(s, Stream, stream, index);
@@ -95,6 +97,7 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
         stream->node = node;
         stream->plan = plan;
         stream->group = (int32_t)group;
+        stream->lane = lane;
         stream->place = row >= 0 ? in->rank_place[row] : 0;
         int64_t own = s->rank[rank].next_stream++;
         int64_t id = row >= 0 ? in->group_tag[group] + s->group_turn[row]++ : own;

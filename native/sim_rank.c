@@ -30,71 +30,20 @@ static int32_t heap_pop(Heap *heap) {
     return first;
 }
 
-static int64_t first_row(const Sim *s, int32_t rank) {
+int64_t sim_first_row(const Sim *s, int32_t rank) {
     return s->in->node_ptr[s->in->class_of_rank[rank]];
-}
-
-/* ---- does the order of what completes in one tick matter? ----
- *
- * Solved collectives end at the right tick but not at the right place inside it. That is exact as
- * long as completions of the same rank and tick commute: no two of them may compete for a slot. */
-
-/* `node` completes: note it and the slot it frees, before its children are counted down. */
-static void note_done(Sim *s, int32_t rank, int32_t node) {
-    Rank *r = &s->rank[rank];
-    SameTick *t = &r->same_tick;
-    int64_t row = first_row(s, rank) + node;
-    if (t->time != s->now) {
-        t->time = s->now;
-        t->count = t->roots = 0;
-        for (int slot = 0; slot < 4; slot++) {
-            t->num_joint[slot] = 0;
-            t->joint[slot] = NO_NODE;
-            t->free[slot] = !r->slot_busy[slot];
-            t->waiting[slot] = r->ready[slot].used ? r->ready[slot].node[0] : NO_NODE;
-        }
-    }
-    t->roots += s->out->issue[s->in->out_ptr[rank] + node] < s->now;
-    if (t->count < MAX_SAME_TICK) {
-        t->done[t->count].node = node;
-        t->done[t->count].slot = s->in->slot[row];
-        for (int slot = 0; slot < 4; slot++) t->done[t->count].child[slot] = NO_NODE;
-    }
-    t->count++;
-}
-
-static int is_child(const Sim *s, int32_t rank, int32_t node, int32_t child) {
-    int64_t row = first_row(s, rank) + node;
-    for (int64_t e = s->in->child_ptr[row]; e < s->in->child_ptr[row + 1]; e++)
-        if (s->in->child[e] == child) return 1;
-    return 0;
-}
-
-/* `child` became ready by the completion of `node`, alone or together with others of this tick. */
-static void note_ready(Sim *s, int32_t rank, int32_t node, int32_t child, int slot) {
-    SameTick *t = &s->rank[rank].same_tick;
-    if (t->time != s->now || t->count > MAX_SAME_TICK) return;
-    int32_t last = t->count - 1;
-    if (t->done[last].node != node) return; /* a skipped node: those are not judged here */
-    for (int32_t i = 0; i < last; i++)
-        if (is_child(s, rank, t->done[i].node, child)) {
-            t->num_joint[slot]++;
-            if (child < t->joint[slot]) t->joint[slot] = child;
-            return;
-        }
-    if (child < t->done[last].child[slot]) t->done[last].child[slot] = child;
 }
 
 static void free_children(Sim *s, int32_t rank, int32_t node, int skipped) {
     const Input *in = s->in;
     Rank *r = &s->rank[rank];
-    int64_t base = first_row(s, rank), out = in->out_ptr[rank];
+    int64_t base = sim_first_row(s, rank), out = in->out_ptr[rank];
     for (int64_t e = in->child_ptr[base + node]; e < in->child_ptr[base + node + 1]; e++) {
         int32_t child = in->child[e];
         if (--s->indegree[out + child]) continue;
         int slot = in->slot[base + child];
         heap_push(s, skipped ? &r->skipped : &r->ready[slot], child);
-        if (s->in->solve_runs) note_ready(s, rank, node, child, slot);
+        if (s->in->solve_runs) sim_note_ready(s, rank, node, child, slot);
     }
 }
 
@@ -130,10 +79,27 @@ void sim_memory_done(Sim *s, int32_t rank, int32_t node) {
 
 /* ---- nodes ---- */
 
+/* Take one of the slot's places; a communication node gets the lowest free stream. */
+static void occupy(Sim *s, int32_t rank, int32_t node, int slot) {
+    Rank *r = &s->rank[rank];
+    if (slot != SLOT_NONE) r->slot_free[slot]--;
+    if (slot != SLOT_COMM) return;
+    int lane = 0;
+    while (r->lanes_busy >> lane & 1) lane++;
+    r->lanes_busy |= (uint64_t)1 << lane;
+    s->out->lane[s->in->out_ptr[rank] + node] = (uint8_t)lane;
+}
+
+static void vacate(Sim *s, int32_t rank, int32_t node, int slot) {
+    Rank *r = &s->rank[rank];
+    if (slot != SLOT_NONE) r->slot_free[slot]++;
+    if (slot == SLOT_COMM) r->lanes_busy &= ~((uint64_t)1 << s->out->lane[s->in->out_ptr[rank] + node]);
+}
+
 static void issue(Sim *s, int32_t rank, int32_t node) {
     const Input *in = s->in;
     Rank *r = &s->rank[rank];
-    int64_t row = first_row(s, rank) + node;
+    int64_t row = sim_first_row(s, rank) + node;
     Callback done = {CALL_NODE_DONE, CALL_NOTHING, rank, node, -1, 0, 0};
     int64_t amount = in->duration[row], tag = in->tag[row];
     int32_t peer = in->peer[row];
@@ -145,7 +111,7 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
         free_children(s, rank, node, 1);
         return;
     }
-    r->slot_busy[in->slot[row]] = in->slot[row] != SLOT_NONE;
+    occupy(s, rank, node, in->slot[row]);
     switch (in->kind[row]) {
     case NODE_TIMER: sim_register(s, rank, amount, EVENT_TIMER, node, 0); break;
     case NODE_MEMORY: memory_issue(s, rank, node, amount); break;
@@ -161,7 +127,7 @@ static void walk(Sim *s, int32_t rank) {
     for (;;) {
         int best = -1;
         for (int slot = 0; slot < 4; slot++) {
-            if (r->slot_busy[slot] || !r->ready[slot].used) continue;
+            if (!r->slot_free[slot] || !r->ready[slot].used) continue;
             if (best < 0 || r->ready[slot].node[0] < r->ready[best].node[0]) best = slot;
         }
         if (best < 0) break;
@@ -172,45 +138,19 @@ static void walk(Sim *s, int32_t rank) {
     if (waiting == 0 && r->done == r->issued) s->out->rank_finish[rank] = s->now;
 }
 
-static int slot_depends_on_order(const SameTick *t, int slot) {
-    int32_t freed = -1, givers = t->num_joint[slot], others = t->joint[slot];
-    for (int32_t i = 0; i < t->count; i++)
-        if (t->done[i].slot == slot && slot != SLOT_NONE) {
-            if (freed >= 0) return 1;
-            freed = i;
-        }
-    for (int32_t i = 0; i < t->count; i++) {
-        if (i == freed || t->done[i].child[slot] == NO_NODE) continue;
-        givers++;
-        if (t->done[i].child[slot] < others) others = t->done[i].child[slot];
-    }
-    if (t->free[slot]) return givers > 1 || (freed >= 0 && givers);
-    if (freed < 0) return 0;
-    int32_t certain = t->done[freed].child[slot];
-    if (t->waiting[slot] < certain) certain = t->waiting[slot];
-    return certain == NO_NODE ? givers > 1 : others < certain;
-}
-
-static void check_order(Sim *s, const SameTick *t) {
-    if (t->roots < 2) return;
-    int depends = s->has_skipped || t->count > MAX_SAME_TICK;
-    for (int slot = 0; slot < 4 && !depends; slot++) depends = slot_depends_on_order(t, slot);
-    if (depends) s->order_matters = 1;
-}
-
 void sim_node_done(Sim *s, int32_t rank, int32_t node) {
     Rank *r = &s->rank[rank];
-    int64_t base = first_row(s, rank);
-    if (s->in->solve_runs) note_done(s, rank, node);
+    int64_t base = sim_first_row(s, rank);
+    if (s->in->solve_runs) sim_note_done(s, rank, node);
     s->out->finish[s->in->out_ptr[rank] + node] = s->now;
-    r->slot_busy[s->in->slot[base + node]] = 0;
+    vacate(s, rank, node, s->in->slot[base + node]);
     r->done++;
     while (r->skipped.used) {
         int32_t child = heap_pop(&r->skipped);
         heap_push(s, &r->ready[s->in->slot[base + child]], child);
     }
     free_children(s, rank, node, 0);
-    if (s->in->solve_runs) check_order(s, &r->same_tick);
+    if (s->in->solve_runs) sim_check_order(s, &r->same_tick);
     walk(s, rank);
 }
 
@@ -225,8 +165,10 @@ static void prepare(Sim *s) {
     for (int i = 0; i < 7; i++) *pools[i] = (Pool){0, 0, 0, widths[i], -1};
     memset(s->time_cache, -1, sizeof s->time_cache);
     s->rank = sim_block(s, ranks, sizeof(Rank));
-    s->queue = sim_block(s, ranks * dims * in->queues_per_dim, sizeof(Queue));
-    for (int64_t i = 0; i < ranks * dims * in->queues_per_dim; i++) s->queue[i].head = s->queue[i].entered = -1;
+    int64_t queues = ranks * dims * in->comm_streams * in->queues_per_dim;
+    s->queue = sim_block(s, queues, sizeof(Queue));
+    for (int64_t i = 0; i < queues; i++) s->queue[i].head = s->queue[i].entered = -1;
+    s->lane_chunks = sim_block(s, ranks * in->comm_streams, sizeof(int32_t));
     for (int64_t i = 0; i < in->node_ptr[in->num_classes]; i++) s->has_skipped |= in->kind[i] == NODE_SKIP;
     s->turn = sim_block(s, ranks * dims * 3, sizeof(int32_t));
     s->tree_turn = sim_block(s, ranks * dims * 4, 1);
@@ -240,8 +182,10 @@ static void prepare(Sim *s) {
     for (int64_t r = 0; r < ranks; r++) {
         s->rank[r].lists = -1;
         s->rank[r].same_tick.time = -1;
+        for (int slot = 0; slot < 4; slot++) s->rank[r].slot_free[slot] = 1;
+        s->rank[r].slot_free[SLOT_COMM] = (int32_t)in->comm_streams;
         s->out->rank_finish[r] = -1;
-        int64_t base = first_row(s, (int32_t)r);
+        int64_t base = sim_first_row(s, (int32_t)r);
         int64_t count = in->out_ptr[r + 1] - in->out_ptr[r];
         memcpy(s->indegree + in->out_ptr[r], in->indegree + base, (size_t)count * sizeof(int32_t));
     }
@@ -250,7 +194,7 @@ static void prepare(Sim *s) {
 static void run(Sim *s) {
     const Input *in = s->in;
     for (int64_t r = 0; r < in->num_ranks; r++) {
-        int64_t base = first_row(s, (int32_t)r), count = in->out_ptr[r + 1] - in->out_ptr[r];
+        int64_t base = sim_first_row(s, (int32_t)r), count = in->out_ptr[r + 1] - in->out_ptr[r];
         for (int64_t i = 0; i < count; i++)
             if (in->indegree[base + i] == 0)
                 heap_push(s, &s->rank[r].ready[in->slot[base + i]], (int32_t)i);

@@ -174,6 +174,7 @@ static void finish_run(Sim *s, int32_t index) {
     case ALGORITHM_RING: solve_ring(s, run, first); break;
     case ALGORITHM_DIRECT: sim_solve_direct(s, run, first); break;
     case ALGORITHM_HALVING: solve_halving(s, run, first); break;
+    case ALGORITHM_IN_NETWORK: sim_solve_switch(s, run, first); break;
     default: solve_tree(s, run, first);
     }
     for (int32_t i = 0; i < run->members; i++) {
@@ -192,7 +193,7 @@ static int32_t bits_of(const Stream *stream) {
     return (stream->anticlockwise >> stream->phase & 1) | (stream->second_tree >> stream->phase & 1) << 1;
 }
 
-static int32_t open_run(Sim *s, const Stream *stream, int32_t members) {
+int32_t sim_open_run(Sim *s, const Stream *stream, int32_t members) {
     int32_t index = sim_take(s, &s->run);
     Run *run = &POOL(s, Run, run, index);
     *run = (Run){-1, stream->plan, stream->phase, 0, members, bits_of(stream), 0, 0};
@@ -210,7 +211,7 @@ void sim_join(Sim *s, int32_t index) {
     int32_t entry = sim_find(s, stream->tag, base, stream->phase, -1);
     Match *match = &POOL(s, Match, match, entry);
     if (match->arrived == 0) {
-        int32_t made = open_run(s, stream, p->members);
+        int32_t made = sim_open_run(s, stream, p->members);
         match->arrived = made + 1;
     }
     int32_t number = match->arrived - 1, place = sim_place_of(stream, p);

@@ -58,6 +58,9 @@ def _configure_inputs(add: Callable[..., object]) -> None:
         "reference does not (default: %(default)s)")  # fmt: skip
     add("--num-queues-per-dim", type=int, default=1, metavar="N",
         help="queues of a rank in each dimension (default: %(default)s)")  # fmt: skip
+    add("--comm-streams", type=int, default=1, metavar="N",
+        help="communication nodes that a rank runs at once, the lowest free stream first; the "
+        "reference has one (default: %(default)s)")  # fmt: skip
     add("--injection-scale", type=float, default=1.0, metavar="X",
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
     add("--group-collectives", choices=("flat", "hierarchical"), default="flat",
@@ -142,6 +145,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     refused = [name for name in ours if getattr(args, name)]
     refused += ["congestion"] if args.congestion != "unaware" else []
     refused += ["group_collectives"] if args.group_collectives != "flat" else []
+    refused += ["comm_streams"] if args.comm_streams != 1 else []
     if refused:
         flag = refused[0].replace("_", "-")
         raise UsageError(
@@ -172,6 +176,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
         queues_per_dimension=args.num_queues_per_dim,
         injection_scale=args.injection_scale,
         rendezvous=args.rendezvous_protocol == "true",
+        comm_streams=args.comm_streams,
     )
 
 

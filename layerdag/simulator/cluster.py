@@ -63,6 +63,7 @@ class GroupCollectives(Enum):
 
 
 _LONGEST_NS = 10**12
+MAX_COMM_STREAMS = 64
 
 
 def _require(condition: bool, key: str, value: object, wanted: str) -> None:
@@ -136,10 +137,13 @@ class SystemConfig:
         collective_optimization: "localBWAware" (reduce-scatter up, all-gather down the dimensions)
             or "baseline" (the collective itself in every dimension).
         all_reduce: Algorithm in each dimension: "ring", "direct", "direct<K>", "halvingDoubling",
-            "doubleBinaryTree"; or one of "oneRing", "oneDirect", "oneHalvingDoubling" alone.
+            "doubleBinaryTree"; or one of "oneRing", "oneDirect", "oneHalvingDoubling" alone; or,
+            beyond the reference, "inNetwork" where the dimension is a Switch that reduces.
         all_gather: The same for all-gathers.
         reduce_scatter: The same for reduce-scatters.
         all_to_all: The same for all-to-alls.
+        broadcast: "inNetwork" in each dimension; by default a broadcast takes its recorded
+            duration, as in the reference.
         endpoint_delay_ns: Cost before the first send and after every receive, in ns.
         active_chunks_per_dimension: Chunks of one collective in flight in one dimension.
         scheduling_policy: "LIFO", "FIFO" or "EXPLICIT"; without effect, since a rank has one
@@ -161,6 +165,7 @@ class SystemConfig:
     all_gather: tuple[str, ...] = ()
     reduce_scatter: tuple[str, ...] = ()
     all_to_all: tuple[str, ...] = ()
+    broadcast: tuple[str, ...] = ()
     endpoint_delay_ns: int = 10
     active_chunks_per_dimension: int = 1
     scheduling_policy: str = "LIFO"
@@ -247,16 +252,21 @@ class RunOptions:
         queues_per_dimension: Queues of a rank in each dimension.
         injection_scale: Factor on the endpoint delay.
         rendezvous: Whether a receiver asks (8192 bytes) before each message is sent.
+        comm_streams: Communication nodes that a rank runs at once; beyond the reference, which has
+            one. Each stream has queues of its own in every dimension.
     """
 
     congestion: Congestion = Congestion.UNAWARE
     queues_per_dimension: int = 1
     injection_scale: float = 1.0
     rendezvous: bool = False
+    comm_streams: int = 1
 
     def __post_init__(self) -> None:
         queues = self.queues_per_dimension
         _require(1 <= queues <= 1024, "num-queues-per-dim", queues, "1 to 1024")
+        streams = self.comm_streams
+        _require(1 <= streams <= MAX_COMM_STREAMS, "comm-streams", streams, "1 to 64")
         scale = self.injection_scale
         fine = math.isfinite(scale) and scale > 0
         _require(fine, "injection-scale", scale, "a positive number")

@@ -59,6 +59,7 @@ _SYSTEM_KEYS = frozenset(
         "roofline-enabled",
         "replay-only",
         *_IMPLEMENTATIONS,
+        "broadcast-implementation",
         *_UNREAD,
         *_NOT_MODELLED,
     }
@@ -152,6 +153,7 @@ def read_system(path: str | Path) -> SystemConfig:
             all_gather=section.texts("all-gather-implementation"),
             reduce_scatter=section.texts("reduce-scatter-implementation"),
             all_to_all=section.texts("all-to-all-implementation"),
+            broadcast=section.texts("broadcast-implementation"),
         ),
     )
 

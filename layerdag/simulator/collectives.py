@@ -3,12 +3,12 @@
 Source: docs/simulator.md, "Collectives" (ASTRA-sim 2.x, Sys::generate_collective).
 """
 
-import re
 from dataclasses import dataclass
 from enum import IntEnum
 
 from layerdag.errors import ConfigError, SimulationError
-from layerdag.simulator.cluster import NetworkConfig, SystemConfig
+from layerdag.simulator.algorithms import Algorithm, Implementation, parse_implementation
+from layerdag.simulator.cluster import NetworkConfig, SystemConfig, Topology
 from layerdag.traces.trace import CollectiveType
 
 
@@ -19,15 +19,7 @@ class PhaseType(IntEnum):
     ALL_REDUCE = 1
     ALL_GATHER = 2
     ALL_TO_ALL = 3
-
-
-class Algorithm(IntEnum):
-    """How a phase does it; the values are those of native/sim.h."""
-
-    RING = 0
-    DIRECT = 1
-    HALVING_DOUBLING = 2
-    DOUBLE_BINARY_TREE = 3
+    BROADCAST = 4
 
 
 class QueueChoice(IntEnum):
@@ -36,55 +28,6 @@ class QueueChoice(IntEnum):
     ROUND_ROBIN = 0
     FIRST_HALF = 1
     UPPER_HALF = 2
-
-
-@dataclass(frozen=True)
-class Implementation:
-    """One entry of an implementation list.
-
-    Attributes:
-        algorithm: The algorithm.
-        window: Messages in flight of the direct algorithm; None for one to every other member.
-        flat: Whether all ranks form one ring, whatever the dimensions.
-    """
-
-    algorithm: Algorithm
-    window: int | None = None
-    flat: bool = False
-
-
-_ALGORITHMS = {
-    "ring": Algorithm.RING,
-    "direct": Algorithm.DIRECT,
-    "halvingdoubling": Algorithm.HALVING_DOUBLING,
-    "doublebinarytree": Algorithm.DOUBLE_BINARY_TREE,
-}
-_SPELLINGS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
-
-
-def parse_implementation(name: str) -> Implementation:
-    """Return the implementation that ``name`` stands for, such as "ring" or "direct4".
-
-    Raises:
-        ConfigError: If there is no such algorithm.
-    """
-    match = re.fullmatch(r"(direct|oneDirect)([1-9]\d{0,8})?", name)
-    if match:
-        window = int(match[2]) if match[2] else None
-        return Implementation(Algorithm.DIRECT, window, match[1] == "oneDirect")
-    if name not in _SPELLINGS:
-        known = ", ".join(_SPELLINGS)
-        raise ConfigError(f"unknown collective implementation '{name}'; known are {known}.")
-    flat = name.startswith("one")
-    return Implementation(_ALGORITHMS[name.removeprefix("one").lower()], None, flat)
 
 
 @dataclass(frozen=True)
@@ -127,9 +70,10 @@ _LISTS = {
     CollectiveType.ALL_GATHER: ("all_gather", PhaseType.ALL_GATHER),
     CollectiveType.REDUCE_SCATTER: ("reduce_scatter", PhaseType.REDUCE_SCATTER),
     CollectiveType.ALL_TO_ALL: ("all_to_all", PhaseType.ALL_TO_ALL),
+    CollectiveType.BROADCAST: ("broadcast", PhaseType.BROADCAST),
 }
-SUPPORTED = frozenset(_LISTS)
-"""Collective types that are simulated message by message."""
+SUPPORTED = frozenset(_LISTS) - {CollectiveType.BROADCAST}
+"""Collective types that are simulated in any case; a broadcast only where a switch does it."""
 
 
 def plan_collective(
@@ -143,7 +87,7 @@ def plan_collective(
     """Return chunks and phases of one collective.
 
     Args:
-        kind: One of ``SUPPORTED``.
+        kind: One of ``SUPPORTED``, or BROADCAST.
         size: Bytes: the full buffer of a rank, for an all-gather its shard.
         involved: Whether each dimension takes part.
         group_size: Ranks of the communicator group; None for all ranks of the cluster.
@@ -169,13 +113,13 @@ def plan_collective(
     chunk, chunks = _chunks(kind, size, system.preferred_dataset_splits, network.num_npus)
     implementations = [parse_implementation(name) for name in names]
     if group_size is not None:
-        phases = _group_phases(phase_type, chunk, group_size, implementations, system)
+        phases = _group_phases(phase_type, chunk, group_size, implementations, (system, network))
     else:
         phases = _world_phases(phase_type, chunk, involved, implementations, (system, network))
     if not phases:
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
-        _check(phase)
+        _check(phase, network.dimensions[phase.dimension].topology)
     return CollectivePlan(chunks, tuple(phases))
 
 
@@ -199,15 +143,23 @@ def _group_phases(
     size: int,
     members: int,
     implementations: list[Implementation],
-    system: SystemConfig,
+    cluster: tuple[SystemConfig, NetworkConfig],
 ) -> list[Phase]:
     """A group smaller than the cluster: one flat ring over its members, in the queues of dim 0."""
+    system, network = cluster
     if members < 2:
         raise SimulationError("its group has one rank, so it never ends; drop the node")
     own = len(implementations) == 1
     implementation = implementations[0] if own else Implementation(Algorithm.RING)
     if implementation.algorithm is Algorithm.DOUBLE_BINARY_TREE:
         raise SimulationError("doubleBinaryTree cannot serve a communicator group; use another")
+    in_network = Algorithm.IN_NETWORK in {entry.algorithm for entry in implementations}
+    needed = own or phase_type is PhaseType.BROADCAST
+    if in_network and needed and len(network.dimensions) > 1:
+        raise SimulationError(
+            "inNetwork serves a communicator group of a network with several dimensions only where "
+            "the group spans whole ones, under --group-collectives hierarchical; use that, or ring"
+        )
     choice = QueueChoice.ROUND_ROBIN
     if phase_type is PhaseType.ALL_REDUCE and system.collective_optimization == "localBWAware":
         choice = QueueChoice.FIRST_HALF
@@ -265,7 +217,7 @@ def _steps(
 ) -> list[tuple[int, PhaseType, QueueChoice]]:
     """Return (dimension, what is done there, queues) in order."""
     any_queue = QueueChoice.ROUND_ROBIN
-    if phase_type is PhaseType.ALL_GATHER:
+    if phase_type in (PhaseType.ALL_GATHER, PhaseType.BROADCAST):
         return [(d, phase_type, any_queue) for d in reversed(dims)]
     if phase_type is not PhaseType.ALL_REDUCE or optimization == "baseline":
         return [(d, phase_type, any_queue) for d in dims]
@@ -285,13 +237,29 @@ def _window(implementation: Implementation, members: int) -> int:
     return min(implementation.window or members - 1, members - 1)
 
 
-def _check(phase: Phase) -> None:
-    """Raise SimulationError where the reference hangs, crashes or gives up."""
+def _check(phase: Phase, topology: Topology) -> None:
+    """Raise where the reference hangs, crashes or gives up, or where no switch can do the phase."""
     power_of_two = phase.members & (phase.members - 1) == 0
     halving = phase.algorithm is Algorithm.HALVING_DOUBLING
+    in_network = phase.algorithm is Algorithm.IN_NETWORK
     if halving and phase.type is PhaseType.ALL_TO_ALL:
         raise SimulationError("halvingDoubling has no all-to-all; use ring or direct")
     if (halving or phase.algorithm is Algorithm.DOUBLE_BINARY_TREE) and not power_of_two:
         raise SimulationError(
             f"{phase.algorithm.name.lower()} needs a power of two of ranks, found {phase.members}"
+        )
+    if in_network and topology is not Topology.SWITCH:
+        raise ConfigError(
+            f"'inNetwork' stands for dimension {phase.dimension}, which is a {topology.value} and "
+            "has no switch that could do it; write 'ring' there or make it a Switch."
+        )
+    if in_network and phase.type is PhaseType.ALL_TO_ALL:
+        raise ConfigError(
+            "all-to-all-implementation has 'inNetwork', but a switch has nothing to sum or copy in "
+            "an all-to-all; use ring or direct."
+        )
+    if phase.type is PhaseType.BROADCAST and not in_network:
+        raise ConfigError(
+            "broadcast-implementation takes 'inNetwork' in every dimension; without the key a "
+            "broadcast takes its recorded duration, as in the reference."
         )

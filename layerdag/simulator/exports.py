@@ -17,6 +17,18 @@ _LANE = {
 }
 
 
+def _lanes(result: SimulationResult) -> dict[int, str]:
+    """Return number and name of every lane; further communication streams follow the slots."""
+    lanes = {int(slot): name for slot, name in _LANE.items()}
+    streams = result.program.cluster.options.comm_streams
+    return lanes | {_lane(Slot.COMM, i): f"communication {i + 1}" for i in range(1, streams)}
+
+
+def _lane(slot: int, stream: int) -> int:
+    """Return the lane of a node by its slot and its communication stream."""
+    return len(_LANE) + stream - 1 if stream else slot
+
+
 def write_nodes(result: SimulationResult, path: str | Path) -> None:
     """Write ``sys,node_id,node_type,issue_tick,finish_tick`` of every node, by rank and node id."""
     with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
@@ -40,7 +52,7 @@ def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int,
 
 
 def write_timeline(result: SimulationResult, path: str | Path) -> None:
-    """Write a Chrome trace: one process a rank, one lane a slot, times in microseconds.
+    """Write a Chrome trace: one process a rank, one lane a slot or communication stream, in us.
 
     Source: the Trace Event Format ("X" complete events and "M" metadata), which Perfetto and
     chrome://tracing read.
@@ -58,10 +70,10 @@ def _lane_names(result: SimulationResult) -> Iterator[str]:
     for rank in range(result.num_ranks):
         label = {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
         yield json.dumps(label)
-        for slot, lane in _LANE.items():
-            named = {"name": lane}
+        for lane, name in _lanes(result).items():
+            named = {"name": name}
             yield json.dumps(
-                {"ph": "M", "pid": rank, "tid": int(slot), "name": "thread_name", "args": named}
+                {"ph": "M", "pid": rank, "tid": lane, "name": "thread_name", "args": named}
             )
 
 
@@ -69,12 +81,12 @@ def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
     """Yield one complete event for each node of ``rank``."""
     trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
-    slots = nodes.slot_N.tolist()
-    for (node, kind, start, end), slot in zip(_ticks(result, rank), slots, strict=True):
+    places = zip(nodes.slot_N.tolist(), result.lane[result.rows(rank)].tolist(), strict=True)
+    for (node, kind, start, end), place in zip(_ticks(result, rank), places, strict=True):
         yield {
             "ph": "X",
             "pid": rank,
-            "tid": slot,
+            "tid": _lane(*place),
             "name": name_of[node] or f"node {node}",
             "cat": NodeType(kind).name,
             "ts": start / 1000,

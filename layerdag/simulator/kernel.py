@@ -80,6 +80,7 @@ _FIELDS = (
             "congestion_aware",
             "rendezvous",
             "solve_runs",
+            "comm_streams",
         )
     ),
 )
@@ -90,8 +91,11 @@ class _Input(ctypes.Structure):
     _fields_ = tuple((name, _CTYPES[code]) for name, code in _FIELDS)
 
 
+_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane")
+
+
 class _Output(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("issue", "finish", "rank_finish", "events")]
+    _fields_ = [(name, ctypes.c_void_p) for name in _OUTPUTS]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +106,7 @@ class Outcome:
         issue_ns: int64 a node of every rank (rows as in ``Program.out_ptr``).
         finish_ns: int64, the same.
         rank_finish_ns: int64 (R,).
+        lane: uint8 a node of every rank, which communication stream it took; 0 for other nodes.
         waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
         orphans: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
         events: Number of events handled.
@@ -110,6 +115,7 @@ class Outcome:
     issue_ns: np.ndarray
     finish_ns: np.ndarray
     rank_finish_ns: np.ndarray
+    lane: np.ndarray
     waits: np.ndarray
     orphans: np.ndarray
     events: int
@@ -163,11 +169,12 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         solve_runs=int(method),
     )
     rows, ranks = int(program.out_ptr[-1]), program.num_ranks
-    out = {
+    out: dict[str, np.ndarray] = {
         "issue": np.empty(rows, dtype=np.int64),
         "finish": np.empty(rows, dtype=np.int64),
         "rank_finish": np.empty(ranks, dtype=np.int64),
         "events": np.zeros(1, dtype=np.int64),
+        "lane": np.zeros(rows, dtype=np.uint8),
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
@@ -189,6 +196,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         issue_ns=out["issue"],
         finish_ns=out["finish"],
         rank_finish_ns=out["rank_finish"],
+        lane=out["lane"],
         waits=waits[1:].reshape(-1, 5)[: waits[0]],
         orphans=orphans[1:].reshape(-1, 5)[: orphans[0]],
         events=int(out["events"][0]),
@@ -263,4 +271,5 @@ def _scalars(program: Program) -> dict[str, int | float]:
         "memory_ranks": memory_ranks(cluster.memory, program.num_ranks),
         "congestion_aware": int(options.congestion is not Congestion.UNAWARE),
         "rendezvous": int(options.rendezvous),
+        "comm_streams": options.comm_streams,
     }

@@ -200,8 +200,10 @@ class Lowering:
         self, nodes: NodeColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray
     ) -> np.ndarray:
         """Return which collectives take their recorded duration, bool (C,)."""
-        broadcast = type_C == CollectiveType.BROADCAST
         supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
+        broadcast = type_C == CollectiveType.BROADCAST
+        if self._system.broadcast:
+            supported, broadcast = supported | broadcast, np.zeros_like(broadcast)
         if self._system.unmodelled is UnmodelledCollectives.REPLAY:
             members = np.array(
                 [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]

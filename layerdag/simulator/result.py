@@ -22,6 +22,8 @@ class SimulationResult:
         exposed_comm_ns: int64 (R,), finish minus the GPU compute time, as ASTRA-sim reports it:
             exposed communication, idle time and CPU time together.
         compute_ns: int64 (R,), total GPU compute time.
+        lane: uint8, which communication stream of its rank each node took, rows as in
+            ``issue_ns``; 0 for nodes that take none.
         events: Number of events the kernel handled.
     """
 
@@ -31,6 +33,7 @@ class SimulationResult:
     rank_finish_ns: np.ndarray
     exposed_comm_ns: np.ndarray
     compute_ns: np.ndarray
+    lane: np.ndarray
     events: int
 
     @property

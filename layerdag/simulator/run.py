@@ -71,6 +71,7 @@ def simulate_on(
         rank_finish_ns=outcome.rank_finish_ns,
         exposed_comm_ns=outcome.rank_finish_ns - compute_ns,
         compute_ns=compute_ns,
+        lane=outcome.lane,
         events=outcome.events,
     )
 
