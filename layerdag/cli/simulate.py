@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.simulate_report import peak_memory, report
+from layerdag.cli.threads import without_blas_threads
 from layerdag.errors import UsageError
-from layerdag.files import write_text
 
 if TYPE_CHECKING:
     from layerdag.simulator import RunOptions, SimulationResult, SystemConfig, Variation
@@ -97,7 +97,7 @@ def _configure_outputs(add: Callable[..., object]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, write what was asked for, print a summary."""
-    from layerdag.simulator.exports import write_nodes, write_timeline
+    without_blas_threads()
     from layerdag.simulator.run import simulate_on
 
     if args.nodes == "-" or args.trace == "-":
@@ -118,12 +118,20 @@ def run(args: argparse.Namespace) -> int:
         if wanted:
             more, told = extra()
             document, lines = {**document, **more}, lines + told
+    if args.nodes or args.trace:
+        _write_ticks(args, result)
+    _tell(args, document, lines)
+    return 0
+
+
+def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
+    """Write the ticks of every node where they were asked for."""
+    from layerdag.simulator.exports import write_nodes, write_timeline
+
     if args.nodes:
         write_nodes(result, args.nodes)
     if args.trace:
         write_timeline(result, args.trace)
-    _tell(args, document, lines)
-    return 0
 
 
 def _tell(args: argparse.Namespace, document: dict[str, Any], lines: list[str]) -> None:
@@ -133,6 +141,8 @@ def _tell(args: argparse.Namespace, document: dict[str, Any], lines: list[str]) 
         print()
         return
     if args.json:
+        from layerdag.files import write_text
+
         write_text(args.json, json.dumps(document, indent=1) + "\n")
     print("\n".join(lines))
 

@@ -4,6 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
+from layerdag.cli.threads import without_blas_threads
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is not in the journal beside ``--out`` yet, then write and print the tables."""
+    without_blas_threads()  # worker processes inherit it
     from layerdag.progress import track
     from layerdag.simulator.ray_cluster import run_on_ray
     from layerdag.simulator.sweep import in_processes, read_sweep, run_sweep

@@ -92,8 +92,8 @@ class Lowering:
             child_ptr=child_ptr,
             child_E=child_E,
             indegree_N=indegree_N,
-            groups=tuple(int(group) for group in np.unique(used) if group >= 0),
-            peers=frozenset(np.unique(nodes.peer_N[messages]).tolist()),
+            groups=tuple(sorted(set(used[used >= 0].tolist()))),
+            peers=frozenset(nodes.peer_N[messages].tolist()),
         )
 
     def _check_types(self, nodes: NodeColumns) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.rng import numpy_generator
 from layerdag.simulator.nodes import ClassProgram, NodeKind
 from layerdag.simulator.program import Program
 from layerdag.traces.trace import NodeType
@@ -40,6 +39,8 @@ class PowerLawNoise:
 
     def factors(self, rank: int, count: int) -> np.ndarray:
         """Return the factor of each of ``count`` nodes of ``rank``."""
+        from layerdag.rng import numpy_generator  # numpy.random is slow to import, rarely needed
+
         uniform = numpy_generator(self.seed, "noise", rank).random(count)
         return 1.0 + self.scale * ((1.0 - uniform) ** (-1.0 / self.exponent) - 1.0)
 

@@ -23,11 +23,12 @@ def read_unpacked(path: str | Path, limit: int = MAX_BYTES) -> bytes:
             unpacks to more than ``limit`` bytes.
     """
     path = Path(path)
-    if not path.exists():
-        raise TraceError(f"{path}: there is no such file; check the path.")
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder; name a file in it.")
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TraceError(f"{path}: there is no such file; check the path.") from None
+    except IsADirectoryError:
+        raise TraceError(f"{path}: this is a folder; name a file in it.") from None
     if not data:
         raise TraceError(f"{path}: the file is empty; copy or collect it again.")
     try:

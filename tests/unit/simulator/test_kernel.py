@@ -20,7 +20,7 @@ def program(latency_ns: float) -> Program:
 
 
 def test_messages_that_take_no_time_are_simulated_one_by_one():
-    # 8 B without latency take 0 ns: whether a rank's send or its receive ends first depends on which
+    # 8 B without latency take 0 ns: whether a send or receive of a rank ends first depends on which
     # rank came first in that tick, so nothing may be solved ahead.
     assert kernel.run_with(program(0.0), kernel.Method.SOLVED) is None
     assert kernel.run_with(program(1.0), kernel.Method.SOLVED) is not None
