@@ -7,6 +7,11 @@ from layerdag.simulator.nodes import ClassProgram, NodeKind
 from layerdag.simulator.program import Program
 from layerdag.traces.trace import CollectiveType, NodeType, Trace
 
+_TURNS = (
+    " With --num-queues-per-dim above 1 they must also have issued equally many before, of whatever "
+    "group: a rank's queues take turns, and half of them run the other way round."
+)
+
 SHOWN = 6
 """Links of a chain of waits that a message spells out."""
 
@@ -126,6 +131,7 @@ def _explain_chain(program: Program, outcome: Outcome, chain: list[tuple[int, in
         return (
             f"deadlock, a cycle of waits: {text}. Ranks must issue matching collectives and "
             "messages in the same order, with the same sizes."
+            + (_TURNS if program.cluster.options.queues_per_dimension > 1 else "")
         )
     if (outcome.finish_ns[_rows(program, end)] >= 0).all():
         return f"deadlock: {text}, which has finished all its nodes without taking part."

@@ -145,7 +145,7 @@ def test_members_of_a_group_that_turn_opposite_ways_are_a_deadlock():
     groups = {"1": (0, 1, 2), "2": (0, 1, 3)}
     load = make_workload(both, both, [gather(0, "1")], [gather(1, "2")], groups=groups)
     two = RunOptions(queues_per_dimension=2)
-    with pytest.raises(SimulationError, match="deadlock, a cycle of waits: rank 0 node 1"):
+    with pytest.raises(SimulationError, match=r"cycle of waits: rank 1 node 1 .*queues take turns"):
         simulate(load, system(), ring(4), options=two)
     assert simulate(load, system(), ring(4)).makespan_ns > 0
 
