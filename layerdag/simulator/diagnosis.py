@@ -8,7 +8,7 @@ from layerdag.simulator.program import Program
 from layerdag.traces.trace import CollectiveType, NodeType, Trace
 
 _TURNS = (
-    " With --num-queues-per-dim above 1 they must also have issued equally many before, of whatever "
+    " With --num-queues-per-dim above 1 they must also have issued equally many before, of any "
     "group: a rank's queues take turns, and half of them run the other way round."
 )
 

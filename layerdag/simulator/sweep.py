@@ -57,7 +57,7 @@ class SweepPoint:
         for path in (*rank_files(self.prefix), *groups):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         for name in (self.system_file, self.network_file):
-            digest.update(Path(name).read_bytes())
+            digest.update(hashlib.sha256(Path(name).read_bytes()).digest())
         return digest.hexdigest()
 
 
@@ -208,6 +208,8 @@ def run_sweep(
             yield known[key]
         else:
             todo.append((point, key))
+    if not todo:
+        return
     journal.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a", encoding="utf-8") as file:
         if file.tell():

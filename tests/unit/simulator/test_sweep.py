@@ -65,6 +65,40 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     assert {p.network for p in ran[2:]} == {"fast"}
 
 
+def test_a_finished_sweep_is_taken_from_its_journal_as_it_is(folder, monkeypatch):
+    points = read_sweep(folder / "sweep.yml")
+    first = list(run_sweep(points, folder / "journal"))
+    content = (folder / "journal").read_bytes()
+    monkeypatch.delattr(sweep, "run_point")
+    again = list(run_sweep(points, folder / "journal"))
+    by_name = sorted(first, key=lambda r: (r.workload, r.network))
+    assert sorted(again, key=lambda r: (r.workload, r.network)) == by_name
+    assert (folder / "journal").read_bytes() == content
+
+
+def test_sweeps_of_one_folder_do_not_mix_even_under_the_same_names(folder, monkeypatch):
+    # Both call their workload "w" and their network "n": 1 us of compute, or 4, and 3 E + 2 T.
+    four = [comp(0, 4), all_reduce(1, 2048, (0,))]
+    write_workload(workload(four, four), folder / "four" / "w")
+    text = "workloads: {{w: {}/w}}\nsystems: {{s: ring.json}}\nnetworks: {{n: {}.yml}}\n"
+    (folder / "a.yml").write_text(text.format("good", "slow"))
+    (folder / "b.yml").write_text(text.format("four", "fast"))
+
+    def makespans(name: str, out: str) -> list[str]:
+        assert main(["sweep", str(folder / f"{name}.yml"), "--out", str(folder / out)]) == 0
+        lines = (folder / out).read_text().splitlines()
+        return [line.split(",")[8] for line in lines]
+
+    expected = {"a": ["makespan_ns", "3136"], "b": ["makespan_ns", "4248"]}
+    ran = []
+    original = sweep.run_point
+    monkeypatch.setattr(sweep, "run_point", lambda p, key: ran.append(p.prefix) or original(p, key))
+    # Each with an output of its own, then both into one output, hence one journal, and back.
+    for name, out in (("a", "a.csv"), ("b", "b.csv"), ("b", "a.csv"), ("a", "a.csv")):
+        assert makespans(name, out) == expected[name]
+    assert len(ran) == 3
+
+
 def row(workload: str, cost: float, makespan: int) -> SweepRow:
     return SweepRow(workload, "s", f"n{cost}", "reference", "unaware", cost, 2, 2, makespan)
 
