@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.simulate_report import peak_memory, report
-from layerdag.cli.threads import without_blas_threads
+from layerdag.cli.start import without_blas_threads, without_garbage_search
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ def _configure_outputs(add: Callable[..., object]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate, write what was asked for, print a summary."""
     without_blas_threads()
+    with without_garbage_search():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     from layerdag.simulator.run import simulate_on
 
     if args.nodes == "-" or args.trace == "-":

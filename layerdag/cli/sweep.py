@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from layerdag.cli.threads import without_blas_threads
+from layerdag.cli.start import without_blas_threads
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
