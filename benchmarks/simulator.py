@@ -1,14 +1,22 @@
 """Equality, speed and memory of the simulator, as JSON on standard output.
 
-    python benchmarks/simulator.py [--reference ../shared/data/astra] [--max-ranks 32768] [--plot P]
+    python benchmarks/simulator.py [--reference ../shared/data/astra] [--max-ranks 32768]
+                                   [--plot P] [--repeats 5] [--command layerdag]
 
 Every timing runs in a process of its own: user seconds and peak memory include Python's start,
-reading or building the workload, and the simulation. Figures of the reference simulator are quoted
-from its measurement on the same inputs (docs/simulator.md, "Speed").
+reading or building the workload, and the simulation. The whole `layerdag simulate` command is run
+``--repeats`` times; its least and its median user seconds are printed. Workloads "from files" have
+one plain ``.et`` file a rank, real files with real copies of their content: written by
+``write_workload``, untimed. In the training step no two of them are equal, since ranks name
+different groups. Figures of the reference simulator are quoted from its measurement on inputs of
+the same shape (docs/simulator.md, "How it is fast").
 """
 
 import argparse
 import json
+import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +31,7 @@ REFERENCE_SECONDS = {
     "direct 256": 3.23,
     "ring 256 aware": 0.47,
 }
+REFERENCE_LLM_SECONDS = 27.7
 FOLDER = Path(__file__).parent
 
 
@@ -109,6 +118,47 @@ def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str
     return {}
 
 
+def write_ring(folder: str, ranks: int) -> dict[str, object]:
+    """Write a 64 MiB all-reduce of ``ranks`` ranks, one file each, with its configuration."""
+    from layerdag.traces.build import NodeSpec, build_trace
+    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
+    from layerdag.traces.workload import write_workload
+
+    values = {"comm_type": 0, "comm_size": 1 << 26}
+    attributes = tuple(Attribute(name, Wire.INT64, value) for name, value in values.items())
+    trace = build_trace([NodeSpec(0, "all_reduce", NodeType.COMM_COLL, attributes=attributes)])
+    write_workload(Workload((trace,) * ranks), Path(folder) / "workload")
+    system = {
+        "preferred-dataset-splits": 4,
+        "collective-optimization": "localBWAware",
+        "all-reduce-implementation": ["ring"],
+        "local-mem-bw": 1600,
+    }
+    (Path(folder) / "system.json").write_text(json.dumps(system))
+    network = f"topology: [Ring]\nnpus_count: [{ranks}]\nbandwidth: [50]\nlatency: [500]\n"
+    (Path(folder) / "network.yml").write_text(network)
+    return {}
+
+
+def whole_command(command: str, folder: str, repeats: int) -> dict[str, object]:
+    """Time ``layerdag simulate`` on the files of ``write_ring``, as a user would start it."""
+    words = [command, "simulate", "--workload", f"{folder}/workload", "--json", "-"]
+    words += ["--system", f"{folder}/system.json", "--network", f"{folder}/network.yml"]
+    seconds = []
+    for _ in range(repeats):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = subprocess.run(words, capture_output=True, check=True)
+        seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    found = json.loads(done.stdout)
+    return {
+        "ranks": found["ranks"],
+        "makespan_ns": found["makespan"],
+        "repeats": repeats,
+        "user_s_min": round(min(seconds), 3),
+        "user_s_median": round(statistics.median(seconds), 3),
+    }
+
+
 def equality(folder: str) -> dict[str, object]:
     """Count the recorded cases whose every tick is equal."""
     sys.path.insert(0, str(FOLDER.parent / "tests" / "reference"))
@@ -141,7 +191,14 @@ def main() -> None:
     parser.add_argument("--reference", help="folder of recorded reference cases")
     parser.add_argument("--max-ranks", type=int, default=32768)
     parser.add_argument("--plot", help="write the scaling curve as a picture")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of the whole command")
+    parser.add_argument(
+        "--command",
+        default=str(Path(sys.executable).with_name("layerdag")),
+        help="the installed command to time, e.g. that of a wheel in another environment",
+    )
     args = parser.parse_args()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as layerdag simulate sets it for itself
     report: dict[str, object] = {}
     if args.reference:
         report["equality"] = measured("equality", args.reference)
@@ -157,9 +214,12 @@ def main() -> None:
         quoted = {"reference_user_s": REFERENCE_SECONDS.get(name)}
         report[name] = measured("single_collective", algorithm, ranks, congestion) | quoted
     with tempfile.TemporaryDirectory() as folder:
-        prefix = str(Path(folder) / "llm")
-        measured("write_llm", prefix, 256, 4)
-        report["llm 1024 from files"] = measured("llm_from_files", prefix, 256, 4)
+        measured("write_ring", folder, 1024)
+        name = "whole command, ring 1024 from files"
+        report[name] = whole_command(args.command, folder, args.repeats)
+    for ranks in (1024, 32768):
+        if ranks <= args.max_ranks:
+            report[f"llm {ranks} from files"] = from_files(ranks)
     scaling = []
     ranks = 8
     while ranks <= args.max_ranks:
@@ -170,6 +230,17 @@ def main() -> None:
     print(json.dumps(report, indent=1))
     if args.plot:
         plot(scaling, args.plot)
+
+
+def from_files(ranks: int) -> dict[str, object]:
+    """Write a training step of ``ranks`` ranks into a temporary folder, then time reading it."""
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = str(Path(folder) / "llm")
+        measured("write_llm", prefix, ranks // 4, 4)
+        megabytes = sum(path.stat().st_size for path in Path(folder).iterdir()) / 1e6
+        found = measured("llm_from_files", prefix, ranks // 4, 4)
+    quoted = {"reference_user_s": REFERENCE_LLM_SECONDS} if ranks == 1024 else {}
+    return {**found, "input_mb": round(megabytes), **quoted}
 
 
 def plot(scaling: list[dict[str, object]], path: str) -> None:

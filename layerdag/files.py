@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,9 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     The caller may create a file or a directory at the yielded path. On an exception whatever was
     written is removed and an older ``target`` stays untouched.
     """
+    import shutil  # these two are slow to import, and most commands only read
+    import tempfile
+
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

@@ -1,6 +1,5 @@
 """ASTRA-sim's configuration files as dataclasses: every key known, unknown keys refused."""
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from layerdag.simulator.cluster import (
     SystemConfig,
     Topology,
 )
+from layerdag.simulator.spelling import nearest
 
 _IMPLEMENTATIONS = {
     "all-reduce-implementation": "all_reduce",
@@ -80,8 +80,8 @@ class _Section:
         self._values: Mapping[str, Any] = values
         for key in values:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
-                raise ConfigError(f"{path}: unknown key '{key}'; did you mean '{near[0]}'?")
+                near = nearest(key, known)
+                raise ConfigError(f"{path}: unknown key '{key}'; did you mean '{near}'?")
 
     def has(self, key: str) -> bool:
         return key in self._values
@@ -188,8 +188,8 @@ def _dimension(path: Path, row: tuple[Any, ...]) -> Dimension:
     name, npus, bandwidth, latency = row
     if name not in {topology.value for topology in Topology}:
         names = [topology.value for topology in Topology]
-        near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-        raise ConfigError(f"{path}: unknown topology '{name}'; did you mean '{near[0]}'?")
+        near = nearest(name, names)
+        raise ConfigError(f"{path}: unknown topology '{name}'; did you mean '{near}'?")
     if isinstance(npus, bool) or not isinstance(npus, int):
         raise ConfigError(f"{path}: npus_count holds {npus!r}; write whole numbers.")
     for value in (bandwidth, latency):
@@ -210,8 +210,8 @@ def read_memory(path: str | Path) -> MemoryConfig:
     name = section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
     if name not in {kind.value for kind in MemoryKind}:
         names = [kind.value for kind in MemoryKind]
-        near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
-        raise ConfigError(f"{path}: unknown memory-type '{name}'; did you mean '{near[0]}'?")
+        near = nearest(name, names)
+        raise ConfigError(f"{path}: unknown memory-type '{name}'; did you mean '{near}'?")
     kind = MemoryKind(name)
     if kind is MemoryKind.NONE:
         return MemoryConfig()

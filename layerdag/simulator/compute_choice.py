@@ -1,11 +1,9 @@
 """Compute-cost models by the names that the command line and sweeps use."""
 
-import difflib
-
 from layerdag.errors import ConfigError
 from layerdag.simulator.cluster import SystemConfig
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute, ReferenceCompute
-from layerdag.simulator.roofline import DEVICES, RooflineCompute
+from layerdag.simulator.spelling import nearest
 
 
 def compute_model(name: str, system: SystemConfig) -> ComputeModel:
@@ -18,10 +16,12 @@ def compute_model(name: str, system: SystemConfig) -> ComputeModel:
         return ReferenceCompute(system)
     if name == "measured":
         return MeasuredCompute()
+    from layerdag.simulator.roofline import DEVICES, RooflineCompute
+
     if name in DEVICES:
         return RooflineCompute(DEVICES[name])
     known = ["reference", "measured", *DEVICES]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
     raise ConfigError(
-        f"unknown compute model '{name}'; did you mean '{near}'? Known are {', '.join(known)}."
+        f"unknown compute model '{name}'; did you mean '{nearest(name, known)}'? Known are "
+        f"{', '.join(known)}."
     )
