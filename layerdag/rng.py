@@ -5,8 +5,31 @@ and a name, so that adding a consumer never shifts the numbers of another one.
 """
 
 import hashlib
+from typing import Any, TypeVar
 
 import numpy as np
+
+Words = TypeVar("Words", bound=Any)
+"""An int64 array of numpy or tensor of torch, whose products wrap."""
+
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+"""Step of SplitMix64: word k of a stream is ``scrambled(state + k * GOLDEN_GAMMA)``."""
+
+
+def scrambled(word: Words) -> Words:
+    """Return 64-bit words mixed by the finaliser of SplitMix64 (Steele et al., OOPSLA 2014).
+
+    Args:
+        word: int64 of any shape; neighbouring words give unrelated ones.
+    """
+    word = (word ^ shifted_right(word, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
+    word = (word ^ shifted_right(word, 27)) * (0x94D049BB133111EB - 2**64)
+    return word ^ shifted_right(word, 31)
+
+
+def shifted_right(word: Words, bits: int) -> Words:
+    """Return int64 words shifted right without their sign, ``bits`` from 1 to 63."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def derive_seed(seed: int, *names: str | int) -> int:

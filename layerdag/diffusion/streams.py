@@ -10,11 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from layerdag.rng import derive_seed
-
-_GAMMA = 0x9E3779B97F4A7C15 - 2**64
-_MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
-_MIX_2 = 0x94D049BB133111EB - 2**64
+from layerdag.rng import GOLDEN_GAMMA, derive_seed, scrambled, shifted_right
 
 
 class SampleStreams:
@@ -45,21 +41,9 @@ class SampleStreams:
         state_R = torch.repeat_interleave(self._state_B, counts_B, output_size=total)
         position_R = start_R + torch.arange(1, total + 1, device=counts_B.device)
         self._used_B = self._used_B + counts_B
-        return _to_unit(_mix(state_R + position_R * _GAMMA))
-
-
-def _mix(word_R: Tensor) -> Tensor:
-    """Scramble 64-bit words (the finaliser of SplitMix64); int64 products wrap."""
-    word_R = (word_R ^ _shift(word_R, 30)) * _MIX_1
-    word_R = (word_R ^ _shift(word_R, 27)) * _MIX_2
-    return word_R ^ _shift(word_R, 31)
-
-
-def _shift(word_R: Tensor, bits: int) -> Tensor:
-    """Shift right without sign; torch shifts int64 with it."""
-    return (word_R >> bits) & ((1 << (64 - bits)) - 1)
+        return _to_unit(scrambled(state_R + position_R * GOLDEN_GAMMA))
 
 
 def _to_unit(word_R: Tensor) -> Tensor:
     """Turn the upper 53 bits into a number strictly between 0 and 1."""
-    return (_shift(word_R, 11).double() + 0.5) * 2.0**-53
+    return (shifted_right(word_R, 11).double() + 0.5) * 2.0**-53

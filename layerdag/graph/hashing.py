@@ -3,15 +3,14 @@
 import numpy as np
 
 from layerdag.graph.dag import DAG
+from layerdag.rng import GOLDEN_GAMMA, scrambled
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(GOLDEN_GAMMA % 2**64)
 
 
 def _mix(value: np.ndarray) -> np.ndarray:
-    """Scramble 64-bit words (the finaliser of splitmix64)."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+    """Scramble unsigned 64-bit words."""
+    return scrambled(value.view(np.int64)).view(np.uint64)
 
 
 def node_colours(dag: DAG, rounds: int = 3) -> np.ndarray:

