@@ -136,3 +136,25 @@ def test_ranks_may_differ(files, capsys):
     assert simulate(files, "--slow", "1") == 2
     assert simulate(files, "--noise", "2.5") == 2
     assert "EXPONENT,SCALE,SEED" in capsys.readouterr().err
+
+
+def test_a_switch_reduces_where_the_system_file_says_so(files, capsys):
+    system = {**SYSTEM, "all-reduce-implementation": ["inNetwork"]}
+    (files / "system.json").write_text(json.dumps(system))
+    assert simulate(files, "--json=-") == 2
+    assert "dimension 0, which is a Ring" in capsys.readouterr().err
+    (files / "network.yml").write_text(NETWORK.replace("Ring", "Switch"))
+    # 1000 ns of compute, E, floor(2 x 100 + 2048 / 1.073741824) = 2107, E.
+    assert simulate(files, "--json=-") == 0
+    assert json.loads(capsys.readouterr().out)["makespan"] == 1000 + 10 + 2107 + 10
+
+
+def test_communication_streams_are_a_flag_of_ours(files, capsys):
+    nodes = [all_reduce(0, 2048), all_reduce(1, 2048)]
+    write_workload(workload(nodes, nodes), files / "w")
+    for streams, expected in (("1", 2 * 2136), ("2", 2136)):
+        assert simulate(files, "--comm-streams", streams, "--json=-") == 0
+        assert json.loads(capsys.readouterr().out)["makespan"] == expected
+    assert simulate(files, "--comm-streams", "0") == 2
+    assert simulate(files, "--comm-streams=2", "--backend=astra-sim", "--binary=x") == 2
+    assert "--comm-streams is layerdag's own" in capsys.readouterr().err
