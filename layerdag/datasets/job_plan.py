@@ -1,7 +1,7 @@
 """Who runs what with whom, when the graph of a job is unfolded on a number of ranks.
 
-A sampled graph can contradict itself in small ways (a message from a stage to itself, in a job of
-one stage); such nodes are mended by fixed rules here, and every repair is counted.
+A sampled graph can contradict itself in small ways (a collective in a stage that has one rank);
+such nodes are mended by fixed rules here, and every repair is counted.
 """
 
 import bisect
@@ -20,7 +20,17 @@ from layerdag.graph.layering import longest_path_layers
 from layerdag.traces.trace import CollectiveType, NodeType
 
 COLLECTIVE = NodeType.COMM_COLL.name
-TYPES = ("COMP", "MEM_LOAD", "MEM_STORE", COLLECTIVE, MESSAGE)
+COMPUTE = NodeType.COMP.name
+TYPES = (COMPUTE, "MEM_LOAD", "MEM_STORE", COLLECTIVE, MESSAGE)
+# Chakra knows them, but ASTRA-sim refuses a trace with one: what moves as much, the same way.
+STAND_INS = {
+    CollectiveType.REDUCE: CollectiveType.ALL_REDUCE,
+    CollectiveType.GATHER: CollectiveType.ALL_GATHER,
+    CollectiveType.SCATTER: CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK: CollectiveType.REDUCE_SCATTER,
+    CollectiveType.BARRIER: CollectiveType.ALL_REDUCE,
+    CollectiveType.INVALID: CollectiveType.ALL_REDUCE,
+}
 
 
 def num_stages(graph: RawGraph) -> int:
@@ -62,7 +72,9 @@ class JobPlan:
         num_stages: Number of stages.
         kind_N: Type of each node.
         stage_N: Stage that runs a node (that sends a message), None for all.
-        peer_N: Stage that receives a message or joins a collective, else None.
+        peer_N: Stage that receives a message or joins a collective, else None. Where a message's
+            is its own stage, every rank of it sends to the next one, the last to the first.
+        collective_N: Type of each collective, None for other nodes.
         name_N: Operator of each node.
         parents: Parents of each node as pairs (node, edge type).
         repairs: How often each repair was needed.
@@ -90,6 +102,7 @@ class JobPlan:
         self.stage_N = [self._stage(word) for word in self.graph.categories["stage"]]
         self.peer_N: list[int | None] = [None] * self.graph.num_nodes
         self._role_N = [""] * self.graph.num_nodes
+        self.collective_N: list[CollectiveType | None] = [None] * self.graph.num_nodes
         for node, word in enumerate(self.words("peer")):
             if self.kind_N[node] == MESSAGE:
                 self._settle_message(node, self._stage(word))
@@ -133,14 +146,27 @@ class JobPlan:
         firsts = ((node, self.ranks_of(self.stage_N[node] or 0).start) for node in collectives)
         return any(len(self.group(node, rank)) < self.num_ranks for node, rank in firsts)
 
-    def partner(self, node: int, rank: int) -> int:
-        """Return the rank at the other end of a message: stages meet rank by rank."""
-        own, peer = self.stage_N[node], self.peer_N[node]
-        assert own is not None
-        assert peer is not None
-        stage = self.stage_of(rank)
-        other = peer if stage == own else own
-        return rank - self.ranks_of(stage).start + self.ranks_of(other).start
+    def is_ring(self, node: int) -> bool:
+        """Return whether the node is a message that every rank of a stage sends to the next one."""
+        return self.kind_N[node] == MESSAGE and self.peer_N[node] == self.stage_N[node]
+
+    def target(self, node: int, rank: int) -> int:
+        """Return the rank that ``rank`` sends a message to: stages meet rank by rank."""
+        return self._at(self.peer_N[node], self._place(rank) + self.is_ring(node))
+
+    def source(self, node: int, rank: int) -> int:
+        """Return the rank from which ``rank`` receives a message."""
+        return self._at(self.stage_N[node], self._place(rank) - self.is_ring(node))
+
+    def _place(self, rank: int) -> int:
+        """Return the position of a rank in its stage."""
+        return rank - self.ranks_of(self.stage_of(rank)).start
+
+    def _at(self, stage: int | None, place: int) -> int:
+        """Return the rank of a stage at a place, counted around."""
+        assert stage is not None, "a settled message has two ends"
+        ranks = self.ranks_of(stage)
+        return ranks[place % len(ranks)]
 
     def is_uniform(self, stage: int) -> bool:
         """Return whether all ranks of a stage run the same trace, byte for byte."""
@@ -157,37 +183,44 @@ class JobPlan:
 
     def _settle_message(self, node: int, target: int | None) -> None:
         """Set sender and receiver; mend a message that has no partner."""
-        if self.num_stages == 1:
-            # Without a second stage there is nobody to send to: the work stays, as compute.
-            self.kind_N[node] = NodeType.COMP.name
-            self.repairs["message_in_a_job_of_one_stage"] += 1
-            return
         source = self.stage_N[node]
         if source is None:
             source = self.stage_N[node] = 0
             self.repairs["message_without_sender"] += 1
-        if target is None or target == source:
+        alone = len(self.ranks_of(source)) == 1
+        if alone and self.num_stages == 1:
+            self._become_work(node, "message_of_one_rank")
+            return
+        if target is None or (alone and target == source):
             target = (source + 1) % self.num_stages
             self.repairs["message_without_receiver"] += 1
         self.peer_N[node] = target
 
     def _settle_collective(self, node: int, joined: int | None) -> None:
-        """Set the role of a collective; mend one whose role is not possible."""
+        """Set type and role of a collective; mend one that is not possible."""
         role, own = self.words("group")[node], self.stage_N[node]
         if own is not None and joined is not None and joined != own:
             self.peer_N[node] = joined
+        self._role_N[node] = role
+        if len(self.group(node, self.ranks_of(own or 0).start)) == 1:
+            self._become_work(node, "collective_of_one_rank")
+            return
         if role == WORLD and own is not None and self.num_stages > 1:
             # Only some stages issue it, so only they can take part.
             self.repairs["world_collective_of_one_stage"] += 1
         if not role.startswith((WORLD, STAGE, "contiguous", "strided")):
             self.repairs["collective_without_group"] += 1
-            role = STAGE
-        self._role_N[node] = role
-
-    def collective(self, node: int) -> str:
-        """Return the kind of a collective; one without a kind is an all-reduce."""
+            self._role_N[node] = STAGE
         word = self.words("collective")[node]
-        return CollectiveType.ALL_REDUCE.name if word == NONE else word
+        kind = CollectiveType.ALL_REDUCE if word == NONE else CollectiveType[word]
+        if kind in STAND_INS:
+            self.repairs["collective_that_is_not_simulated"] += 1
+        self.collective_N[node] = STAND_INS.get(kind, kind)
+
+    def _become_work(self, node: int, repair: str) -> None:
+        """Make communication with nobody compute: its time stays."""
+        self.kind_N[node], self.peer_N[node], self._role_N[node] = COMPUTE, None, ""
+        self.repairs[repair] += 1
 
     def _fitting_name(self, node: int) -> str:
         """Return the operator of a node; mend one that contradicts the node's type."""
@@ -195,13 +228,15 @@ class JobPlan:
         if kind not in (MESSAGE, COLLECTIVE):
             if not is_communication(name):
                 return name
-            self.repairs["compute_named_as_communication"] += 1
+            if self.graph.categories["type"][node] == kind:
+                self.repairs["compute_named_as_communication"] += 1
             return OTHER
-        if not is_communication(name) and name != OTHER:
+        if is_communication(name):
+            return name
+        if name != OTHER:
             self.repairs["communication_named_as_compute"] += 1
-        if name == OTHER or not is_communication(name):
-            return SEND if kind == MESSAGE else COLLECTIVE_NAMES[self.collective(node)]
-        return name
+        collective = self.collective_N[node]
+        return SEND if collective is None else COLLECTIVE_NAMES[collective.name]
 
     def _ordered_parents(self) -> list[list[tuple[int, str]]]:
         """Return the parents of each node, with those that put communication in order."""

@@ -7,20 +7,21 @@ rules and counts the repairs, so that a reader of the manifest knows how often t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import numpy as np
 
-from layerdag.datasets.job_plan import COLLECTIVE, JobPlan, fitting_ranks, num_stages
+from layerdag.datasets.job_plan import JobPlan, fitting_ranks, num_stages
 from layerdag.datasets.jobs import HOST, MESSAGE, NONE
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.vocabulary import OTHER, RECEIVE
 from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 __all__ = ["Unfolded", "fitting_ranks", "num_stages", "unfold"]
 
 MIN_BYTES = 1
-_MEMORY = (NodeType.MEM_LOAD.name, NodeType.MEM_STORE.name)
+_MEMORY = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 # Attribute of the graph, of the trace, its wire type; communication sizes are written apart.
 _NUMBERS = (
     ("duration", "duration_ns", Wire.INT64),
@@ -46,7 +47,8 @@ def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
     """Return one trace a rank.
 
     Stages share the ranks as evenly as possible: stage s of S gets ranks ``[s * R // S,
-    (s + 1) * R // S)``. Node ids are positions in the topological order of the whole graph.
+    (s + 1) * R // S)``. Node ids count the topological order of the whole graph; a message around
+    the ranks of one stage takes two, since a rank both sends and receives it.
 
     Args:
         graph: A job as ``jobs.job_graph`` makes it; any node order.
@@ -77,47 +79,54 @@ class _Writer:
     def __init__(self, plan: JobPlan) -> None:
         self._plan = plan
         self._only_world = not plan.has_groups()
+        rings_N = map(plan.is_ring, range(plan.graph.num_nodes))
+        bounds = accumulate((1 + ring for ring in rings_N), initial=0)
+        self._ids = [range(*pair) for pair in pairwise(bounds)]
         self.groups: dict[tuple[int, ...], str] = {}
 
     def trace(self, rank: int) -> Trace:
         """Return the trace of one rank: the nodes it takes part in, in topological order."""
         plan = self._plan
         mine_N = plan.takes_part(plan.stage_of(rank))
-        nodes = [
-            NodeSpec(
-                id=node,
-                name=self._name(node, rank),
-                type=self._type(node, rank),
-                data_deps=self._parents(node, mine_N, control=False),
-                ctrl_deps=self._parents(node, mine_N, control=True),
-                duration_us=round(self._number("duration", node) / 1000),
-                attributes=tuple(self._attributes(node, rank)),
-            )
-            for node in np.flatnonzero(mine_N).tolist()
-        ]
+        nodes = []
+        for node in np.flatnonzero(mine_N).tolist():
+            for number, end in zip(self._ids[node], self._ends(node, rank), strict=True):
+                nodes.append(self._node(node, number, end, rank, mine_N))
         return build_trace(nodes, source=f"{plan.graph.name}.{rank}")
 
-    def _parents(self, node: int, mine_N: list[bool], *, control: bool) -> tuple[int, ...]:
-        """Return the parents of one kind that the rank runs."""
-        found = self._plan.parents[node]
-        return tuple(
-            parent for parent, kind in found if mine_N[parent] and (kind == "control") == control
+    def _ends(self, node: int, rank: int) -> tuple[NodeType, ...]:
+        """Return the type of each node that the rank runs for a node of the graph."""
+        plan = self._plan
+        if plan.kind_N[node] != MESSAGE:
+            return (NodeType[plan.kind_N[node]],)
+        if plan.is_ring(node):
+            return NodeType.COMM_SEND, NodeType.COMM_RECV
+        sends = plan.stage_N[node] == plan.stage_of(rank)
+        return (NodeType.COMM_SEND if sends else NodeType.COMM_RECV,)
+
+    def _node(
+        self, node: int, number: int, kind: NodeType, rank: int, mine_N: list[bool]
+    ) -> NodeSpec:
+        """Return one node of a trace; the receiving end of a message has its own operator."""
+        return NodeSpec(
+            id=number,
+            name=RECEIVE if kind == NodeType.COMM_RECV else self._plan.name_N[node],
+            type=kind,
+            data_deps=self._parents(node, mine_N, control=False),
+            ctrl_deps=self._parents(node, mine_N, control=True),
+            duration_us=round(self._number("duration", node) / 1000),
+            attributes=tuple(self._attributes(node, kind, rank)),
         )
 
-    def _receives(self, node: int, rank: int) -> bool:
-        """Return whether the node is a message to this rank."""
-        plan = self._plan
-        return plan.kind_N[node] == MESSAGE and plan.peer_N[node] == plan.stage_of(rank)
-
-    def _name(self, node: int, rank: int) -> str:
-        """Return the operator; the receiving end of a message has its own."""
-        return RECEIVE if self._receives(node, rank) else self._plan.name_N[node]
-
-    def _type(self, node: int, rank: int) -> int:
-        """Return the node type of Chakra."""
-        if self._plan.kind_N[node] == MESSAGE:
-            return NodeType.COMM_RECV if self._receives(node, rank) else NodeType.COMM_SEND
-        return NodeType[self._plan.kind_N[node]]
+    def _parents(self, node: int, mine_N: list[bool], *, control: bool) -> tuple[int, ...]:
+        """Return the ids of the parents of one kind that the rank runs."""
+        found = self._plan.parents[node]
+        return tuple(
+            number
+            for parent, kind in found
+            if mine_N[parent] and (kind == "control") == control
+            for number in self._ids[parent]
+        )
 
     def _number(self, name: str, node: int) -> int:
         """Return a numeric attribute rounded to an integer, 0 for absent."""
@@ -125,10 +134,9 @@ class _Writer:
         value = np.nan if values is None else values[node]
         return 0 if np.isnan(value) else max(0, round(float(value)))
 
-    def _attributes(self, node: int, rank: int) -> Iterator[Attribute]:
+    def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
         """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
-        kind = self._plan.kind_N[node]
-        communicates = kind in (MESSAGE, COLLECTIVE)
+        communicates = kind >= NodeType.COMM_SEND
         device = self._plan.words("device")[node]
         yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
         if device not in (NONE, OTHER):
@@ -145,23 +153,15 @@ class _Writer:
         if communicates:
             size = max(self._number("comm_bytes", node), MIN_BYTES)
             yield Attribute("comm_size", Wire.INT64, size)
-        if kind == MESSAGE:
-            yield from self._message(node, rank)
-        elif kind == COLLECTIVE:
-            yield from self._collective(node, rank)
-
-    def _collective(self, node: int, rank: int) -> Iterator[Attribute]:
-        """Yield type and group of a collective."""
-        kind = CollectiveType[self._plan.collective(node)]
-        yield Attribute("comm_type", Wire.INT64, int(kind))
-        yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
-
-    def _message(self, node: int, rank: int) -> Iterator[Attribute]:
-        """Yield the ends of a message; node ids serve as tags, so that no two messages meet."""
-        partner = self._plan.partner(node, rank)
-        ends = (partner, rank) if self._receives(node, rank) else (rank, partner)
-        for name, value in zip(("comm_src", "comm_dst", "comm_tag"), (*ends, node), strict=True):
-            yield Attribute(name, Wire.INT32, value)
+        if kind == NodeType.COMM_SEND:
+            yield from _ends_of(rank, self._plan.target(node, rank), node)
+        elif kind == NodeType.COMM_RECV:
+            yield from _ends_of(self._plan.source(node, rank), rank, node)
+        elif kind == NodeType.COMM_COLL:
+            collective = self._plan.collective_N[node]
+            assert collective is not None, "the plan settles every collective"
+            yield Attribute("comm_type", Wire.INT64, int(collective))
+            yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
 
     def _group_name(self, ranks: tuple[int, ...]) -> str:
         """Return the integer name of a group; "0" is the world where there is no other.
@@ -172,3 +172,9 @@ class _Writer:
         if self._only_world and len(ranks) == self._plan.num_ranks:
             return "0"
         return self.groups.setdefault(ranks, str(len(self.groups) + 1))
+
+
+def _ends_of(source: int, target: int, tag: int) -> Iterator[Attribute]:
+    """Yield the ends of a message; nodes of the graph serve as tags, so no two messages meet."""
+    for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", tag)):
+        yield Attribute(name, Wire.INT32, value)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -6,17 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_jobs import random_job
 
-from layerdag.datasets.jobs import job_graph
+from layerdag.datasets.job_plan import TYPES
+from layerdag.datasets.jobs import (
+    EDGE_TYPES,
+    NONE,
+    OPEN_VOCABULARIES,
+    VOCABULARIES,
+    job_graph,
+)
 from layerdag.datasets.numeric import NumericAttribute
 from layerdag.datasets.rank_classes import rank_classes
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.splits import content_key
-from layerdag.datasets.unfold import Unfolded, unfold
+from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
 from layerdag.datasets.unions import layers_of
 from layerdag.graph.random import random_dag
-from layerdag.simulator import simulate, small_cluster
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.simulator import MemoryConfig, MemoryKind, simulate, small_cluster
 from layerdag.traces.matching import match_communication
+from layerdag.validator.structural import check_structure
+from layerdag.validator.workload_rules import check_workload
 
 SEEDS = st.integers(0, 2**32 - 1)
 VALUES = st.one_of(
@@ -24,6 +35,39 @@ VALUES = st.one_of(
     st.floats(-1e12, 1e12, allow_subnormal=False).map(lambda v: 0.0 if abs(v) < 1e-9 else v),
     st.sampled_from([float("nan"), 4096.0, 65536.0]),
 )
+
+
+# Warnings about what a job computes, which hold of real jobs too; unfolding does not change it.
+OF_THE_WORK = {"compute-off-cpu", "costed-compute", "broadcast-is-replayed"}
+WORDS = {
+    "op": ("aten::mm", "c10d::send", "c10d::recv", "c10d::barrier", "<other>"),
+    "type": TYPES,
+    "collective": VOCABULARIES["collective"],
+    "group": (NONE, "world", "stage", "contiguous1", "contiguous2", "strided3", "<other>"),
+    "device": ("host", "cpu", "cuda", NONE),
+    "dtype": ("float32", NONE),
+}
+
+
+def any_words(seed: int, stages: int) -> RawGraph:
+    """Return a graph in whose schema every attribute has all kinds of words."""
+    size = 64
+    words = WORDS | dict.fromkeys(("stage", "peer"), (*map(str, range(stages)), "all", NONE))
+    rng = np.random.default_rng(seed)
+    sizes = np.where(rng.random(size) < 0.2, np.nan, rng.integers(0, 10**9, size).astype(float))
+    return RawGraph(
+        name="words",
+        categories={
+            name: rng.permutation(np.resize(known, size)).tolist() for name, known in words.items()
+        },
+        numbers=dict.fromkeys(("flops", "bytes", "comm_bytes", "duration"), sizes),
+        edge_index_2E=np.stack([np.arange(size - 1), np.arange(1, size)]),
+        edge_type_E=np.arange(size - 1) % 2,
+        edge_type_names=EDGE_TYPES,
+        conditions={"world_size": str(stages)},
+        open_vocabularies=OPEN_VOCABULARIES,
+        vocabularies=VOCABULARIES,
+    )
 
 
 def folded(unfolded: Unfolded) -> RawGraph:
@@ -53,7 +97,7 @@ def test_a_training_value_comes_back_from_its_bin(values: list[float], num_bins:
             assert abs(back - value) <= 0.01 * abs(value) + 1e-4 * width
 
 
-@given(seed=SEEDS, stages=st.integers(1, 4), ranks=st.integers(1, 2))
+@given(seed=SEEDS, stages=st.integers(1, 4), ranks=st.integers(2, 3))
 @settings(max_examples=30, deadline=None)
 def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
     seed: int, stages: int, ranks: int
@@ -72,6 +116,36 @@ def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
         present = np.sort(values[~np.isnan(values)])
         found = np.sort(back.numbers[name][~np.isnan(back.numbers[name])])
         assert np.array_equal(present, found)
+
+
+@given(
+    seed=SEEDS,
+    shape=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    stages=st.integers(1, 4),
+    ranks=st.integers(1, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
+    seed: int, shape: list[int], stages: int, ranks: int
+) -> None:
+    schema = GraphSchema.fit("trace", [any_words(seed, stages), random_job(seed, stages)])
+    sizes = schema.sizes()
+    rng = np.random.default_rng(seed)
+    dag = random_dag(
+        rng, shape, list(sizes.attributes), extra_edges=0.8, num_edge_types=sizes.edge_types
+    )
+    dag = replace(dag, u_NA=torch.rand(dag.x_NA.shape, generator=torch.manual_seed(seed)))
+    statistics = GraphStatistics.measure([dag], sizes)
+    assert check_structure([dag], statistics).validity == 1
+    job = schema.decode(dag)
+    unfolded = unfold(job, fitting_ranks(job, ranks))
+    broken = {finding.rule.id for finding in check_workload(unfolded.workload)}
+    assert broken <= OF_THE_WORK
+    system, network = small_cluster(unfolded.workload.num_ranks)
+    result = simulate(
+        unfolded.workload, system, network, memory=MemoryConfig(kind=MemoryKind.PER_NPU)
+    )
+    assert (result.finish_ns >= 0).all()
 
 
 @given(seed=SEEDS, stages=st.integers(1, 3))

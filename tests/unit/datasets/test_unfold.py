@@ -8,7 +8,9 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.unfold import fitting_ranks, unfold
 from layerdag.errors import DataError, UsageError
 from layerdag.traces.matching import match_communication
-from layerdag.traces.trace import NodeType
+from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.validator.rules import has_errors
+from layerdag.validator.workload_rules import check_workload
 
 
 def graph(*rows: tuple[str, str, str, str, str]) -> RawGraph:
@@ -80,12 +82,12 @@ def test_the_role_of_a_group_decides_who_meets_rank_two(group, stage, peer, expe
 def test_contradictions_are_mended_and_counted():
     job = graph(
         work("0"),
-        ("c10d::send", "MESSAGE", NONE, "1", "1"),
+        ("c10d::send", "MESSAGE", NONE, "1", NONE),
         ("aten::add", "COMM_COLL", "none", "1", NONE),
         ("c10d::all_reduce", "COMP", NONE, "0", NONE),
         work("1"),
     )
-    unfolded = unfold(job, 2)
+    unfolded = unfold(job, 4)
     assert unfolded.repairs == {
         "collective_without_group": 1,
         "communication_named_as_compute": 1,
@@ -95,15 +97,59 @@ def test_contradictions_are_mended_and_counted():
     assert not match_communication(unfolded.workload).mismatches
 
 
-def test_a_message_in_a_job_of_one_stage_becomes_work():
-    unfolded = unfold(graph(work(), ("c10d::send", "MESSAGE", NONE, "0", "0")), 1)
-    assert unfolded.repairs["message_in_a_job_of_one_stage"] == 1
-    assert set(unfolded.workload.traces[0].type_N.tolist()) == {int(NodeType.COMP)}
+def test_communication_of_one_rank_with_nobody_becomes_work():
+    job = graph(work(), ("c10d::send", "MESSAGE", NONE, "0", "0"), collective("world", "0"))
+    unfolded = unfold(job, 1)
+    assert unfolded.repairs == {"collective_of_one_rank": 1, "message_of_one_rank": 1}
+    trace = unfolded.workload.traces[0]
+    assert set(trace.type_N.tolist()) == {int(NodeType.COMP)}
+    assert trace.names() == ["aten::mm", "<other>", "<other>"]
+    assert trace.integers("duration_ns")[0].tolist() == [5000] * 3
+
+
+@pytest.mark.parametrize("group", ["stage", "contiguous2", "strided4", "world"])
+def test_a_collective_of_a_stage_with_one_rank_becomes_work(group: str):
+    unfolded = unfold(graph(work("0"), collective(group, "0"), work("1")), 2)
+    assert unfolded.repairs == {"collective_of_one_rank": 1}
+    assert not unfolded.workload.groups
+    assert not has_errors(check_workload(unfolded.workload))
+
+
+def test_a_sub_group_that_does_not_divide_its_stage_and_so_holds_one_rank_becomes_work():
+    unfolded = unfold(graph(work(), collective("contiguous2", "0")), 3)
+    assert unfolded.repairs == {"collective_of_one_rank": 1}
+
+
+def test_a_message_inside_a_stage_goes_around_its_ranks():
+    job = graph(work("0"), ("c10d::send", "MESSAGE", NONE, "0", "0"), work("0"), work("1"))
+    unfolded = unfold(job, 6)
+    assert not unfolded.repairs
+    found = match_communication(unfolded.workload)
+    assert not found.mismatches
+    assert found.send_rank_M.tolist() == [0, 1, 2]
+    assert found.recv_rank_M.tolist() == [1, 2, 0]
+    first = unfolded.workload.traces[0]
+    assert first.names() == ["aten::mm", "c10d::send", "c10d::recv", "aten::mm"]
+    assert first.id_N.tolist() == [0, 1, 2, 3]
+    assert first.data_deps.values.tolist() == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("word", "taken"),
+    [("REDUCE", "ALL_REDUCE"), ("BARRIER", "ALL_REDUCE"), ("GATHER", "ALL_GATHER")],
+)
+def test_a_collective_that_consumers_refuse_gets_a_stand_in(word: str, taken: str):
+    job = graph(work(), collective("world", "0"))
+    job.categories["collective"][1] = word
+    unfolded = unfold(job, 2)
+    assert unfolded.repairs == {"collective_that_is_not_simulated": 1}
+    assert unfolded.workload.traces[0].integers("comm_type")[0][1] == CollectiveType[taken]
+    assert not has_errors(check_workload(unfolded.workload))
 
 
 def test_memory_nodes_and_communication_always_have_a_size():
     job = graph(("aten::copy_", "MEM_LOAD", NONE, "0", NONE), collective("world", "0"))
-    trace = unfold(job, 1).workload.traces[0]
+    trace = unfold(job, 2).workload.traces[0]
     assert trace.integers("tensor_size")[0].tolist() == [1, 0]
     assert trace.integers("comm_size")[0].tolist() == [0, 1]
 
@@ -113,6 +159,12 @@ def test_stages_that_send_each_other_messages_need_equally_many_ranks():
     assert fitting_ranks(job, 3) == 4
     with pytest.raises(UsageError, match="ask for 4"):
         unfold(job, 3)
+
+
+def test_a_message_of_a_stage_with_one_rank_to_itself_goes_to_the_next_stage():
+    unfolded = unfold(graph(work("0"), ("c10d::send", "MESSAGE", NONE, "1", "1"), work("1")), 2)
+    assert unfolded.repairs == {"message_without_receiver": 1}
+    assert match_communication(unfolded.workload).recv_rank_M.tolist() == [0]
 
 
 def test_stages_without_messages_may_be_of_different_size():
