@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -63,17 +66,38 @@ class World:
 
 @contextlib.contextmanager
 def joined_world(device: torch.device) -> Iterator[World]:
-    """Join the processes that torchrun started, or be alone; leave at the end of the block."""
+    """Join the processes that torchrun started, or be alone; leave at the end of the block.
+
+    An exception in one of several processes ends that process at once with exit code 1, whereupon
+    torchrun ends the others.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         already = dist.is_initialized()
         yield World(dist.get_rank(), dist.get_world_size()) if already else World()
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(minutes=10))
+    world = World(dist.get_rank(), dist.get_world_size())
     try:
-        yield World(dist.get_rank(), dist.get_world_size())
-    finally:
-        dist.destroy_process_group()
+        yield world
+    except Exception:
+        _end_at_once(world)
+    dist.destroy_process_group()
+
+
+def _end_at_once(world: World) -> NoReturn:
+    """Report the exception and end this process without waiting for anything.
+
+    The others may wait in a collective for this process. To leave the NCCL group in good order is
+    a collective too, here or when the interpreter ends, so that nobody would ever end.
+    """
+    sys.stderr.write(
+        f"Process {world.rank} of {world.size} has failed for the reason below; all processes of "
+        "the run end. Mend it and go on from the last save with resume=RUN_FOLDER.\n"
+    )
+    traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def local_device(name: str) -> torch.device:

@@ -42,6 +42,33 @@ with joined_world(torch.device("cpu")) as world:
 """
 
 
+FAILING = SCRIPT.replace(
+    "with joined_world",
+    """
+import time
+
+import torch.distributed as dist
+
+def fails(model, step):
+    raise RuntimeError("this hook fails")
+
+# As NCCL: leaving the group waits for the others.
+dist.destroy_process_group = lambda: time.sleep(3600)
+with joined_world""",
+).replace("world=world)", "world=world, hook=fails)")
+
+
+def torchrun() -> list[str]:
+    """Return the command that starts two processes on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+        "--master-addr=127.0.0.1", f"--master-port={port}",
+    ]  # fmt: skip
+
+
 def test_one_process_is_a_world_of_one():
     with joined_world(torch.device("cpu")) as world:
         assert world == World(0, 1)
@@ -61,15 +88,8 @@ def test_two_processes_train_the_same_model_as_one_with_two_micro_batches(tmp_pa
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     alone = [sys.executable, str(script), str(tmp_path / "one"), "2"]
     subprocess.run(alone, check=True, env=environment)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torchrun = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-        "--master-addr=127.0.0.1", f"--master-port={port}",
-    ]  # fmt: skip
     subprocess.run(
-        [*torchrun, str(script), str(tmp_path / "two"), "1"], check=True, env=environment
+        [*torchrun(), str(script), str(tmp_path / "two"), "1"], check=True, env=environment
     )
     one = load_checkpoint(tmp_path / "one" / "last")
     two = load_checkpoint(tmp_path / "two" / "last")
@@ -77,3 +97,19 @@ def test_two_processes_train_the_same_model_as_one_with_two_micro_batches(tmp_pa
         torch.testing.assert_close(two.model.state_dict()[name], tensor, atol=1e-5, rtol=1e-4)
     for name, value in one.meta.metrics.items():
         assert two.meta.metrics[name] == pytest.approx(value, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path: Path):
+    script = tmp_path / "train_failing.py"
+    script.write_text(FAILING)
+    done = subprocess.run(
+        [*torchrun(), str(script), str(tmp_path / "out"), "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,  # the group's own timeout is 600 s
+    )
+    assert done.returncode != 0
+    assert "Process 0 of 2 has failed" in done.stderr
+    assert "RuntimeError: this hook fails" in done.stderr
