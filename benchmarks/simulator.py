@@ -21,7 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 REFERENCE_SECONDS = {
     "ring 64": 0.02,
@@ -32,6 +34,15 @@ REFERENCE_SECONDS = {
     "ring 256 aware": 0.47,
 }
 REFERENCE_LLM_SECONDS = 27.7
+COLLECTIVES = (
+    ("ring", 64, "unaware"),
+    ("ring", 256, "unaware"),
+    ("ring", 1024, "unaware"),
+    ("halvingDoubling", 1024, "unaware"),
+    ("direct", 256, "unaware"),
+    ("ring", 256, "aware"),
+)
+IN_MEMORY = "llm in memory"
 FOLDER = Path(__file__).parent
 
 
@@ -200,36 +211,34 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as layerdag simulate sets it for itself
     report: dict[str, object] = {}
+    for name, found in results(args):
+        print(json.dumps({name: found}), file=sys.stderr, flush=True)
+        report[name] = found
+    print(json.dumps(report, indent=1))
+    if args.plot:
+        plot(report, args.plot)
+
+
+def results(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield every measurement with its name, as it is made."""
     if args.reference:
-        report["equality"] = measured("equality", args.reference)
-    for algorithm, ranks, congestion in (
-        ("ring", 64, "unaware"),
-        ("ring", 256, "unaware"),
-        ("ring", 1024, "unaware"),
-        ("halvingDoubling", 1024, "unaware"),
-        ("direct", 256, "unaware"),
-        ("ring", 256, "aware"),
-    ):
+        yield "equality", measured("equality", args.reference)
+    for algorithm, ranks, congestion in COLLECTIVES:
         name = f"{algorithm} {ranks}" + (" aware" if congestion == "aware" else "")
         quoted = {"reference_user_s": REFERENCE_SECONDS.get(name)}
-        report[name] = measured("single_collective", algorithm, ranks, congestion) | quoted
+        yield name, measured("single_collective", algorithm, ranks, congestion) | quoted
     with tempfile.TemporaryDirectory() as folder:
         measured("write_ring", folder, 1024)
         name = "whole command, ring 1024 from files"
-        report[name] = whole_command(args.command, folder, args.repeats)
+        yield name, whole_command(args.command, folder, args.repeats)
+    yield "compute", measured("compute_chain", 1_000_000)
     for ranks in (1024, 32768):
         if ranks <= args.max_ranks:
-            report[f"llm {ranks} from files"] = from_files(ranks)
-    scaling = []
+            yield f"llm {ranks} from files", from_files(ranks)
     ranks = 8
     while ranks <= args.max_ranks:
-        scaling.append(measured("llm_in_memory", ranks // 4, 4))
+        yield f"{IN_MEMORY} {ranks}", measured("llm_in_memory", ranks // 4, 4)
         ranks *= 4
-    report["llm scaling in memory"] = scaling
-    report["compute"] = measured("compute_chain", 1_000_000)
-    print(json.dumps(report, indent=1))
-    if args.plot:
-        plot(scaling, args.plot)
 
 
 def from_files(ranks: int) -> dict[str, object]:
@@ -243,13 +252,14 @@ def from_files(ranks: int) -> dict[str, object]:
     return {**found, "input_mb": round(megabytes), **quoted}
 
 
-def plot(scaling: list[dict[str, object]], path: str) -> None:
+def plot(report: dict[str, Any], path: str) -> None:
     """Draw user seconds over ranks."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    scaling = [row for name, row in report.items() if name.startswith(IN_MEMORY)]
     figure, axes = pyplot.subplots(figsize=(5, 3.5))
     axes.loglog([row["ranks"] for row in scaling], [row["user_s"] for row in scaling], "o-")
     axes.set_xlabel("ranks (96 nodes each)")
