@@ -1,13 +1,16 @@
-"""Longest-path layers of a DAG, without a Python loop over nodes or edges.
+"""Longest-path layers of a DAG, in one compiled pass over nodes and edges.
 
 Layer 0 holds the nodes without predecessors; a node of layer l+1 has all its predecessors in layers
 <= l and at least one in layer l (LayerDAG, arXiv 2411.02322, section 3.1). numpy only, so that the
 file tools can use it without importing torch.
 """
 
+import ctypes
+
 import numpy as np
 
 from layerdag.errors import GraphError
+from layerdag.native import library
 
 
 def group_by(keys_E: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,8 +32,8 @@ def expand_ranges(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 def longest_path_layers(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray:
     """Return the layer of each node, shape (N,), int64.
 
-    A disjoint union of graphs may be passed at once: the cost is one vectorised step per layer of
-    the deepest graph plus linear work in nodes and edges.
+    A disjoint union of graphs may be passed at once. The cost is linear in nodes and edges, however
+    deep the graph (``native/graph.c``).
 
     Args:
         num_nodes: N.
@@ -49,18 +52,17 @@ def longest_path_layers(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray
             f"Edge {first} names node {bad[0]} but the graph has {num_nodes} nodes; "
             "node ids must lie in [0, number of nodes)."
         )
-    ptr, order_E = group_by(source_E, num_nodes)
-    children_E = target_E[order_E]
-    waiting_N = np.bincount(target_E, minlength=num_nodes)
-    layer_N = np.full(num_nodes, -1, dtype=np.int64)
-    frontier = np.flatnonzero(waiting_N == 0)
-    depth = 0
-    while frontier.size:
-        layer_N[frontier] = depth
-        reached = children_E[expand_ranges(ptr[frontier], ptr[frontier + 1])]
-        np.subtract.at(waiting_N, reached, 1)
-        frontier = np.unique(reached[waiting_N[reached] == 0])
-        depth += 1
+    layer_N = np.empty(num_nodes, dtype=np.int64)
+    native = library()
+    native.graph_layers.restype = ctypes.c_int64
+    columns = (np.ascontiguousarray(source_E), np.ascontiguousarray(target_E), layer_N)
+    done = native.graph_layers(
+        ctypes.c_int64(num_nodes),
+        ctypes.c_int64(source_E.size),
+        *(ctypes.c_void_p(column.ctypes.data) for column in columns),
+    )
+    if done < 0:
+        raise MemoryError(f"no memory for the layers of {num_nodes} nodes")
     if (layer_N < 0).any():
         _raise_cycle(np.flatnonzero(layer_N < 0), source_E, target_E)
     return layer_N

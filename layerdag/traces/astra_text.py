@@ -5,17 +5,14 @@ name, dependency (unused, -1), forward time, collective, bytes; the same for the
 the weight gradient; update time; for ``HYBRID_CUSTOMIZED`` the layer's own parallelism. Times
 become microseconds, as in Chakra's own converter.
 
-The step that is built: forward layer by layer, each waiting for the collective of the one before;
-then backward from the last layer, where the weight gradient's collective runs beside the rest and
-is followed by the update. With data parallelism the weight gradient comes first, so that its
-collective starts early; else the input gradient, whose collective the layer before waits for.
+Line 1 of ``HYBRID_DLRM`` brings the number of the last layer of the bottom network, alone or behind
+``DLRM_LAST_BOTTOM_LAYER:``. `astra_step` says what step is built.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from layerdag.errors import TraceError
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.trace import CollectiveType
 
 PARALLELISMS = (
     "MICRO",
@@ -26,6 +23,9 @@ PARALLELISMS = (
     "HYBRID_CUSTOMIZED",
     "HYBRID_TRANSFORMER",
     "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
+    "HYBRID_DLRM",
+    "HYBRID_DLRM_ENHANCED",
+    "DISTRIBUTED_INFERENCE",
 )
 _COLLECTIVES = {
     "NONE": None,
@@ -34,7 +34,7 @@ _COLLECTIVES = {
     "REDUCESCATTER": CollectiveType.REDUCE_SCATTER,
     "ALLTOALL": CollectiveType.ALL_TO_ALL,
 }
-_DATA_FIRST = ("DATA", "MICRO")
+DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class TextWorkload:
         model_group: Ranks of a tensor-parallel group, 0 if the file does not say.
         checkpoints: First layers of the stretches that are computed again.
         recomputed_at: Layers before whose backward a stretch is computed again.
+        last_bottom: Last layer of the bottom network of DLRM, -1 for other workloads.
     """
 
     parallelism: str
@@ -81,6 +82,7 @@ class TextWorkload:
     model_group: int = 0
     checkpoints: tuple[int, ...] = ()
     recomputed_at: tuple[int, ...] = ()
+    last_bottom: int = -1
 
 
 def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
@@ -107,7 +109,27 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
     layers = tuple(
         _layer(words, lines[0][0], source, at) for at, words in enumerate(lines[2:], start=3)
     )
-    return _with_parameters(TextWorkload(lines[0][0], layers), lines[0][1:], source)
+    text = TextWorkload(lines[0][0], layers)
+    if text.parallelism in DLRM:
+        return _with_bottom(text, lines[0][1:], source)
+    return _with_parameters(text, lines[0][1:], source)
+
+
+def _with_bottom(text: TextWorkload, words: list[str], source: str) -> TextWorkload:
+    """Return a DLRM workload with the last layer of its bottom network."""
+    words = words[1:] if words[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else words
+    if len(words) != 1:
+        raise TraceError(
+            f"{source}: line 1 does not say which layer is the last one of the bottom network; "
+            f"write '{text.parallelism} DLRM_LAST_BOTTOM_LAYER: <number>'."
+        )
+    last = _number(words[0], source, 1)
+    if last >= len(text.layers) - 1:
+        raise TraceError(
+            f"{source}: line 1 ends the bottom network at layer {last}, but the last of all layers "
+            f"is {len(text.layers) - 1} and belongs to the top network; correct the number."
+        )
+    return replace(text, last_bottom=last)
 
 
 def _number(word: str, source: str, line: int) -> int:
@@ -162,119 +184,3 @@ def _with_parameters(text: TextWorkload, words: list[str], source: str) -> TextW
             text = replace(text, recomputed_at=values)
         at += 1 + count
     return text
-
-
-def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>") -> Workload:
-    """Return the traces of one training step on ``num_ranks`` ranks.
-
-    With ``model_parallel_NPU_group: k``, forward and input-gradient collectives stay inside groups
-    of k neighbouring ranks, and weight-gradient collectives join equal places of these groups.
-    Without it, every collective is one of all ranks.
-
-    Raises:
-        TraceError: If ``num_ranks`` is not a multiple of the group size.
-    """
-    size = text.model_group
-    if num_ranks < 1 or (size and num_ranks % size):
-        raise TraceError(
-            f"{source}: {num_ranks} ranks cannot be split into groups of {size}; choose a multiple."
-        )
-    if not size or size == num_ranks:
-        trace = build_trace(_step(text, "", ""), source=source)
-        return Workload((trace,) * num_ranks, {}, source)
-    model = [tuple(range(at, at + size)) for at in range(0, num_ranks, size)]
-    data = [tuple(range(at, num_ranks, size)) for at in range(size)]
-    groups = {str(at + 1): ranks for at, ranks in enumerate([*model, *data])}
-    traces = tuple(
-        build_trace(
-            _step(text, str(rank // size + 1), str(len(model) + rank % size + 1)), source=source
-        )
-        for rank in range(num_ranks)
-    )
-    return Workload(traces, groups, source)
-
-
-@dataclass
-class _Step:
-    """The nodes of a step so far; ``ready`` are the ids that the next computation waits for."""
-
-    model_group: str
-    data_group: str
-    nodes: list[NodeSpec] = field(default_factory=list)
-    ready: tuple[int, ...] = ()
-
-    def compute(self, name: str, time_us: int, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Add a computation and return its id."""
-        cpu = Attribute("is_cpu_op", Wire.BOOL, False)
-        return self._add(NodeSpec(0, name, NodeType.COMP, after, (), 0, time_us, (cpu,)))
-
-    def communicate(
-        self, name: str, phase: Phase, group: str, after: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """Add the collective of a phase, if it has one, and return what to wait for."""
-        if phase.collective is None or phase.size == 0:
-            return after
-        attributes = [
-            Attribute("is_cpu_op", Wire.BOOL, False),
-            Attribute("comm_type", Wire.INT64, int(phase.collective)),
-            Attribute("comm_size", Wire.INT64, phase.size),
-        ]
-        if group:
-            attributes.append(Attribute("pg_name", Wire.STRING, group))
-        kind = NodeType.COMM_COLL
-        return self._add(NodeSpec(0, name, kind, after, attributes=tuple(attributes)))
-
-    def _add(self, node: NodeSpec) -> tuple[int, ...]:
-        """Append a node under the next id."""
-        self.nodes.append(replace(node, id=len(self.nodes)))
-        return (len(self.nodes) - 1,)
-
-
-def _step(text: TextWorkload, model_group: str, data_group: str) -> list[NodeSpec]:
-    """Return the nodes of one training step."""
-    step = _Step(model_group, data_group)
-    for layer in text.layers:
-        _forward(step, layer, "forward")
-    for at in range(len(text.layers) - 1, -1, -1):
-        if at in text.recomputed_at:
-            first = max((c for c in text.checkpoints if c <= at), default=at)
-            for layer in text.layers[first : at + 1]:
-                _forward(step, layer, "recompute")
-        _backward(step, text.layers[at], is_first=at == 0)
-    return step.nodes
-
-
-def _forward(step: _Step, layer: TextLayer, label: str) -> None:
-    """Add the forward part of a layer."""
-    phase = layer.forward
-    done = step.compute(f"{layer.name}.{label}", phase.time_us, step.ready)
-    step.ready = step.communicate(f"{layer.name}.{label}_comm", phase, step.model_group, done)
-
-
-def _backward(step: _Step, layer: TextLayer, is_first: bool) -> None:
-    """Add gradients, their collectives and the update of a layer."""
-    weight, data = layer.weight_gradient, layer.input_gradient
-    if layer.parallelism in _DATA_FIRST:
-        computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, step.ready)
-        _update(step, layer, computed)
-        step.ready = computed
-        if not is_first:
-            done = step.compute(f"{layer.name}.input_grad", data.time_us, computed)
-            name = f"{layer.name}.input_grad_comm"
-            step.ready = step.communicate(name, data, step.model_group, done)
-        return
-    computed = step.ready
-    if not is_first:
-        computed = step.compute(f"{layer.name}.input_grad", data.time_us, step.ready)
-        name = f"{layer.name}.input_grad_comm"
-        step.ready = step.communicate(name, data, step.model_group, computed)
-    computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, computed)
-    _update(step, layer, computed)
-
-
-def _update(step: _Step, layer: TextLayer, after: tuple[int, ...]) -> None:
-    """Add the weight gradient's collective and the update of the weights."""
-    name = f"{layer.name}.weight_grad_comm"
-    reduced = step.communicate(name, layer.weight_gradient, step.data_group, after)
-    if layer.update_us:
-        step.compute(f"{layer.name}.update", layer.update_us, reduced)

@@ -1,5 +1,6 @@
 """Traces from Python objects: for synthetic writers, importers of small files, and tests."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,96 @@ def build_trace(
         metadata=metadata,
         source=source,
     )
+
+
+class NodeColumns:
+    """Nodes appended as plain numbers, for importers of many nodes: no object for an attribute."""
+
+    def __init__(self, source: str = "<memory>") -> None:
+        self._source = source
+        self._strings: Pool[str] = Pool()
+        self._heads = tuple(array(code) for code in "QiBQQ")
+        self._deps = (array("Q"), array("Q"))
+        self._ends = (array("q", [0]), array("q", [0]), array("q", [0]))
+        self._attributes = tuple(array(code) for code in "iBQ")
+
+    def text(self, value: str) -> int:
+        """Return the word of a string attribute."""
+        return self._strings.add(value)
+
+    def attribute(self, name: str, wire: int, word: int) -> None:
+        """Append an attribute to the node that `add` completes next; ``word`` as in `Trace`."""
+        names, wires, words = self._attributes
+        names.append(self._strings.add(name))
+        wires.append(wire)
+        words.append(word)
+
+    def add(
+        self,
+        number: int,
+        name: str,
+        kind: NodeType,
+        deps: tuple[Sequence[int], Sequence[int]],
+        times_us: tuple[int, int],
+    ) -> None:
+        """Append a node with the attributes appended since the last one.
+
+        Args:
+            number: Its id.
+            name: Its name.
+            kind: Its type.
+            deps: Ids of its data and of its control dependencies.
+            times_us: Start and duration in microseconds.
+
+        Raises:
+            TraceError: If a number does not fit its field.
+        """
+        head = (number, self._strings.add(name), kind, *times_us)
+        try:
+            for column, value in zip(self._heads, head, strict=True):
+                column.append(value)
+            self._deps[0].extend(deps[0])
+            self._deps[1].extend(deps[1])
+        except OverflowError as error:
+            raise TraceError(f"{self._source}: node {number}: {error}.") from None
+        sizes = (len(self._deps[0]), len(self._deps[1]), len(self._attributes[0]))
+        for ends, size in zip(self._ends, sizes, strict=True):
+            ends.append(size)
+
+    def trace(self) -> Trace:
+        """Return the trace of all nodes; version 1.0.0."""
+        id_N, name_N, type_N, start_N, duration_N = map(_array, self._heads)
+        data, ctrl = (
+            Ragged(_array(ends), _array(deps))
+            for ends, deps in zip(self._ends, self._deps, strict=False)
+        )
+        name_A, wire_A, word_A = map(_array, self._attributes)
+        return Trace(
+            id_N=id_N,
+            name_N=name_N,
+            type_N=type_N,
+            start_us_N=start_N,
+            duration_us_N=duration_N,
+            data_deps=data,
+            ctrl_deps=ctrl,
+            io_N6=np.full((id_N.size, 6), -1, np.int32),
+            attributes=AttributeTable(
+                _array(self._ends[2]),
+                name_A,
+                wire_A,
+                word_A,
+                np.full(name_A.size, -1, np.int32),
+                (),
+            ),
+            strings=self._strings.values(),
+            version="1.0.0",
+            source=self._source,
+        )
+
+
+def _array(column: "array[int]") -> np.ndarray:
+    """Return a column as an array of its own."""
+    return np.array(column)
 
 
 def ragged(lists: Iterable[Sequence[int]], source: str = "<memory>") -> Ragged:

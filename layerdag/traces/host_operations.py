@@ -9,49 +9,21 @@ descendants, to be kept if the node is only a wrapper and dropped if the node is
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from layerdag.traces.collectives import COMMUNICATION
+import numpy as np
+
+from layerdag.errors import TraceError
+from layerdag.traces.host_scan import HostBlock, Kind
+from layerdag.traces.operation import Operation, PendingOperation
 from layerdag.traces.operators import Role, Signature, signature
-from layerdag.traces.pytorch_et import HostNode, Values
+from layerdag.traces.pytorch_et import argument_values
 from layerdag.traces.pytorch_groups import Ranks, declared_groups
-from layerdag.traces.tensors import Access, tensors_at
+from layerdag.traces.tensors import BlockTensors
 
 GLOO_SPAN = "gloo:"
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operator that runs a kernel, communicates, or allocates.
-
-    Attributes:
-        id: Id of the node, ascending by start.
-        name: Operator.
-        role: COMPUTE, COMMUNICATION or ALLOCATION.
-        rf_id: RecordFunction handle.
-        tid: Thread number.
-        arguments: All tensor arguments, in order.
-        results: All tensor results, in order.
-        reads: Tensors whose content is used.
-        writes: Tensors whose content changes.
-        fresh: Storages that come into being here.
-        values: Raw argument values of a communication operator, else None.
-        extra: Further attributes of the node.
-    """
-
-    id: int
-    name: str
-    role: Role
-    rf_id: int
-    tid: int
-    arguments: tuple[Access, ...]
-    results: tuple[Access, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
-    fresh: frozenset[int]
-    values: tuple[Any, ...] | None
-    extra: dict[str, Any]
+_SPAN_ROLE = len(Role)
 
 
 @dataclass(frozen=True)
@@ -79,66 +51,127 @@ class HostOperations:
 class _Collector:
     """What has been seen so far; one stack of operations for each thread."""
 
-    stacks: dict[int, list[Operation]] = field(default_factory=dict)
+    source: str
+    stacks: dict[int, list[PendingOperation]] = field(default_factory=dict)
     spans: list[tuple[int, str, int]] = field(default_factory=list)
     group_lists: list[str] = field(default_factory=list)
     inside: dict[int, int] = field(default_factory=dict)
     num_nodes: int = 0
+    known: list[Signature] = field(default_factory=list)
+    roles: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
 
-    def add(self, node: HostNode) -> None:
-        """Take in the node that ends next."""
-        self.num_nodes += 1
-        if node.name.startswith(GLOO_SPAN):
-            self.spans.append((node.id, node.name, node.rf_id))
-            self._drop_workers(node)
-            return
-        known = signature(node.name, node.schema, bool(node.extra.get("kernel_backend")))
-        if known.role is Role.SCOPE:
-            return
-        if known.role is Role.GROUP:
-            self.group_lists.extend(text for text in node.inputs.values if isinstance(text, str))
-            return
-        self._close(node, known)
+    def add(self, block: HostBlock) -> None:
+        """Take in the nodes that end next."""
+        self.num_nodes += len(block.nodes_N)
+        self._learn(block.kinds)
+        role_N = self.roles[block.nodes_N["kind"]]
+        row_K = np.flatnonzero(role_N != Role.SCOPE)
+        tensors = BlockTensors(block)
+        ends = np.append(block.nodes_N["inputs"][1:], len(block.tensors_T))
+        columns = [
+            block.nodes_N[name][row_K].tolist()
+            for name in ("id", "rf_id", "tid", "kind", "inputs", "outputs")
+        ]
+        columns += [ends[row_K].tolist(), role_N[row_K].tolist(), row_K.tolist()]
+        for node, handle, tid, kind, first, middle, last, role, row in zip(*columns, strict=True):
+            if role == Role.VIEW:
+                self._close(node, handle, tid, block.kinds[kind].name, None)
+            elif role == _SPAN_ROLE:
+                self.spans.append((node, block.kinds[kind].name, handle))
+                self._drop_workers(node, tid)
+            elif role == Role.GROUP:
+                texts = argument_values(self._raw(block, row))
+                self.group_lists.extend(text for text in texts if isinstance(text, str))
+            else:
+                ids, rows = (node, handle, tid), (first, middle, last)
+                op = PendingOperation(ids, block.kinds[kind], self.known[kind], tensors, rows)
+                if role == Role.COMMUNICATION:
+                    op.raw = self._raw(block, row)
+                self._close(node, handle, tid, op.kind.name, op)
+        for stack in self.stacks.values():
+            for op in reversed(stack):
+                if not op.stands_in(tensors):
+                    break
+                op.settle()
 
-    def _close(self, node: HostNode, known: Signature) -> None:
-        """Settle what the ended node makes of the operations inside it."""
-        stack = self.stacks.setdefault(node.tid, [])
+    def _learn(self, kinds: list[Kind]) -> None:
+        """Classify the kinds that are new."""
+        fresh = [
+            signature(kind.name, kind.schema, kind.is_triton) for kind in kinds[len(self.known) :]
+        ]
+        if not fresh:
+            return
+        self.known += fresh
+        self.roles = np.array(
+            [
+                _SPAN_ROLE if kind.name.startswith(GLOO_SPAN) else known.role
+                for kind, known in zip(kinds, self.known, strict=True)
+            ],
+            np.int8,
+        )
+
+    def _raw(self, block: HostBlock, row: int) -> dict[str, Any]:
+        """Return a node as it is in the file."""
+        try:
+            return block.json_of(row)
+        except (ValueError, RecursionError) as error:
+            number = block.nodes_N["id"][row]
+            raise TraceError(
+                f"{self.source}: node {number} is no valid JSON ({error}); collect or copy the "
+                "trace again."
+            ) from error
+
+    def _close(
+        self, node: int, handle: int, tid: int, name: str, op: PendingOperation | None
+    ) -> None:
+        """Settle what the node that ends makes of the operations inside it."""
+        stack = self.stacks.setdefault(tid, [])
         first = len(stack)
-        while first and stack[first - 1].id > node.id:
+        while first and stack[first - 1].id > node:
             first -= 1
-        inner = stack[first:]
-        op = operation(node, known) if known.role is not Role.VIEW else None
-        if known.role is not Role.COMMUNICATION and _only_wraps(node.name, op, inner):
-            return
-        del stack[first:]
-        for other in inner:
-            self.inside[other.rf_id] = node.rf_id
+        if first < len(stack):
+            inner = stack[first:]
+            communicates = op is not None and op.is_communication
+            if not communicates and _only_wraps(name, op, inner):
+                return
+            del stack[first:]
+            for other in inner:
+                self.inside[other.rf_id] = handle
+            if op is not None:
+                _absorb(op, inner)
         if op is not None:
-            stack.append(_absorb(op, inner))
+            stack.append(op)
 
-    def _drop_workers(self, span: HostNode) -> None:
+    def _drop_workers(self, node: int, tid: int) -> None:
         """Drop what the backend's worker threads did inside a communication that ends now."""
-        for tid, stack in self.stacks.items():
-            while tid != span.tid and stack and stack[-1].id > span.id:
+        for other, stack in self.stacks.items():
+            while other != tid and stack and stack[-1].id > node:
                 stack.pop()
 
 
-def host_operations(nodes: Iterable[HostNode], source: str = "<memory>") -> HostOperations:
+def holds_memory(kind: Kind) -> bool:
+    """Return whether the tensors of a kind of nodes matter for `host_operations`."""
+    role = signature(kind.name, kind.schema, kind.is_triton).role
+    return role in (Role.ALLOCATION, Role.COMPUTE, Role.COMMUNICATION)
+
+
+def host_operations(blocks: Iterable[HostBlock], source: str = "<memory>") -> HostOperations:
     """Return the operations that do work.
 
     Args:
-        nodes: The nodes of one trace in exit order, as `read_host_nodes` yields them.
+        blocks: The nodes of one trace in exit order, as `read_host_blocks` yields them
+            when asked for the tensors of kinds that `holds_memory`.
         source: File name for messages.
 
     Raises:
         TraceError: If the process groups are not listed as PyTorch writes them.
     """
-    collector = _Collector()
-    for node in nodes:
-        collector.add(node)
-    kept = [op for stack in collector.stacks.values() for op in stack]
+    collector = _Collector(source)
+    for block in blocks:
+        collector.add(block)
+    kept = sorted((op for stack in collector.stacks.values() for op in stack), key=_id)
     return HostOperations(
-        operations=tuple(sorted(kept, key=lambda op: op.id)),
+        operations=tuple(op.operation() for op in kept),
         spans=tuple(sorted(collector.spans)),
         groups=declared_groups(collector.group_lists, source),
         inside=collector.inside,
@@ -147,104 +180,36 @@ def host_operations(nodes: Iterable[HostNode], source: str = "<memory>") -> Host
     )
 
 
-def _only_wraps(name: str, op: Operation | None, inner: list[Operation]) -> bool:
+def _id(op: PendingOperation) -> int:
+    """Return the id of an operation."""
+    return op.id
+
+
+def _only_wraps(name: str, op: PendingOperation | None, inner: list[PendingOperation]) -> bool:
     """Return whether a node that ended only passed its work on to operations inside it.
 
     Communication is never swallowed by what happens to cause it. An operator on a tensor subclass
     (DTensor) calls the operator of the same name on other memory; an overload that does so on its
     own memory is the better of the two, for it shows numbers as numbers.
     """
-    if any(other.role is Role.COMMUNICATION for other in inner):
+    if any(other.is_communication for other in inner):
         return True
-    same = [other for other in inner if other.name == name]
+    same = [other for other in inner if other.kind.name == name]
     if not same:
         return False
-    own = {tensor.storage for tensor in op.writes} if op is not None else set()
-    return not any(tensor.storage in own for other in same for tensor in other.writes)
+    own = {tensor.storage for tensor in op.written()} if op is not None else set()
+    return not any(tensor.storage in own for other in same for tensor in other.written())
 
 
-def _absorb(op: Operation, inner: list[Operation]) -> Operation:
-    """Return ``op`` with the memory that the operations inside it brought into being.
+def _absorb(op: PendingOperation, inner: list[PendingOperation]) -> None:
+    """Give ``op`` the memory that the operations inside it brought into being.
 
     Temporary memory of a kernel dies with it, but that of a communication may be read afterwards,
     when a result is copied out of it.
     """
-    fresh = frozenset(storage for other in inner for storage in other.fresh)
-    if not fresh - op.fresh:
-        return op
-    if op.role is not Role.COMMUNICATION:
-        return replace(op, fresh=op.fresh | fresh)
-    kept = tuple(t for other in inner for t in other.writes if t.storage in fresh)
-    return replace(op, fresh=op.fresh | fresh, writes=_unique((*op.writes, *kept)))
-
-
-def operation(node: HostNode, known: Signature) -> Operation:
-    """Return the operation of one node."""
-    if known.role is Role.COMMUNICATION:
-        return _communication(node)
-    arguments = _flatten(node.inputs)
-    sized = any(tensor.shape for _, tensor in arguments)
-    results = tuple(tensor for _, tensor in _flatten(node.outputs))
-    before = {tensor.storage for _, tensor in arguments}
-    written = tuple(tensor for at, tensor in arguments if at in known.written)
-    return Operation(
-        node.id,
-        node.name,
-        known.role,
-        node.rf_id,
-        node.tid,
-        tuple(tensor for _, tensor in arguments),
-        results,
-        tuple(
-            tensor
-            for at, tensor in arguments
-            if at not in known.overwritten
-            and not (sized and at not in known.written and tensor.is_number)
-        ),
-        _unique((*written, *results)),
-        frozenset(tensor.storage for tensor in results if tensor.storage not in before)
-        | frozenset(tensor.storage for at, tensor in arguments if at in known.reborn),
-        None,
-        node.extra,
-    )
-
-
-def _communication(node: HostNode) -> Operation:
-    """Return the operation of a communication node."""
-    known = COMMUNICATION[node.name]
-    sent = tuple(tensors_at(node.inputs, known.sent)) if known.sent >= 0 else ()
-    if known.received >= 0:
-        received = tuple(tensors_at(node.inputs, known.received))
-    else:
-        received = tuple(tensor for _, tensor in _flatten(node.outputs))
-    before = {tensor.storage for tensor in sent}
-    fresh = frozenset() if known.received >= 0 else {t.storage for t in received} - before
-    return Operation(
-        node.id,
-        node.name,
-        Role.COMMUNICATION,
-        node.rf_id,
-        node.tid,
-        sent,
-        received,
-        sent,
-        received,
-        frozenset(fresh),
-        tuple(node.inputs.values),
-        node.extra,
-    )
-
-
-def _flatten(held: Values) -> list[tuple[int, Access]]:
-    """Return (position, tensor) of all tensors of an argument list."""
-    return [
-        (at, tensor)
-        for at, kind in enumerate(held.types)
-        if "Tensor" in kind
-        for tensor in tensors_at(held, at)
-    ]
-
-
-def _unique(tensors: tuple[Access, ...]) -> tuple[Access, ...]:
-    """Return the tensors without repetitions, in order."""
-    return tuple(dict.fromkeys(tensors))
+    fresh = {storage for other in inner for storage in other.fresh}
+    if fresh <= op.fresh:
+        return
+    op.fresh = op.fresh | fresh
+    if op.is_communication:
+        op.kept = tuple(t for other in inner for t in other.written() if t.storage in fresh)

@@ -7,17 +7,26 @@ import gzip
 import json
 import lzma
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from layerdag.errors import TraceError
 
 CHUNK = 1 << 20
 
 Raw = dict[str, Any]
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """Bytes that can be read from front to back: a file, plain or being unpacked."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes, none at the end."""
 
 
 def stream_objects(path: str | Path, key: str) -> Iterator[Raw]:
@@ -45,13 +54,23 @@ def read_head(path: str | Path, key: str) -> str:
 @contextmanager
 def _window(path: str | Path) -> Iterator["_Window"]:
     """Open a file as a window; say in one sentence what is wrong with its encoding."""
-    with open_text(path) as stream:
-        try:
-            yield _Window(stream, str(path))
-        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
-            raise TraceError(
-                f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
-            ) from error
+    with open_text(path) as stream, damage_told(path):
+        yield _Window(stream, str(path))
+
+
+@contextmanager
+def damage_told(path: str | Path) -> Iterator[None]:
+    """Turn the errors of a damaged archive or text into one sentence.
+
+    Raises:
+        TraceError: If what is read inside turns out damaged or cut short.
+    """
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
+        ) from error
 
 
 @contextmanager
@@ -61,13 +80,29 @@ def open_text(path: str | Path) -> Iterator[TextIOWrapper]:
     Raises:
         TraceError: If there is no such file.
     """
+    with _open(path) as stream, TextIOWrapper(stream, encoding="utf-8") as text:
+        yield text
+
+
+@contextmanager
+def open_binary(path: str | Path) -> Iterator["Readable"]:
+    """Open the unpacked bytes of a file that may be compressed with gzip or xz.
+
+    Raises:
+        TraceError: If there is no such file.
+    """
+    with _open(path) as stream:
+        yield stream
+
+
+def _open(path: str | Path) -> Any:
+    """Open a file with what unpacks it."""
     path = Path(path)
     if not path.is_file():
         raise TraceError(f"{path} does not exist or is no file; check the path.")
     with path.open("rb") as handle:
         magic = handle.read(6)
-    with _opener(magic)(path, "rt", encoding="utf-8") as stream:
-        yield stream
+    return _opener(magic)(path, "rb")
 
 
 def _opener(magic: bytes) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.costs import operation_count
 from layerdag.traces.dataflow import dependencies
 from layerdag.traces.device_import import DeviceTrace, import_device
-from layerdag.traces.host_operations import HostOperations, Operation
+from layerdag.traces.host_operations import HostOperations
 from layerdag.traces.kineto import (
     RECORD_FUNCTION,
     Event,
@@ -18,8 +18,9 @@ from layerdag.traces.kineto import (
     read_profile,
     read_timings,
 )
+from layerdag.traces.operation import Operation
 from layerdag.traces.operators import Role
-from layerdag.traces.pytorch_et import HostNode, read_host_nodes
+from layerdag.traces.pytorch_et import read_host_blocks
 from layerdag.traces.pytorch_groups import Ranks
 from layerdag.traces.pytorch_import import ImportResult, import_host, read_host
 from layerdag.traces.tensors import UNKNOWN_DTYPE
@@ -136,19 +137,32 @@ def _handles(device: DeviceTrace, profile: Profile, host: str | Path) -> Handles
 
 def _handles_by_order(profile: Profile, host: str | Path) -> Handles:
     """Find the handles by following the operators of each thread in both files."""
-    of_host: dict[int, list[HostNode]] = {}
-    for node in sorted(read_host_nodes(host), key=lambda each: each.id):
-        if node.schema:
-            of_host.setdefault(node.tid, []).append(node)
+    of_host = _operators_of_threads(host)
     of_profile: dict[tuple[object, ...], list[Event]] = {}
     for event in profile.operators:
         if "::" in event.name and not event.name.startswith(("autograd::", "torch::")):
             of_profile.setdefault(event.lane, []).append(event)
     handles: dict[int, int] = {}
     for nodes, events in zip(of_host.values(), of_profile.values(), strict=False):
-        pairs = align([node.name for node in nodes], [event.name for event in events])
-        handles.update((id(events[j]), nodes[i].rf_id) for i, j in pairs)
+        pairs = align([name for _, name, _ in nodes], [event.name for event in events])
+        handles.update((id(events[j]), nodes[i][2]) for i, j in pairs)
     return handles
+
+
+def _operators_of_threads(host: str | Path) -> dict[int, list[tuple[int, str, int]]]:
+    """Return (id, name, RecordFunction handle) of the operators of each thread, by id."""
+    found: list[tuple[int, int, str, int]] = []
+    for block in read_host_blocks(host, lambda kind: False):
+        columns = (block.nodes_N[name].tolist() for name in ("id", "tid", "kind", "rf_id"))
+        found += [
+            (number, tid, block.kinds[kind].name, handle)
+            for number, tid, kind, handle in zip(*columns, strict=True)
+            if block.kinds[kind].schema
+        ]
+    of_thread: dict[int, list[tuple[int, str, int]]] = {}
+    for number, tid, name, handle in sorted(found):
+        of_thread.setdefault(tid, []).append((number, name, handle))
+    return of_thread
 
 
 def _outermost(handle: int, inside: Mapping[int, int]) -> int:

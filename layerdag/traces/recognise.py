@@ -5,7 +5,8 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import TraceError
-from layerdag.traces.astra_text import PARALLELISMS, parse_text, text_to_workload
+from layerdag.traces.astra_step import text_to_workload
+from layerdag.traces.astra_text import PARALLELISMS, parse_text
 from layerdag.traces.chakra import decode_trace
 from layerdag.traces.json_feeder import decode_feeder_json
 from layerdag.traces.trace import Workload

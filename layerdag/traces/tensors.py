@@ -1,11 +1,8 @@
 """Tensors in the arguments of traced operators: where they lie in memory, their type and shape."""
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from layerdag.traces.pytorch_et import Values
+from layerdag.traces.host_scan import HostBlock
 
 # Names of PyTorch's C++ scalar types as they occur in "Tensor(<name>)", and their public names.
 DTYPES = {
@@ -34,11 +31,8 @@ WHOLE = 1 << 62
 _NUMBER_DTYPES = frozenset({"float64", "int64", "bool", "complex128"})
 # What PyTorch makes of Python numbers (c10/core/ScalarType.h, wrapped numbers).
 
-_DTYPE = re.compile(r"Tensor\(([^()]*)\)")
 
-
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """A tensor as one operator sees it.
 
     Attributes:
@@ -73,58 +67,35 @@ class Access:
         return not self.shape and self.dtype in _NUMBER_DTYPES
 
 
-def tensors_at(held: Values, position: int) -> list[Access]:
-    """Return the tensors (those of a list in order) at one position; empty ones are left out."""
-    if position >= len(held.values):
-        return []
-    strides = held.strides[position] if position < len(held.strides) else None
-    leaves = list(_leaves(held.values[position], held.shapes[position], strides))
-    dtypes = _DTYPE.findall(held.types[position])
-    if len(dtypes) < len(leaves):
-        dtypes += dtypes[-1:] * (len(leaves) - len(dtypes)) or [""] * len(leaves)
-    return [
-        _access(value, shape, stride, dtype)
-        for (value, shape, stride), dtype in zip(leaves, dtypes, strict=False)
-        if value[3]
-    ]
+class BlockTensors:
+    """The tensors of one block of a host trace, by their row.
 
+    Tensors without elements are not among them.
+    """
 
-def _leaves(value: Any, shape: Any, strides: Any) -> Iterator[tuple[list[Any], Any, Any]]:
-    """Yield (value, shape, strides) of each tensor in a nested list."""
-    if not isinstance(value, list) or not value:
-        return
-    if len(value) == 6 and isinstance(value[5], str) and isinstance(value[1], int):
-        yield value, shape, strides
-        return
-    if not isinstance(value[0], list | str) or not isinstance(shape, list):
-        return
-    for index, item in enumerate(value):
-        if isinstance(item, list) and index < len(shape):
-            inner = strides[index] if strides and index < len(strides) else None
-            yield from _leaves(item, shape[index], inner)
+    def __init__(self, block: HostBlock) -> None:
+        tensors_T = block.tensors_T
+        self.position: list[int] = tensors_T["position"].tolist()
+        self.storage: list[int] = tensors_T["storage"].tolist()
+        self._begin = tensors_T["begin"].tolist()
+        self._end = tensors_T["end"].tolist()
+        self._bytes = tensors_T["bytes"].tolist()
+        self._shape = tensors_T["shape"].tolist()
+        self._dims = tensors_T["dims"].tolist()
+        self._dtype = tensors_T["dtype"].tolist()
+        self._device = tensors_T["device"].tolist()
+        self._sizes = block.size_S.tolist()
+        self._words = block.words
 
-
-def _access(value: list[Any], shape: Any, strides: Any, dtype: str) -> Access:
-    """Return one tensor as an access."""
-    _, storage, offset, count, width, device = value
-    begin = offset * width
-    end = begin + _extent(count, shape, strides) * width
-    return Access(
-        storage,
-        begin,
-        min(end, WHOLE),
-        count * width,
-        tuple(shape),
-        DTYPES.get(dtype, UNKNOWN_DTYPE),
-        device.partition(":")[0],
-    )
-
-
-def _extent(count: int, shape: Any, strides: Any) -> int:
-    """Return the elements between a tensor's first and last one; without strides, everything."""
-    if not strides:
-        return count if not shape else WHOLE
-    reach = 1
-    for size, stride in zip(shape, strides, strict=False):
-        reach += (size - 1) * stride
-    return max(reach, 1)
+    def access(self, row: int) -> Access:
+        """Return one tensor."""
+        first = self._shape[row]
+        return Access(
+            self.storage[row],
+            self._begin[row],
+            self._end[row],
+            self._bytes[row],
+            tuple(self._sizes[first : first + self._dims[row]]),
+            DTYPES.get(self._words[self._dtype[row]], UNKNOWN_DTYPE),
+            self._words[self._device[row]],
+        )

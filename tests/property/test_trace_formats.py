@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from trace_examples import pair_workload, rich_trace
 
 from layerdag.errors import TraceError
-from layerdag.traces.astra_text import parse_text, text_to_workload
+from layerdag.traces.astra_step import text_to_workload
+from layerdag.traces.astra_text import parse_text
 from layerdag.traces.attributes import list_to_payload, payload_to_list
 from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.chakra import decode_trace, encode_trace

@@ -1,7 +1,11 @@
 """Host execution traces of a few nodes, as ExecutionTraceObserver would write them."""
 
 import json
+import tempfile
 from pathlib import Path
+
+from layerdag.traces.host_scan import HostBlock
+from layerdag.traces.pytorch_et import read_host_blocks
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 RELU_ = "aten::relu_(Tensor(a!) self) -> Tensor(a!)"
@@ -78,3 +82,9 @@ def write_host(path: Path, nodes: list[dict], schema: str = "1.1.1-chakra.0.0.4"
     head = {"schema": schema, "pid": 1, "time": "2026-01-01 00:00:00", "start_ts": 1}
     path.write_text(json.dumps({**head, "nodes": nodes, "finish_ts": 2}))
     return path
+
+
+def host_blocks(*nodes: dict) -> list[HostBlock]:
+    """Return nodes of schema 1.1.1 as the reader of files gives them."""
+    with tempfile.TemporaryDirectory() as folder:
+        return list(read_host_blocks(write_host(Path(folder) / "host.json", list(nodes))))

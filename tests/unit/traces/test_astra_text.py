@@ -1,7 +1,8 @@
 import pytest
 
 from layerdag.errors import TraceError
-from layerdag.traces.astra_text import parse_text, text_to_workload
+from layerdag.traces.astra_step import text_to_workload
+from layerdag.traces.astra_text import parse_text
 from layerdag.traces.issue import group_names
 from layerdag.traces.matching import match_communication
 from layerdag.traces.trace import Workload
@@ -100,3 +101,56 @@ def test_bad_text_is_one_sentence(text: str, expected: str) -> None:
 def test_ranks_must_fill_the_groups() -> None:
     with pytest.raises(TraceError, match="3 ranks cannot be split into groups of 2"):
         workload("HYBRID_TRANSFORMER model_parallel_NPU_group: 2", 3)
+
+
+DLRM_LAYERS = """4
+emb -1 5 ALLTOALL 64 0 ALLTOALL 32 6 NONE 0 0
+bottom -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 8 4
+top -1 11 NONE 0 21 NONE 0 31 ALLREDUCE 16 0
+last -1 12 NONE 0 22 NONE 0 32 ALLREDUCE 24 0
+"""
+
+
+@pytest.mark.parametrize("words", ["1", "DLRM_LAST_BOTTOM_LAYER: 1"])
+@pytest.mark.parametrize("name", ["HYBRID_DLRM", "HYBRID_DLRM_ENHANCED"])
+def test_dlrm_exchanges_embeddings_beside_the_bottom_network(name: str, words: str) -> None:
+    found = workload(f"{name} {words}", 2, DLRM_LAYERS)
+    assert edges_by_name(found) == {
+        ("emb.forward", "emb.forward_comm"),
+        ("emb.forward", "bottom.forward"),
+        ("bottom.forward", "top.forward"),
+        ("emb.forward_comm", "top.forward"),
+        ("top.forward", "last.forward"),
+        ("last.forward", "last.weight_grad"),
+        ("last.weight_grad", "last.weight_grad_comm"),
+        ("last.weight_grad", "last.input_grad"),
+        ("last.input_grad", "top.weight_grad"),
+        ("top.weight_grad", "top.weight_grad_comm"),
+        ("top.weight_grad", "top.input_grad"),
+        ("top.input_grad", "emb.input_grad_comm"),
+        ("top.input_grad", "bottom.weight_grad"),
+        ("bottom.weight_grad", "bottom.weight_grad_comm"),
+        ("bottom.weight_grad_comm", "bottom.update"),
+        ("bottom.weight_grad", "bottom.input_grad"),
+        ("bottom.input_grad", "emb.weight_grad"),
+    }
+    assert match_communication(found).mismatches == ()
+
+
+def test_inference_is_the_forward_part_alone() -> None:
+    names = workload("DISTRIBUTED_INFERENCE").traces[0].names()
+    assert names == ["a.forward", "b.forward", "b.forward_comm"]
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("HYBRID_DLRM", "does not say which layer"),
+        ("HYBRID_DLRM 1 2", "does not say which layer"),
+        ("HYBRID_DLRM x", "line 1 has 'x'"),
+        ("HYBRID_DLRM 3", "ends the bottom network at layer 3"),
+    ],
+)
+def test_dlrm_needs_the_end_of_its_bottom_network(first: str, expected: str) -> None:
+    with pytest.raises(TraceError, match=expected):
+        parse_text(f"{first}\n{DLRM_LAYERS}".encode(), "x.txt")

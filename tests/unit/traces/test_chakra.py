@@ -10,6 +10,7 @@ from layerdag.errors import TraceError
 from layerdag.traces.attributes import attribute_at
 from layerdag.traces.build import build_trace
 from layerdag.traces.chakra import decode_trace, encode_trace, read_trace, write_trace
+from layerdag.traces.generation import CURRENT, generation_of
 from layerdag.traces.trace import Trace
 
 
@@ -129,6 +130,12 @@ def test_every_truncation_is_refused_or_a_whole_prefix(cut: int) -> None:
     except TraceError:
         return
     assert trace.num_nodes < rich_trace().num_nodes
+
+
+def test_no_bytes_are_no_trace_of_an_old_generation() -> None:
+    assert generation_of(b"", "x.et") == CURRENT
+    with pytest.raises(TraceError, match="does not begin with Chakra metadata"):
+        decode_trace(b"", "x.et")
 
 
 def test_missing_empty_and_folder_are_named(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from layerdag.traces.dataflow import Dependencies, dependencies, in_turn, transitive_reduction
 from layerdag.traces.host_operations import host_operations
-from layerdag.traces.pytorch_et import _nested
 from tests.unit.traces.host_json import (
     ALL_REDUCE,
     COPY_,
@@ -9,6 +8,7 @@ from tests.unit.traces.host_json import (
     MM,
     RELU_,
     VIEW,
+    host_blocks,
     listed,
     node,
     plain,
@@ -17,7 +17,7 @@ from tests.unit.traces.host_json import (
 
 
 def found(*nodes: dict) -> tuple[list[str], Dependencies]:
-    host = host_operations(_nested(each) for each in nodes)
+    host = host_operations(host_blocks(*nodes))
     names = [op.name for op in host.operations if op.name != "aten::empty"]
     return names, dependencies(host.operations)
 
@@ -52,7 +52,7 @@ def test_a_composite_is_descended_and_a_kernel_is_not():
 
 def test_a_tensor_subclass_forwards_to_the_operator_of_the_same_name():
     outer = node(3, "aten::mm", MM, (tensor(91), tensor(92)), (tensor(93),))
-    host = host_operations(_nested(each) for each in (mm(4, 1, 2, 10), outer))
+    host = host_operations(host_blocks(mm(4, 1, 2, 10), outer))
     assert [op.id for op in host.operations] == [4]
 
 
@@ -63,7 +63,7 @@ def test_an_overload_that_forwards_on_its_own_memory_shows_numbers_as_numbers():
     inner = node(4, "aten::sub", sub, (tensor(1), number), (tensor(11),))
     outer = node(3, "aten::sub", sub.replace(".Tensor", ".Scalar"), (tensor(1), plain(1)),
                  (tensor(11),))  # fmt: skip
-    host = host_operations(_nested(each) for each in (inner, outer))
+    host = host_operations(host_blocks(inner, outer))
     assert [op.id for op in host.operations] == [3]
     assert [access.storage for access in host.operations[0].reads] == [1]
 
