@@ -31,7 +31,9 @@ from layerdag.report.page import write_report
 from layerdag.traces.corpus import read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
+from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validator.copying import Nearness, Novelty, nearness, novelty
+from layerdag.validator.membership import Attack, likelihood_attack, sample_attacks
 from layerdag.validator.rules import has_errors
 from layerdag.validator.similarity import SimilarityReport, compare
 from layerdag.validator.structural import StructureReport, check_structure
@@ -43,7 +45,7 @@ WRITTEN_SAMPLES = 8
 CAVEATS = (
     "The scale of every distance is the same distance between real training and real test jobs; "
     "with this many graphs a ratio is uncertain, see the intervals.",
-    "A copy test is no proof of safety. This demo makes no membership attack.",
+    "Copy tests and membership attacks that find nothing are no proof of safety.",
     "The surrogate does not see measured durations; the job's step time is its target.",
 )
 
@@ -96,7 +98,7 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
-    judged = _judged(data, samples)
+    judged = _judged(data, samples, checkpoint)
     real = _test_workloads(settings, data)
     synthetic, repairs = stages.synthetic_workloads(data, samples)
     trace_row = _trace_row(settings, real, synthetic, repairs)
@@ -122,6 +124,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         real_structure=judged.real_structure,
         novelty=judged.novelty,
         nearness=judged.nearness,
+        attacks=judged.attacks,
         similarity=judged.similarity,
         distributions=judged.distributions,
         shares=judged.shares,
@@ -143,6 +146,7 @@ class _Judged:
     real_structure: StructureReport
     novelty: Novelty
     nearness: Nearness
+    attacks: tuple[Attack, ...]
     similarity: SimilarityReport
     distributions: tuple[Distribution, ...]
     shares: tuple[Shares, ...]
@@ -157,7 +161,9 @@ class _Simulation:
     order: SystemOrder | None
 
 
-def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> _Judged:
+def _judged(
+    data: GraphDataset, samples: tuple[GeneratedGraph, ...], checkpoint: LoadedCheckpoint
+) -> _Judged:
     """Check structure, similarity and copying of the samples."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
@@ -169,6 +175,10 @@ def _judged(data: GraphDataset, samples: tuple[GeneratedGraph, ...]) -> _Judged:
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
         nearness=nearness(train, test, dags),
+        attacks=(
+            *sample_attacks(train, test, dags),
+            likelihood_attack(checkpoint.model, data.schema, train, test),
+        ),
         similarity=compare(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
         shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),

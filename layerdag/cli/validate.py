@@ -15,7 +15,8 @@ SUMMARY = "Check traces and graphs against the rules that consumers rely on."
 EXAMPLE = (
     "  layerdag validate traces/run            # traces/run.<rank>.et, all ranks together\n"
     "  layerdag validate samples --json        # every workload below a folder\n"
-    "  layerdag validate --rules               # what is checked, and why"
+    "  layerdag validate --rules               # what is checked, and why\n"
+    "  layerdag validate samples --against data    # copies and membership attacks"
 )
 GRAPH_SUFFIXES = (".graphml",)
 
@@ -35,6 +36,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="let warnings fail too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
+    parser.add_argument(
+        "--against",
+        metavar="DATA",
+        help="do the samples in PATH give away the training graphs of this data set? Copies and "
+        "membership attacks",
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="with --against: attack these weights, too"
+    )
+    parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,6 +54,10 @@ def run(args: argparse.Namespace) -> int:
         return _print_rules(args.json)
     if not args.paths:
         raise UsageError("Nothing to validate; give a path, or --rules to list what is checked.")
+    if args.against:
+        return _audit(args)
+    if args.checkpoint or args.report:
+        raise UsageError("--checkpoint and --report need --against DATA; add it or leave them out.")
     checked: list[str] = []
     findings: list[Finding] = []
     for path in args.paths:
@@ -54,6 +69,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_text(checked, findings)
     return int(has_errors(findings) or (args.strict and bool(findings)))
+
+
+def _audit(args: argparse.Namespace) -> int:
+    """Print what samples give away; 1 if an attack succeeds with ``--strict``."""
+    from layerdag.cli.validate_audit import audit, show
+
+    if len(args.paths) != 1:
+        raise UsageError("--against takes one folder of samples; give each its own call.")
+    found = audit(args.paths[0], args.against, args.checkpoint)
+    show(found, args.report, as_json=args.json)
+    return int(args.strict and any(attack.leaks for attack in found.attacks))
 
 
 def _targets(path: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ import numpy as np
 from layerdag.graph.dag import DAG
 from layerdag.surrogate.tstr import TransferReport
 from layerdag.validator.copying import Nearness, Novelty
+from layerdag.validator.membership import Attack
 from layerdag.validator.similarity import SimilarityReport
 from layerdag.validator.structural import StructureReport
 
@@ -123,6 +124,7 @@ class ReportContent:
         real_structure: Verdict on the real test graphs by the same rules.
         novelty: Valid, unique, novel shares.
         nearness: Nearer to training than to held-out graphs?
+        attacks: Can training graphs be told from other real graphs?
         similarity: Distances next to real train vs real test.
         distributions: What the distances are about, as pictures.
         shares: The same for categories.
@@ -142,6 +144,7 @@ class ReportContent:
     real_structure: StructureReport | None = None
     novelty: Novelty | None = None
     nearness: Nearness | None = None
+    attacks: tuple[Attack, ...] = ()
     similarity: SimilarityReport | None = None
     distributions: tuple[Distribution, ...] = ()
     shares: tuple[Shares, ...] = ()

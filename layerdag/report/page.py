@@ -15,11 +15,13 @@ from layerdag.graph.dag import DAG
 from layerdag.report import sections
 from layerdag.report.content import ReportContent
 from layerdag.report.markup import Markup, element, joined, text
+from layerdag.report.membership_section import membership
 
 SECTIONS = (
     ("summary", "Summary", sections.summary),
     ("pictures", "Pictures", sections.pictures),
     ("validity", "Validity", sections.validity),
+    ("membership", "Membership", membership),
     ("similarity", "Similarity", sections.similarity),
     ("distributions", "Distributions", sections.distributions),
     ("usefulness", "Usefulness", sections.usefulness),

@@ -17,6 +17,7 @@ from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
 from layerdag.surrogate.tstr import REAL, SYNTHETIC, Labelled, transfer
 from layerdag.validator.copying import nearness, novelty
 from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.membership import sample_attacks
 from layerdag.validator.similarity import compare
 from layerdag.validator.structural import check_structure
 
@@ -65,6 +66,7 @@ def content(rng: np.random.Generator) -> ReportContent:
         real_structure=real,
         novelty=novel,
         nearness=nearness(train, test, synthetic),
+        attacks=sample_attacks(train, test, synthetic),
         similarity=similar,
         distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),
         shares=attribute_shares(

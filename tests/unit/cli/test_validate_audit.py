@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.cli.main import main
+from layerdag.datasets.graphml import write_graphml
+from layerdag.graph.random import random_dag
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.build import ModelSpec, build_model
+from layerdag.surrogate.inputs import read_dataset
+from layerdag.training.checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
+
+
+@pytest.fixture
+def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """A small data set in the format of TPU Tile."""
+    folder = tmp_path / "tile"
+    folder.mkdir()
+    for split, count in (("train", 30), ("val", 4), ("test", 24)):
+        dags = [random_dag(rng, rng.integers(1, 4, 5).tolist(), [6]) for _ in range(count)]
+        torch.save(
+            {
+                "src_list": [dag.edge_index_2E[0] for dag in dags],
+                "dst_list": [dag.edge_index_2E[1] for dag in dags],
+                "x_n_list": [dag.x_NA[:, 0] for dag in dags],
+                "y_list": [float(dag.num_nodes) for dag in dags],
+            },
+            folder / f"{split}.pth",
+        )
+    return folder
+
+
+@pytest.fixture
+def copies(tile: Path, tmp_path: Path) -> Path:
+    """The training graphs dressed up as samples."""
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    data = read_dataset(tile)
+    entries = []
+    for i, dag in enumerate(data.graphs["train"]):
+        write_graphml(folder / f"{i}.graphml", data.schema.decode(dag))
+        entries.append({"name": str(i), "file": f"{i}.graphml", "conditions": dict(dag.conditions)})
+    (folder / "manifest.json").write_text(json.dumps({"samples": entries}))
+    return folder
+
+
+def checkpoint(tile: Path, folder: Path, fingerprint: str) -> Path:
+    """Write an untrained model for the data set."""
+    data = read_dataset(tile)
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32})
+    model = build_model(spec)
+    meta = CheckpointMeta(0, 0, fingerprint, {})
+    contents = CheckpointContents(spec, model.state_dict(), data.schema.to_dict(), {}, meta)
+    save_checkpoint(folder, contents)
+    return folder
+
+
+def test_copies_are_caught_in_table_json_and_page(
+    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.html"
+    command = ["validate", str(copies), "--against", str(tile)]
+    assert main([*command, "--strict", "--report", str(page)]) == 1
+    printed = capsys.readouterr().out
+    assert "copies of training graphs            100%" in printed
+    assert "tells training graphs apart" in printed
+    assert "Membership attacks" in page.read_text()
+    assert main([*command, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["novelty"]["copied"] == 1.0
+    assert [a["name"] for a in figures["attacks"]] == ["nearest_sample", "density_ratio"]
+    assert figures["attacks"][0]["auc"] > 0.9
+    assert json.loads(page.with_suffix(".json").read_text())["attacks"] == figures["attacks"]
+
+
+def test_the_weights_are_attacked_where_a_checkpoint_is_given(
+    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = checkpoint(tile, tmp_path / "run", read_dataset(tile).fingerprint)
+    command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
+    assert main([*command, "--json"]) == 0
+    attack = json.loads(capsys.readouterr().out)["attacks"][-1]
+    assert attack["name"] == "likelihood"
+    # Untrained weights know nothing.
+    assert attack["interval"]["low"] < 0.5 < attack["interval"]["high"]
+
+
+def test_a_checkpoint_of_other_data_is_refused(
+    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = checkpoint(tile, tmp_path / "run", "0123456789abcdef")
+    command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
+    assert main(command) == 2
+    assert "fingerprint 0123456789abcdef" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["a", "b", "--against", "c"], ["a", "--report", "page.html"]])
+def test_flags_that_do_not_fit_are_wrong_use(words: list[str]) -> None:
+    assert main(["validate", *words]) == 2

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import torch
+from raw_graphs import chain
+from torch import nn
+
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import UsageError
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.dag import DAG
+from layerdag.graph.random import random_dag
+from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.validator.membership import (
+    area_under_curve,
+    graph_losses,
+    likelihood_attack,
+    sample_attacks,
+)
+
+
+def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
+    return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
+
+
+def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
+    assert area_under_curve(np.array([3.0, 1.0]), np.array([2.0, 1.0])) == (1 + 1 + 0 + 0.5) / 4
+
+
+def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Generator) -> None:
+    train, held_out = graphs(rng, 40), graphs(rng, 40)
+    for attack in sample_attacks(train, held_out, train):
+        assert attack.auc > 0.95
+        assert attack.caught > 0.9
+        assert attack.leaks
+
+
+def test_a_generator_that_copies_one_graph_in_four_is_caught(rng: np.random.Generator) -> None:
+    train, held_out = graphs(rng, 80), graphs(rng, 160)
+    generated = train[:20] + graphs(rng, 60)
+    for attack in sample_attacks(train, held_out, generated):
+        assert attack.leaks
+        assert 0.55 < attack.auc < 0.8
+
+
+def test_a_generator_that_never_saw_the_training_graphs_is_not_accused() -> None:
+    accused = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        train, held_out, generated = graphs(rng, 40), graphs(rng, 60), graphs(rng, 40)
+        accused += [attack.leaks for attack in sample_attacks(train, held_out, generated)]
+    # 20 attacks at one chance in 40: more than 4 false alarms have a chance of 0.03 %.
+    assert sum(accused) <= 4
+
+
+def test_attacks_do_not_depend_on_the_order_of_nodes(rng: np.random.Generator) -> None:
+    train, held_out, generated = graphs(rng, 8), graphs(rng, 8), graphs(rng, 8)
+    mixed = [g.permuted(torch.from_numpy(rng.permutation(g.num_nodes))) for g in generated]
+    first, second = (sample_attacks(train, held_out, made) for made in (generated, mixed))
+    assert [a.auc for a in first] == [a.auc for a in second]
+
+
+class Memory(DAGModel):
+    """A model that knows some graphs by heart, by the first codes of their nodes."""
+
+    def __init__(self, known: list[tuple[int, ...]]) -> None:
+        super().__init__()
+        self.known = known
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
+        noise = torch.rand((), generator=generator)
+        cost = 0.1 if tuple(batch.x_NA[:, 0].tolist()) in self.known else 1.0
+        count = torch.tensor(batch.num_nodes)
+        return {"node": LossTerm((cost + noise) * count, count)}
+
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        return {("node",): [self.weight]}
+
+    def sample(self, request: SampleRequest) -> SampleResult:
+        raise NotImplementedError
+
+
+def paths(rng: np.random.Generator, count: int) -> tuple[GraphSchema, list[DAG]]:
+    names = ["".join(rng.choice(list("abcdefgh"), 12)) for _ in range(count)]
+    raws = [chain(f"g{i}", name) for i, name in enumerate(names)]
+    schema = GraphSchema.fit("flow", raws)
+    return schema, [schema.encode(raw) for raw in raws]
+
+
+def test_a_model_that_knows_its_training_graphs_by_heart_is_caught_by_its_likelihood(
+    rng: np.random.Generator,
+) -> None:
+    schema, dags = paths(rng, 60)
+    train, held_out = dags[:30], dags[30:]
+    heard = Memory([tuple(dag.x_NA[:, 0].tolist()) for dag in train])
+    assert likelihood_attack(heard, schema, train, held_out).auc == 1.0
+    deaf = likelihood_attack(Memory([]), schema, train, held_out)
+    assert deaf.auc == 0.5
+    assert not deaf.leaks
+
+
+def test_losses_of_a_graph_depend_on_it_alone(rng: np.random.Generator) -> None:
+    schema, dags = paths(rng, 5)
+    model = Memory([])
+    model.train()
+    together = graph_losses(model, schema, dags, seed=3)
+    assert together[2] == graph_losses(model, schema, dags[2:3], seed=3)[0]
+    assert model.training
+
+
+def test_too_few_graphs_are_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(UsageError, match="at least 4 graphs of each kind, found 3"):
+        sample_attacks(graphs(rng, 9), graphs(rng, 3), graphs(rng, 9))
