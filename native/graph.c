@@ -1,4 +1,4 @@
-/* Longest-path layers and the reduction of order edges, each in one pass over nodes and edges. */
+/* Longest-path layers, earliest starts and the reduction of order edges, whatever the depth. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -47,6 +47,18 @@ EXPORT int64_t graph_layers(int64_t nodes, int64_t edges, const int64_t *source,
     free(queue);
     free(child);
     return done;
+}
+
+/* Earliest start of each node where a node costs cost[i]; edges come by the layer of their target.
+ *
+ * start is zero at first. */
+EXPORT void graph_starts(int64_t edges, const int64_t *source, const int64_t *target,
+                         const int64_t *edge, const double *cost, double *start) {
+    for (int64_t e = 0; e < edges; e++) {
+        int64_t from = source[edge[e]], to = target[edge[e]];
+        double ready = start[from] + cost[from];
+        if (ready > start[to]) start[to] = ready;
+    }
 }
 
 /* Parents of each node, which come before it: those of i are parent[begin[i]] to begin[i+1]. */

@@ -8,17 +8,18 @@ from layerdag.errors import UsageError
 from layerdag.files import write_bytes
 from layerdag.traces.edges import drop_dangling
 from layerdag.traces.json_feeder import encode_feeder_json
-from layerdag.traces.pytorch_ranks import ImportedJob, import_ranks
-from layerdag.traces.recognise import Format, format_of, read_any
+from layerdag.traces.pytorch_files import find_rank_files
+from layerdag.traces.pytorch_ranks import ImportedJob, import_ranks, refuse_missing_ranks
+from layerdag.traces.recognise import Format, pytorch_format, read_any
 from layerdag.traces.scrub import scrub
 from layerdag.traces.trace import Workload
 from layerdag.traces.trace_json import encode_trace_json
-from layerdag.traces.unpack import read_unpacked
-from layerdag.traces.workload import write_workload
+from layerdag.traces.workload import holds_rank_files, write_workload
 
 SUMMARY = "Convert traces between formats; scrub what may not be shared."
 EXAMPLE = (
     "  layerdag convert host.0.json host.1.json --device dev.0.json dev.1.json --out run/job\n"
+    "  layerdag convert folder_of_host_traces_and_profiles --out run/job\n"
     "  layerdag convert old_trace.et --out new/job            (any Chakra generation to 1.0.0)\n"
     "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
     "  layerdag convert run/job --scrub --out shared/job"
@@ -32,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="input",
         help="a prefix, folder or file; several PyTorch host traces, or several Kineto profiles, "
-        "are the ranks of one job",
+        "or a folder of them, one a rank, are the ranks of one job",
     )
     parser.add_argument(
         "--out",
@@ -99,6 +100,9 @@ def _read(args: argparse.Namespace) -> Workload:
         return _imported(import_ranks((), args.inputs))
     if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
         return _imported(import_ranks(args.inputs, args.device))
+    files = None if holds_rank_files(args.inputs[0]) else find_rank_files(args.inputs[0])
+    if files is not None:
+        return _imported(import_ranks(files.hosts, files.devices))
     return read_any(args.inputs[0], args.comm_group, args.ranks)
 
 
@@ -106,8 +110,7 @@ def _pytorch_kind(path: str) -> Format | None:
     """Return the format of a file if it comes from PyTorch."""
     if not Path(path).is_file():
         return None
-    found = format_of(read_unpacked(path), path)
-    return found if found in (Format.KINETO, Format.PYTORCH_HOST) else None
+    return pytorch_format(path)
 
 
 def _imported(job: ImportedJob) -> Workload:
@@ -118,12 +121,7 @@ def _imported(job: ImportedJob) -> Workload:
             f"{100 * result.share_joined:.1f} % have a measured duration"
             + (f"; group of {result.guessed_groups} guessed" if result.guessed_groups else "")
         )
-    wanted = 1 + max((max(ranks) for ranks in job.workload.groups.values() if ranks), default=0)
-    if wanted > job.workload.num_ranks:
-        raise UsageError(
-            f"the traces are of a job of {wanted} ranks, but {job.workload.num_ranks} were given; "
-            "give the host traces of all ranks, in order of rank."
-        )
+    refuse_missing_ranks(job)
     return job.workload
 
 

@@ -1,10 +1,11 @@
-"""The longest path through a weighted DAG, one vectorised step a layer."""
+"""The longest path through a weighted DAG, in one compiled pass over its edges."""
 
+import ctypes
 from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.graph.layering import group_by
+from layerdag.native import library
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +33,16 @@ def critical_path(
         edge_index_2E: Source and target row of each edge.
         cost_N: Cost of each node, >= 0, in any unit.
     """
-    source_E, target_E = edge_index_2E
+    source_E, target_E = (np.ascontiguousarray(end_E, np.int64) for end_E in edge_index_2E)
     start_N = np.zeros(layer_N.size)
-    finish_N = cost_N.astype(np.float64)
-    ptr, order_E = group_by(layer_N[target_E], int(layer_N.max(initial=-1)) + 1)
-    node_ptr, order_N = group_by(layer_N, ptr.size - 1)
-    for layer in range(1, ptr.size - 1):
-        edges = order_E[ptr[layer] : ptr[layer + 1]]
-        nodes = order_N[node_ptr[layer] : node_ptr[layer + 1]]
-        np.maximum.at(start_N, target_E[edges], finish_N[source_E[edges]])
-        finish_N[nodes] = start_N[nodes] + cost_N[nodes]
+    costs_N = np.ascontiguousarray(cost_N, np.float64)
+    order_E = np.argsort(layer_N[target_E], kind="stable")
+    columns = (source_E, target_E, order_E, costs_N, start_N)
+    library().graph_starts(
+        ctypes.c_int64(source_E.size),
+        *(ctypes.c_void_p(column.ctypes.data) for column in columns),
+    )
+    finish_N = start_N + costs_N
     if not finish_N.size:
         return CriticalPath(0.0, np.zeros(0, np.int64), finish_N)
     tight_E = finish_N[source_E] == start_N[target_E]

@@ -9,10 +9,11 @@ from layerdag.traces.astra_step import text_to_workload
 from layerdag.traces.astra_text import PARALLELISMS, parse_text
 from layerdag.traces.chakra import decode_trace
 from layerdag.traces.json_feeder import decode_feeder_json
+from layerdag.traces.json_stream import damage_told, open_binary
 from layerdag.traces.trace import Workload
 from layerdag.traces.trace_json import FORMAT, decode_trace_json
 from layerdag.traces.unpack import read_unpacked
-from layerdag.traces.workload import read_groups, read_workload
+from layerdag.traces.workload import holds_rank_files, read_groups, read_workload
 
 
 class Format(Enum):
@@ -32,6 +33,9 @@ _JSON_KEYS = (
     (Format.KINETO, (b'"traceEvents"',)),
     (Format.PYTORCH_HOST, (b'"schema"', b'"nodes"')),
 )
+_START = 1 << 20
+"""Bytes in which the keys of a PyTorch file must stand."""
+
 _TEXT_START = re.compile(rb"\s*(" + "|".join(PARALLELISMS).encode() + rb")\b[^\n]*\n\s*\d+\s*\n")
 
 
@@ -63,14 +67,30 @@ def format_of(data: bytes, source: str) -> Format:
     return Format.CHAKRA
 
 
+def pytorch_format(path: str | Path) -> Format | None:
+    """Return the format of a file that PyTorch wrote, None for any other; only its start is read.
+
+    Raises:
+        TraceError: If the file is missing or a damaged archive.
+    """
+    with damage_told(path), open_binary(path) as stream:
+        start = stream.read(_START)
+    if start[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
+        return None
+    for kind, keys in _JSON_KEYS:
+        if all(key in start for key in keys):
+            return kind if kind in (Format.KINETO, Format.PYTORCH_HOST) else None
+    return None
+
+
 def read_any(
     location: str | Path, groups_file: str | Path | None = None, num_ranks: int = 1
 ) -> Workload:
     """Read a workload of any format that layerdag knows.
 
     Args:
-        location: A file of any ``Format``, a prefix of ``PREFIX.<rank>.et``, or a folder with one
-            such set.
+        location: A file of any ``Format``, a prefix of ``PREFIX.<rank>.et``, a folder with one
+            such set, or a folder or prefix of PyTorch traces, one host trace or profile a rank.
         groups_file: JSON with communicator groups, as for ``workload.read_workload``.
         num_ranks: For an ASTRA-sim text workload, which does not say: for how many ranks.
 
@@ -79,19 +99,22 @@ def read_any(
     """
     location = Path(location)
     if not location.is_file():
-        return read_workload(location, groups_file)
-    data = read_unpacked(location)
-    source = str(location)
-    workload = _read_file(format_of(data, source), data, location, num_ranks)
+        job = None if holds_rank_files(location) else _import_job(location)
+        return read_workload(location, groups_file) if job is None else job
+    workload = _read_file(location, num_ranks)
     if groups_file:
         groups = read_groups(groups_file, workload.num_ranks)
         workload = Workload(workload.traces, groups, workload.source)
     return workload
 
 
-def _read_file(kind: Format, data: bytes, path: Path, num_ranks: int) -> Workload:
-    """Read one file of a known format."""
-    source = str(path)
+def _read_file(path: Path, num_ranks: int) -> Workload:
+    """Read one file of any format; what PyTorch wrote is never held as a whole."""
+    written_by_pytorch = pytorch_format(path)
+    if written_by_pytorch is not None:
+        return _import_pytorch(written_by_pytorch, path)
+    data, source = read_unpacked(path), str(path)
+    kind = format_of(data, source)
     if kind is Format.CHAKRA:
         return Workload((decode_trace(data, source),), {}, source)
     if kind is Format.FEEDER_JSON:
@@ -109,3 +132,16 @@ def _import_pytorch(kind: Format, path: Path) -> Workload:
 
     result = import_pytorch(None, path) if kind is Format.KINETO else import_pytorch(path)
     return Workload((result.trace,), result.groups, str(path))
+
+
+def _import_job(location: Path) -> Workload | None:
+    """Import a folder or prefix of PyTorch traces; None if it has none."""
+    from layerdag.traces.pytorch_files import find_rank_files
+    from layerdag.traces.pytorch_ranks import import_ranks, refuse_missing_ranks
+
+    files = find_rank_files(location)
+    if files is None:
+        return None
+    job = import_ranks(files.hosts, files.devices)
+    refuse_missing_ranks(job)
+    return job.workload

@@ -77,6 +77,14 @@ def rank_files(location: str | Path) -> list[Path]:
     return _in_order(next(iter(sets.values())), location)
 
 
+def holds_rank_files(location: str | Path) -> bool:
+    """Return whether a folder, or a prefix in its folder, has files ``PREFIX.<rank>.et``."""
+    location = Path(location)
+    if location.is_dir():
+        return bool(_sets(location.iterdir()))
+    return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
+
+
 def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
     """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
     sets: dict[str, dict[int, Path]] = defaultdict(dict)
