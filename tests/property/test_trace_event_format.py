@@ -1,0 +1,68 @@
+"""Every timeline keeps the rules of the Trace Event Format."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trace_event_format import faults
+from trace_examples import coll, comp, pair_workload
+
+from layerdag.traces.build import build_trace
+from layerdag.traces.chrome_trace import chrome_trace
+from layerdag.traces.trace import Workload
+
+NODES = st.lists(
+    st.tuples(st.integers(0, 9), st.booleans(), st.lists(st.integers(0, 40), max_size=3)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def workload_of(nodes: list[tuple[int, bool, list[int]]]) -> Workload:
+    specs = []
+    for at, (us, communicates, deps) in enumerate(nodes):
+        before = sorted({dep % at for dep in deps}) if at else []
+        specs.append(coll(at, *before) if communicates else comp(at, *before, us=us))
+    return Workload((build_trace(specs),) * 2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(NODES)
+def test_timelines_without_start_times_keep_the_rules(nodes) -> None:
+    assert faults(json.loads(chrome_trace(workload_of(nodes)))) == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(NODES, st.lists(st.integers(0, 30), min_size=25, max_size=25))
+def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts) -> None:
+    workload = workload_of(nodes)
+    trace = workload.traces[0]
+    start_N = np.array(starts[: trace.num_nodes], np.uint64)
+    timed = Workload((replace(trace, start_us_N=start_N),))
+    # Stated start times may contradict dependencies; arrows then point back, all else must hold.
+    found = faults(json.loads(chrome_trace(timed)))
+    assert [each for each in found if "points back" not in each] == []
+
+
+def test_several_ranks_keep_the_rules() -> None:
+    assert faults(json.loads(chrome_trace(pair_workload()))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"ph": "Y"}, "phase 'Y'"),
+        ({"dur": -1}, "dur is -1, negative"),
+        ({"ts": "0"}, "ts is '0', not a number"),
+        ({"tid": 77}, "track 0, 77 has no name"),
+        ({"dur": 6}, "overlaps in part"),
+    ],
+)
+def test_the_checker_notices(change: dict, expected: str) -> None:
+    trace = json.loads(chrome_trace(workload_of([(4, False, []), (4, False, []), (4, True, [0])])))
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["tid"] == 0]
+    slices[0].update(change)
+    assert any(expected in each for each in faults(trace))
