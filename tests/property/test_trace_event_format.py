@@ -2,14 +2,20 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulator_traces import ring, system
 from trace_event_format import faults
 from trace_examples import coll, comp, pair_workload
 
+from layerdag.simulator import RunOptions, simulate
+from layerdag.simulator.exports import write_timeline
+from layerdag.traces.astra_step import text_to_workload
+from layerdag.traces.astra_text import parse_text
 from layerdag.traces.build import build_trace
 from layerdag.traces.chrome_trace import chrome_trace
 from layerdag.traces.trace import Workload
@@ -45,6 +51,17 @@ def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts) -> No
     # Stated start times may contradict dependencies; arrows then point back, all else must hold.
     found = faults(json.loads(chrome_trace(timed)))
     assert [each for each in found if "points back" not in each] == []
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_simulated_timelines_keep_the_rules(tmp_path: Path, streams: int) -> None:
+    text = b"HYBRID_DLRM 1\n3\na -1 5 ALLTOALL 64 0 ALLTOALL 32 6 ALLREDUCE 8 1\n" + b"".join(
+        b"%b -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 80000 4\n" % name for name in (b"b", b"c")
+    )
+    options = RunOptions(comm_streams=streams)
+    result = simulate(text_to_workload(parse_text(text), 4), system(), ring(4), options=options)
+    write_timeline(result, tmp_path / "t.json")
+    assert faults(json.loads((tmp_path / "t.json").read_text())) == []
 
 
 def test_several_ranks_keep_the_rules() -> None:
