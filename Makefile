@@ -17,6 +17,7 @@ help:
 $(STAMP): pyproject.toml constraints.txt $(wildcard native/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m compileall -q layerdag
 	@touch $(STAMP)
 
 demo: $(STAMP)

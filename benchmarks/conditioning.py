@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""Do samples belong to the model family they were asked for? As JSON, by guidance weight.
+"""Do samples belong to the model family they were asked for? As JSON, by guidance and candidates.
 
-    python benchmarks/conditioning.py --num 48 --guidance 1 3 6
+    python benchmarks/conditioning.py --num 48 --guidance 1 1.5 3 --candidates 1 4
 
 The conditions are those of validation jobs. A sample counts as of the family of the training job
 that is nearest to it by the operators it holds (cosine of the square roots of their counts); the
@@ -12,6 +12,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--data", default="data")
     parser.add_argument("--num", type=int, default=48)
     parser.add_argument("--guidance", type=float, nargs="+", default=[1.0, 3.0])
+    parser.add_argument("--candidates", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     data = load_corpus(args.data, max_nodes=MAX_NODES)
@@ -46,11 +48,14 @@ def main() -> None:
         "seed": args.seed,
         "real": judge.share(data.schema, asked, families),
     }
-    for weight in args.guidance:
-        settings = GenerationSettings(seed=args.seed, guidance=weight, max_nodes=4 * MAX_NODES)
-        rows = [dag.conditions for dag in asked]
+    rows = [dag.conditions for dag in asked]
+    for weight, candidates in product(args.guidance, args.candidates):
+        settings = GenerationSettings(
+            seed=args.seed, guidance=weight, candidates=candidates, max_nodes=4 * MAX_NODES
+        )
         made = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
-        result[f"guidance {weight:g}"] = judge.share(schema, made, families)
+        share = judge.share(schema, made, families)
+        result[f"guidance {weight:g}, candidates {candidates}"] = share
     print(json.dumps(result, indent=1))
 
 

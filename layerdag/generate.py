@@ -35,6 +35,7 @@ class GenerationSettings:
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer; None takes the model's own.
         guidance: Weight of classifier-free guidance.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph.
 
@@ -48,11 +49,12 @@ class GenerationSettings:
     ranks: int | None = None
     steps: int | None = None
     guidance: float = 1.0
+    candidates: int = 1
     max_nodes: int = 10_000
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        for name in ("num", "max_nodes", "batch_size"):
+        for name in ("num", "max_nodes", "batch_size", "candidates"):
             if getattr(self, name) < 1:
                 raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
         if self.ranks is not None and self.ranks < 1:
@@ -120,6 +122,7 @@ def sample_like(
             max_nodes=settings.max_nodes,
             steps=settings.steps,
             guidance=settings.guidance,
+            candidates=settings.candidates,
         )
         result = model.sample(request)
         for i, (dag, cut) in enumerate(zip(result.dags, result.truncated, strict=True)):
@@ -187,6 +190,7 @@ def write_samples(
             "model": checkpoint.spec.name,
             "format": file_format,
             "guidance": settings.guidance,
+            "candidates": settings.candidates,
             "steps": settings.steps,
             "samples": entries,
         }

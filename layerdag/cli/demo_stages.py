@@ -36,7 +36,7 @@ from layerdag.validator.descriptors import AttributeView
 # What the surrogate must not see: the sum of the durations is the target, nearly.
 HIDDEN_FROM_SURROGATE = "duration"
 # Conditions matter here: surrogates learn the label from the samples (docs/fast-model.md).
-GUIDANCE = 1.5
+GUIDANCE, CANDIDATES = 1.5, 4
 
 KINDS = (
     (("foreach", "fused_adam", "fused_sgd"), "optimiser"),
@@ -99,9 +99,9 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
         seed=settings.seed,
         max_steps=None,
         max_seconds=settings.train_seconds,
-        batch_graphs=16,
-        batch_nodes=4000,
+        batch_nodes=3000,
         learning_rate=2e-3,
+        weight_decay=0.05,
         schedule="cosine",
         ema_decay=0.98,
         evaluate_every=100,
@@ -122,7 +122,11 @@ def sample_stage(
     train_dags = data.graphs["train"]
     rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
     plan = GenerationSettings(
-        seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64, guidance=GUIDANCE
+        seed=settings.seed,
+        max_nodes=2 * settings.max_nodes,
+        batch_size=64,
+        guidance=GUIDANCE,
+        candidates=CANDIDATES,
     )
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))

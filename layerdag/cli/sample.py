@@ -73,7 +73,7 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
     wanted: dict[str, Condition] = dict(plain["conditions"])
     if plain["label"] is not None:
         wanted["label"] = plain["label"]
-    for name in ("num", "seed", "max_nodes", "batch_size"):
+    for name in ("num", "seed", "max_nodes", "batch_size", "candidates"):
         if not isinstance(plain[name], int):
             raise ConfigError(f"'{name}' must be a whole number, found {plain[name]!r}.")
     return GenerationSettings(
@@ -83,6 +83,7 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
         ranks=plain["ranks"],
         steps=plain["steps"],
         guidance=float(plain["guidance"]),
+        candidates=plain["candidates"],
         max_nodes=plain["max_nodes"],
         batch_size=plain["batch_size"],
     )

@@ -39,6 +39,7 @@ class SampleRequest:
         max_layers: Likewise for layers.
         steps: Denoising steps of a wide layer; None takes the model's own.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions.
     """
 
     numeric_BC: Tensor
@@ -48,6 +49,7 @@ class SampleRequest:
     max_layers: int = 2_000
     steps: int | None = None
     guidance: float = 1.0
+    candidates: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +70,18 @@ class DAGModel(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
-        """Return a term per objective ("layer_size", "node", "edge"); noise from ``generator``.
+        """Return a term per objective ("layer_size", "node", ...); noise from ``generator``.
 
         With the same batch, weights and generator state the result is the same, which makes
         validation likelihood deterministic when the trainer reseeds the generator.
         """
 
     @abstractmethod
-    def objective_parameters(self) -> dict[str, list[nn.Parameter]]:
-        """Return the parameters each objective trains; shared ones stand under "shared"."""
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        """Return the parameters by the objectives that train them, every parameter once.
+
+        Objectives of one key share parameters and are selected together; others are independent.
+        """
 
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:

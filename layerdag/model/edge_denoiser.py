@@ -13,7 +13,7 @@ from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import LossTerm
 from layerdag.model.conditioning import Conditions
 from layerdag.model.encoder import Partial, PartialEncoder
-from layerdag.model.layers import MLP, sinusoids
+from layerdag.model.layers import MLP, sinusoids, take_rows
 
 # The noise never forces an edge: where all candidates are parents, the marginal stays below 1.
 _MAX_MARGINAL = 0.9
@@ -106,10 +106,10 @@ class EdgeDenoiser(nn.Module):
         rows_RF = self.encoder(self._with_noisy_edges(partial, pairs, noisy_Q), given)
         share_I = time_I.to(rows_RF) / self.steps
         time_IF = self.time(sinusoids(1000 * share_I, rows_RF.shape[1]))
-        target_RF = self.from_target(rows_RF) + time_IF[partial.item_R]
+        target_RF = self.from_target(rows_RF) + take_rows(time_IF, partial.item_R)
         hidden_QF = (
-            self.from_source(rows_RF)[pairs.source_Q]
-            + target_RF[pairs.target_Q]
+            take_rows(self.from_source(rows_RF), pairs.source_Q)
+            + take_rows(target_RF, pairs.target_Q)
             + self.states(noisy_Q)
         )
         return self.head(F.gelu(hidden_QF))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from layerdag.graph.sizes import GraphSizes
 from layerdag.model.conditioning import ConditionEncoder, Conditions
-from layerdag.model.layers import MLP, CodeEmbedding, sinusoids
+from layerdag.model.layers import MLP, CodeEmbedding, sinusoids, take_rows
 
 # Layers further back than this look alike.
 MAX_AGE = 32
@@ -58,7 +58,7 @@ class Round(nn.Module):
         """Return the new rows, shape (R, F)."""
         source_P, target_P = edge_index_2P
         own_RF, down_RF, up_RF = self.maps(rows_RF).chunk(3, dim=-1)
-        down_PF, up_PF = down_RF[source_P], up_RF[target_P]
+        down_PF, up_PF = take_rows(down_RF, source_P), take_rows(up_RF, target_P)
         if self.kinds is not None:
             kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
             down_kind_PF, up_kind_PF = kind_PF.chunk(2, dim=-1)
@@ -96,8 +96,8 @@ class PartialEncoder(nn.Module):
 
     def forward(self, partial: Partial, given: Conditions) -> Tensor:
         """Return the state of each row, shape (R, F)."""
-        node_NF = self.codes(partial.code_NA) + self.conditions(given)[partial.graph_N]
-        rows_RF = node_NF[partial.node_R] + self.ages(partial.age_R.clamp(max=MAX_AGE))
+        node_NF = self.codes(partial.code_NA) + take_rows(self.conditions(given), partial.graph_N)
+        rows_RF = take_rows(node_NF, partial.node_R) + self.ages(partial.age_R.clamp(max=MAX_AGE))
         outputs = [rows_RF]
         for layer in self.rounds:
             outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
@@ -137,7 +137,7 @@ class PrefixEncoder(nn.Module):
         nodes_I = torch.bincount(partial.item_R, minlength=items)
         parts = [
             self.norm(pooled_IF + self.start),
-            self.rows.conditions(given)[partial.graph_I],
+            take_rows(self.rows.conditions(given), partial.graph_I),
             sinusoids(partial.depth_I.to(rows_RF), self.width),
             sinusoids(nodes_I.to(rows_RF), self.width),
         ]

@@ -14,9 +14,12 @@ from layerdag.model.fast_layout import Blocks, Edges, Layout
 from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_losses
 from layerdag.model.fast_sampling import Parts, Sampler
 from layerdag.model.fast_tokens import Place, TokenEmbedding, drop_conditions
-from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_bias, dropout
+from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout
+from layerdag.model.judge import Judge, resample
+from layerdag.model.layers import take_rows
 
 _HEAD_WIDTH = 32
+GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
 
 
 class FastLayerDAG(DAGModel):
@@ -54,31 +57,27 @@ class FastLayerDAG(DAGModel):
         self.dropout, self.condition_dropout = dropout, condition_dropout
         self.tokens = TokenEmbedding(sizes, width)
         self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
-        self.last_norm = nn.RMSNorm(width)
+        self.last_norm = nn.LayerNorm(width, bias=False)
         self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH)
         self.arity = Arity(statistics)
+        has_conditions = sizes.numeric_conditions or sizes.category_conditions
+        self.judge = Judge(sizes, width=3 * width // 4) if has_conditions else None
 
-    def objective_parameters(self) -> dict[str, list[nn.Parameter]]:
-        """Return trunk and embeddings as "shared", and each objective's own readouts."""
-        edge = ("pointer", "last_parent", "open_embedding", "degree_readout", "type_readout")
-        named: dict[str, list[nn.Parameter]] = {
-            "shared": [*self.tokens.parameters(), *self.trunk.parameters()],
-            "layer_size": [],
-            "node": [],
-            "edge": [],
-        }
-        named["shared"] += self.last_norm.parameters()
-        for name, parameter in self.heads.named_parameters():
-            part = name.split(".")[0]
-            goal = "edge" if part in edge else "layer_size" if part == "size_readout" else "node"
-            named[goal].append(parameter)
-        return named
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        """Return the generator's parameters, and apart from them the judge's."""
+        if self.judge is None:
+            return {GRAPH_OBJECTIVES: list(self.parameters())}
+        judge = list(self.judge.parameters())
+        own = {id(parameter) for parameter in judge}
+        generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
+        return {GRAPH_OBJECTIVES: generator, ("condition",): judge}
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
-        """Return the negative log-likelihood in nats: "layer_size", "node" and "edge".
+        """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".
 
-        The three sums add up to -log p(graph, order inside layers). Counts are layers for
-        "layer_size" and nodes for the other two.
+        The first three sums add up to -log p(graph, order inside layers | conditions), the last is
+        -log p(conditions | graph), there if the data set has conditions. Counts are layers for
+        "layer_size", nodes for the next two and graphs for the last.
         """
         noise = generator if self.training else None
         layout = Layout.of(batch)
@@ -88,11 +87,14 @@ class FastLayerDAG(DAGModel):
         )
         encoded_TD = dropout(self._encode(batch, truth, noise), self.dropout, noise)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, truth)
-        return {
+        terms = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, layout),
             "node": node,
             "edge": edge,
         }
+        if self.judge is not None:
+            terms["condition"] = self.judge.loss(batch, noise)
+        return terms
 
     def _encode(self, batch: DAGBatch, truth: Truth, noise: torch.Generator | None) -> Tensor:
         """Return the trunk's output for every token, shape (T, D)."""
@@ -103,11 +105,11 @@ class FastLayerDAG(DAGModel):
         condition_BD = self.tokens.conditions(*conditions)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = self.tokens(x_TA, truth.place) + condition_BD[layout.graph_T]
+        x_TD = self.tokens(x_TA, truth.place) + take_rows(condition_BD, layout.graph_T)
         x_TD = dropout(x_TD, self.dropout, noise)
         scope = Scope(
             truth.blocks,
-            attention_bias(truth.blocks, self.num_heads),
+            *attention_biases(truth.blocks, self.num_heads),
             edges.parent_E,
             edges.child_E,
             truth.place.degree_T,
@@ -125,18 +127,25 @@ class FastLayerDAG(DAGModel):
         """Sample one graph a seed, one node of every graph a step.
 
         A node is drawn in one step given all before it, so there is no number of steps to choose:
-        ``request.steps`` is not used.
+        ``request.steps`` is not used. With several candidates the judge chooses among them.
 
         Raises:
             UsageError: If a limit of the request is below 1.
         """
-        if min(request.max_nodes, request.max_layers) < 1:
+        if min(request.max_nodes, request.max_layers, request.candidates) < 1:
             raise UsageError(
-                "A graph has at least one node and one layer; found limits of "
-                f"{request.max_nodes} nodes and {request.max_layers} layers."
+                "A graph has at least one node and one layer and is drawn at least once; found "
+                f"limits of {request.max_nodes} nodes and {request.max_layers} layers, and "
+                f"{request.candidates} candidates."
             )
         if not request.seeds:
             return SampleResult((), ())
+        if request.candidates > 1 and self.judge is not None:
+            return resample(self.judge, request, self._sample_once)
+        return self._sample_once(request)
+
+    def _sample_once(self, request: SampleRequest) -> SampleResult:
+        """Sample one graph a seed, without a choice."""
         parts = Parts(
             self.tokens, self._levels(), self.last_norm, self.heads, self.arity, self.block
         )

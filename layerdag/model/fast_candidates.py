@@ -83,7 +83,7 @@ def split_ranges(decisions: Decisions, layout: Layout, blocks: Blocks) -> tuple[
     seen_D = decisions.child_D - 1
     block_D = blocks.of_T[seen_D]
     local_D = (seen_D - layout.start_B[layout.graph_T[seen_D]]) // blocks.block
-    window_D = seen_D - (blocks.place_T[seen_D] % blocks.block) - blocks.block * (local_D > 0)
+    window_D = seen_D - blocks.offset_T[seen_D] - blocks.block * (local_D > 0)
     return window_D, block_D - 1
 
 

@@ -18,6 +18,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.fast_candidates import BLOCK_CODES, STUB_CODES, TOKEN_CODES, Candidates
 from layerdag.model.fast_counts import CountCode, Counter, SumEmbedding
+from layerdag.model.layers import take_rows
 
 
 class Readout(nn.Module):
@@ -25,7 +26,7 @@ class Readout(nn.Module):
 
     def __init__(self, width: int, num_codes: int) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(width)
+        self.norm = nn.LayerNorm(width, bias=False)
         self.project = nn.Linear(width, num_codes)
 
     def forward(self, state: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class Pointer(nn.Module):
 
     def __init__(self, width: int, key_width: int) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(width)
+        self.norm = nn.LayerNorm(width, bias=False)
         self.query = nn.Linear(width, key_width)
         self.far_query = nn.Linear(width, key_width)
         self.code_scores = nn.Linear(width, sum(TOKEN_CODES))
@@ -59,17 +60,19 @@ class Pointer(nn.Module):
     ) -> Tensor:
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
-        score_P = (self.query(hidden_DH)[decision_P] * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        score_P = (take_rows(self.query(hidden_DH), decision_P) * key_PK).sum(-1) * key_PK.shape[
+            1
+        ] ** -0.5
         code_DK = self.code_scores(hidden_DH)
         flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
-        return score_P + code_DK.flatten()[flat_P4].sum(-1)
+        return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
 
     def blocks(
         self, hidden_DH: Tensor, key_PK: Tensor, codes_P: Tensor, candidates: Candidates
     ) -> Tensor:
         """Return the score of each candidate block (mean key, code of its open children)."""
         decision_P = candidates.decision_P
-        query_PK = self.far_query(hidden_DH)[decision_P]
+        query_PK = take_rows(self.far_query(hidden_DH), decision_P)
         score_P = (query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
 

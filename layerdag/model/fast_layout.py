@@ -94,26 +94,42 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
+class Window:
+    """Padded blocks of queries with the tokens that they see one by one.
+
+    Attributes:
+        query_Mb: Token of each padded place, clamped where a graph's last block is not full.
+        key_Mw: Tokens in sight of the block, clamped likewise.
+    """
+
+    query_Mb: Tensor
+    key_Mw: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """Blocks of consecutive tokens: a token sees its own block, the one before, and summaries.
+
+    The first block of a graph has none before it, so it is kept apart: its windows are only as wide
+    as the longest graph of the batch needs, and small graphs cost little.
 
     Attributes:
         block: Tokens a block.
         of_T: Block of each token.
-        place_T: Row of each token in the padded (blocks x ``block``) arrangement.
-        query_Mb: Token of each padded place, clamped where a graph's last block is not full.
-        near_Mw: Tokens of the block before and of the block itself, clamped likewise.
-        has_before_M: Whether the graph has a block before this one.
-        far_MF: Blocks that are seen as summaries: all but the last two.
+        offset_T: Position of each token in its block.
+        place_T: Row of each token among the padded places, first blocks before later ones.
+        first: Windows of the first block of each graph: the block itself.
+        later: Windows of all other blocks: the block before and the block itself.
+        far_MF: Blocks that a later block sees as summaries: all but the last two.
         far_valid_MF: Which of these exist.
     """
 
     block: int
     of_T: Tensor
+    offset_T: Tensor
     place_T: Tensor
-    query_Mb: Tensor
-    near_Mw: Tensor
-    has_before_M: Tensor
+    first: Window
+    later: Window
     far_MF: Tensor
     far_valid_MF: Tensor
 
@@ -124,29 +140,40 @@ class Blocks:
         length_B = layout.end_B - layout.start_B
         blocks_B = (length_B + block - 1) // block
         first_B = blocks_B.cumsum(0) - blocks_B
-        graph_M = torch.repeat_interleave(blocks_B)
-        local_M = torch.arange(graph_M.shape[0], device=device) - first_B[graph_M]
+        later_B = first_B - torch.arange(first_B.shape[0], device=device)
+        graph_M = torch.repeat_interleave(blocks_B - 1)
+        local_M = torch.arange(graph_M.shape[0], device=device) - later_B[graph_M] + 1
         start_M = layout.start_B[graph_M] + local_M * block
-        position_T = layout.position_T
-        of_T = first_B[layout.graph_T] + position_T // block
+        position_T, graph_T = layout.position_T, layout.graph_T
+        local_T, offset_T = position_T // block, position_T % block
+        longest = int(length_B.max())
+        width = min(longest, block)
+        later_T = later_B[graph_T] + local_T - 1
+        far_F = torch.arange(max((longest - 1) // block - 1, 0), device=device)
+        tokens_w = torch.arange(-block, block, device=device)
+        place_T = torch.where(
+            local_T == 0,
+            graph_T * width + offset_T,
+            length_B.shape[0] * width + later_T * block + offset_T,
+        )
         last = layout.num_tokens - 1
-        near_Mw = start_M[:, None] + torch.arange(-block, block, device=device)
-        far_F = torch.arange(max(int(blocks_B.max()) - 2, 0), device=device)
+        own_Bw = (layout.start_B[:, None] + tokens_w[block : block + width]).clamp(max=last)
+        near_Mw = (start_M[:, None] + tokens_w).clamp(max=last)
         return cls(
             block=block,
-            of_T=of_T,
-            place_T=of_T * block + position_T % block,
-            query_Mb=(start_M[:, None] + torch.arange(block, device=device)).clamp(max=last),
-            near_Mw=near_Mw.clamp(0, last),
-            has_before_M=local_M > 0,
-            far_MF=(first_B[graph_M, None] + far_F).clamp(max=graph_M.shape[0] - 1),
+            of_T=first_B[graph_T] + local_T,
+            offset_T=offset_T,
+            place_T=place_T,
+            first=Window(own_Bw, own_Bw),
+            later=Window(near_Mw[:, block:], near_Mw),
+            far_MF=(first_B[graph_M, None] + far_F).clamp(max=first_B[-1] + blocks_B[-1] - 1),
             far_valid_MF=far_F < local_M[:, None] - 1,
         )
 
     @property
     def num_blocks(self) -> int:
-        """M."""
-        return self.query_Mb.shape[0]
+        """Number of blocks of the batch."""
+        return self.first.query_Mb.shape[0] + self.later.query_Mb.shape[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from layerdag.model.fast_heads import Heads, Pointer
 from layerdag.model.fast_layout import Blocks, Edges, Layout
 from layerdag.model.fast_tokens import Place
 from layerdag.model.fast_trunk import block_sum, segment_mean
+from layerdag.model.layers import take_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ def layer_size_loss(heads: Heads, encoded_TH: Tensor, layout: Layout) -> LossTer
     """Return the loss of each layer's size, and of size 0 after the last layer."""
     token = torch.cat([layout.first_token_L - 1, layout.end_B - 1])
     size = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
-    logits = heads.size_readout(encoded_TH[token])
+    logits = heads.size_readout(take_rows(encoded_TH, token))
     return _term(_count_loss(logits, size, heads.size), token.shape[0])
 
 
@@ -59,19 +60,21 @@ def node_and_edge_losses(
     first = edges.rank_E == 0
     num_tokens = place.planned_T.shape[0]
     uses = History(edges.parent_E, edges.child_E, num_tokens, num_tokens)
-    parent_EH = encoded_TH[edges.parent_E]
+    parent_EH = take_rows(encoded_TH, edges.parent_E)
     context_NH = heads.context_state(
-        encoded_TH[token_N - 1], place.size_T[token_N], place.index_T[token_N]
+        take_rows(encoded_TH, token_N - 1), place.size_T[token_N], place.index_T[token_N]
     )
-    first_NH = torch.zeros_like(context_NH).index_put((edges.node_E[first],), parent_EH[first])
+    first_NH = torch.zeros_like(context_NH).index_copy(
+        0, edges.node_E[first], take_rows(parent_EH, first.nonzero()[:, 0])
+    )
     kind_NH = heads.kind_state(context_NH, first_NH, _first_stubs(truth, uses))
     kind_N = truth.x_NA[:, 0]
     degree_NH = heads.degree_state(kind_NH, kind_N)
     after_EH = heads.further_state(
-        degree_NH[edges.node_E], parent_EH, edges.degree_E - edges.rank_E - 1
+        take_rows(degree_NH, edges.node_E), parent_EH, edges.degree_E - edges.rank_E - 1
     )
     before_EH = torch.cat([after_EH[:1], after_EH[:-1]])
-    state_EH = torch.where(first[:, None], context_NH[edges.node_E], before_EH)
+    state_EH = torch.where(first[:, None], take_rows(context_NH, edges.node_E), before_EH)
     parents_NH = segment_mean(parent_EH, edges.node_E, edges.in_degree_N)
     other_NH = heads.other_state(degree_NH, edges.in_degree_N, parents_NH)
 
@@ -80,7 +83,7 @@ def node_and_edge_losses(
     inner_N = edges.in_degree_N > 0
     edge = _Teacher(heads.pointer, truth, decisions, key_TK, uses).loss(state_EH)
     edge = edge + _code_loss(heads.type_readout(after_EH), edges.type_E)
-    degree_logits = heads.degree_readout(degree_NH[inner_N])
+    degree_logits = heads.degree_readout(take_rows(degree_NH, inner_N.nonzero()[:, 0]))
     edge = edge + _count_loss(degree_logits, edges.in_degree_N[inner_N], heads.degree)
     node = _code_loss(heads.kind_readout(kind_NH), kind_N)
     node = node + _other_losses(heads, other_NH, truth.x_NA[:, 1:], place.planned_T[token_N])
@@ -151,7 +154,7 @@ class _Teacher:
     def _inside_loss(self, hidden_EH: Tensor, far_F: Tensor) -> Tensor:
         """Return -log p of the token inside the chosen block, for the decisions ``far_F``."""
         blocks, parent_F = self.truth.blocks, self.truth.edges.parent_E[far_F]
-        start_F = parent_F - blocks.place_T[parent_F] % blocks.block
+        start_F = parent_F - blocks.offset_T[parent_F]
         low_F = torch.maximum(self.decisions.low_D[far_F], start_F)
         high_F = torch.minimum(self.decisions.high_D[far_F], start_F + blocks.block)
         inside = Candidates.ranges(low_F, high_F)
@@ -173,7 +176,7 @@ class _Teacher:
             (child_P - last_P) * (last_P != NEVER),
             layer_T[child_P] - layer_T[item_P],
         )
-        return self.pointer.tokens(hidden_EH, self.key_TK[item_P], codes_P4, pairs)
+        return self.pointer.tokens(hidden_EH, take_rows(self.key_TK, item_P), codes_P4, pairs)
 
     def _blocks(self, hidden_EH: Tensor, pairs: Candidates) -> Tensor:
         """Return the score of each candidate block."""
@@ -186,7 +189,7 @@ class _Teacher:
         planned_M = planned_T.new_zeros(blocks.num_blocks).index_add(0, blocks.of_T, planned_T)
         code_P = log_code((planned_M[pairs.item_P] - used_P).clamp(min=0))
         key_MK = block_sum(self.key_TK, blocks) / blocks.block
-        return self.pointer.blocks(hidden_EH, key_MK[pairs.item_P], code_P, pairs)
+        return self.pointer.blocks(hidden_EH, take_rows(key_MK, pairs.item_P), code_P, pairs)
 
 
 def _ragged_loss(logit_P: Tensor, segment_P: Tensor, target_P: Tensor, segments: int) -> Tensor:
@@ -194,9 +197,9 @@ def _ragged_loss(logit_P: Tensor, segment_P: Tensor, target_P: Tensor, segments:
     with torch.no_grad():
         top_S = logit_P.new_full((segments,), -torch.inf)
         top_S = top_S.scatter_reduce(0, segment_P, logit_P, "amax")
-    shifted_P = logit_P - top_S[segment_P]
+    shifted_P = logit_P - top_S.index_select(0, segment_P)
     total_S = shifted_P.new_zeros(segments).index_add(0, segment_P, shifted_P.exp())
-    return total_S.log().sum() - shifted_P[target_P].sum()
+    return total_S.log().sum() - shifted_P.masked_fill(~target_P, 0.0).sum()
 
 
 def _code_loss(logits_NK: Tensor, code_N: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class ConditionEncoder(nn.Module):
         self.categories = SumEmbedding(codes, width) if codes else None
         self.always = nn.Parameter(torch.zeros(width))
         self.bend = nn.Linear(width, width)
-        self.norm = nn.RMSNorm(width)
+        self.norm = nn.LayerNorm(width, bias=False)
 
     def forward(self, numeric_BC: Tensor, category_BM: Tensor) -> Tensor:
         """Return one vector a graph, shape (B, D)."""

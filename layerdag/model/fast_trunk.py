@@ -14,14 +14,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.model.fast_layout import Blocks
+from layerdag.model.layers import take_rows
 
 
 def dropout(x: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """Zero a share ``rate`` of ``x`` and scale up the rest; without a generator, do nothing."""
     if generator is None or rate == 0.0:
         return x
-    keep = torch.rand(x.shape, generator=generator, device=x.device) >= rate
-    return x * keep / (1.0 - rate)
+    keep = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype).ge_(rate)
+    return x * keep.div_(1.0 - rate)
 
 
 def segment_mean(value_ED: Tensor, segment_E: Tensor, count_S: Tensor) -> Tensor:
@@ -37,14 +38,16 @@ class Scope:
 
     Attributes:
         blocks: Attention blocks.
-        bias_MHbw: Additive attention mask with the distance penalty of each head.
+        first_bias_Hww: Attention bias of first blocks: causal, with the distance penalty of a head.
+        later_bias_MHbw: Attention bias of later blocks; the last columns are the summaries.
         parent_E: Token of the source of each edge.
         child_E: Token of the target.
         in_degree_T: Number of parents of each token.
     """
 
     blocks: Blocks
-    bias_MHbw: Tensor
+    first_bias_Hww: Tensor
+    later_bias_MHbw: Tensor
     parent_E: Tensor
     child_E: Tensor
     in_degree_T: Tensor
@@ -60,21 +63,22 @@ def slopes(heads: int, device: torch.device) -> Tensor:
     return slope_H
 
 
-def attention_bias(blocks: Blocks, heads: int) -> Tensor:
-    """Return the additive mask of shape (M, H, block, 2 * block + far blocks)."""
-    block, device = blocks.block, blocks.of_T.device
+def attention_biases(blocks: Blocks, heads: int) -> tuple[Tensor, Tensor]:
+    """Return the additive masks of first and of later blocks (see ``Scope``)."""
+    block, width = blocks.block, blocks.first.query_Mb.shape[1]
+    device = blocks.of_T.device
     query_b1 = torch.arange(block, device=device)[:, None]
     key_w = torch.arange(-block, block, device=device)
     distance_bw = (query_b1 - key_w).clamp(min=0)
     near_Hbw = -slopes(heads, device)[:, None, None] * distance_bw
     near_Hbw = near_Hbw.masked_fill(key_w > query_b1, -math.inf)
-    missing_Mw = ~blocks.has_before_M[:, None] & (key_w < 0)
-    near_MHbw = near_Hbw.masked_fill(missing_Mw[:, None, None, :], -math.inf)
-    far_M1bF = torch.zeros(blocks.far_MF.shape, device=device).masked_fill(
+    missing_MF = torch.zeros(blocks.far_MF.shape, device=device).masked_fill(
         ~blocks.far_valid_MF, -math.inf
-    )[:, None, None, :]
-    far_MHbF = far_M1bF.expand(-1, heads, block, -1)
-    return torch.cat([near_MHbw, far_MHbF], dim=-1)
+    )
+    far_MHbF = missing_MF[:, None, None, :].expand(-1, heads, block, -1)
+    near_MHbw = near_Hbw.expand(far_MHbF.shape[0], -1, -1, -1)
+    later_MHbw = torch.cat([near_MHbw, far_MHbF], dim=-1)
+    return near_Hbw[:, :width, block : block + width].contiguous(), later_MHbw
 
 
 class TrunkBlock(nn.Module):
@@ -83,18 +87,23 @@ class TrunkBlock(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm = nn.RMSNorm(width)
+        self.norm = nn.LayerNorm(width, bias=False)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
         self.mix = nn.Linear(2 * width, width, bias=False)
         self.feed = nn.Sequential(
-            nn.RMSNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+            nn.LayerNorm(width, bias=False),
+            nn.Linear(width, 2 * width),
+            nn.GELU(),
+            nn.Linear(2 * width, width),
         )
 
     def forward(self, x_TD: Tensor, scope: Scope) -> Tensor:
         """Return the next state of every token, shape (T, D)."""
         query_TD, key_TD, value_TD = self.query_key_value(self.norm(x_TD)).chunk(3, dim=-1)
         seen_TD = self._attend(query_TD, key_TD, value_TD, scope)
-        message_TD = segment_mean(value_TD[scope.parent_E], scope.child_E, scope.in_degree_T)
+        message_TD = segment_mean(
+            take_rows(value_TD, scope.parent_E), scope.child_E, scope.in_degree_T
+        )
         return self.finish(x_TD, seen_TD, message_TD)
 
     def finish(self, x_TD: Tensor, seen_TD: Tensor, message_TD: Tensor) -> Tensor:
@@ -105,27 +114,50 @@ class TrunkBlock(nn.Module):
     def _attend(self, query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, scope: Scope) -> Tensor:
         """Return the attention of each token over its window and the summaries, shape (T, D)."""
         blocks = scope.blocks
-        query_MbD = query_TD[blocks.query_Mb]
-        key_MwD, value_MwD = key_TD[blocks.near_Mw], value_TD[blocks.near_Mw]
-        if blocks.far_MF.shape[1]:
-            key_MwD = torch.cat([key_MwD, _summaries(key_TD, blocks)], dim=1)
-            value_MwD = torch.cat([value_MwD, _summaries(value_TD, blocks)], dim=1)
-        split = (self.heads, -1)
-        seen_MHbd = F.scaled_dot_product_attention(
-            query_MbD.unflatten(-1, split).transpose(1, 2),
-            key_MwD.unflatten(-1, split).transpose(1, 2),
-            value_MwD.unflatten(-1, split).transpose(1, 2),
-            attn_mask=scope.bias_MHbw.to(query_MbD.dtype),
+        own_Mb = blocks.first.query_Mb
+        query_MbD, key_MbD, value_MbD = (
+            take_rows(x_TD, own_Mb) for x_TD in (query_TD, key_TD, value_TD)
         )
-        return seen_MHbd.transpose(1, 2).reshape(-1, query_TD.shape[1])[blocks.place_T]
+        own_MbD = attention(query_MbD, key_MbD, value_MbD, scope.first_bias_Hww)
+        seen_PD = own_MbD.flatten(0, 1)
+        if blocks.later.query_Mb.shape[0]:
+            query_MbD = take_rows(query_TD, blocks.later.query_Mb)
+            key_MwD, value_MwD = (_in_sight(x_TD, blocks) for x_TD in (key_TD, value_TD))
+            later_MbD = attention(query_MbD, key_MwD, value_MwD, scope.later_bias_MHbw)
+            seen_PD = torch.cat([seen_PD, later_MbD.flatten(0, 1)])
+        return take_rows(seen_PD, blocks.place_T)
 
 
-def _summaries(value_TD: Tensor, blocks: Blocks) -> Tensor:
-    """Return the block means that each block sees, shape (M, F, D)."""
-    return block_sum(value_TD, blocks)[blocks.far_MF] / blocks.block
+def attention(query_MbD: Tensor, key_MwD: Tensor, value_MwD: Tensor, bias_Hbw: Tensor) -> Tensor:
+    """Return softmax(Q K' / sqrt(d) + bias) V for each block and head, shape (M, b, D).
+
+    Plain products on a processor, where the fused kernel takes twice as long for blocks this small.
+    """
+    split = (bias_Hbw.shape[-3], -1)
+    query_MHbd, key_MHwd, value_MHwd = (
+        x_MbD.unflatten(-1, split).transpose(1, 2) for x_MbD in (query_MbD, key_MwD, value_MwD)
+    )
+    bias_Hbw = bias_Hbw.to(query_MbD.dtype)
+    if query_MbD.is_cuda:
+        seen_MHbd = F.scaled_dot_product_attention(
+            query_MHbd, key_MHwd, value_MHwd, attn_mask=bias_Hbw
+        )
+    else:
+        score_MHbw = (query_MHbd * query_MHbd.shape[-1] ** -0.5) @ key_MHwd.transpose(2, 3)
+        seen_MHbd = (score_MHbw + bias_Hbw).softmax(-1) @ value_MHwd
+    return seen_MHbd.transpose(1, 2).flatten(2)
+
+
+def _in_sight(value_TD: Tensor, blocks: Blocks) -> Tensor:
+    """Return what each later block sees: tokens of its window, then block means, (M, w + F, D)."""
+    near_MwD = take_rows(value_TD, blocks.later.key_Mw)
+    if blocks.far_MF.shape[1] == 0:
+        return near_MwD
+    far_MFD = take_rows(block_sum(value_TD, blocks), blocks.far_MF) / blocks.block
+    return torch.cat([near_MwD, far_MFD], dim=1)
 
 
 def block_sum(value_TD: Tensor, blocks: Blocks) -> Tensor:
-    """Return the sum over the tokens of each block, shape (M, D)."""
+    """Return the sum over the tokens of each block, shape (blocks, D)."""
     total_MD = value_TD.new_zeros(blocks.num_blocks, value_TD.shape[1])
     return total_MD.index_add(0, blocks.of_T, value_TD)

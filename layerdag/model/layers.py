@@ -49,6 +49,14 @@ def sinusoids(value_R: Tensor, width: int) -> Tensor:
     return torch.cat([angle_RH.sin(), angle_RH.cos()], dim=-1)
 
 
+def take_rows(x_TD: Tensor, index: Tensor) -> Tensor:
+    """Return the rows ``index`` of ``x_TD``, shape (*index.shape, D).
+
+    The same as ``x_TD[index]``, whose gradient takes ten times as long on a processor.
+    """
+    return x_TD.index_select(0, index.flatten()).unflatten(0, index.shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Segments:
     """Consecutive rows that belong together, in buckets of similar length.
@@ -105,8 +113,11 @@ class SegmentAttention(nn.Module):
         # A row alone in its segment attends to itself: what it gets is its own value.
         mixed_RF = projected_R3F.chunk(3, dim=-1)[2]
         for rows_SW, valid_SW in segments.buckets:
-            bucket = self._attend(projected_R3F[rows_SW], valid_SW)
-            mixed_RF = mixed_RF.index_put((rows_SW[valid_SW],), bucket[valid_SW])
+            bucket = self._attend(take_rows(projected_R3F, rows_SW), valid_SW)
+            kept_K = valid_SW.flatten().nonzero()[:, 0]
+            mixed_RF = mixed_RF.index_copy(
+                0, rows_SW[valid_SW], take_rows(bucket.flatten(0, 1), kept_K)
+            )
         return self.output(mixed_RF)
 
     def _attend(self, projected_SW3F: Tensor, valid_SW: Tensor) -> Tensor:

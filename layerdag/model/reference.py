@@ -90,12 +90,12 @@ class ReferenceLayerDAG(DAGModel):
             sizes, statistics, columns, width=edge_width, rounds=edge_rounds, steps=edge_steps
         )
 
-    def objective_parameters(self) -> dict[str, list[nn.Parameter]]:
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
         """Return the parameters of the three networks; none is shared."""
         return {
-            "layer_size": list(self.layer_size.parameters()),
-            "node": list(self.node.parameters()),
-            "edge": list(self.edge.parameters()),
+            ("layer_size",): list(self.layer_size.parameters()),
+            ("node",): list(self.node.parameters()),
+            ("edge",): list(self.edge.parameters()),
         }
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:

@@ -57,7 +57,7 @@ def evaluate(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    names = [name for name in model.objective_parameters() if name != "shared"]
+    names = [name for objectives in model.objective_parameters() for name in objectives]
     sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
     for number in range(world.rank, len(batches), world.size):
         generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))

@@ -43,7 +43,7 @@ class Optimiser:
                 {"params": others, "weight_decay": 0.0},
             ],
             lr=settings.learning_rate,
-            foreach=True,
+            fused=True,
         )
 
     def add_gradient(self, batch: DAGBatch, noise_seed: int) -> dict[str, Tensor]:

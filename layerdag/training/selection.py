@@ -11,15 +11,13 @@ from torch import Tensor, nn
 from layerdag.model.base import DAGModel
 from layerdag.training.average import copy_weights
 
-SHARED = "shared"
-
 
 @dataclass(eq=False)
 class Track:
     """Objectives that are judged together, and the best weights they have had.
 
     Attributes:
-        name: The objective's name, or "total" for all together.
+        name: The objective's name, or "total" for several.
         objectives: Names of the loss terms.
         parameters: The parameters they train, by name in the model.
         best: Lowest validation likelihood so far, nats a graph.
@@ -78,17 +76,18 @@ class Track:
 
 
 def tracks_of(model: DAGModel) -> list[Track]:
-    """Return one track an objective, or a single one where objectives share parameters."""
+    """Return one track for each group of objectives that share parameters."""
     groups = model.objective_parameters()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     covered = {id(p) for parameters in groups.values() for p in parameters}
     assert covered == set(names), "objective_parameters() must name every parameter of the model"
-    objectives = tuple(name for name in groups if name != SHARED)
-    if groups.get(SHARED):
-        return [Track("total", objectives, dict(model.named_parameters()))]
     return [
-        Track(objective, (objective,), {names[id(p)]: p for p in groups[objective]})
-        for objective in objectives
+        Track(
+            objectives[0] if len(objectives) == 1 else "total",
+            objectives,
+            {names[id(p)]: p for p in parameters},
+        )
+        for objectives, parameters in groups.items()
     ]
 
 

@@ -17,14 +17,15 @@ class TrainSettings:
         max_steps: Optimiser steps at most; None leaves it to ``max_seconds``.
         max_seconds: Wall-clock seconds at most, validation included; None for no limit.
         batch_graphs: Graphs of a micro-batch at most.
-        batch_nodes: Nodes of a micro-batch at most (a larger graph comes alone).
+        batch_nodes: Nodes of a micro-batch at most (a larger graph comes alone). Let this be the
+            limit that binds: then all micro-batches hold about as many decisions, and clipping
+            weighs graphs of all sizes alike.
         accumulate: Micro-batches a process adds up before one optimiser step.
         learning_rate: Peak rate of AdamW.
         weight_decay: Decoupled decay of AdamW, on matrices only.
         warmup_steps: Steps over which the rate rises linearly from 0.
         schedule: "constant", or "cosine" down to a tenth over the budget.
-        gradient_clip: Largest gradient norm of what is selected together, against outliers only:
-            one that is reached often weighs down large graphs, whose gradients are larger. 0: none.
+        gradient_clip: Largest gradient norm of what is selected together; 0: none.
         ema_decay: Decay of the averaged weights, which are what is judged and kept.
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
@@ -38,14 +39,14 @@ class TrainSettings:
     seed: int = 0
     max_steps: int | None = 1000
     max_seconds: float | None = None
-    batch_graphs: int = 16
-    batch_nodes: int = 20_000
+    batch_graphs: int = 256
+    batch_nodes: int = 2_000
     accumulate: int = 1
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup_steps: int = 50
     schedule: str = "constant"
-    gradient_clip: float = 10.0
+    gradient_clip: float = 1.0
     ema_decay: float = 0.999
     evaluate_every: int = 100
     patience: int = 10

@@ -14,7 +14,7 @@ def totals(model: FastLayerDAG, dags: list, seed: int = 0) -> dict[str, float]:
 
 def test_there_is_a_finite_loss_for_each_objective():
     found = totals(small_model(small_dags()), small_dags())
-    assert set(found) == {"layer_size", "node", "edge"}
+    assert set(found) == {"layer_size", "node", "edge", "condition"}
     assert all(0 < value < 1e5 for value in found.values())
 
 

@@ -23,7 +23,7 @@ def test_disjoint_objectives_are_judged_apart(model: DAGModel):
 
 
 def test_shared_parameters_are_judged_together(model: DAGModel, monkeypatch: pytest.MonkeyPatch):
-    everything = {"shared": list(model.parameters()), "node": [], "edge": []}
+    everything = {("node", "edge"): list(model.parameters())}
     monkeypatch.setattr(model, "objective_parameters", lambda: everything)
     (track,) = tracks_of(model)
     assert track.name == "total"

@@ -1,0 +1,177 @@
+"""How good are the samples of some checkpoints? Every figure beside the real one; JSON.
+
+    python benchmarks/quality.py ../shared/data/flowgraphs/tpu_tile fast=outputs/fast/best \
+        reference=outputs/reference/best --split test --seeds 0 1000 2000
+
+For each checkpoint and sampling seed, one graph is drawn for the conditions of each training graph.
+Similarity is the distance to the real graphs of ``--split`` over the same distance of the real
+training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
+Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
+``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``).
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from layerdag import load_checkpoint
+from layerdag.cli.sample import checkpoint_path
+from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.schema import GraphSchema
+from layerdag.generate import GenerationSettings, sample_like
+from layerdag.graph.dag import DAG
+from layerdag.progress import track
+from layerdag.surrogate.files import FAMILIES
+from layerdag.surrogate.inputs import labelled, read_dataset
+from layerdag.surrogate.tstr import REAL, SYNTHETIC, transfer
+from layerdag.validator.copying import novelty
+from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.similarity import compare
+from layerdag.validator.structural import check_structure
+
+SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
+
+
+def main() -> None:
+    """Print one JSON object."""
+    args = _arguments()
+    torch.set_num_threads(args.threads)
+    data = read_dataset(args.data)
+    rows = []
+    for name_and_path in args.checkpoints:
+        name, _, path = name_and_path.rpartition("=")
+        for seed in track(args.seeds, f"quality of {name}", len(args.seeds)):
+            rows.append({"checkpoint": name, "seed": seed, **_judged(data, path, seed, args)})
+    report = {
+        "machine": {"platform": platform.platform(), "threads": args.threads},
+        "data": args.data,
+        "split": args.split,
+        "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
+        "samples": {key: getattr(args, key) for key in ("guidance", "candidates", "copies")},
+        "rows": rows,
+        "means": _means(rows),
+    }
+    print(json.dumps(report, indent=1))
+
+
+def _arguments() -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="data set folder, as for 'layerdag surrogate'")
+    parser.add_argument("checkpoints", nargs="+", metavar="NAME=FOLDER")
+    parser.add_argument("--split", choices=("val", "test"), default="val")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
+    parser.add_argument("--guidance", type=float, default=1.0)
+    parser.add_argument("--candidates", type=int, default=1)
+    parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
+    parser.add_argument("--target", help="condition that surrogates predict; none: no transfer")
+    parser.add_argument("--hide", action="append", default=[], help="attribute hidden from these")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["boosting"])
+    parser.add_argument("--fits", type=int, default=3, help="seeds of each surrogate")
+    parser.add_argument("--max-nodes", type=int, default=2000)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser.parse_args()
+
+
+def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Sample a checkpoint and return all its figures."""
+    checkpoint = load_checkpoint(checkpoint_path(path))
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    train, held_out = data.graphs["train"], data.graphs[args.split]
+    wanted = [dag.conditions for dag in train] * args.copies
+    settings = GenerationSettings(
+        seed=seed,
+        guidance=args.guidance,
+        candidates=args.candidates,
+        max_nodes=args.max_nodes,
+        batch_size=max(256 // args.candidates, 8),
+    )
+    begin = time.process_time()
+    made = list(sample_like(checkpoint.model.eval(), schema, wanted, settings))
+    spent = time.process_time() - begin
+    dags = [one.dag for one in made]
+    views = [AttributeView(attribute.name) for attribute in schema.attributes]
+    similarity = compare(train, held_out, dags, views, replicates=20)
+    names = [*SHAPE, f"attribute:{schema.attributes[0].name}"]
+    ratios = {name: similarity.row(name).ratio for name in names}
+    known = [ratio for ratio in ratios.values() if ratio is not None]
+    found = novelty(train, held_out, dags)
+    return {
+        "step": checkpoint.meta.step,
+        "ratio": {name: _rounded(ratio) for name, ratio in ratios.items()},
+        "mean_ratio": _rounded(float(np.mean(known))),
+        "worst_ratio": _rounded(max(known)),
+        "distinct": _rounded(found.unique),
+        "copied": _rounded(found.copied),
+        "copied_real": _rounded(found.copied_real),
+        "structure_valid": _rounded(float(check_structure(dags).valid_B.mean())),
+        "truncated": _rounded(float(np.mean([one.truncated for one in made]))),
+        "processor_s_per_graph": round(spent / len(dags), 5),
+        "transfer": _transfer(data, schema, dags, args) if args.target else None,
+    }
+
+
+def _transfer(
+    data: GraphDataset, schema: GraphSchema, dags: Sequence[DAG], args: argparse.Namespace
+) -> dict[str, Any]:
+    """Return scores of surrogates trained on samples and on real graphs, and their ratios."""
+    real, test = (
+        labelled(data.graphs[part], data.schema, args.target, args.hide)
+        for part in ("train", args.split)
+    )
+    synthetic = labelled(dags, schema, args.target, args.hide)
+    report = transfer(
+        real,
+        synthetic,
+        test,
+        data.schema.sizes(),
+        {name: FAMILIES[name] for name in args.families},
+        seeds=range(args.fits),
+        conditions=(REAL, SYNTHETIC),
+    )
+    return {
+        f"{family} {score}": {
+            "real": _rounded(report.row(family, REAL).scores[score].mean),
+            "synthetic": _rounded(report.row(family, SYNTHETIC).scores[score].mean),
+            "share": _rounded(report.share_of_ceiling(family, score)),
+        }
+        for family in args.families
+        for score in ("pearson", "spearman")
+    }
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the mean over sampling seeds of the main figures of each checkpoint."""
+    result = {}
+    for name in dict.fromkeys(row["checkpoint"] for row in rows):
+        mine = [row for row in rows if row["checkpoint"] == name]
+        means = {
+            key: _rounded(float(np.mean([row[key] for row in mine])))
+            for key in ("mean_ratio", "worst_ratio", "distinct", "copied")
+        }
+        means["ratio"] = {
+            key: _rounded(float(np.mean([row["ratio"][key] for row in mine])))
+            for key in mine[0]["ratio"]
+        }
+        if mine[0]["transfer"]:
+            means["transfer_share"] = {
+                key: _rounded(float(np.mean([row["transfer"][key]["share"] for row in mine])))
+                for key in mine[0]["transfer"]
+            }
+        result[name] = means
+    return result
+
+
+def _rounded(value: float | None) -> float | None:
+    """Return three decimals."""
+    return None if value is None else round(value, 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The judge: what conditions does a finished graph speak of?
+
+A label explains little of a graph, so that p(graph | label) learns slowly what the two have in
+common; p(label | graph) is a question that a few hundred graphs answer. The judge learns it beside
+the generator, from the same batches and with parameters of its own, and sampling uses it to choose
+among several candidates: importance resampling (Rubin, Bayesian Statistics 3, 1988) toward
+p(graph) p(conditions | graph).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.sizes import GraphSizes
+from layerdag.model.base import LossTerm, SampleRequest, SampleResult
+from layerdag.model.encoder import Round
+from layerdag.model.fast_counts import CountCode, Counter, SumEmbedding
+from layerdag.model.fast_trunk import dropout, segment_mean
+from layerdag.model.layers import take_rows
+from layerdag.rng import derive_seed
+
+_COUNT = CountCode(exact=8, largest=4096)
+# A standardised number is never known better than this: keeps a few graphs from ruling the loss.
+_LEAST_SPREAD, _MOST_SPREAD = 0.1, 3.0
+
+
+class Judge(nn.Module):
+    """p(conditions | graph): message passing along and against the edges, pooled over the graph.
+
+    A number is normal with a mean and a spread that depend on the graph, a category is one of its
+    codes; conditions are independent given the graph.
+
+    Args:
+        sizes: Of the data set; at least one condition.
+        width: Features of a node.
+        rounds: Rounds of messages.
+        rate: Share of features dropped in training.
+    """
+
+    def __init__(
+        self, sizes: GraphSizes, *, width: int = 96, rounds: int = 3, rate: float = 0.4
+    ) -> None:
+        super().__init__()
+        self.sizes, self.rate = sizes, rate
+        self.counter = Counter(_COUNT)
+        counts = [self.counter.num_codes] * 3
+        self.codes = SumEmbedding([*sizes.attributes, *counts], width)
+        self.rounds = nn.ModuleList(Round(width, sizes.edge_types) for _ in range(rounds))
+        answers = 2 * sizes.numeric_conditions + sum(sizes.category_conditions)
+        self.answer = nn.Sequential(
+            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, answers)
+        )
+
+    def loss(self, batch: DAGBatch, generator: torch.Generator | None) -> LossTerm:
+        """Return the negative log-likelihood of the known conditions; a count a graph."""
+        total = -self.log_likelihood(batch, generator).sum()
+        return LossTerm(total, torch.tensor(float(batch.num_graphs), device=total.device))
+
+    def log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None = None) -> Tensor:
+        """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
+        numbers, *categories = self._answers(batch, generator)
+        total_B = self._numbers(numbers, batch.numeric_BC)
+        for logits_BK, code_B in zip(categories, batch.category_BM.T, strict=True):
+            picked_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
+            total_B = total_B + picked_B.masked_fill(code_B < 0, 0.0)
+        return total_B
+
+    def _answers(self, batch: DAGBatch, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        """Return (means and spreads, logits of the first category, of the second, ...)."""
+        x_NF = dropout(self.codes(self._codes(batch)), self.rate, generator)
+        for round_ in self.rounds:
+            x_NF = x_NF + round_(x_NF, batch.edge_index_2E, batch.edge_type_E)
+        pooled_BF = dropout(_pool(x_NF, batch), self.rate, generator)
+        widths = [2 * self.sizes.numeric_conditions, *self.sizes.category_conditions]
+        return self.answer(pooled_BF).split(widths, dim=1)
+
+    def _codes(self, batch: DAGBatch) -> Tensor:
+        """Return attributes, degrees and layer of each node as codes."""
+        source_E, target_E = batch.edge_index_2E
+        degrees = (
+            torch.bincount(end_E, minlength=batch.num_nodes) for end_E in (source_E, target_E)
+        )
+        counts_N3 = torch.stack([*degrees, batch.layer_N], dim=1)
+        return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
+
+    @staticmethod
+    def _numbers(answer_BC2: Tensor, numeric_BC: Tensor) -> Tensor:
+        """Return the log-density of the known numbers of each graph."""
+        mean_BC, raw_BC = answer_BC2.chunk(2, dim=1)
+        spread_BC = _LEAST_SPREAD + (_MOST_SPREAD - _LEAST_SPREAD) * raw_BC.sigmoid()
+        known_BC = ~numeric_BC.isnan()
+        value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
+        density_BC = torch.distributions.Normal(mean_BC, spread_BC, validate_args=False)
+        return density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0).sum(1)
+
+
+def _pool(x_NF: Tensor, batch: DAGBatch) -> Tensor:
+    """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F).
+
+    The last is a sum in the log domain, as a time is the sum of its operators' times.
+    """
+    graph_N, nodes_B = batch.graph_of_node(), batch.node_ptr.diff()
+    index_NF = graph_N[:, None].expand_as(x_NF)
+    empty_BF = x_NF.new_full((batch.num_graphs, x_NF.shape[1]), -torch.inf)
+    top_BF = empty_BF.scatter_reduce(0, index_NF, x_NF, "amax")
+    lifted_NF = (x_NF - take_rows(top_BF.detach(), graph_N)).exp()
+    total_BF = torch.zeros_like(top_BF).index_add(0, graph_N, lifted_NF)
+    log_sum_BF = top_BF.detach() + total_BF.log()
+    return torch.cat([segment_mean(x_NF, graph_N, nodes_B), top_BF, log_sum_BF], dim=1)
+
+
+def resample(
+    judge: Judge, request: SampleRequest, sample: Callable[[SampleRequest], SampleResult]
+) -> SampleResult:
+    """Draw ``request.candidates`` graphs a seed and keep one, by its conditions' likelihood.
+
+    Candidate 0 is what ``sample`` gives without candidates; a truncated one is kept only if all
+    are. A graph still depends on its own seed and conditions alone.
+
+    Args:
+        judge: Of the same model.
+        request: With at least two candidates.
+        sample: Draws graphs, one a seed.
+    """
+    count = request.candidates
+    repeated = replace(
+        request,
+        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
+        category_BM=request.category_BM.repeat_interleave(count, dim=0),
+        seeds=tuple(_candidate(seed, j) for seed in request.seeds for j in range(count)),
+        candidates=1,
+    )
+    drawn = sample(repeated)
+    device = judge.codes.weight.device
+    batch = DAGBatch.collate(
+        drawn.dags, [dag.layers() for dag in drawn.dags], repeated.numeric_BC, repeated.category_BM
+    ).to(device)
+    with torch.no_grad():
+        score_P = judge.log_likelihood(batch).cpu().double()
+    score_P[torch.tensor(drawn.truncated)] -= 1e9
+    uniform_P = torch.tensor([(derive_seed(s, "choice") + 0.5) / 2**63 for s in repeated.seeds])
+    # Gumbel noise: the largest sum is a draw from the softmax of the scores.
+    noisy_BK = (score_P - (-uniform_P.double().log()).log()).unflatten(0, (-1, count))
+    chosen = (noisy_BK.argmax(1) + count * torch.arange(noisy_BK.shape[0])).tolist()
+    return SampleResult(
+        tuple(drawn.dags[i] for i in chosen), tuple(drawn.truncated[i] for i in chosen)
+    )
+
+
+def _candidate(seed: int, number: int) -> int:
+    """Return the seed of a candidate."""
+    return seed if number == 0 else derive_seed(seed, "candidate", number)
