@@ -142,9 +142,12 @@ def resample(
     with torch.no_grad():
         score_P = judge.log_likelihood(batch).cpu().double()
     score_P[torch.tensor(drawn.truncated)] -= 1e9
-    uniform_P = torch.tensor([(derive_seed(s, "choice") + 0.5) / 2**63 for s in repeated.seeds])
+    uniform_P = torch.tensor(
+        [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
+        dtype=torch.float64,
+    )
     # Gumbel noise: the largest sum is a draw from the softmax of the scores.
-    noisy_BK = (score_P - (-uniform_P.double().log()).log()).unflatten(0, (-1, count))
+    noisy_BK = (score_P - (-uniform_P.log()).log()).unflatten(0, (-1, count))
     chosen = (noisy_BK.argmax(1) + count * torch.arange(noisy_BK.shape[0])).tolist()
     return SampleResult(
         tuple(drawn.dags[i] for i in chosen), tuple(drawn.truncated[i] for i in chosen)
