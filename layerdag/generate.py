@@ -35,8 +35,8 @@ class GenerationSettings:
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer; None takes the model's own.
         guidance: Weight of classifier-free guidance.
-        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions; a model
-            without a judge (`reference`) draws one.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions; a
+            model without a judge (`reference`) draws one.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph.
 
