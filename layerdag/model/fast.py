@@ -32,7 +32,7 @@ class FastLayerDAG(DAGModel):
         depth: Number of trunk blocks.
         block: Tokens of an attention block.
         dropout: Share of trunk inputs and readout states dropped in training.
-        condition_dropout: Share of graphs that see no condition in training, for guidance.
+        condition_dropout: Share of conditions hidden in training, for guidance.
     """
 
     def __init__(

@@ -125,18 +125,12 @@ class ConditionEncoder(nn.Module):
 def drop_conditions(
     batch: DAGBatch, rate: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the conditions with some of them unknown, and all of a graph at rate ``rate``.
-
-    Where there are several, each graph has a rate of its own, uniform in [0, 1]: any subset may be
-    asked for, and no graph is known by a combination of conditions that only it has. A single
-    condition is hidden at ``rate``.
-    """
+    """Return the conditions with a share ``rate`` unknown, and all of a graph at the same rate."""
     device = batch.numeric_BC.device
     count = batch.numeric_BC.shape[1]
     total = count + batch.category_BM.shape[1]
-    uniform = torch.rand(batch.num_graphs, total + 2, generator=generator, device=device)
-    each_B1 = uniform[:, -2:-1] if total > 1 else uniform.new_full((batch.num_graphs, 1), rate)
-    gone = (uniform[:, :-2] < each_B1) | (uniform[:, -1:] < rate)
+    uniform = torch.rand(batch.num_graphs, total + 1, generator=generator, device=device)
+    gone = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
     return (
         batch.numeric_BC.masked_fill(gone[:, :count], torch.nan),
         batch.category_BM.masked_fill(gone[:, count:], -1),

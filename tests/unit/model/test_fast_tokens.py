@@ -1,9 +1,5 @@
-from dataclasses import replace
-
-import pytest
 import torch
 
-from layerdag.graph.batch import DAGBatch
 from layerdag.graph.dag import DAG
 from layerdag.graph.sizes import GraphSizes
 from layerdag.model.fast_layout import Edges, Layout
@@ -42,24 +38,21 @@ def test_an_unknown_number_is_not_taken_for_a_mean_one():
     assert not torch.allclose(found[0], found[1])
 
 
-def many_graphs(numeric: int, category: int) -> DAGBatch:
-    return replace(
-        collated(small_dags(2)),
-        numeric_BC=torch.zeros(4000, numeric),
-        category_BM=torch.zeros(4000, category, dtype=torch.int64),
-        node_ptr=torch.arange(4001),
+def test_dropping_hides_about_the_asked_share_and_nothing_at_zero():
+    batch = collated(small_dags(2))
+    wide = batch.__class__(
+        **(
+            vars(batch)
+            | {
+                "numeric_BC": torch.zeros(2000, 1),
+                "category_BM": torch.zeros(2000, 1, dtype=torch.int64),
+                "node_ptr": torch.arange(2001),
+            }
+        )
     )
-
-
-def test_a_single_condition_is_hidden_at_the_asked_rate_alone_or_with_all():
-    numeric, _ = drop_conditions(many_graphs(1, 0), 0.2, torch.Generator().manual_seed(0))
-    assert abs(numeric.isnan().float().mean() - 0.36) < 0.03
-    numeric, _ = drop_conditions(many_graphs(1, 0), 0.0, torch.Generator())
+    numeric, category = drop_conditions(wide, 0.2, torch.Generator().manual_seed(0))
+    assert abs(numeric.isnan().float().mean() - 0.36) < 0.05
+    assert abs((category == -1).float().mean() - 0.36) < 0.05
+    numeric, category = drop_conditions(wide, 0.0, torch.Generator())
     assert not numeric.isnan().any()
-
-
-def test_every_number_of_several_conditions_is_as_likely_to_be_left():
-    numeric, category = drop_conditions(many_graphs(2, 1), 0.0, torch.Generator().manual_seed(0))
-    left_B = (~numeric.isnan()).sum(1) + (category >= 0).sum(1)
-    share_4 = torch.bincount(left_B, minlength=4) / left_B.numel()
-    assert share_4.tolist() == pytest.approx([0.25] * 4, abs=0.03)
+    assert not (category == -1).any()
