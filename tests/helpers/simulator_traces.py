@@ -2,7 +2,13 @@
 
 import dataclasses
 
-from layerdag.simulator import Dimension, NetworkConfig, SystemConfig, Topology
+from layerdag.simulator import (
+    Dimension,
+    NetworkConfig,
+    SimulationResult,
+    SystemConfig,
+    Topology,
+)
 from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 
@@ -73,3 +79,15 @@ def one_dimension(
 def system(algorithm: str = "ring", dimensions: int = 1, **changes: object) -> SystemConfig:
     """Return a system with one algorithm for everything, 10 ns endpoint delay, one chunk."""
     return dataclasses.replace(SystemConfig.uniform(algorithm, dimensions), **changes)
+
+
+def finish(result: SimulationResult) -> list[int]:
+    """Return the tick at which each rank finishes."""
+    return result.rank_finish_ns.tolist()
+
+
+def ticks(result: SimulationResult, rank: int = 0) -> list[tuple[int, int]]:
+    """Return issue and finish of each node of a rank."""
+    rows = result.rows(rank)
+    pairs = zip(result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist(), strict=True)
+    return list(pairs)

@@ -3,45 +3,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
-from layerdag.datasets.graphml import write_graphml
-from layerdag.graph.random import random_dag
-from layerdag.surrogate.inputs import read_dataset
 
 
 @pytest.fixture
 def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """A small data set in the format of TPU Tile; the runtime is the number of nodes."""
-    folder = tmp_path / "tile"
-    folder.mkdir()
-    for split, count in (("train", 30), ("val", 4), ("test", 12)):
-        dags = [random_dag(rng, rng.integers(1, 4, 4).tolist(), [3]) for _ in range(count)]
-        torch.save(
-            {
-                "src_list": [dag.edge_index_2E[0] for dag in dags],
-                "dst_list": [dag.edge_index_2E[1] for dag in dags],
-                "x_n_list": [dag.x_NA[:, 0] for dag in dags],
-                "y_list": [float(dag.num_nodes) for dag in dags],
-            },
-            folder / f"{split}.pth",
-        )
-    return folder
+    counts = {"train": 30, "val": 4, "test": 12}
+    return write_tile(tmp_path / "tile", rng, counts, layers=4, codes=3)
 
 
 @pytest.fixture
 def samples(tile: Path, tmp_path: Path) -> Path:
-    """Real training graphs dressed up as samples."""
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    data = read_dataset(tile)
-    entries = []
-    for i, dag in enumerate(data.graphs["train"]):
-        write_graphml(folder / f"{i}.graphml", data.schema.decode(dag))
-        entries.append({"name": str(i), "file": f"{i}.graphml", "conditions": dict(dag.conditions)})
-    (folder / "manifest.json").write_text(json.dumps({"samples": entries}))
-    return folder
+    return write_training_graphs_as_samples(tile, tmp_path / "samples")
 
 
 def test_a_fitted_surrogate_predicts_for_files(

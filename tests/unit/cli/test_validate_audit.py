@@ -3,11 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
-from layerdag.datasets.graphml import write_graphml
-from layerdag.graph.random import random_dag
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.build import ModelSpec, build_model
 from layerdag.surrogate.inputs import read_dataset
@@ -16,35 +14,13 @@ from layerdag.training.checkpoint import CheckpointContents, CheckpointMeta, sav
 
 @pytest.fixture
 def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """A small data set in the format of TPU Tile."""
-    folder = tmp_path / "tile"
-    folder.mkdir()
-    for split, count in (("train", 30), ("val", 4), ("test", 24)):
-        dags = [random_dag(rng, rng.integers(1, 4, 5).tolist(), [6]) for _ in range(count)]
-        torch.save(
-            {
-                "src_list": [dag.edge_index_2E[0] for dag in dags],
-                "dst_list": [dag.edge_index_2E[1] for dag in dags],
-                "x_n_list": [dag.x_NA[:, 0] for dag in dags],
-                "y_list": [float(dag.num_nodes) for dag in dags],
-            },
-            folder / f"{split}.pth",
-        )
-    return folder
+    counts = {"train": 30, "val": 4, "test": 24}
+    return write_tile(tmp_path / "tile", rng, counts, layers=5, codes=6)
 
 
 @pytest.fixture
 def copies(tile: Path, tmp_path: Path) -> Path:
-    """The training graphs dressed up as samples."""
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    data = read_dataset(tile)
-    entries = []
-    for i, dag in enumerate(data.graphs["train"]):
-        write_graphml(folder / f"{i}.graphml", data.schema.decode(dag))
-        entries.append({"name": str(i), "file": f"{i}.graphml", "conditions": dict(dag.conditions)})
-    (folder / "manifest.json").write_text(json.dumps({"samples": entries}))
-    return folder
+    return write_training_graphs_as_samples(tile, tmp_path / "samples")
 
 
 def checkpoint(tile: Path, folder: Path, fingerprint: str) -> Path:

@@ -4,7 +4,19 @@ E = 10 ns endpoint delay, links 1 B/ns and 100 ns a hop unless said; a group fil
 """
 
 import pytest
-from simulator_traces import all_reduce, coll, comp, node, one_dimension, recv, ring, send, system
+from simulator_traces import (
+    all_reduce,
+    coll,
+    comp,
+    finish,
+    node,
+    one_dimension,
+    recv,
+    ring,
+    send,
+    system,
+    ticks,
+)
 from simulator_traces import workload as make_workload
 
 from layerdag.errors import SimulationError
@@ -13,7 +25,6 @@ from layerdag.simulator import (
     Dimension,
     NetworkConfig,
     RunOptions,
-    SimulationResult,
     Topology,
     simulate,
 )
@@ -27,16 +38,6 @@ TWO_SPEEDS = NetworkConfig(
     )
 )
 """2 x 2 ranks; dimension 1 has twice the bandwidth and half the latency."""
-
-
-def finish(result: SimulationResult) -> list[int]:
-    return result.rank_finish_ns.tolist()
-
-
-def ticks(result: SimulationResult, rank: int = 0) -> list[tuple[int, int]]:
-    rows = result.rows(rank)
-    pairs = zip(result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist(), strict=True)
-    return list(pairs)
 
 
 @pytest.mark.parametrize(

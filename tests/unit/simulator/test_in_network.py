@@ -5,7 +5,17 @@ last member has begun, where bytes are those of the larger direction.
 """
 
 import pytest
-from simulator_traces import all_reduce, coll, comp, one_dimension, recv, send, system, workload
+from simulator_traces import (
+    all_reduce,
+    coll,
+    comp,
+    finish,
+    one_dimension,
+    recv,
+    send,
+    system,
+    workload,
+)
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator import (
@@ -14,7 +24,6 @@ from layerdag.simulator import (
     GroupCollectives,
     NetworkConfig,
     RunOptions,
-    SimulationResult,
     SystemConfig,
     Topology,
     simulate,
@@ -29,10 +38,6 @@ def reducing(**changes: object) -> SystemConfig:
     """Return a system whose one dimension reduces, gathers, scatters and broadcasts by itself."""
     lists = {"all_reduce": IN_SWITCH, "all_gather": IN_SWITCH, "reduce_scatter": IN_SWITCH}
     return system(**{**lists, "broadcast": IN_SWITCH, **changes})
-
-
-def finish(result: SimulationResult) -> list[int]:
-    return result.rank_finish_ns.tolist()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,18 @@
 
 import numpy as np
 import pytest
-from simulator_traces import all_reduce, coll, comp, node, one_dimension, recv, ring, send
+from simulator_traces import (
+    all_reduce,
+    coll,
+    comp,
+    finish,
+    node,
+    one_dimension,
+    recv,
+    ring,
+    send,
+    ticks,
+)
 from simulator_traces import system as make_system
 from simulator_traces import workload as make_workload
 
@@ -15,22 +26,11 @@ from layerdag.simulator import (
     MemoryKind,
     NetworkConfig,
     RunOptions,
-    SimulationResult,
     Topology,
     simulate,
     small_cluster,
 )
 from layerdag.traces.trace import CollectiveType, NodeType
-
-
-def finish(result: SimulationResult) -> list[int]:
-    return result.rank_finish_ns.tolist()
-
-
-def ticks(result: SimulationResult, rank: int = 0) -> list[tuple[int, int]]:
-    rows = result.rows(rank)
-    pairs = zip(result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist(), strict=True)
-    return list(pairs)
 
 
 def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():

@@ -77,7 +77,7 @@ class Memory(DAGModel):
         return {("node",): [self.weight]}
 
     def sample(self, request: SampleRequest) -> SampleResult:
-        raise NotImplementedError
+        raise AssertionError("An attack on likelihoods samples nothing.")
 
 
 def paths(rng: np.random.Generator, count: int) -> tuple[GraphSchema, list[DAG]]:
