@@ -60,9 +60,8 @@ class Pointer(nn.Module):
     ) -> Tensor:
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
-        score_P = (take_rows(self.query(hidden_DH), decision_P) * key_PK).sum(-1) * key_PK.shape[
-            1
-        ] ** -0.5
+        query_PK = take_rows(self.query(hidden_DH), decision_P)
+        score_P = (query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         code_DK = self.code_scores(hidden_DH)
         flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
         return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
