@@ -9,14 +9,19 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.model.fast_arity import Arity
+from layerdag.model.fast_conditions import (
+    ConditionEncoder,
+    at_tokens,
+    drop_conditions,
+    emphasise_early,
+)
 from layerdag.model.fast_heads import Heads
 from layerdag.model.fast_layout import Blocks, Edges, Layout
 from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_losses
 from layerdag.model.fast_sampling import Parts, Sampler
-from layerdag.model.fast_tokens import Place, TokenEmbedding, drop_conditions
+from layerdag.model.fast_tokens import Place, TokenEmbedding
 from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout
 from layerdag.model.judge import Judge, resample
-from layerdag.model.layers import take_rows
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
@@ -56,6 +61,7 @@ class FastLayerDAG(DAGModel):
         self.num_heads, self.block = width // _HEAD_WIDTH, block
         self.dropout, self.condition_dropout = dropout, condition_dropout
         self.tokens = TokenEmbedding(sizes, width)
+        self.conditions = ConditionEncoder(sizes, width)
         self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
         self.last_norm = nn.LayerNorm(width, bias=False)
         self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH)
@@ -102,10 +108,12 @@ class FastLayerDAG(DAGModel):
         conditions = (batch.numeric_BC, batch.category_BM)
         if noise is not None:
             conditions = drop_conditions(batch, self.condition_dropout, noise)
-        condition_BD = self.tokens.conditions(*conditions)
+        vectors = self.conditions(*conditions)
+        stage_T = self.conditions.stage(truth.place.position_T)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = self.tokens(x_TA, truth.place) + take_rows(condition_BD, layout.graph_T)
+        x_TD = self.tokens(x_TA, truth.place)
+        x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, stage_T)
         x_TD = dropout(x_TD, self.dropout, noise)
         scope = Scope(
             truth.blocks,
@@ -116,8 +124,9 @@ class FastLayerDAG(DAGModel):
         )
         for level in self._levels():
             x_TD = level(x_TD, scope)
-        normed_TD: Tensor = self.last_norm(x_TD)
-        return normed_TD
+        encoded_TD = self.last_norm(x_TD)
+        encoded_TD = encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, stage_T)
+        return encoded_TD if noise is None else emphasise_early(encoded_TD, layout.position_T)
 
     def _levels(self) -> tuple[TrunkBlock, ...]:
         """Return the trunk's blocks with their type."""
@@ -147,7 +156,13 @@ class FastLayerDAG(DAGModel):
     def _sample_once(self, request: SampleRequest) -> SampleResult:
         """Sample one graph a seed, without a choice."""
         parts = Parts(
-            self.tokens, self._levels(), self.last_norm, self.heads, self.arity, self.block
+            self.tokens,
+            self.conditions,
+            self._levels(),
+            self.last_norm,
+            self.heads,
+            self.arity,
+            self.block,
         )
         with torch.inference_mode():
             return Sampler(parts, request).run()

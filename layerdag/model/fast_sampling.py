@@ -6,6 +6,7 @@ copying all caches without them. Discrete decisions are shared by a graph's two 
 the first half of the encoder's rows sees the conditions, the second half does not.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from layerdag.model.fast_arity import Arity
 from layerdag.model.fast_cache import EncoderCache, ParentList
 from layerdag.model.fast_candidates import NEVER, stub_code
 from layerdag.model.fast_choice import Choice, ParentScorer
+from layerdag.model.fast_conditions import STAGES, ConditionEncoder, ConditionVectors
 from layerdag.model.fast_draws import pick, uniforms
 from layerdag.model.fast_harvest import Harvest
 from layerdag.model.fast_heads import Heads
@@ -35,6 +37,7 @@ class Parts:
 
     Attributes:
         tokens: Input embedding.
+        conditions: Encoder of the conditions.
         trunk: Trunk blocks.
         last_norm: Normalisation of the trunk's output.
         heads: Readouts.
@@ -43,6 +46,7 @@ class Parts:
     """
 
     tokens: TokenEmbedding
+    conditions: ConditionEncoder
     trunk: tuple[TrunkBlock, ...]
     last_norm: nn.Module
     heads: Heads
@@ -61,10 +65,10 @@ class Sampler:
         self.nobody = self.rows
         seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
         self.seed_B = np.array(seeds, dtype=np.uint64)
-        self.condition_RD = self._conditions(device)
+        self.vectors = self._conditions(device)
         self.progress = Progress.start(self.rows, device)
         key_width = parts.heads.pointer.key.out_features
-        self.cache = EncoderCache(parts.trunk, parts.block, key_width, self.condition_RD)
+        self.cache = EncoderCache(parts.trunk, parts.block, key_width, self.vectors.after_BSD[:, 0])
         self.x_BA = parts.tokens.start_A.expand(self.rows, -1)
         self.u_BS = torch.zeros(0)
         self.newest_edges: list[tuple[Tensor, Tensor]] = []
@@ -81,29 +85,29 @@ class Sampler:
                 self._add_nodes(position, encoded_RH)
         return self.harvest.result()
 
-    def _conditions(self, device: torch.device) -> Tensor:
-        """Return the condition vector of each row of the encoder."""
+    def _conditions(self, device: torch.device) -> ConditionVectors:
+        """Return what each row of the encoder hears of its conditions."""
         numeric_BC = self.request.numeric_BC.to(device)
         category_BM = self.request.category_BM.to(device)
-        encoder = self.parts.tokens.conditions
-        known_BD: Tensor = encoder(numeric_BC, category_BM)
-        if self.twins == 1:
-            return known_BD
-        unknown = (torch.full_like(numeric_BC, torch.nan), torch.full_like(category_BM, -1))
-        return torch.cat([known_BD, encoder(*unknown)])
+        if self.twins == 2:
+            numeric_BC = torch.cat([numeric_BC, torch.full_like(numeric_BC, torch.nan)])
+            category_BM = torch.cat([category_BM, torch.full_like(category_BM, -1)])
+        vectors: ConditionVectors = self.parts.conditions(numeric_BC, category_BM)
+        return vectors
 
     def _encode(self, position: int) -> Tensor:
         """Encode the newest token of every graph and remember it."""
         parts, place = self.parts, self.progress.place
-        x_RD = self._spread(parts.tokens(self.x_BA, place)) + self.condition_RD
+        stage = bisect_right(STAGES, position)
+        x_RD = self._spread(parts.tokens(self.x_BA, place)) + self.vectors.before_BSD[:, stage]
         x_RD = self.cache.encode(x_RD, position, self._parents())
-        encoded_RH: Tensor = parts.last_norm(x_RD)
+        encoded_RH: Tensor = parts.last_norm(x_RD) + self.vectors.after_BSD[:, stage]
         self.cache.remember(position, encoded_RH, parts.heads.pointer.key(encoded_RH))
         return encoded_RH
 
     def _parents(self) -> ParentList:
         """Return the parents of the newest nodes, for the encoder's rows."""
-        empty = torch.zeros(0, dtype=torch.int64, device=self.condition_RD.device)
+        empty = torch.zeros(0, dtype=torch.int64, device=self.x_BA.device)
         row_P = torch.cat([empty, *(row for row, _ in self.newest_edges)])
         parent_P = torch.cat([empty, *(parent for _, parent in self.newest_edges)])
         degree_R = self._spread(self.progress.place.degree_T)
@@ -130,7 +134,7 @@ class Sampler:
         sample = self.progress.sample_B if row_A is None else self.progress.sample_B[row_A]
         seed_B = self.seed_B[sample.cpu().numpy()]
         drawn_BS = uniforms(seed_B, np.full(seed_B.shape, position), slots)
-        return drawn_BS.to(self.condition_RD.device)
+        return drawn_BS.to(self.x_BA.device)
 
     def _open_slots(self, position: int, encoded_RH: Tensor) -> Tensor:
         """Draw the sizes of new layers, let finished graphs go, and move on to the next slot."""
@@ -162,7 +166,7 @@ class Sampler:
         """Keep the graphs ``keep_A``."""
         self.progress.select(keep_A)
         self.cache.select(twin_R)
-        self.condition_RD = self.condition_RD[twin_R]
+        self.vectors = self.vectors.select(twin_R)
         self.u_BS = self.u_BS[keep_A]
         self.rows = keep_A.shape[0]
 

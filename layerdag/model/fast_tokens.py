@@ -1,12 +1,10 @@
-"""What the trunk reads: codes of a node, counts that describe its place, and the conditions."""
+"""What the trunk reads: codes of a node and counts that describe its place."""
 
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from layerdag.graph.batch import DAGBatch
 from layerdag.graph.sizes import GraphSizes
 from layerdag.model.fast_counts import CountCode, Counter, SumEmbedding
 from layerdag.model.fast_layout import Edges, Layout
@@ -80,65 +78,8 @@ class Place:
         return torch.stack([getattr(self, field.name) for field in fields(self)], dim=1)
 
 
-class ConditionEncoder(nn.Module):
-    """One vector a graph from its conditions; an unknown condition has a learnt vector.
-
-    A standardised number enters as itself and as sines and cosines of growing frequency, so that
-    graphs that differ little in it can still be told apart. The vector is normalised: conditions
-    weigh as much as all else that a token says of itself, however the layers before are scaled.
-    """
-
-    frequency_F: Tensor
-
-    def __init__(self, sizes: GraphSizes, width: int) -> None:
-        super().__init__()
-        self.num_numeric = sizes.numeric_conditions
-        frequency_F = 2.0 ** torch.arange(-1, 5)
-        self.register_buffer("frequency_F", frequency_F, persistent=False)
-        features = self.num_numeric * (2 + 2 * frequency_F.shape[0])
-        self.lift = nn.Linear(features, width) if features else None
-        codes = [size + 1 for size in sizes.category_conditions]
-        self.categories = SumEmbedding(codes, width) if codes else None
-        self.always = nn.Parameter(torch.zeros(width))
-        self.bend = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, bias=False)
-
-    def forward(self, numeric_BC: Tensor, category_BM: Tensor) -> Tensor:
-        """Return one vector a graph, shape (B, D)."""
-        code_BD = self.always.expand(numeric_BC.shape[0], -1)
-        if self.lift is not None:
-            code_BD = code_BD + self.lift(self._features(numeric_BC))
-        if self.categories is not None:
-            code_BD = code_BD + self.categories(category_BM + 1)
-        normed_BD: Tensor = self.norm(self.bend(F.gelu(code_BD)))
-        return normed_BD
-
-    def _features(self, numeric_BC: Tensor) -> Tensor:
-        """Return value, waves and whether it is known; all zero for an unknown number."""
-        known_BC = ~numeric_BC.isnan()
-        value_BC1 = numeric_BC.nan_to_num(0.0).clamp(-10.0, 10.0)[..., None]
-        angle_BCF = value_BC1 * self.frequency_F
-        waves = [value_BC1, angle_BCF.sin(), angle_BCF.cos(), torch.ones_like(value_BC1)]
-        return (torch.cat(waves, dim=2) * known_BC[..., None]).flatten(1)
-
-
-def drop_conditions(
-    batch: DAGBatch, rate: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return the conditions with a share ``rate`` unknown, and all of a graph at the same rate."""
-    device = batch.numeric_BC.device
-    count = batch.numeric_BC.shape[1]
-    total = count + batch.category_BM.shape[1]
-    uniform = torch.rand(batch.num_graphs, total + 1, generator=generator, device=device)
-    gone = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
-    return (
-        batch.numeric_BC.masked_fill(gone[:, :count], torch.nan),
-        batch.category_BM.masked_fill(gone[:, count:], -1),
-    )
-
-
 class TokenEmbedding(nn.Module):
-    """The trunk's input: attributes and counts as one sum of embeddings, and the conditions.
+    """The trunk's input: attributes and counts as one sum of embeddings.
 
     The start token has a code of its own (one past the last) for every attribute.
     """
@@ -152,7 +93,6 @@ class TokenEmbedding(nn.Module):
         codes = [size + 1 for size in sizes.attributes]
         counts = [self.scale.num_codes] * len(fields(Place))
         self.embedding = SumEmbedding([*codes, *counts], width)
-        self.conditions = ConditionEncoder(sizes, width)
 
     def forward(self, x_TA: Tensor, place: Place) -> Tensor:
         """Return the input of the trunk before the conditions are added, shape (T, D)."""
