@@ -9,12 +9,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.model.fast_arity import Arity
-from layerdag.model.fast_conditions import (
-    ConditionEncoder,
-    at_tokens,
-    drop_conditions,
-    emphasise_early,
-)
+from layerdag.model.fast_conditions import ConditionEncoder, at_tokens, drop_conditions
 from layerdag.model.fast_heads import Heads
 from layerdag.model.fast_layout import Blocks, Edges, Layout
 from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_losses
@@ -124,9 +119,8 @@ class FastLayerDAG(DAGModel):
         )
         for level in self._levels():
             x_TD = level(x_TD, scope)
-        encoded_TD = self.last_norm(x_TD)
-        encoded_TD = encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, stage_T)
-        return encoded_TD if noise is None else emphasise_early(encoded_TD, layout.position_T)
+        encoded_TD: Tensor = self.last_norm(x_TD)
+        return encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, stage_T)
 
     def _levels(self) -> tuple[TrunkBlock, ...]:
         """Return the trunk's blocks with their type."""

@@ -119,18 +119,3 @@ def drop_conditions(
 def at_tokens(vector_BSD: Tensor, graph_T: Tensor, stage_T: Tensor) -> Tensor:
     """Return the vector of each token's graph at the token's stage, shape (T, D)."""
     return take_rows(vector_BSD.flatten(0, 1), graph_T * vector_BSD.shape[1] + stage_T)
-
-
-# Decisions at position p pull this much harder on what comes before them: 1 + 8 exp(-p / 4).
-_PULL, _FADING = 8.0, 4.0
-
-
-def emphasise_early(encoded_TD: Tensor, position_T: Tensor) -> Tensor:
-    """Return the same values with larger gradients for the first tokens of each graph.
-
-    Losses keep their values. The trunk and the conditions follow a weighted likelihood, whose
-    optimum is the same distribution: every decision is still learnt from the truth alone.
-    """
-    weight_T = 1.0 + _PULL * torch.exp(-position_T / _FADING)
-    kept_TD = encoded_TD.detach()
-    return kept_TD + (encoded_TD - kept_TD) * weight_T[:, None]

@@ -6,7 +6,6 @@ from layerdag.model.fast_conditions import (
     ConditionEncoder,
     at_tokens,
     drop_conditions,
-    emphasise_early,
 )
 from tests.unit.model.fast_models import collated, small_dags
 
@@ -47,15 +46,6 @@ def test_a_token_gets_the_vector_of_its_graph_and_stage():
     vectors = torch.arange(6.0).view(2, 3, 1)
     found = at_tokens(vectors, torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]))
     assert found[:, 0].tolist() == [0.0, 2.0, 4.0]
-
-
-def test_emphasis_changes_gradients_and_no_value():
-    encoded = torch.randn(3, 2, requires_grad=True)
-    heard = emphasise_early(encoded, torch.tensor([0, 4, 400]))
-    assert torch.equal(heard, encoded)
-    heard.sum().backward()
-    expected = torch.tensor([9.0, 1.0 + 8.0 / torch.e, 1.0])
-    assert torch.allclose(encoded.grad, expected[:, None].expand(3, 2))
 
 
 def test_dropping_hides_about_the_asked_share_and_nothing_at_zero():
