@@ -32,7 +32,15 @@ from layerdag.datasets.base import GraphDataset
 from layerdag.generate import GenerationSettings, sample_like
 from layerdag.graph.batch import DAGBatch
 from layerdag.graph.statistics import GraphStatistics
-from layerdag.model import fast_cache, fast_choice, fast_layout, fast_losses, fast_trunk
+from layerdag.model import (
+    fast_cache,
+    fast_choice,
+    fast_conditions,
+    fast_layout,
+    fast_losses,
+    fast_sampling,
+    fast_trunk,
+)
 from layerdag.model.build import ModelSpec
 from layerdag.model.fast_counts import SumEmbedding
 from layerdag.model.fast_heads import Heads
@@ -53,13 +61,15 @@ class Variant:
     Attributes:
         removes: Changes the code while the variant is trained and sampled.
         arguments: Of the model.
+        retrain: Whether training differs from that of the full model; else its weights are used.
         guidance: Weight of guidance while sampling.
         candidates: Candidates while sampling.
         conditions: Whether it sees conditions at all.
     """
 
     removes: Callable[[ExitStack], None] = lambda stack: None
-    arguments: dict[str, int] = field(default_factory=dict)
+    arguments: dict[str, float] = field(default_factory=dict)
+    retrain: bool = True
     guidance: float = 1.5
     candidates: int = 4
     conditions: bool = True
@@ -126,6 +136,14 @@ def _independent_attributes(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Heads, "__init__", init))
 
 
+def _one_stage(stack: ExitStack) -> None:
+    """Conditions add the same vector to every token."""
+    stack.enter_context(
+        patch.object(fast_conditions.ConditionEncoder, "stage", lambda self, position: position * 0)
+    )
+    stack.enter_context(patch.object(fast_sampling, "STAGES", ()))
+
+
 VARIANTS = {
     "full": Variant(),
     "no messages": Variant(_without_messages),
@@ -134,8 +152,10 @@ VARIANTS = {
     "no dynamic codes": Variant(_without_codes),
     "all pairs": Variant(arguments={"block": 1024}),
     "independent attributes": Variant(_independent_attributes),
-    "no judge": Variant(candidates=1),
-    "no judge, no guidance": Variant(candidates=1, guidance=1.0),
+    "one stage": Variant(_one_stage),
+    "no token dropout": Variant(arguments={"token_dropout": 0.0}),
+    "no judge": Variant(candidates=1, retrain=False),
+    "no judge, no guidance": Variant(candidates=1, guidance=1.0, retrain=False),
     "no conditions": Variant(conditions=False, candidates=1, guidance=1.0),
 }
 
@@ -191,10 +211,11 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     if not variant.conditions:
         shown = {part: _blind(batch) for part, batch in shown.items()}
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    trained_as = name if variant.retrain else "full"
     job = TrainJob(
         spec=ModelSpec("fast", sizes, statistics, variant.arguments),
         train=shown["train"], validation=shown["val"],
-        directory=folder / f"{name}-{seed}", schema=data.schema.to_dict(),
+        directory=folder / f"{trained_as}-{seed}", schema=data.schema.to_dict(),
         run_config={}, data_fingerprint=data.fingerprint,
     )  # fmt: skip
     plan = TrainSettings(
@@ -202,11 +223,14 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
         weight_decay=0.05, schedule="cosine", ema_decay=0.99, patience=0,
         evaluate_every=max(args.steps // 6, 1),
     )  # fmt: skip
+    spent = 0.0
     with _removed(variant):
-        begin = time.process_time()
-        result = train(job, plan)
-        spent = time.process_time() - begin
+        if not job.best.exists():
+            begin = time.process_time()
+            train(job, plan)
+            spent = time.process_time() - begin
         made = _samples(variant, data, job.best, seed)
+    nats = load_checkpoint(job.best).meta.metrics["validation/total_per_graph"]
     train_graphs, held_out = data.graphs["train"], data.graphs["val"]
     views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
     similarity = compare(train_graphs, held_out, made, views, replicates=5)
@@ -214,7 +238,7 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     return {
         "variant": name,
         "seed": seed,
-        "nats": result.metrics["validation/total_per_graph"],
+        "nats": nats,
         "ratio": float(np.mean([similarity.row(n).ratio for n in names])),
         "copied": novelty(train_graphs, held_out, made).copied,
         "agreement": _agreement(data, made, Path(args.judge)),

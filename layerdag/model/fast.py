@@ -15,7 +15,7 @@ from layerdag.model.fast_layout import Blocks, Edges, Layout
 from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_losses
 from layerdag.model.fast_sampling import Parts, Sampler
 from layerdag.model.fast_tokens import Place, TokenEmbedding
-from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout
+from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout, hide_tokens
 from layerdag.model.judge import Judge, resample
 
 _HEAD_WIDTH = 32
@@ -32,6 +32,8 @@ class FastLayerDAG(DAGModel):
         depth: Number of trunk blocks.
         block: Tokens of an attention block.
         dropout: Share of trunk inputs and readout states dropped in training.
+        token_dropout: Share of tokens of which the trunk reads nothing in training: with a few
+            hundred graphs a prefix would be known by heart from any one of them.
         condition_dropout: Share of conditions hidden in training, for guidance.
     """
 
@@ -44,6 +46,7 @@ class FastLayerDAG(DAGModel):
         depth: int = 3,
         block: int = 64,
         dropout: float = 0.1,
+        token_dropout: float = 0.15,
         condition_dropout: float = 0.1,
     ) -> None:
         super().__init__()
@@ -54,7 +57,8 @@ class FastLayerDAG(DAGModel):
                 f"block of at least 1, found width {width}, depth {depth}, block {block}."
             )
         self.num_heads, self.block = width // _HEAD_WIDTH, block
-        self.dropout, self.condition_dropout = dropout, condition_dropout
+        self.dropout, self.token_dropout = dropout, token_dropout
+        self.condition_dropout = condition_dropout
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width)
         self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
@@ -107,7 +111,7 @@ class FastLayerDAG(DAGModel):
         stage_T = self.conditions.stage(truth.place.position_T)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = self.tokens(x_TA, truth.place)
+        x_TD = hide_tokens(self.tokens(x_TA, truth.place), self.token_dropout, noise)
         x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, stage_T)
         x_TD = dropout(x_TD, self.dropout, noise)
         scope = Scope(

@@ -25,6 +25,14 @@ def dropout(x: Tensor, rate: float, generator: torch.Generator | None) -> Tensor
     return x * keep.div_(1.0 - rate)
 
 
+def hide_tokens(x_TD: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Zero whole tokens with probability ``rate``; without a generator, do nothing."""
+    if generator is None or rate == 0.0:
+        return x_TD
+    draw_T1 = torch.rand(x_TD.shape[0], 1, generator=generator, device=x_TD.device)
+    return x_TD * (draw_T1 >= rate)
+
+
 def segment_mean(value_ED: Tensor, segment_E: Tensor, count_S: Tensor) -> Tensor:
     """Return the mean of the rows of each segment, zero for an empty one, shape (S, D)."""
     total_SD = value_ED.new_zeros(count_S.shape[0], value_ED.shape[1])
