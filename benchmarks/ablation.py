@@ -178,8 +178,8 @@ def main() -> None:
         ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool,
     ):
         args.judge = str(Path(folder) / f"full-{args.seeds[0]}" / "best")
-        for name in args.variants:
-            for seed in args.seeds:
+        for seed in args.seeds:
+            for name in args.variants:
                 row = pool.submit(_run, name, seed, args, Path(folder)).result()
                 print(json.dumps(row), flush=True)
                 rows.append(row)
