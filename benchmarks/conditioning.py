@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""Do samples belong to the model family they were asked for? As JSON, by guidance and candidates.
+"""Do samples have the family and size they were asked for? As JSON, by guidance and candidates.
 
     python benchmarks/conditioning.py --num 48 --guidance 1 1.5 3 --candidates 1 4
 
 The conditions are those of validation jobs. A sample counts as of the family of the training job
 that is nearest to it by the operators it holds (cosine of the square roots of their counts); the
-same rule on the real validation jobs gives the ceiling, and a seventh is chance.
+same rule on the real validation jobs gives the ceiling, and a seventh is chance. Sizes: correlation
+of the logarithms of asked and found numbers of nodes, and the median of their absolute difference.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main() -> None:
     result = {
         "num": len(asked),
         "seed": args.seed,
-        "real": judge.share(data.schema, asked, families),
+        "real": {"family": judge.share(data.schema, asked, families)},
     }
     rows = [dag.conditions for dag in asked]
     for weight, candidates in product(args.guidance, args.candidates):
@@ -54,9 +55,20 @@ def main() -> None:
             seed=args.seed, guidance=weight, candidates=candidates, max_nodes=4 * MAX_NODES
         )
         made = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
-        share = judge.share(schema, made, families)
-        result[f"guidance {weight:g}, candidates {candidates}"] = share
+        result[f"guidance {weight:g}, candidates {candidates}"] = {
+            "family": judge.share(schema, made, families),
+            **_sizes(asked, made),
+        }
     print(json.dumps(result, indent=1))
+
+
+def _sizes(asked: Sequence[DAG], made: Sequence[DAG]) -> dict[str, float]:
+    """Return how near the samples come to the numbers of nodes they were asked for."""
+    asked_B, made_B = (np.log([dag.num_nodes for dag in dags]) for dags in (asked, made))
+    return {
+        "nodes_log_correlation": round(float(np.corrcoef(asked_B, made_B)[0, 1]), 3),
+        "nodes_log_error": round(float(np.median(np.abs(asked_B - made_B))), 3),
+    }
 
 
 class _Nearest:
