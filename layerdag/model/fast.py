@@ -37,7 +37,7 @@ class FastLayerDAG(DAGModel):
         condition_dropout: Share of conditions hidden in training, for guidance.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a key of configs/model/fast.yaml
         self,
         sizes: GraphSizes,
         statistics: GraphStatistics,
