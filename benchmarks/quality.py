@@ -8,6 +8,11 @@ Similarity is the distance to the real graphs of ``--split`` over the same dista
 training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``).
+
+The corpus, jobs of at most 160 nodes, as ``data.max_nodes=160`` trained on them:
+
+    python benchmarks/quality.py data fast=outputs/fast/best --largest 160 --target label \
+        --hide duration
 """
 
 import argparse
@@ -20,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag import load_checkpoint
+from layerdag import load_checkpoint, load_corpus
 from layerdag.cli.sample import checkpoint_path
 from layerdag.datasets.base import GraphDataset
 from layerdag.datasets.schema import GraphSchema
@@ -42,7 +47,8 @@ def main() -> None:
     """Print one JSON object."""
     args = _arguments()
     torch.set_num_threads(args.threads)
-    data = read_dataset(args.data)
+    largest = args.largest
+    data = load_corpus(args.data, max_nodes=largest) if largest else read_dataset(args.data)
     rows = []
     for name_and_path in args.checkpoints:
         name, _, path = name_and_path.rpartition("=")
@@ -66,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("data", help="data set folder, as for 'layerdag surrogate'")
     parser.add_argument("checkpoints", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--split", choices=("val", "test"), default="val")
+    parser.add_argument("--largest", type=int, help="data is a corpus: leave larger jobs out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--candidates", type=int, default=1)
@@ -83,6 +90,8 @@ def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) 
     """Sample a checkpoint and return all its figures."""
     checkpoint = load_checkpoint(checkpoint_path(path))
     schema = GraphSchema.from_dict(checkpoint.schema)
+    if schema.to_dict() != data.schema.to_dict():
+        raise SystemExit(f"{path}: was trained on other data than {args.data}; codes would differ.")
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
     settings = GenerationSettings(

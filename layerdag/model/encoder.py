@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from layerdag.graph.sizes import GraphSizes
 from layerdag.model.conditioning import ConditionEncoder, Conditions
-from layerdag.model.layers import MLP, CodeEmbedding, sinusoids, take_rows
+from layerdag.model.layers import MLP, CodeEmbedding, single, sinusoids, take_rows
 
 # Layers further back than this look alike.
 MAX_AGE = 32
@@ -57,7 +57,7 @@ class Round(nn.Module):
     def forward(self, rows_RF: Tensor, edge_index_2P: Tensor, edge_kind_P: Tensor) -> Tensor:
         """Return the new rows, shape (R, F)."""
         source_P, target_P = edge_index_2P
-        own_RF, down_RF, up_RF = self.maps(rows_RF).chunk(3, dim=-1)
+        own_RF, down_RF, up_RF = single(self.maps(rows_RF)).chunk(3, dim=-1)
         down_PF, up_PF = take_rows(down_RF, source_P), take_rows(up_RF, target_P)
         if self.kinds is not None:
             kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
@@ -101,7 +101,7 @@ class PartialEncoder(nn.Module):
         outputs = [rows_RF]
         for layer in self.rounds:
             outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
-        return self.project(torch.cat(outputs, dim=-1))
+        return single(self.project(torch.cat(outputs, dim=-1)))
 
 
 class PrefixEncoder(nn.Module):

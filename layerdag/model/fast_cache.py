@@ -49,12 +49,8 @@ class TrunkCache:
         query_Q1d = query_RD.reshape(-1, 1, query_RD.shape[1] // self.heads)
         query_Q1d = query_Q1d * query_Q1d.shape[2] ** -0.5
         distance_W = position - torch.arange(low, position + 1, device=query_RD.device)
-        bias_H1W = -self.slope_H[:, None, None] * distance_W
-        score_Q1W = torch.baddbmm(
-            bias_H1W.repeat(query_RD.shape[0], 1, 1),
-            query_Q1d,
-            self.key.data[:, low : position + 1].transpose(1, 2),
-        )
+        score_Q1W = torch.bmm(query_Q1d, self.key.data[:, low : position + 1].transpose(1, 2))
+        score_Q1W.unflatten(0, (-1, self.heads)).sub_(self.slope_H[:, None, None] * distance_W)
         value_QWd = self.value.data[:, low : position + 1]
         if far == 0:
             return torch.bmm(score_Q1W.softmax(-1), value_QWd).reshape(query_RD.shape)

@@ -18,7 +18,7 @@ from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.fast_candidates import BLOCK_CODES, STUB_CODES, TOKEN_CODES, Candidates
 from layerdag.model.fast_counts import CountCode, Counter, SumEmbedding
-from layerdag.model.layers import take_rows
+from layerdag.model.layers import single, take_rows
 
 
 class Readout(nn.Module):
@@ -61,7 +61,7 @@ class Pointer(nn.Module):
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
         query_PK = take_rows(self.query(hidden_DH), decision_P)
-        score_P = (query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         code_DK = self.code_scores(hidden_DH)
         flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
         return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
@@ -72,7 +72,7 @@ class Pointer(nn.Module):
         """Return the score of each candidate block (mean key, code of its open children)."""
         decision_P = candidates.decision_P
         query_PK = take_rows(self.far_query(hidden_DH), decision_P)
-        score_P = (query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
 
 

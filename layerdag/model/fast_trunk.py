@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.model.fast_layout import Blocks
-from layerdag.model.layers import take_rows
+from layerdag.model.layers import single, take_rows
 
 
 def dropout(x: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -35,6 +35,7 @@ def hide_tokens(x_TD: Tensor, rate: float, generator: torch.Generator | None) ->
 
 def segment_mean(value_ED: Tensor, segment_E: Tensor, count_S: Tensor) -> Tensor:
     """Return the mean of the rows of each segment, zero for an empty one, shape (S, D)."""
+    value_ED = single(value_ED)
     total_SD = value_ED.new_zeros(count_S.shape[0], value_ED.shape[1])
     total_SD = total_SD.index_add(0, segment_E, value_ED)
     return total_SD / count_S.clamp(min=1)[:, None]
@@ -162,10 +163,11 @@ def _in_sight(value_TD: Tensor, blocks: Blocks) -> Tensor:
     if blocks.far_MF.shape[1] == 0:
         return near_MwD
     far_MFD = take_rows(block_sum(value_TD, blocks), blocks.far_MF) / blocks.block
-    return torch.cat([near_MwD, far_MFD], dim=1)
+    return torch.cat([near_MwD, far_MFD.to(near_MwD.dtype)], dim=1)
 
 
 def block_sum(value_TD: Tensor, blocks: Blocks) -> Tensor:
     """Return the sum over the tokens of each block, shape (blocks, D)."""
+    value_TD = single(value_TD)
     total_MD = value_TD.new_zeros(blocks.num_blocks, value_TD.shape[1])
     return total_MD.index_add(0, blocks.of_T, value_TD)

@@ -57,6 +57,14 @@ def take_rows(x_TD: Tensor, index: Tensor) -> Tensor:
     return x_TD.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
+def single(x: Tensor) -> Tensor:
+    """Return ``x`` in at least single precision, for sums over many rows under autocast.
+
+    A sum of a hundred numbers in bfloat16, with its eight digits, loses most of the small ones.
+    """
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 @dataclass(frozen=True, eq=False)
 class Segments:
     """Consecutive rows that belong together, in buckets of similar length.

@@ -54,8 +54,8 @@ class Optimiser:
         """
         device = batch.x_NA.device
         cuda = [device] if device.type == "cuda" else []
-        low = self._settings.precision == "bfloat16" and device.type == "cuda"
-        cast = torch.autocast("cuda", torch.bfloat16) if low else nullcontext()
+        low = self._settings.precision == "bfloat16"
+        cast = torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
             generator = torch.Generator(device).manual_seed(noise_seed)

@@ -30,7 +30,8 @@ class TrainSettings:
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
-        precision: "float32", or "bfloat16" for autocast on a GPU.
+        precision: "float32", or "bfloat16" for matrix products of that type (autocast). It pays
+            on GPUs and on processors with instructions for it; validation is in float32.
 
     Raises:
         ConfigError: If a value is out of bounds.

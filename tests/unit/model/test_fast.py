@@ -58,6 +58,18 @@ def test_every_parameter_belongs_to_one_objective_and_learns():
     assert idle == []
 
 
+def test_losses_and_gradients_work_in_mixed_precision():
+    model = small_model(small_dags())
+    exact = model.losses(collated(small_dags()), torch.Generator())
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model.losses(collated(small_dags()), torch.Generator())
+    sum(term.mean() for term in rough.values()).backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    for name, term in exact.items():
+        assert rough[name].total.dtype == torch.float32
+        torch.testing.assert_close(rough[name].total, term.total, rtol=0.01, atol=0.1)
+
+
 def test_training_lowers_the_loss():
     dags = small_dags()
     model = small_model(dags)

@@ -6,6 +6,7 @@ from layerdag.model.layers import (
     SegmentAttention,
     Segments,
     segment_ranges,
+    single,
     sinusoids,
 )
 
@@ -15,6 +16,13 @@ def test_code_embedding_adds_one_row_per_column():
     found = embedding(torch.tensor([[2, 1], [0, 0]]))
     torch.testing.assert_close(found[0], embedding.table[2] + embedding.table[3 + 1])
     torch.testing.assert_close(found[1], embedding.table[0] + embedding.table[3])
+
+
+def test_long_sums_of_half_precision_numbers_are_made_in_single_precision():
+    ones = torch.ones(1000, 1, dtype=torch.bfloat16)
+    total = single(ones).new_zeros(1, 1).index_add(0, torch.zeros(1000).long(), single(ones))
+    assert total.item() == 1000
+    assert single(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_sinusoids_tell_all_times_apart():

@@ -57,6 +57,20 @@ def test_every_decision_weighs_the_same_whatever_its_micro_batch(
     assert gradient_norm(model) == pytest.approx(2 * small)
 
 
+def test_the_precision_reaches_the_matrix_products_on_any_device(spec: ModelSpec, data: DAGBatch):
+    types = {}
+    for precision in ("float32", "bfloat16"):
+        model = build_model(spec)
+        settings = TrainSettings(precision=precision)
+        optimiser = Optimiser(model, tracks_of(model), settings, World())
+        found = types[precision] = set()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_hook(lambda _, __, out, seen=found: seen.add(out.dtype))
+        optimiser.add_gradient(data, 0)
+    assert types == {"float32": {torch.float32}, "bfloat16": {torch.bfloat16}}
+
+
 def test_the_running_counts_survive_resuming(make_optimiser: Callable, data: DAGBatch):
     model, optimiser = make_optimiser()
     optimiser.add_gradient(data, 0)
