@@ -4,7 +4,8 @@
     python benchmarks/picture.py --out docs/images/real-and-sampled.png
 
 The real job is the one of median size of its family and strategy; the samples are seeds 0, 1, ...
-of the checkpoint under that job's own conditions, whatever they look like.
+of the checkpoint under that job's own conditions and the defaults of ``layerdag sample``, whatever
+they look like.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def main() -> None:
     checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     schema = GraphSchema.from_dict(checkpoint.schema)
     rows = [real.conditions] * args.samples
-    settings = GenerationSettings(guidance=3.0)
+    settings = GenerationSettings(guidance=1.5, candidates=4)
     samples = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
     titles = [f"real {args.family}, {args.strategy}: {real.num_nodes} nodes"]
     titles += [f"sampled, seed {i}: {dag.num_nodes} nodes" for i, dag in enumerate(samples)]

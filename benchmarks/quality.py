@@ -6,6 +6,7 @@
 For each checkpoint and sampling seed, one graph is drawn for the conditions of each training graph.
 Similarity is the distance to the real graphs of ``--split`` over the same distance of the real
 training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
+``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``).
 
@@ -60,6 +61,7 @@ def main() -> None:
         "split": args.split,
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
         "samples": {key: getattr(args, key) for key in ("guidance", "candidates", "copies")},
+        "floor": _floor(data, args),
         "rows": rows,
         "means": _means(rows),
     }
@@ -105,17 +107,13 @@ def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) 
     made = list(sample_like(checkpoint.model.eval(), schema, wanted, settings))
     spent = time.process_time() - begin
     dags = [one.dag for one in made]
-    views = [AttributeView(attribute.name) for attribute in schema.attributes]
-    similarity = compare(train, held_out, dags, views, replicates=20)
-    names = [*SHAPE, f"attribute:{schema.attributes[0].name}"]
-    ratios = {name: similarity.row(name).ratio for name in names}
-    known = [ratio for ratio in ratios.values() if ratio is not None]
+    ratios = _ratios(data, args.split, dags)
     found = novelty(train, held_out, dags)
     return {
         "step": checkpoint.meta.step,
         "ratio": {name: _rounded(ratio) for name, ratio in ratios.items()},
-        "mean_ratio": _rounded(float(np.mean(known))),
-        "worst_ratio": _rounded(max(known)),
+        "mean_ratio": _rounded(float(np.mean(list(ratios.values())))),
+        "worst_ratio": _rounded(max(ratios.values())),
         "distinct": _rounded(found.unique),
         "copied": _rounded(found.copied),
         "copied_real": _rounded(found.copied_real),
@@ -124,6 +122,42 @@ def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) 
         "processor_s_per_graph": round(spent / len(dags), 5),
         "transfer": _transfer(data, schema, dags, args) if args.target else None,
     }
+
+
+def _ratios(
+    data: GraphDataset, split: str, dags: Sequence[DAG], replicates: int = 20
+) -> dict[str, float]:
+    """Return the distance to the real graphs of ``split`` over that of the training graphs."""
+    views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
+    similarity = compare(
+        data.graphs["train"], data.graphs[split], dags, views, replicates=replicates
+    )
+    names = [*SHAPE, f"attribute:{data.schema.attributes[0].name}"]
+    found = {name: similarity.row(name).ratio for name in names}
+    return {name: ratio for name, ratio in found.items() if ratio is not None}
+
+
+def _floor(data: GraphDataset, args: argparse.Namespace, draws: int = 10) -> dict[str, Any]:
+    """Return the figures of bootstrap draws of the training graphs: means over the draws."""
+    train = data.graphs["train"]
+    rng = np.random.default_rng(0)
+    chosen_DN = rng.integers(0, len(train), (draws, len(train)))
+    drawn = [[train[i] for i in chosen_N] for chosen_N in track(chosen_DN, "floor", draws)]
+    ratios_DR = np.array(
+        [list(_ratios(data, args.split, dags, replicates=2).values()) for dags in drawn]
+    )
+    floor: dict[str, Any] = {
+        "draws": draws,
+        "mean_ratio": _rounded(float(ratios_DR.mean())),
+        "sd_of_mean_ratio": _rounded(float(ratios_DR.mean(1).std(ddof=1))),
+        "worst_ratio": _rounded(float(ratios_DR.max(1).mean())),
+    }
+    if args.target:
+        found = [_transfer(data, data.schema, dags, args) for dags in drawn]
+        floor["transfer_share"] = {
+            key: _rounded(float(np.mean([one[key]["share"] for one in found]))) for key in found[0]
+        }
+    return floor
 
 
 def _transfer(

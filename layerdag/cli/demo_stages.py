@@ -106,6 +106,7 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
         ema_decay=0.98,
         evaluate_every=100,
         patience=0,
+        precision="auto",
     )
     logger = JsonlLogger(folder / "train.jsonl")
     try:

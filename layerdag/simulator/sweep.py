@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from layerdag import __version__
 from layerdag.errors import ConfigError, LayerdagError
 from layerdag.simulator.cluster import Congestion, MemoryConfig, RunOptions
 from layerdag.simulator.cluster_files import read_network, read_system
@@ -51,8 +52,9 @@ class SweepPoint:
     cost: float = 0.0
 
     def key(self) -> str:
-        """Return a hash of all that determines the outcome, contents of files included."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode())
+        """Return a hash of all that determines the outcome: contents of files, our version."""
+        named = {"layerdag": __version__, **asdict(self)}
+        digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode())
         groups = sorted(Path(self.prefix).parent.glob("*comm_group.json"))
         for path in (*rank_files(self.prefix), *groups):
             digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -1,7 +1,6 @@
 """One optimiser step: losses of some micro-batches, gradients over all processes, AdamW."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from layerdag.errors import TrainingError
 from layerdag.graph.batch import DAGBatch
 from layerdag.model.base import DAGModel, LossTerm
 from layerdag.training.distributed import World
+from layerdag.training.precision import matrix_precision
 from layerdag.training.selection import Track
 from layerdag.training.settings import TrainSettings
 
@@ -54,12 +54,10 @@ class Optimiser:
         """
         device = batch.x_NA.device
         cuda = [device] if device.type == "cuda" else []
-        low = self._settings.precision == "bfloat16"
-        cast = torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
             generator = torch.Generator(device).manual_seed(noise_seed)
-            with cast:
+            with matrix_precision(self._settings.precision, device):
                 terms = self._model.losses(batch, generator)
             active = [name for t in self._tracks if not t.stopped for name in t.objectives]
             shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]

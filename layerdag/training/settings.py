@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from layerdag.errors import ConfigError
 
 SCHEDULES = ("constant", "cosine")
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class TrainSettings:
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
-        precision: "float32", or "bfloat16" for matrix products of that type (autocast). It pays
-            on GPUs and on processors with instructions for it; validation is in float32.
+        precision: Of matrix products in training: "float32", "bfloat16", or "auto" for bfloat16 if
+            the device has instructions for it. Validation and sampling are in float32.
 
     Raises:
         ConfigError: If a value is out of bounds.

@@ -76,6 +76,17 @@ def test_a_finished_sweep_is_taken_from_its_journal_as_it_is(folder, monkeypatch
     assert (folder / "journal").read_bytes() == content
 
 
+def test_a_new_version_of_the_package_simulates_again(folder, monkeypatch):
+    points = read_sweep(folder / "sweep.yml")
+    list(run_sweep(points, folder / "journal"))
+    ran = []
+    original = sweep.run_point
+    monkeypatch.setattr(sweep, "run_point", lambda p, key: ran.append(p) or original(p, key))
+    monkeypatch.setattr(sweep, "__version__", "another")
+    list(run_sweep(points, folder / "journal"))
+    assert ran == list(points)
+
+
 def test_sweeps_of_one_folder_do_not_mix_even_under_the_same_names(folder, monkeypatch):
     # Both call their workload "w" and their network "n": 1 us of compute, or 4, and 3 E + 2 T.
     four = [comp(0, 4), all_reduce(1, 2048, (0,))]
