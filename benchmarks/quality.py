@@ -60,7 +60,9 @@ def main() -> None:
         "data": args.data,
         "split": args.split,
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
-        "samples": {key: getattr(args, key) for key in ("guidance", "candidates", "copies")},
+        "samples": {
+            key: getattr(args, key) for key in ("guidance", "candidates", "steps", "copies")
+        },
         "floor": _floor(data, args),
         "rows": rows,
         "means": _means(rows),
@@ -78,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--candidates", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="denoising steps of the reference")
     parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
     parser.add_argument("--target", help="condition that surrogates predict; none: no transfer")
     parser.add_argument("--hide", action="append", default=[], help="attribute hidden from these")
@@ -100,6 +103,7 @@ def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) 
         seed=seed,
         guidance=args.guidance,
         candidates=args.candidates,
+        steps=args.steps,
         max_nodes=args.max_nodes,
         batch_size=max(256 // args.candidates, 8),
     )
