@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-# x86 instructions for bfloat16, as torch.cpu.get_capabilities() calls them; ARM is not measured yet.
+# x86 instructions for bfloat16, as torch.cpu.get_capabilities() names them; ARM is not measured.
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
 
