@@ -51,8 +51,10 @@ def main() -> None:
     largest = args.largest
     data = load_corpus(args.data, max_nodes=largest) if largest else read_dataset(args.data)
     rows = []
-    for name_and_path in args.checkpoints:
-        name, _, path = name_and_path.rpartition("=")
+    named = [name_and_path.rpartition("=")[::2] for name_and_path in args.checkpoints]
+    for _, path in named:  # hours of sampling must not end at a folder that cannot be read
+        load_checkpoint(checkpoint_path(path))
+    for name, path in named:
         for seed in track(args.seeds, f"quality of {name}", len(args.seeds)):
             rows.append({"checkpoint": name, "seed": seed, **_judged(data, path, seed, args)})
     report = {
