@@ -52,8 +52,8 @@ def main() -> None:
     data = load_corpus(args.data, max_nodes=largest) if largest else read_dataset(args.data)
     rows = []
     named = [name_and_path.rpartition("=")[::2] for name_and_path in args.checkpoints]
-    for _, path in named:  # hours of sampling must not end at a folder that cannot be read
-        load_checkpoint(checkpoint_path(path))
+    for _, path in named:  # hours of sampling must not end at a folder that does not fit
+        _check_fits(data, path, args.data)
     for name, path in named:
         for seed in track(args.seeds, f"quality of {name}", len(args.seeds)):
             rows.append({"checkpoint": name, "seed": seed, **_judged(data, path, seed, args)})
@@ -93,12 +93,20 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _check_fits(data: GraphDataset, path: str, folder: str) -> None:
+    """Stop unless the checkpoint can be read and means the same by its codes as the data."""
+    schema = GraphSchema.from_dict(load_checkpoint(checkpoint_path(path)).schema)
+    if schema.to_dict() != data.schema.to_dict():
+        raise SystemExit(
+            f"{path}: its schema is not that of {folder}, so that codes mean other things; give "
+            "the folder it was trained on, and its data.max_nodes as --largest."
+        )
+
+
 def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Sample a checkpoint and return all its figures."""
     checkpoint = load_checkpoint(checkpoint_path(path))
     schema = GraphSchema.from_dict(checkpoint.schema)
-    if schema.to_dict() != data.schema.to_dict():
-        raise SystemExit(f"{path}: was trained on other data than {args.data}; codes would differ.")
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
     settings = GenerationSettings(

@@ -60,7 +60,7 @@ def take_rows(x_TD: Tensor, index: Tensor) -> Tensor:
 def single(x: Tensor) -> Tensor:
     """Return ``x`` in at least single precision, for sums over many rows under autocast.
 
-    A sum of a hundred numbers in bfloat16, with its eight digits, loses most of the small ones.
+    A sum in bfloat16, with its eight significant bits, stops growing after a few hundred terms.
     """
     return x.to(torch.promote_types(x.dtype, torch.float32))
 

@@ -16,7 +16,7 @@ def matrix_precision(precision: str, device: torch.device) -> AbstractContextMan
 
     Args:
         precision: One of ``settings.PRECISIONS``; "auto" is bfloat16 where the device has
-            instructions for it, which makes training about half again as fast, else float32.
+            instructions for it, which pays with micro-batches of thousands of nodes, else float32.
         device: Of the model.
     """
     low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
