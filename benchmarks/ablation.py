@@ -36,7 +36,6 @@ from layerdag.model import (
     fast_cache,
     fast_choice,
     fast_conditions,
-    fast_layout,
     fast_losses,
     fast_sampling,
     fast_trunk,
@@ -99,17 +98,6 @@ def _without_attention(stack: ExitStack) -> None:
     )
 
 
-def _without_plans(stack: ExitStack) -> None:
-    """No node announces its children: every plan is 0."""
-    laid_out = fast_layout.Edges.of
-
-    def of(batch: Any, layout: Any) -> fast_layout.Edges:
-        edges = laid_out(batch, layout)
-        return replace(edges, out_degree_T=torch.zeros_like(edges.out_degree_T))
-
-    stack.enter_context(patch.object(fast_layout.Edges, "of", of))
-
-
 def _without_codes(stack: ExitStack) -> None:
     """Candidate parents are scored by query and key alone: no uses, offsets, gaps."""
     for module in (fast_losses, fast_choice):
@@ -148,7 +136,7 @@ VARIANTS = {
     "full": Variant(),
     "no messages": Variant(_without_messages),
     "no attention": Variant(_without_attention),
-    "no plans": Variant(_without_plans),
+    "no plans": Variant(arguments={"plans": False}),
     "no dynamic codes": Variant(_without_codes),
     "all pairs": Variant(arguments={"block": 1024}),
     "independent attributes": Variant(_independent_attributes),

@@ -35,6 +35,9 @@ class FastLayerDAG(DAGModel):
         token_dropout: Share of tokens of which the trunk reads nothing in training: with a few
             hundred graphs a prefix would be known by heart from any one of them.
         condition_dropout: Share of conditions hidden in training, for guidance.
+        plans: Whether every node announces the number of its children. It pays where that number
+            follows from what comes before, as in TPU Tile's kernels, and costs more than it gives
+            where it does not, as in training jobs (docs/fast-model.md, "What each part is worth").
     """
 
     def __init__(  # noqa: PLR0913 - each is a key of configs/model/fast.yaml
@@ -48,6 +51,7 @@ class FastLayerDAG(DAGModel):
         dropout: float = 0.1,
         token_dropout: float = 0.15,
         condition_dropout: float = 0.1,
+        plans: bool = True,
     ) -> None:
         super().__init__()
         self.sizes, self.statistics = sizes, statistics
@@ -63,7 +67,7 @@ class FastLayerDAG(DAGModel):
         self.conditions = ConditionEncoder(sizes, width)
         self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
         self.last_norm = nn.LayerNorm(width, bias=False)
-        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH)
+        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH, plans=plans)
         self.arity = Arity(statistics)
         has_conditions = sizes.numeric_conditions or sizes.category_conditions
         self.judge = Judge(sizes, width=3 * width // 4) if has_conditions else None
@@ -87,9 +91,11 @@ class FastLayerDAG(DAGModel):
         noise = generator if self.training else None
         layout = Layout.of(batch)
         edges = Edges.of(batch, layout)
-        truth = Truth(
-            batch.x_NA, layout, edges, Place.of(layout, edges), Blocks.of(layout, self.block)
-        )
+        planned_T = edges.out_degree_T
+        if self.heads.plan is None:
+            planned_T = torch.zeros_like(planned_T)
+        place = Place.of(layout, edges, planned_T)
+        truth = Truth(batch.x_NA, layout, edges, place, Blocks.of(layout, self.block))
         encoded_TD = dropout(self._encode(batch, truth, noise), self.dropout, noise)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, truth)
         terms = {

@@ -7,7 +7,7 @@ For node j, given everything before it (state of token j-1):
 The *kind* is the first attribute. The other attributes follow one another, each given those before
 it (NADE, arXiv 1605.02226). The *plan* is the number of children the node will get: a function of
 the whole graph, so that adding it changes no probability of a graph, but it lets siblings, widths
-and the end of the graph agree with what earlier nodes announced.
+and the end of the graph agree with what earlier nodes announced. A model may do without.
 """
 
 import torch
@@ -79,14 +79,23 @@ class Pointer(nn.Module):
 class Heads(nn.Module):
     """States and readouts of all decisions but the layer size's trunk."""
 
+    plan: Counter | None
+    plan_readout: Readout | None
+
     def __init__(
-        self, sizes: GraphSizes, statistics: GraphStatistics, width: int, key_width: int
+        self,
+        sizes: GraphSizes,
+        statistics: GraphStatistics,
+        width: int,
+        key_width: int,
+        *,
+        plans: bool = True,
     ) -> None:
         super().__init__()
         kinds, *others = sizes.attributes
         self.size = Counter(CountCode(24, statistics.max_layer_size))
         self.degree = Counter(CountCode(16, statistics.max_in_degree))
-        self.plan = Counter(CountCode(16, statistics.out_degrees[-1][0]))
+        self.plan = Counter(CountCode(16, statistics.out_degrees[-1][0])) if plans else None
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
         self.context = nn.Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)
@@ -98,13 +107,21 @@ class Heads(nn.Module):
         self.open_embedding = SumEmbedding([self.degree.num_codes], width)
         self.last_parent = nn.Linear(width, width, bias=False)
         self.all_parents = nn.Linear(width, width, bias=False)
-        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in others)
+        # The last one is read by the plan alone.
+        read = others if plans else others[:-1]
+        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in read)
         self.size_readout = Readout(width, self.size.num_codes)
         self.kind_readout = Readout(width, kinds)
         self.degree_readout = Readout(width, self.degree.num_codes)
         self.type_readout = Readout(width, sizes.edge_types)
         self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
-        self.plan_readout = Readout(width, self.plan.num_codes)
+        self.plan_readout = Readout(width, self.plan.num_codes) if self.plan else None
+
+    def size_logits(self, encoded_LH: Tensor, first_L: Tensor) -> Tensor:
+        """Return the logits of layer sizes; size 0 ends the graph and is no first layer's."""
+        logits_LK = self.size_readout(encoded_LH)
+        empty_K = torch.arange(self.size.num_codes, device=first_L.device) == 0
+        return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
 
     def context_state(self, encoded_NH: Tensor, size_N: Tensor, index_N: Tensor) -> Tensor:
         """Return the state from the token before and the slot (layer size, index) of the node."""
@@ -123,6 +140,13 @@ class Heads(nn.Module):
         """Add the parent chosen last and the number of parents still to choose."""
         open_DH = self.open_embedding(self.degree.encode(open_D)[:, None])
         return state_DH + self.last_parent(parent_DH) + open_DH
+
+    def after_other(self, state_NH: Tensor, index: int, code_N: Tensor) -> Tensor:
+        """Add the attribute number ``index`` after the kind, if a decision is left to read it."""
+        if index == len(self.other_embeddings):
+            return state_NH
+        embedded_NH: Tensor = self.other_embeddings[index](code_N[:, None])
+        return state_NH + embedded_NH
 
     def other_state(self, state_NH: Tensor, degree_N: Tensor, parents_NH: Tensor) -> Tensor:
         """Add the in-degree and the mean encoding of all parents."""

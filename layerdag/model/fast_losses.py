@@ -48,7 +48,7 @@ def layer_size_loss(heads: Heads, encoded_TH: Tensor, layout: Layout) -> LossTer
     """Return the loss of each layer's size, and of size 0 after the last layer."""
     token = torch.cat([layout.first_token_L - 1, layout.end_B - 1])
     size = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
-    logits = heads.size_readout(take_rows(encoded_TH, token))
+    logits = heads.size_logits(take_rows(encoded_TH, token), layout.layer_T[token] < 0)
     return _term(_count_loss(logits, size, heads.size), token.shape[0])
 
 
@@ -101,13 +101,13 @@ def _first_stubs(truth: Truth, uses: History) -> Tensor:
 
 
 def _other_losses(heads: Heads, state_NH: Tensor, others_NA: Tensor, planned_N: Tensor) -> Tensor:
-    """Return the loss of the attributes after the kind, each given those before, and the plan."""
+    """Return the loss of the attributes after the kind, each given those before, and of plans."""
     loss = state_NH.new_zeros(())
-    for code_N, embedding, readout in zip(
-        others_NA.T, heads.other_embeddings, heads.other_readouts, strict=True
-    ):
+    for index, (code_N, readout) in enumerate(zip(others_NA.T, heads.other_readouts, strict=True)):
         loss = loss + _code_loss(readout(state_NH), code_N)
-        state_NH = state_NH + embedding(code_N[:, None])
+        state_NH = heads.after_other(state_NH, index, code_N)
+    if heads.plan is None or heads.plan_readout is None:
+        return loss
     return loss + _count_loss(heads.plan_readout(state_NH), planned_N, heads.plan)
 
 

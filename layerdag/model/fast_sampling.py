@@ -72,7 +72,7 @@ class Sampler:
         self.x_BA = parts.tokens.start_A.expand(self.rows, -1)
         self.u_BS = torch.zeros(0)
         self.newest_edges: list[tuple[Tensor, Tensor]] = []
-        self.harvest = Harvest(self.seed_B, parts.heads.plan.lows_K1.device)
+        self.harvest = Harvest(self.seed_B, device)
 
     def run(self) -> SampleResult:
         """Grow every graph to its end and return them in the order of the request."""
@@ -140,9 +140,7 @@ class Sampler:
         """Draw the sizes of new layers, let finished graphs go, and move on to the next slot."""
         heads, place = self.parts.heads, self.progress.place
         self.u_BS = self._uniforms(position, range(_OTHER + len(heads.other_readouts)))
-        logits_BK = self._guided(heads.size_readout(encoded_RH))
-        if position == 1:
-            logits_BK = logits_BK.index_fill(1, place.layer_T.new_zeros(1), -torch.inf)
+        logits_BK = self._guided(heads.size_logits(encoded_RH, self._spread(place.position_T == 0)))
         code_B = pick(logits_BK, self.u_BS[:, _SIZE])
         size_B = heads.size.decode(code_B, self.u_BS[:, _SIZE + 1])
         full_B = place.left_T == 0
@@ -184,17 +182,22 @@ class Sampler:
         parents_RH = self._connect(position, state_RH, first_B, degree_B)
         state_RH = heads.other_state(state_RH, self._spread(degree_B), parents_RH)
         codes = [kind_B]
-        for index, (embedding, readout) in enumerate(
-            zip(heads.other_embeddings, heads.other_readouts, strict=True)
-        ):
+        for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.parts.arity.limit_attributes(self._guided(readout(state_RH)), index)
             code_B = pick(logits_BK, self.u_BS[:, _OTHER + index])
-            state_RH = state_RH + embedding(self._spread(code_B)[:, None])
+            state_RH = heads.after_other(state_RH, index, self._spread(code_B))
             codes.append(code_B)
-        plan_B = pick(self._guided(heads.plan_readout(state_RH)), self.u_BS[:, _PLAN])
-        self.progress.plan(position, heads.plan.decode(plan_B, self.u_BS[:, _PLAN + 1]))
+        self.progress.plan(position, self._plans(state_RH, kind_B))
         self.x_BA = torch.stack(codes, dim=1)
         self.harvest.add_nodes(self.progress.sample_B, self.x_BA)
+
+    def _plans(self, state_RH: Tensor, kind_B: Tensor) -> Tensor:
+        """Draw the number of children that each node announces; 0 in a model without plans."""
+        heads = self.parts.heads
+        if heads.plan is None or heads.plan_readout is None:
+            return torch.zeros_like(kind_B)
+        plan_B = pick(self._guided(heads.plan_readout(state_RH)), self.u_BS[:, _PLAN])
+        return heads.plan.decode(plan_B, self.u_BS[:, _PLAN + 1])
 
     def _first_parents(self, position: int, context_RH: Tensor) -> tuple[Tensor, Tensor]:
         """Draw the first parent of each node (0 in layer 0); return it with the kind's state."""

@@ -16,6 +16,8 @@ _SCALE = CountCode(exact=24, largest=4096)
 class Place:
     """Counts that are known once a token is complete; start tokens have zeros and a size of 1.
 
+    In a model without plans all plans are 0, and what is still open is below 0 and read as 0.
+
     Attributes:
         degree_T: In-degree.
         planned_T: Planned number of children.
@@ -41,11 +43,10 @@ class Place:
     layer_T: Tensor
 
     @classmethod
-    def of(cls, layout: Layout, edges: Edges) -> "Place":
-        """Count over the true graphs of a batch; the plan is the true number of children."""
+    def of(cls, layout: Layout, edges: Edges, planned_T: Tensor) -> "Place":
+        """Count over the true graphs of a batch, whose nodes plan ``planned_T`` children."""
         degree_T = torch.zeros_like(edges.out_degree_T)
         degree_T[layout.token_N] = edges.in_degree_N
-        planned_T = edges.out_degree_T
         from_before_E = layout.layer_T[edges.parent_E] == layout.layer_T[edges.child_E] - 1
         near_T = torch.bincount(edges.child_E[from_before_E], minlength=layout.num_tokens)
         planned_sum_T, degree_sum_T, near_sum_T = (

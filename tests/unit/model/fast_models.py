@@ -37,10 +37,14 @@ def collated(dags: list[DAG]) -> DAGBatch:
     )
 
 
-def small_model(dags: list[DAG], *, block: int = 4, dropout: float = 0.0) -> FastLayerDAG:
+def small_model(
+    dags: list[DAG], *, block: int = 4, dropout: float = 0.0, plans: bool = True
+) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
-    model = FastLayerDAG(SIZES, statistics, width=32, depth=2, block=block, dropout=dropout)
+    model = FastLayerDAG(
+        SIZES, statistics, width=32, depth=2, block=block, dropout=dropout, plans=plans
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -13,7 +13,8 @@ def test_counts_at_each_token_of_a_small_graph():
     )
     batch = collated([dag, dag])
     layout = Layout.of(batch)
-    place = Place.of(layout, Edges.of(batch, layout))
+    edges = Edges.of(batch, layout)
+    place = Place.of(layout, edges, edges.out_degree_T)
     expected = {
         "degree_T": [0, 0, 1, 1, 2],
         "planned_T": [0, 3, 1, 0, 0],
