@@ -36,8 +36,14 @@ def build_dataset(node: DictConfig) -> GraphDataset:
 
 
 def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
-    """Return the model that ``node`` describes, sized for ``data``."""
+    """Return the model that ``node`` describes, sized for ``data``.
+
+    ``plans: null`` leaves it to the kind of the graphs whether nodes announce their children:
+    they do in flow graphs, not in jobs of traces (docs/fast-model.md).
+    """
     arguments = as_plain(node)
+    if "plans" in arguments and arguments["plans"] is None:
+        arguments["plans"] = data.schema.kind == "flow"
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     return ModelSpec(str(arguments.pop("name")), sizes, statistics, arguments)

@@ -87,7 +87,7 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     folder = settings.out / "training"
     job = TrainJob(
-        spec=ModelSpec("fast", sizes, statistics, {"width": settings.width}),
+        spec=ModelSpec("fast", sizes, statistics, {"width": settings.width, "plans": False}),
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=folder,
