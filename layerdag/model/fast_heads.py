@@ -89,7 +89,7 @@ class Heads(nn.Module):
         width: int,
         key_width: int,
         *,
-        plans: bool = True,
+        plans: bool,
     ) -> None:
         super().__init__()
         kinds, *others = sizes.attributes
