@@ -30,7 +30,7 @@ from layerdag import load_checkpoint, load_corpus
 from layerdag.cli.sample import checkpoint_path
 from layerdag.datasets.base import GraphDataset
 from layerdag.datasets.schema import GraphSchema
-from layerdag.generate import GenerationSettings, sample_like
+from layerdag.generate import ASKED, LABELS, GenerationSettings, sample_like
 from layerdag.graph.dag import DAG
 from layerdag.progress import track
 from layerdag.surrogate.files import FAMILIES
@@ -53,7 +53,7 @@ def main() -> None:
     rows = []
     named = [name_and_path.rpartition("=")[::2] for name_and_path in args.checkpoints]
     for _, path in named:  # hours of sampling must not end at a folder that does not fit
-        _check_fits(data, path, args.data)
+        _fitting(data, path, args.data)
     for name, path in named:
         for seed in track(args.seeds, f"quality of {name}", len(args.seeds)):
             rows.append({"checkpoint": name, "seed": seed, **_judged(data, path, seed, args)})
@@ -63,7 +63,8 @@ def main() -> None:
         "split": args.split,
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
         "samples": {
-            key: getattr(args, key) for key in ("guidance", "candidates", "steps", "copies")
+            key: getattr(args, key)
+            for key in ("guidance", "candidates", "labels", "steps", "copies")
         },
         "floor": _floor(data, args),
         "rows": rows,
@@ -82,6 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--candidates", type=int, default=1)
+    parser.add_argument("--labels", choices=LABELS, default=ASKED, help="as in sample.yaml")
     parser.add_argument("--steps", type=int, help="denoising steps of the reference")
     parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
     parser.add_argument("--target", help="condition that surrogates predict; none: no transfer")
@@ -93,26 +95,34 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _check_fits(data: GraphDataset, path: str, folder: str) -> None:
-    """Stop unless the checkpoint can be read and means the same by its codes as the data."""
+def _fitting(data: GraphDataset, path: str, folder: str) -> GraphDataset:
+    """Return the data with the conditions that the checkpoint was trained on.
+
+    Stops unless the checkpoint can be read and means the same by its codes as the data.
+    """
     schema = GraphSchema.from_dict(load_checkpoint(checkpoint_path(path)).schema)
-    if schema.to_dict() != data.schema.to_dict():
+    names = [name for name in data.schema.condition_names if name in schema.condition_names]
+    fitting = data.conditioned_on(names)
+    if schema.to_dict() != fitting.schema.to_dict():
         raise SystemExit(
             f"{path}: its schema is not that of {folder}, so that codes mean other things; give "
             "the folder it was trained on, and its data.max_nodes as --largest."
         )
+    return fitting
 
 
 def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Sample a checkpoint and return all its figures."""
     checkpoint = load_checkpoint(checkpoint_path(path))
     schema = GraphSchema.from_dict(checkpoint.schema)
+    data = _fitting(data, path, args.data)
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
     settings = GenerationSettings(
         seed=seed,
         guidance=args.guidance,
         candidates=args.candidates,
+        labels=args.labels,
         steps=args.steps,
         max_nodes=args.max_nodes,
         batch_size=max(256 // args.candidates, 8),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag import __version__
+from layerdag.datasets.base import encode_batch
 from layerdag.datasets.flow_files import write_graphml, write_json
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.requests import complete_conditions
@@ -20,7 +21,10 @@ from layerdag.model.base import DAGModel, SampleRequest
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
 
+LABEL = "label"
 MANIFEST = "manifest.json"
+# What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
+ASKED, JUDGED = LABELS = ("asked", "judged")
 FORMATS = ("auto", "et", "graphml", "json")
 
 
@@ -37,6 +41,9 @@ class GenerationSettings:
         guidance: Weight of classifier-free guidance.
         candidates: Graphs drawn for each one that is kept, by how well it fits its conditions; a
             model without a judge (`reference`) draws one.
+        labels: One of ``LABELS``: whether the condition "label" of a sample is the one it was asked
+            for, or what the model's judge, which learnt the training graphs' labels, expects of
+            the finished graph. A surrogate learns more from the second.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph.
 
@@ -51,6 +58,7 @@ class GenerationSettings:
     steps: int | None = None
     guidance: float = 1.0
     candidates: int = 1
+    labels: str = ASKED
     max_nodes: int = 10_000
     batch_size: int = 32
 
@@ -60,6 +68,8 @@ class GenerationSettings:
                 raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
         if self.ranks is not None and self.ranks < 1:
             raise UsageError(f"'ranks' must be at least 1, found {self.ranks}.")
+        if self.labels not in LABELS:
+            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
         if self.seed < 0:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
@@ -71,7 +81,7 @@ class GeneratedGraph:
     Attributes:
         name: "sample-" and its number.
         seed: It was sampled with.
-        dag: Codes, with the conditions that were asked for.
+        dag: Codes, with the conditions that were asked for, but for a label that was judged.
         truncated: Whether a limit cut it short.
     """
 
@@ -110,6 +120,7 @@ def sample_like(
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
+        UsageError: If labels are to be judged, and the model has no judge or no label.
     """
     device = next(model.parameters()).device
     for start in range(0, len(rows), settings.batch_size):
@@ -126,9 +137,29 @@ def sample_like(
             candidates=settings.candidates,
         )
         result = model.sample(request)
-        for i, (dag, cut) in enumerate(zip(result.dags, result.truncated, strict=True)):
-            dag = replace(dag.to("cpu"), conditions=dict(part[i]))
+        dags = [dag.to("cpu") for dag in result.dags]
+        conditions = [dict(row) for row in part]
+        if settings.labels == JUDGED:
+            labels = _judged_labels(model, schema, dags)
+            conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
+        for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
+            dag = replace(dag, conditions=conditions[i])
             yield GeneratedGraph(f"sample-{start + i:05d}", seeds[i], dag, cut)
+
+
+def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
+    """Return the label that the model's judge expects of each graph, in its own unit."""
+    numbers = [condition.name for condition in schema.numeric_conditions]
+    batch = encode_batch(schema, dags).to(next(model.parameters()).device)
+    found_BC = model.judged_numbers(batch) if LABEL in numbers else None
+    if found_BC is None:
+        raise UsageError(
+            "Only a fast model that was trained with a numeric condition 'label' can judge labels; "
+            "ask for labels=asked."
+        )
+    column = numbers.index(LABEL)
+    label = schema.numeric_conditions[column]
+    return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
 
 
 def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
@@ -192,6 +223,7 @@ def write_samples(
             "format": file_format,
             "guidance": settings.guidance,
             "candidates": settings.candidates,
+            "labels": settings.labels,
             "steps": settings.steps,
             "samples": entries,
         }

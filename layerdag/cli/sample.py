@@ -84,6 +84,7 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
         steps=plain["steps"],
         guidance=float(plain["guidance"]),
         candidates=plain["candidates"],
+        labels=str(plain["labels"]),
         max_nodes=plain["max_nodes"],
         batch_size=plain["batch_size"],
     )

@@ -61,6 +61,8 @@ def _task(config: DictConfig) -> float | None:
     if config.threads:
         torch.set_num_threads(int(config.threads))
     data = build_dataset(config.data)
+    if config.conditions is not None:
+        data = data.conditioned_on(list(config.conditions))
     device = pick_device(str(config.device))
     directory = Path(str(config.resume or config.out))
     job = make_job(config, data, directory)
@@ -92,11 +94,10 @@ def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJo
     Raises:
         DataError: If the validation part is empty.
     """
-    conditions = None if config.conditions is None else list(config.conditions)
     return TrainJob(
         spec=build_spec(config.model, data),
-        train=data.batch("train", conditions),
-        validation=data.batch("val", conditions),
+        train=data.batch("train"),
+        validation=data.batch("val"),
         directory=directory,
         schema=data.schema.to_dict(),
         run_config=as_plain(config),

@@ -63,17 +63,29 @@ class GraphDataset:
             names[split] = tuple(label for label, _ in encoded)
         return cls(name, schema, graphs, names, tuple(left_out))
 
-    def batch(self, split: Split, conditions: Sequence[str] | None = None) -> DAGBatch:
-        """Return all graphs of a split as one batch, with encoded conditions.
-
-        Args:
-            split: "train", "val" or "test".
-            conditions: Names to condition on; None for all, others count as unknown.
+    def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
+        """Return the data set with these conditions alone, in schema and graphs.
 
         Raises:
-            DataError: If the split is empty.
+            VocabularyError: If there is no condition of such a name.
         """
-        return encode_batch(self.schema, self.graphs[split], conditions)
+        schema = self.schema.conditioned_on(names)
+        graphs = {
+            split: tuple(
+                replace(dag, conditions={k: v for k, v in dag.conditions.items() if k in names})
+                for dag in dags
+            )
+            for split, dags in self.graphs.items()
+        }
+        return replace(self, schema=schema, graphs=graphs)
+
+    def batch(self, split: Split) -> DAGBatch:
+        """Return all graphs of a split as one batch, with encoded conditions.
+
+        Raises:
+            GraphError: If the split is empty.
+        """
+        return encode_batch(self.schema, self.graphs[split])
 
     @property
     def fingerprint(self) -> str:
@@ -131,10 +143,8 @@ def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> di
     return kept
 
 
-def encode_batch(
-    schema: GraphSchema, dags: Sequence[DAG], conditions: Sequence[str] | None = None
-) -> DAGBatch:
-    """Return ``dags`` (in layer order) as one batch with the conditions they carry.
+def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
+    """Return ``dags`` (in layer order) as one batch with those conditions that the schema knows.
 
     Raises:
         GraphError: If there is no graph.
@@ -142,7 +152,6 @@ def encode_batch(
     if not dags:
         raise GraphError("There is no graph to lay into a batch; check the split.")
     known = set(schema.condition_names)
-    wanted = known if conditions is None else known & set(conditions)
-    rows = [{k: v for k, v in dag.conditions.items() if k in wanted} for dag in dags]
+    rows = [{k: v for k, v in dag.conditions.items() if k in known} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)
     return DAGBatch.collate(dags, layers_of(dags), numeric_BC, category_BM)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
-from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.datasets.splits import split_graphs
 from layerdag.datasets.unions import union_layers
 from layerdag.errors import DataError
@@ -115,10 +115,7 @@ def _distinct(edges_2E: np.ndarray) -> np.ndarray:
 
 def _conditions(label: float, layer_N: np.ndarray) -> dict[str, Condition]:
     """Return label and sizes; a network that was not measured has no label."""
-    found: dict[str, Condition] = {
-        "num_nodes": float(len(layer_N)),
-        "num_layers": float(layer_N.max() + 1),
-    }
+    found = size_conditions(layer_N)
     if np.isfinite(label):
         found["label"] = float(label)
     return found

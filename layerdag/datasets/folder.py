@@ -12,10 +12,9 @@ from layerdag.datasets.flow_files import read_graphml, read_json
 from layerdag.datasets.jobs import CATEGORIES, OPEN_VOCABULARIES, VOCABULARIES, job_graph
 from layerdag.datasets.label_file import Labels, read_labels
 from layerdag.datasets.rank_classes import rank_classes
-from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.datasets.splits import named_splits, split_graphs
 from layerdag.errors import DataError
-from layerdag.graph.dag import Condition
 from layerdag.graph.layering import longest_path_layers
 from layerdag.progress import track
 from layerdag.traces.workload import read_workload
@@ -176,11 +175,8 @@ def _json(path: Path, name: str) -> RawGraph:
 def _sized(graph: RawGraph, name: str) -> RawGraph:
     """Return a flow graph under its name in the folder, with its sizes as conditions."""
     layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
-    sizes: dict[str, Condition] = {
-        "num_nodes": float(graph.num_nodes),
-        "num_layers": float(layer_N.max() + 1),
-    }
-    return replace(graph, name=name, conditions={**graph.conditions, **sizes})
+    conditions = {**graph.conditions, **size_conditions(layer_N)}
+    return replace(graph, name=name, conditions=conditions)
 
 
 def _check_names(

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from layerdag.datasets.groups import JobGroups
 from layerdag.datasets.merging import Merge, matched_nodes
-from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.datasets.vocabulary import public_device, public_dtype, public_name
 from layerdag.errors import GraphError
 from layerdag.graph.dag import Condition
@@ -111,8 +111,7 @@ def job_graph(
         conditions={
             **conditions,
             "world_size": str(sum(len(part.ranks) for part in classes)),
-            "num_nodes": float(len(kept)),
-            "num_layers": float(layer_N.max() + 1),
+            **size_conditions(layer_N),
         },
         open_vocabularies=OPEN_VOCABULARIES,
         vocabularies=VOCABULARIES,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
-from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.errors import UsageError
 from layerdag.graph.dag import DAG
 from layerdag.rng import numpy_generator
@@ -133,6 +133,7 @@ def latent_preferential_graph(
         numbers={},
         edge_index_2E=edges_2E,
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
+        conditions=size_conditions(layer_N),
         vocabularies={"value": VALUES},
     )
 

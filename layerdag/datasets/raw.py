@@ -9,6 +9,11 @@ from layerdag.errors import GraphError
 from layerdag.graph.dag import Condition
 
 
+def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
+    """Return the conditions "num_nodes" and "num_layers" of a graph with these layers."""
+    return {"num_nodes": float(len(layer_N)), "num_layers": float(layer_N.max(initial=-1) + 1)}
+
+
 @dataclass(frozen=True, eq=False)
 class RawGraph:
     """A DAG as its source gives it. The order of attributes is the order of the model's columns.

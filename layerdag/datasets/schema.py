@@ -8,6 +8,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -103,13 +104,28 @@ class GraphSchema:
         coarse_BC = (numeric_BC / ROW_STEP).round() * ROW_STEP
         return tuple(sorted(tuple(row) for row in torch.cat([category_BM, coarse_BC], 1).tolist()))
 
+    def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
+        """Return the schema with these conditions alone.
+
+        Raises:
+            VocabularyError: If there is no condition of such a name; names the nearest.
+        """
+        for name in names:
+            self._check_condition(name)
+        kept = [name in names for name in (*_names(self.category_conditions),
+                                           *_names(self.numeric_conditions))]  # fmt: skip
+        rows = [tuple(compress(row, kept)) for row in self.condition_rows]
+        return replace(
+            self,
+            numeric_conditions=tuple(c for c in self.numeric_conditions if c.name in names),
+            category_conditions=tuple(c for c in self.category_conditions if c.name in names),
+            condition_rows=tuple(sorted(rows)) if any(kept) else (),
+        )
+
     @property
     def condition_names(self) -> list[str]:
         """Names of all conditions, numbers first."""
-        return [
-            *(number.name for number in self.numeric_conditions),
-            *(category.name for category in self.category_conditions),
-        ]
+        return [*_names(self.numeric_conditions), *_names(self.category_conditions)]
 
     def sizes(self) -> GraphSizes:
         """Return the counts that fix a model's shapes."""
@@ -205,16 +221,8 @@ class GraphSchema:
             VocabularyError: If a condition or category is unknown; names the nearest.
         """
         rows = list(rows)
-        known = self.condition_names
-        for row in rows:
-            for name in row:
-                if name not in known:
-                    near = difflib.get_close_matches(name, known, n=1)
-                    hint = f" Did you mean '{near[0]}'?" if near else ""
-                    raise VocabularyError(
-                        f"There is no condition '{name}'.{hint} Known: "
-                        f"{', '.join(known) or 'none'}."
-                    )
+        for name in dict.fromkeys(name for row in rows for name in row):
+            self._check_condition(name)
         numeric = [[c.encode(row.get(c.name)) for c in self.numeric_conditions] for row in rows]
         category = [[c.encode(row.get(c.name)) for c in self.category_conditions] for row in rows]
         shape = (len(rows), -1) if rows else (0, 0)
@@ -222,6 +230,16 @@ class GraphSchema:
             torch.tensor(numeric, dtype=torch.float32).reshape(*shape),
             torch.tensor(category, dtype=torch.int64).reshape(*shape),
         )
+
+    def _check_condition(self, name: str) -> None:
+        """Raise VocabularyError if there is no condition of this name."""
+        known = self.condition_names
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise VocabularyError(
+                f"There is no condition '{name}'.{hint} Known: {', '.join(known) or 'none'}."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON-serialisable data."""
@@ -285,6 +303,11 @@ class GraphSchema:
             for code, condition in zip(row[:num_categories], self.category_conditions, strict=True):
                 if not -1 <= code < len(condition.values) or code != int(code):
                     raise ValueError(f"condition_rows hold a code that '{condition.name}' lacks")
+
+
+def _names(conditions: Iterable[NumericCondition | CategoryCondition]) -> list[str]:
+    """Return the names of some conditions."""
+    return [condition.name for condition in conditions]
 
 
 def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:

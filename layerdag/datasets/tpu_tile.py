@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
-from layerdag.datasets.raw import RawGraph
+from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.errors import DataError
+from layerdag.graph.layering import longest_path_layers
 
 KEYS = ("src_list", "dst_list", "x_n_list", "y_list")
 
@@ -61,13 +62,14 @@ def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> 
     edges_2E = np.stack([np.asarray(source_E), np.asarray(target_E)]).astype(np.int64)
     edges_2E = np.unique(edges_2E, axis=1)
     kinds = np.asarray(kind_N).reshape(-1).astype(np.int64).tolist()
+    layer_N = longest_path_layers(len(kinds), edges_2E)
     return RawGraph(
         name=name,
         categories={"kind": [str(kind) for kind in kinds]},
         numbers={},
         edge_index_2E=edges_2E,
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
-        conditions={"label": float(label)},
+        conditions={"label": float(label), **size_conditions(layer_N)},
     )
 
 

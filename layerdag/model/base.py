@@ -87,3 +87,10 @@ class DAGModel(nn.Module, ABC):
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph a seed; acyclic and layer-consistent by construction."""
+
+    def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
+        """Return the numeric conditions that each graph speaks of, standardised, shape (B, C).
+
+        None if the model cannot tell, as one that only goes from conditions to graphs.
+        """
+        return None

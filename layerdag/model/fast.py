@@ -157,6 +157,13 @@ class FastLayerDAG(DAGModel):
             return resample(self.judge, request, self._sample_once)
         return self._sample_once(request)
 
+    def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
+        """Return the judge's mean of each numeric condition, shape (B, C)."""
+        if self.judge is None:
+            return None
+        with torch.inference_mode():
+            return self.judge.means(batch)
+
     def _sample_once(self, request: SampleRequest) -> SampleResult:
         """Sample one graph a seed, without a choice."""
         parts = Parts(

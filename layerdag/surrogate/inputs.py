@@ -54,7 +54,7 @@ def read_dataset(folder: str | Path) -> GraphDataset:
 
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
-    """Read what ``layerdag sample`` wrote, with the conditions that each sample was asked for.
+    """Read what ``layerdag sample`` wrote, with the conditions in its manifest.
 
     Raises:
         DataError: If the manifest or a sample is missing or damaged.

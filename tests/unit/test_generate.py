@@ -7,7 +7,7 @@ import torch
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.base import GraphDataset, encode_batch
 from layerdag.datasets.flow_files import read_graphml, read_json
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
 from layerdag.generate import GenerationSettings, as_workload, generate, write_samples
@@ -83,6 +83,24 @@ def test_given_conditions_are_kept_and_open_ones_drawn(flow):
     assert all(1.0 <= sample.dag.conditions["label"] <= 8.0 for sample in drawn)
 
 
+def test_a_judged_label_depends_on_the_graph_and_not_on_what_was_asked(flow):
+    judged = replace(SMALL, labels="judged", conditions={"label": 3.0})
+    schema = schema_of(flow)
+    samples = list(generate(flow.model, schema, judged))
+    found_B1 = flow.model.judged_numbers(encode_batch(schema, [s.dag for s in samples]))
+    for sample, scaled in zip(samples, found_B1[:, 0].tolist(), strict=True):
+        expected = schema.numeric_conditions[0].decode(scaled)
+        assert sample.dag.conditions["label"] == pytest.approx(expected, rel=1e-5)
+    assert len({sample.dag.conditions["label"] for sample in samples}) > 1
+    plain = list(generate(flow.model, schema, replace(judged, labels="asked")))
+    assert [graph_hash(s.dag) for s in plain] == [graph_hash(s.dag) for s in samples]
+
+
+def test_a_model_without_labels_cannot_judge_them(trace):
+    with pytest.raises(UsageError, match="labels=asked"):
+        list(generate(trace.model, schema_of(trace), replace(SMALL, labels="judged")))
+
+
 def test_an_unknown_condition_is_refused(flow):
     asked = replace(SMALL, conditions={"labels": 3.0})
     with pytest.raises(VocabularyError, match="Did you mean 'label'"):
@@ -136,7 +154,10 @@ def test_a_schema_of_another_model_is_refused(flow, trace, tmp_path):
         write_samples(replace(flow, schema=trace.schema), SMALL, tmp_path / "out")
 
 
-@pytest.mark.parametrize("changes", [{"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"seed": -1}])
+BAD_SETTINGS = [{"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"seed": -1}, {"labels": "guessed"}]
+
+
+@pytest.mark.parametrize("changes", BAD_SETTINGS)
 def test_settings_out_of_bounds_are_refused(changes):
     with pytest.raises(UsageError, match=next(iter(changes))):
         GenerationSettings(**changes)

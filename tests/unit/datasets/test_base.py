@@ -7,7 +7,7 @@ from raw_graphs import chain
 
 from layerdag.datasets.base import GraphDataset, encode_batch
 from layerdag.datasets.raw import RawGraph
-from layerdag.errors import DataError, GraphError
+from layerdag.errors import DataError, GraphError, VocabularyError
 
 
 def graph(name: str, kinds: str, **conditions: float | str) -> RawGraph:
@@ -43,12 +43,30 @@ def test_a_cyclic_training_graph_is_an_error_and_a_cyclic_test_graph_is_listed()
         GraphDataset.build("toy", "flow", {"train": [*TRAIN, cyclic]})
 
 
-def test_a_batch_holds_the_wanted_conditions_only():
-    data = GraphDataset.build("toy", "flow", {"train": TRAIN})
-    batch = data.batch("train", conditions=["family"])
-    assert torch.isnan(batch.numeric_BC).all()
+def test_it_can_be_narrowed_to_some_conditions():
+    data = GraphDataset.build("toy", "flow", {"train": TRAIN}).conditioned_on(["family"])
+    assert data.schema.condition_names == ["family"]
+    assert data.schema.condition_rows == ((0.0,), (1.0,))
+    assert [dag.conditions for dag in data.graphs["train"]] == [
+        {"family": "gpt"},
+        {"family": "mlp"},
+    ]
+    batch = data.batch("train")
+    assert batch.numeric_BC.shape == (2, 0)
     assert batch.category_BM.tolist() == [[0], [1]]
     assert batch.layer_N.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_it_can_be_narrowed_to_no_condition():
+    data = GraphDataset.build("toy", "flow", {"train": TRAIN}).conditioned_on([])
+    assert data.schema.condition_names == []
+    assert data.schema.condition_rows == ()
+    assert data.batch("train").numeric_BC.shape == (2, 0)
+
+
+def test_narrowing_to_an_unknown_condition_names_the_nearest():
+    with pytest.raises(VocabularyError, match=r"no condition 'famly'\. Did you mean 'family'"):
+        GraphDataset.build("toy", "flow", {"train": TRAIN}).conditioned_on(["famly"])
 
 
 def test_the_fingerprint_tells_labels_apart():

@@ -25,7 +25,7 @@ def test_the_three_files_are_the_three_parts(tmp_path):
     data = load_tpu_tile(tmp_path)
     assert [len(data.graphs[split]) for split in ("train", "val", "test")] == [3, 2, 1]
     dag = data.graphs["train"][2]
-    assert dag.conditions == {"label": 2.0}
+    assert dag.conditions == {"label": 2.0, "num_nodes": 3.0, "num_layers": 3.0}
     assert dag.edge_index_2E.tolist() == [[0, 1], [1, 2]]  # an edge that is listed twice is one
 
 

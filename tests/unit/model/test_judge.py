@@ -44,6 +44,27 @@ def test_it_learns_to_tell_conditions_from_graphs():
     assert right_B.mean() > judge.log_likelihood(shifted).mean() + 3
 
 
+def test_a_number_known_well_pulls_no_harder_than_one_known_badly():
+    """The gradient of a mean is its error alone, whatever the spread (beta-NLL with beta 1)."""
+    value_BC = torch.tensor([[0.5, 0.5]])
+    answer_BC2 = torch.tensor([[0.0, 0.0, -8.0, 8.0]], requires_grad=True)
+    log_prob = Judge._numbers(answer_BC2, value_BC).sum()
+    sharp, wide = (torch.distributions.Normal(0.0, spread) for spread in (0.101, 2.999))
+    expected = sharp.log_prob(torch.tensor(0.5)) + wide.log_prob(torch.tensor(0.5))
+    assert log_prob.item() == pytest.approx(expected.item(), rel=1e-2)
+    (gradient_BC2,) = torch.autograd.grad(log_prob, answer_BC2)
+    assert gradient_BC2[0, :2].tolist() == pytest.approx([0.5, 0.5], rel=1e-4)
+
+
+def test_it_computes_in_single_precision_under_autocast():
+    batch = batch_labelled_by_size(6)
+    judge = Judge(SIZES).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        low_B, low_BC = judge.log_likelihood(batch), judge.means(batch)
+    assert torch.equal(low_B, judge.log_likelihood(batch))
+    assert torch.equal(low_BC, judge.means(batch))
+
+
 def test_unknown_conditions_count_nothing():
     batch = batch_labelled_by_size(4)
     unknown = replace(
