@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU Tile
-# are nearest to the fast model's: 504 k and 501 k.
+# Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU
+# Tile are nearest to the fast model's: 504 k and 501 k.
 ARGUMENTS: dict[str, dict[str, int]] = {
     "reference": {"size_width": 96, "node_width": 80, "edge_width": 80, "budget": 0},
     "fast": {"depth": 2},

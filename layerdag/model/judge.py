@@ -24,6 +24,8 @@ from layerdag.model.layers import take_rows
 from layerdag.rng import derive_seed
 
 _COUNT = CountCode(exact=8, largest=4096)
+# Numbers of nodes, layers and edges.
+_SIZES, _LOG_SIZE = 3, 3.0  # a logarithm of about 3 is common, and made about zero
 # A standardised number is never known better than this: keeps a few graphs from ruling the loss.
 _LEAST_SPREAD, _MOST_SPREAD = 0.1, 3.0
 
@@ -36,8 +38,9 @@ class Judge(nn.Module):
 
     A number known to a tenth would pull a hundred times harder than one known to a standard
     deviation, and the judge would learn to count nodes instead of telling labels. So the gradient
-    of each number is multiplied by its variance: beta-NLL with beta 1 (Seitzer et al., arXiv
-    2203.09168, equation 5). The loss itself stays the negative log-likelihood.
+    of each number is multiplied by its spread: beta-NLL with beta 1/2 (Seitzer et al., arXiv
+    2203.09168, equation 5). The loss itself stays the negative log-likelihood. And the counts of
+    nodes, layers and edges are given beside the pooled features, past dropout.
 
     Args:
         sizes: Of the data set; at least one condition.
@@ -47,7 +50,7 @@ class Judge(nn.Module):
     """
 
     def __init__(
-        self, sizes: GraphSizes, *, width: int = 96, rounds: int = 3, rate: float = 0.4
+        self, sizes: GraphSizes, *, width: int = 96, rounds: int = 3, rate: float = 0.1
     ) -> None:
         super().__init__()
         self.sizes, self.rate = sizes, rate
@@ -57,7 +60,7 @@ class Judge(nn.Module):
         self.rounds = nn.ModuleList(Round(width, sizes.edge_types) for _ in range(rounds))
         answers = 2 * sizes.numeric_conditions + sum(sizes.category_conditions)
         self.answer = nn.Sequential(
-            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, answers)
+            nn.Linear(3 * width + _SIZES, width), nn.GELU(), nn.Linear(width, answers)
         )
 
     def loss(self, batch: DAGBatch, generator: torch.Generator | None) -> LossTerm:
@@ -92,8 +95,9 @@ class Judge(nn.Module):
         for round_ in self.rounds:
             x_NF = x_NF + round_(x_NF, batch.edge_index_2E, batch.edge_type_E)
         pooled_BF = dropout(_pool(x_NF, batch), self.rate, generator)
+        told_BF = torch.cat([pooled_BF, _log_sizes(batch)], dim=1)
         widths = [2 * self.sizes.numeric_conditions, *self.sizes.category_conditions]
-        return self.answer(pooled_BF).split(widths, dim=1)
+        return self.answer(told_BF).split(widths, dim=1)
 
     def _codes(self, batch: DAGBatch) -> Tensor:
         """Return attributes, degrees and layer of each node as codes."""
@@ -113,7 +117,19 @@ class Judge(nn.Module):
         value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
         density_BC = torch.distributions.Normal(mean_BC, spread_BC, validate_args=False)
         log_prob_BC = density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0)
-        return scale_gradient(log_prob_BC, spread_BC.detach().square()).sum(1)
+        return scale_gradient(log_prob_BC, spread_BC.detach()).sum(1)
+
+
+def _log_sizes(batch: DAGBatch) -> Tensor:
+    """Return the logarithms of the numbers of nodes, layers and edges of each graph, (B, 3)."""
+    graph_N = batch.graph_of_node()
+    zero_B = torch.zeros_like(batch.node_ptr[:-1])
+    layers_B = zero_B.scatter_reduce(0, graph_N, batch.layer_N + 1, "amax")
+    edges_B = zero_B.index_add(
+        0, graph_N[batch.edge_index_2E[1]], torch.ones_like(batch.edge_index_2E[1])
+    )
+    sizes_B3 = torch.stack([batch.node_ptr.diff(), layers_B, edges_B + 1], dim=1)
+    return sizes_B3.float().log() - _LOG_SIZE
 
 
 def scale_gradient(x: Tensor, factor: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from layerdag.errors import UsageError
 from layerdag.graph.batch import DAGBatch
 from layerdag.model.base import SampleRequest, SampleResult
-from layerdag.model.judge import Judge, resample
+from layerdag.model.judge import Judge, _log_sizes, resample
 from tests.unit.model.fast_models import SIZES, collated, request, small_dags, small_model
 
 
@@ -44,8 +44,8 @@ def test_it_learns_to_tell_conditions_from_graphs():
     assert right_B.mean() > judge.log_likelihood(shifted).mean() + 3
 
 
-def test_a_number_known_well_pulls_no_harder_than_one_known_badly():
-    """The gradient of a mean is its error alone, whatever the spread (beta-NLL with beta 1)."""
+def test_a_number_known_well_pulls_no_harder_than_its_spread_asks():
+    """The gradient of a mean is error over spread, not over its square (beta-NLL, beta 1/2)."""
     value_BC = torch.tensor([[0.5, 0.5]])
     answer_BC2 = torch.tensor([[0.0, 0.0, -8.0, 8.0]], requires_grad=True)
     log_prob = Judge._numbers(answer_BC2, value_BC).sum()
@@ -53,7 +53,7 @@ def test_a_number_known_well_pulls_no_harder_than_one_known_badly():
     expected = sharp.log_prob(torch.tensor(0.5)) + wide.log_prob(torch.tensor(0.5))
     assert log_prob.item() == pytest.approx(expected.item(), rel=1e-2)
     (gradient_BC2,) = torch.autograd.grad(log_prob, answer_BC2)
-    assert gradient_BC2[0, :2].tolist() == pytest.approx([0.5, 0.5], rel=1e-4)
+    assert gradient_BC2[0, :2].tolist() == pytest.approx([0.5 / 0.101, 0.5 / 2.999], rel=1e-2)
 
 
 def test_it_computes_in_single_precision_under_autocast():
@@ -63,6 +63,12 @@ def test_it_computes_in_single_precision_under_autocast():
         low_B, low_BC = judge.log_likelihood(batch), judge.means(batch)
     assert torch.equal(low_B, judge.log_likelihood(batch))
     assert torch.equal(low_BC, judge.means(batch))
+
+
+def test_it_is_told_the_sizes_of_each_graph():
+    dags = small_dags(4)
+    sizes_B3 = [[dag.num_nodes, int(dag.layers().max()) + 1, dag.num_edges + 1] for dag in dags]
+    assert torch.allclose(_log_sizes(collated(dags)), torch.tensor(sizes_B3).log() - 3.0)
 
 
 def test_unknown_conditions_count_nothing():
