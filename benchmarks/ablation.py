@@ -182,6 +182,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", help="data set folder, as for 'layerdag surrogate'")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--given", nargs="+", help="names of the conditions to keep; else all")
     parser.add_argument("--steps", type=int, default=480)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--batch-nodes", type=int, default=1350)
@@ -237,6 +238,8 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
 def _data(args: argparse.Namespace) -> GraphDataset:
     """Read the data set, without its largest graphs."""
     data = read_dataset(args.data)
+    if args.given:
+        data = data.conditioned_on(args.given)
     graphs = {
         part: tuple(dag for dag in dags if dag.num_nodes <= args.max_nodes)
         for part, dags in data.graphs.items()
