@@ -84,6 +84,14 @@ class DAGModel(nn.Module, ABC):
         Objectives of one key share parameters and are selected together; others are independent.
         """
 
+    def judging_objectives(self) -> tuple[str, ...]:
+        """Return the objectives that judge graphs and do not make them.
+
+        Their validation likelihood says when they are at their best, and every checkpoint holds
+        them so; how well a generator samples, its likelihood tells badly (docs/fast-model.md).
+        """
+        return ()
+
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph a seed; acyclic and layer-consistent by construction."""

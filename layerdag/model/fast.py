@@ -20,6 +20,7 @@ from layerdag.model.judge import Judge, resample
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
+JUDGE_OBJECTIVES = ("condition",)
 
 
 class FastLayerDAG(DAGModel):
@@ -79,7 +80,11 @@ class FastLayerDAG(DAGModel):
         judge = list(self.judge.parameters())
         own = {id(parameter) for parameter in judge}
         generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
-        return {GRAPH_OBJECTIVES: generator, ("condition",): judge}
+        return {GRAPH_OBJECTIVES: generator, JUDGE_OBJECTIVES: judge}
+
+    def judging_objectives(self) -> tuple[str, ...]:
+        """Return the judge's objective."""
+        return () if self.judge is None else JUDGE_OBJECTIVES
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
         """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".

@@ -206,11 +206,19 @@ class _Run:
         self._save_last(budget.seconds())
 
     def _save_last(self, seconds: float) -> None:
-        """Write the checkpoint for resuming; a signal gets no more than this."""
+        """Write the checkpoint for resuming; a signal gets no more than this.
+
+        Its weights for inference are the averaged ones of this step, of judging objectives the best
+        ones; the trainer's own state is untouched.
+        """
         self.saved_step = self.step
         if self.world.rank == 0:
-            averaged = {**self.model.state_dict(), **self.average.weights()}
-            self._write(self.job.last, averaged, self._state(seconds))
+            weights = {**self.model.state_dict(), **self.average.weights()}
+            judging = set(self.model.judging_objectives())
+            for track in self.tracks:
+                if judging.issuperset(track.objectives):
+                    weights.update(track.weights)
+            self._write(self.job.last, weights, self._state(seconds))
         self.world.barrier()
 
     def _observe(self, loggers: Sequence[Logger], hook: Hook | None, result: Evaluation) -> None:

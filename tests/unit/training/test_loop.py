@@ -160,3 +160,20 @@ def test_seconds_are_a_budget_too(run: Run):
     result = run("a", None, max_seconds=0.2)
     assert result.reason == "budget"
     assert result.seconds >= 0.2
+
+
+def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
+    data: DAGBatch, spec: ModelSpec, tmp_path: Path
+):
+    spec = ModelSpec("fast", spec.sizes, spec.statistics, {"width": 32, "depth": 1})
+    job = TrainJob(spec, data, data, tmp_path / "fast", schema={"kind": "flow"})
+    settings = TrainSettings(
+        max_steps=6, evaluate_every=1, learning_rate=0.3, warmup_steps=1, ema_decay=0.0
+    )
+    result = train(job, settings)
+    kept, best = load_checkpoint(result.last).model, load_checkpoint(result.best).model
+    trainer = load_trainer_state(result.last)
+    assert trainer["tracks"]["condition"]["best_step"] < 6, "the test needs a judge that got worse"
+    for name, tensor in kept.state_dict().items():
+        expected = best.state_dict() if name.startswith("judge.") else trainer["model"]
+        assert torch.equal(tensor, expected[name]), name
