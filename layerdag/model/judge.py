@@ -25,7 +25,7 @@ from layerdag.rng import derive_seed
 
 _COUNT = CountCode(exact=8, largest=4096)
 # Numbers of nodes, layers and edges.
-_SIZES, _LOG_SIZE = 3, 3.0  # a logarithm of about 3 is common, and made about zero
+_SIZES, _LOG_SIZE = 3, 3.0  # and a common logarithm of theirs
 # A standardised number is never known better than this: keeps a few graphs from ruling the loss.
 _LEAST_SPREAD, _MOST_SPREAD = 0.1, 3.0
 
@@ -70,7 +70,7 @@ class Judge(nn.Module):
 
     def log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None = None) -> Tensor:
         """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
-        # In bfloat16 the judge of the corpus ended two nats worse; it is a small part of a step.
+        # Never in bfloat16: a judge tells fine differences, and is a small part of a step.
         with torch.autocast(batch.x_NA.device.type, enabled=False):
             return self._log_likelihood(batch, generator)
 
@@ -121,7 +121,10 @@ class Judge(nn.Module):
 
 
 def _log_sizes(batch: DAGBatch) -> Tensor:
-    """Return the logarithms of the numbers of nodes, layers and edges of each graph, (B, 3)."""
+    """Return the logarithms of the numbers of nodes, layers and edges (from 1) of each graph.
+
+    Shape (B, 3), shifted to about zero.
+    """
     graph_N = batch.graph_of_node()
     zero_B = torch.zeros_like(batch.node_ptr[:-1])
     layers_B = zero_B.scatter_reduce(0, graph_N, batch.layer_N + 1, "amax")
