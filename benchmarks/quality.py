@@ -36,6 +36,7 @@ from layerdag.progress import track
 from layerdag.surrogate.files import FAMILIES
 from layerdag.surrogate.inputs import labelled, read_dataset
 from layerdag.surrogate.tstr import REAL, SYNTHETIC, transfer
+from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validator.copying import novelty
 from layerdag.validator.descriptors import AttributeView
 from layerdag.validator.similarity import compare
@@ -53,10 +54,10 @@ def main() -> None:
     rows = []
     named = [name_and_path.rpartition("=")[::2] for name_and_path in args.checkpoints]
     for _, path in named:  # hours of sampling must not end at a folder that does not fit
-        _fitting(data, path, args.data)
+        _fitting(data, load_checkpoint(checkpoint_path(path)), args.data)
     for name, path in named:
         for seed in track(args.seeds, f"quality of {name}", len(args.seeds)):
-            rows.append({"checkpoint": name, "seed": seed, **_judged(data, path, seed, args)})
+            rows.append({"checkpoint": name, "seed": seed, **_figures(data, path, seed, args)})
     report = {
         "machine": {"platform": platform.platform(), "threads": args.threads},
         "data": args.data,
@@ -95,27 +96,27 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _fitting(data: GraphDataset, path: str, folder: str) -> GraphDataset:
+def _fitting(data: GraphDataset, checkpoint: LoadedCheckpoint, folder: str) -> GraphDataset:
     """Return the data with the conditions that the checkpoint was trained on.
 
-    Stops unless the checkpoint can be read and means the same by its codes as the data.
+    Stops unless the checkpoint means the same by its codes as the data.
     """
-    schema = GraphSchema.from_dict(load_checkpoint(checkpoint_path(path)).schema)
+    schema = GraphSchema.from_dict(checkpoint.schema)
     names = [name for name in data.schema.condition_names if name in schema.condition_names]
     fitting = data.conditioned_on(names)
     if schema.to_dict() != fitting.schema.to_dict():
         raise SystemExit(
-            f"{path}: its schema is not that of {folder}, so that codes mean other things; give "
-            "the folder it was trained on, and its data.max_nodes as --largest."
+            f"{checkpoint.path}: its schema is not that of {folder}, so that codes mean other "
+            "things; give the folder it was trained on, and its data.max_nodes as --largest."
         )
     return fitting
 
 
-def _judged(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Sample a checkpoint and return all its figures."""
     checkpoint = load_checkpoint(checkpoint_path(path))
     schema = GraphSchema.from_dict(checkpoint.schema)
-    data = _fitting(data, path, args.data)
+    data = _fitting(data, checkpoint, args.data)
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
     settings = GenerationSettings(

@@ -122,6 +122,8 @@ def sample_like(
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If labels are to be judged, and the model has no judge or no label.
     """
+    if settings.labels == JUDGED:
+        _check_judges_labels(model, schema)
     device = next(model.parameters()).device
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
@@ -149,17 +151,21 @@ def sample_like(
 
 def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
     """Return the label that the model's judge expects of each graph, in its own unit."""
-    numbers = [condition.name for condition in schema.numeric_conditions]
-    batch = encode_batch(schema, dags).to(next(model.parameters()).device)
-    found_BC = model.judged_numbers(batch) if LABEL in numbers else None
-    if found_BC is None:
+    found_BC = model.judged_numbers(encode_batch(schema, dags).to(next(model.parameters()).device))
+    assert found_BC is not None
+    column = [condition.name for condition in schema.numeric_conditions].index(LABEL)
+    label = schema.numeric_conditions[column]
+    return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
+
+
+def _check_judges_labels(model: DAGModel, schema: GraphSchema) -> None:
+    """Raise UsageError, before anything is sampled, if the model cannot judge labels."""
+    labelled = any(condition.name == LABEL for condition in schema.numeric_conditions)
+    if not labelled or not model.judging_objectives():
         raise UsageError(
             "Only a fast model that was trained with a numeric condition 'label' can judge labels; "
             "ask for labels=asked."
         )
-    column = numbers.index(LABEL)
-    label = schema.numeric_conditions[column]
-    return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
 
 
 def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
