@@ -39,8 +39,8 @@ class GenerationSettings:
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer; None takes the model's own.
         guidance: Weight of classifier-free guidance.
-        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions; a
-            model without a judge (`reference`) draws one.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the numbers of children that training shows; `reference` draws one.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the one it was asked
             for, or what the model's judge, which learnt the training graphs' labels, expects of
             the finished graph. A surrogate learns more from the second.

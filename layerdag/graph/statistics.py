@@ -24,7 +24,7 @@ class GraphStatistics:
         attributes: For each attribute, the number of nodes with each code.
         edge_types: Number of edges of each type.
         in_degrees: For each kind, pairs (in-degree, number of nodes), ascending in-degree.
-        out_degrees: Pairs (out-degree, number of nodes), ascending.
+        out_degrees: The same for out-degrees.
         layer_sizes: Pairs (layer size, number of layers), ascending.
         layer_counts: Pairs (number of layers, number of graphs), ascending.
     """
@@ -33,7 +33,7 @@ class GraphStatistics:
     attributes: tuple[tuple[int, ...], ...]
     edge_types: tuple[int, ...]
     in_degrees: tuple[tuple[tuple[int, int], ...], ...]
-    out_degrees: tuple[tuple[int, int], ...]
+    out_degrees: tuple[tuple[tuple[int, int], ...], ...]
     layer_sizes: tuple[tuple[int, int], ...]
     layer_counts: tuple[tuple[int, int], ...]
 
@@ -53,6 +53,11 @@ class GraphStatistics:
     def max_in_degree(self) -> int:
         """Largest in-degree of any kind."""
         return max((degree for pairs in self.in_degrees for degree, _ in pairs), default=0)
+
+    @property
+    def max_out_degree(self) -> int:
+        """Largest out-degree of any kind."""
+        return max((degree for pairs in self.out_degrees for degree, _ in pairs), default=0)
 
     @property
     def max_layer_size(self) -> int:
@@ -82,7 +87,7 @@ class _Tally:
         self.attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
         self.edge_types = np.zeros(sizes.edge_types, np.int64)
         self.in_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
-        self.out_degrees: Counter[int] = Counter()
+        self.out_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
         self.layer_sizes: Counter[int] = Counter()
         self.layer_counts: Counter[int] = Counter()
 
@@ -96,13 +101,9 @@ class _Tally:
         edge_type_E = dag.edge_type_E.numpy()
         self.edge_types += _histogram(edge_type_E, self.edge_types.size, "an edge type")
         source_E, target_E = dag.edge_index_2E.numpy()
-        in_degree_N = np.bincount(target_E, minlength=dag.num_nodes)
-        pairs_P2, counts_P = np.unique(
-            np.stack([dag.x_NA[:, 0].numpy(), in_degree_N]), axis=1, return_counts=True
-        )
-        for (kind, degree), count in zip(pairs_P2.T.tolist(), counts_P.tolist(), strict=True):
-            self.in_degrees[kind][degree] += count
-        self.out_degrees.update(np.bincount(source_E, minlength=dag.num_nodes).tolist())
+        kind_N = dag.x_NA[:, 0].numpy()
+        _count_degrees(self.in_degrees, kind_N, target_E)
+        _count_degrees(self.out_degrees, kind_N, source_E)
         sizes_L = np.bincount(dag.layers().numpy())
         self.layer_sizes.update(sizes_L.tolist())
         self.layer_counts[sizes_L.size] += 1
@@ -116,10 +117,18 @@ class _Tally:
             attributes=tuple(tuple(counts_K.tolist()) for counts_K in self.attributes),
             edge_types=tuple(self.edge_types.tolist()),
             in_degrees=tuple(tuple(sorted(counter.items())) for counter in self.in_degrees),
-            out_degrees=tuple(sorted(self.out_degrees.items())),
+            out_degrees=tuple(tuple(sorted(counter.items())) for counter in self.out_degrees),
             layer_sizes=tuple(sorted(self.layer_sizes.items())),
             layer_counts=tuple(sorted(self.layer_counts.items())),
         )
+
+
+def _count_degrees(degrees: list[Counter[int]], kind_N: np.ndarray, end_E: np.ndarray) -> None:
+    """Count how often nodes of each kind stand at so many ends of edges."""
+    degree_N = np.bincount(end_E, minlength=kind_N.size)
+    pairs_P2, counts_P = np.unique(np.stack([kind_N, degree_N]), axis=1, return_counts=True)
+    for (kind, degree), count in zip(pairs_P2.T.tolist(), counts_P.tolist(), strict=True):
+        degrees[kind][degree] += count
 
 
 def _histogram(code_N: np.ndarray, size: int, what: str) -> np.ndarray:

@@ -39,8 +39,8 @@ class SampleRequest:
         max_layers: Likewise for layers.
         steps: Denoising steps of a wide layer; None takes the model's own.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
-        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions; a
-            model without a judge (`reference`) draws one.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the numbers of children that training shows; `reference` draws one.
     """
 
     numeric_BC: Tensor

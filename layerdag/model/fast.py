@@ -16,11 +16,15 @@ from layerdag.model.fast_losses import Truth, layer_size_loss, node_and_edge_los
 from layerdag.model.fast_sampling import Parts, Sampler
 from layerdag.model.fast_tokens import Place, TokenEmbedding
 from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout, hide_tokens
-from layerdag.model.judge import Judge, resample
+from layerdag.model.judge import Judge
+from layerdag.model.resampling import resample
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
 JUDGE_OBJECTIVES = ("condition",)
+# Log of how much rarer a node with an unheard-of number of children is among real graphs than among
+# samples: .2 % of the nodes of validation jobs, 4.5 % of those of samples (docs/fast-model.md).
+_BREACH = 3.0
 
 
 class FastLayerDAG(DAGModel):
@@ -145,7 +149,7 @@ class FastLayerDAG(DAGModel):
         """Sample one graph a seed, one node of every graph a step.
 
         A node is drawn in one step given all before it, so there is no number of steps to choose:
-        ``request.steps`` is not used. With several candidates the judge chooses among them.
+        ``request.steps`` is not used. With several candidates, one is chosen by its ``_score``.
 
         Raises:
             UsageError: If a limit of the request is below 1.
@@ -158,9 +162,20 @@ class FastLayerDAG(DAGModel):
             )
         if not request.seeds:
             return SampleResult((), ())
-        if request.candidates > 1 and self.judge is not None:
-            return resample(self.judge, request, self._sample_once)
+        if request.candidates > 1:
+            return resample(self._score, request, self._sample_once)
         return self._sample_once(request)
+
+    def _score(self, batch: DAGBatch) -> Tensor:
+        """Return how well finished graphs fit their conditions and the training graphs, nats (B,).
+
+        The judge's likelihood of the conditions; and for each node with more or fewer children than
+        any of its kind has in training, ``_BREACH`` less.
+        """
+        batch = batch.to(self.arity.starts_K.device)
+        with torch.inference_mode():
+            score_B = -_BREACH * self.arity.breaches(batch)
+            return score_B if self.judge is None else score_B + self.judge.log_likelihood(batch)
 
     def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
         """Return the judge's mean of each numeric condition, shape (B, C)."""

@@ -1,23 +1,30 @@
-"""Limits that the training graphs show: codes, kinds that start a graph, parents of each kind."""
+"""Limits that the training graphs show: codes, starting kinds, parents and children of a kind."""
 
 import torch
 from torch import Tensor, nn
 
+from layerdag.graph.batch import DAGBatch
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.fast_counts import Counter
 
 
 class Arity(nn.Module):
-    """In-degree limits of each kind, as masks on the logits of kind and in-degree.
+    """Degree limits of each kind, as masks on logits and as a count of what breaks them.
 
     A node of layer 0 has no parent, so its kind must have been seen without one; any other node has
     a first parent, and as many more as its kind allows and as exist before the first one. Should no
     kind fit (possible only for a graph unlike any in training), the limits yield to existence.
+
+    A node that has all the children its kind may have is no candidate while there is another. That
+    it gets the fewest its kind must have cannot be imposed, for nobody knows who is still to come:
+    so breaches are counted when a graph is done.
     """
 
     starts_K: Tensor
     least_K: Tensor
     most_K: Tensor
+    fewest_children_K: Tensor
+    most_children_K: Tensor
     seen_F: Tensor
 
     def __init__(self, statistics: GraphStatistics) -> None:
@@ -30,6 +37,11 @@ class Arity(nn.Module):
         self.register_buffer("starts_K", starts, persistent=False)
         self.register_buffer("least_K", least, persistent=False)
         self.register_buffer("most_K", most, persistent=False)
+        children = [[degree for degree, _ in pairs] for pairs in statistics.out_degrees]
+        fewest_children = torch.tensor([min(degrees, default=0) for degrees in children])
+        most_children = torch.tensor([max(degrees, default=_NO_LIMIT) for degrees in children])
+        self.register_buffer("fewest_children_K", fewest_children, persistent=False)
+        self.register_buffer("most_children_K", most_children, persistent=False)
         others = statistics.attributes[1:]
         flat = [count > 0 for counts in others for count in counts]
         self.sizes = [len(counts) for counts in others]
@@ -72,6 +84,22 @@ class Arity(nn.Module):
         """Return the in-degree moved into the range that the kind and the graph allow."""
         low_B, high_B = self._range(kind_B, first_B)
         return torch.minimum(torch.maximum(degree_B, low_B), high_B)
+
+    def room(self, kind_B: Tensor) -> Tensor:
+        """Return the largest number of children that a node of each kind may have."""
+        return self.most_children_K[kind_B]
+
+    def breaches(self, batch: DAGBatch) -> Tensor:
+        """Return the nodes of each graph with fewer or more children than any of their kind has.
+
+        Shape (B,), float32; kinds that training has not seen have no limit.
+        """
+        kind_N = batch.x_NA[:, 0]
+        children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
+        fits_N = self.fewest_children_K[kind_N] <= children_N
+        fits_N = fits_N & (children_N <= self.most_children_K[kind_N])
+        breaches_B = torch.zeros(batch.num_graphs, device=kind_N.device)
+        return breaches_B.index_add(0, batch.graph_of_node(), (~fits_N).float())
 
     def _range(self, kind_B: Tensor, first_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the smallest and largest in-degree of each node; (0, 0) in layer 0."""

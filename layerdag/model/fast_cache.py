@@ -27,6 +27,11 @@ class Columns:
             self.data = torch.cat([self.data, torch.zeros_like(self.data)], dim=1)
         self.data[:, position] = value
 
+    def at(self, row_P: Tensor, position_P: Tensor) -> Tensor:
+        """Return the entries of pairs of row and position; faster than an index of two tensors."""
+        index_P = row_P * self.data.shape[1] + position_P
+        return self.data.flatten(0, 1).index_select(0, index_P)
+
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""
         self.data = self.data.index_select(0, row_R)

@@ -55,10 +55,13 @@ class Scores:
 class ParentScorer:
     """Scores candidate parents of the node at ``position`` with the pointer of the model.
 
+    A token that has as many children as its kind may have is ruled out, unless nothing else is in
+    reach: a node must have its parents.
+
     Attributes:
         pointer: The model's pointer.
         cache: Keys of earlier tokens.
-        progress: Plans and uses of earlier tokens.
+        progress: Plans, uses and room of earlier tokens.
         position: Position of the newest node.
     """
 
@@ -72,9 +75,10 @@ class ParentScorer:
         low, blocks = window(self.position - 1, self.cache.block)
         near_low_D = choice.low_D.clamp(min=low)
         near = Candidates.ranges(near_low_D, choice.high_D)
-        near_DC = _padded(self._tokens(hidden_DH, near, choice), near, near_low_D)
         block_low_D = choice.low_D // self.cache.block
         block_high_D = ((choice.high_D - 1) // self.cache.block + 1).clamp(max=blocks)
+        near_P = self._tokens(hidden_DH, near, choice, block_high_D > block_low_D)
+        near_DC = _padded(near_P, near, near_low_D)
         far = Candidates.ranges(block_low_D, block_high_D)
         if far.item_P.shape[0] == 0:
             return Scores(near_DC, near_DC.shape[1], near_low_D, block_low_D)
@@ -87,25 +91,32 @@ class ParentScorer:
         start_D = block_D * self.cache.block
         low_D = torch.maximum(choice.low_D, start_D)
         inside = Candidates.ranges(low_D, torch.minimum(choice.high_D, start_D + self.cache.block))
-        score_DC = _padded(self._tokens(hidden_DH, inside, choice), inside, low_D)
+        score_P = self._tokens(hidden_DH, inside, choice, torch.zeros_like(low_D, dtype=torch.bool))
+        score_DC = _padded(score_P, inside, low_D)
         return Scores(score_DC, score_DC.shape[1], low_D, block_D)
 
-    def _tokens(self, hidden_DH: Tensor, pairs: Candidates, choice: Choice) -> Tensor:
-        """Return the score of each candidate token."""
+    def _tokens(
+        self, hidden_DH: Tensor, pairs: Candidates, choice: Choice, elsewhere_D: Tensor
+    ) -> Tensor:
+        """Return the score of each candidate token; ``elsewhere_D``: whether there are others."""
         progress = self.progress
         graph_P, item_P = choice.graph_D[pairs.decision_P], pairs.item_P
         reference_P = choice.reference_D[pairs.decision_P]
-        used_P = progress.used.data[graph_P, item_P]
-        last_P = progress.last.data[graph_P, item_P]
+        used_P = progress.used.at(graph_P, item_P)
+        last_P = progress.last.at(graph_P, item_P)
         codes_P4 = token_codes(
-            stub_code(used_P, progress.planned.data[graph_P, item_P]),
+            stub_code(used_P, progress.planned.at(graph_P, item_P)),
             item_P - reference_P,
             reference_P != NEVER,
             (self.position - last_P) * (last_P != NEVER),
-            progress.place.layer_T[graph_P] - progress.layer.data[graph_P, item_P],
+            progress.place.layer_T[graph_P] - progress.layer.at(graph_P, item_P),
         )
-        key_PK = self.cache.pointer_key.data[choice.row_D[pairs.decision_P], item_P]
-        return self.pointer.tokens(hidden_DH, key_PK, codes_P4, pairs)
+        key_PK = self.cache.pointer_key.at(choice.row_D[pairs.decision_P], item_P)
+        score_P = self.pointer.tokens(hidden_DH, key_PK, codes_P4, pairs)
+        has_room_P = progress.room.at(graph_P, item_P) > 0
+        others_D = elsewhere_D.long().index_add(0, pairs.decision_P, has_room_P.long())
+        is_out_P = ~has_room_P & (others_D > 0)[pairs.decision_P]
+        return score_P.masked_fill(is_out_P, -torch.inf)
 
     def _blocks(self, hidden_DH: Tensor, pairs: Candidates, choice: Choice) -> Tensor:
         """Return the score of each candidate block."""
@@ -115,7 +126,7 @@ class ParentScorer:
         planned_Pb = progress.planned.data[graph_P[:, None], position_Pb]
         used_Pb = progress.used.data[graph_P[:, None], position_Pb]
         code_P = log_code((planned_Pb - used_Pb).sum(1).clamp(min=0))
-        key_PK = self.cache.block_key.data[choice.row_D[pairs.decision_P], pairs.item_P]
+        key_PK = self.cache.block_key.at(choice.row_D[pairs.decision_P], pairs.item_P)
         return self.pointer.blocks(hidden_DH, key_PK, code_P, pairs)
 
 

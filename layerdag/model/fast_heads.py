@@ -95,7 +95,7 @@ class Heads(nn.Module):
         kinds, *others = sizes.attributes
         self.size = Counter(CountCode(24, statistics.max_layer_size))
         self.degree = Counter(CountCode(16, statistics.max_in_degree))
-        self.plan = Counter(CountCode(16, statistics.out_degrees[-1][0])) if plans else None
+        self.plan = Counter(CountCode(16, statistics.max_out_degree)) if plans else None
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
         self.context = nn.Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)

@@ -22,6 +22,7 @@ class Progress:
         sibling_B: First parent of the newest node, ``NEVER`` without one.
         planned: Planned children of each position.
         used: Children so far of each position.
+        room: Children that each position may still get, by the limits of its kind.
         last: Position of the last child, ``NEVER`` without one.
         layer: Layer of each position.
     """
@@ -33,6 +34,7 @@ class Progress:
     sibling_B: Tensor
     planned: Columns
     used: Columns
+    room: Columns
     last: Columns
     layer: Columns
 
@@ -49,6 +51,7 @@ class Progress:
             sibling_B=zero_B + NEVER,
             planned=Columns(rows, (), torch.int64, device),
             used=Columns(rows, (), torch.int64, device),
+            room=Columns(rows, (), torch.int64, device),
             last=Columns(rows, (), torch.int64, device),
             layer=Columns(rows, (), torch.int64, device),
         )
@@ -59,7 +62,7 @@ class Progress:
             setattr(self, name, getattr(self, name)[row_R])
         kept = {f.name: getattr(self.place, f.name)[row_R] for f in fields(Place)}
         self.place = Place(**kept)
-        for part in (self.planned, self.used, self.last, self.layer):
+        for part in (self.planned, self.used, self.room, self.last, self.layer):
             part.select(row_R)
 
     def open_slots(self, position: int, size_B: Tensor) -> None:
@@ -83,7 +86,7 @@ class Progress:
             position_T=torch.full_like(index_B, position),
             layer_T=old.layer_T + inner_B,
         )
-        for part in (self.planned, self.used):
+        for part in (self.planned, self.used, self.room):
             part.write(position, 0)
         self.last.write(position, NEVER)
         self.layer.write(position, self.place.layer_T)
@@ -92,6 +95,7 @@ class Progress:
         """Note that the newest node of the rows ``row_A`` has one more parent each."""
         place = self.place
         self.used.data[row_A, parent_A] += 1
+        self.room.data[row_A, parent_A] -= 1
         self.last.data[row_A, parent_A] = place.position_T[row_A]
         near_A = self.layer.data[row_A, parent_A] == place.layer_T[row_A] - 1
         one_A = torch.ones_like(row_A)
@@ -102,9 +106,10 @@ class Progress:
             open_before_T=place.open_before_T.index_add(0, row_A, -near_A.long()),
         )
 
-    def plan(self, position: int, planned_B: Tensor) -> None:
-        """Note how many children the newest node shall have."""
+    def plan(self, position: int, planned_B: Tensor, room_B: Tensor) -> None:
+        """Note how many children the newest node shall have, and how many it may."""
         self.planned.write(position, planned_B)
+        self.room.write(position, room_B)
         self.place = replace(
             self.place,
             planned_T=planned_B,

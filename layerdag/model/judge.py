@@ -3,12 +3,8 @@
 A label explains little of a graph, so that p(graph | label) learns slowly what the two have in
 common; p(label | graph) is a question that a few hundred graphs answer. The judge learns it beside
 the generator, from the same batches and with parameters of its own, and sampling uses it to choose
-among several candidates: importance resampling (Rubin, Bayesian Statistics 3, 1988) toward
-p(graph) p(conditions | graph).
+among several candidates.
 """
-
-from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +12,11 @@ from torch.nn import functional as F
 
 from layerdag.graph.batch import DAGBatch
 from layerdag.graph.sizes import GraphSizes
-from layerdag.model.base import LossTerm, SampleRequest, SampleResult
+from layerdag.model.base import LossTerm
 from layerdag.model.encoder import Round
 from layerdag.model.fast_counts import CountCode, Counter, SumEmbedding
 from layerdag.model.fast_trunk import dropout, segment_mean
 from layerdag.model.layers import take_rows
-from layerdag.rng import derive_seed
 
 _COUNT = CountCode(exact=8, largest=4096)
 # Numbers of nodes, layers and edges.
@@ -38,9 +33,10 @@ class Judge(nn.Module):
 
     A number known to a tenth would pull a hundred times harder than one known to a standard
     deviation, and the judge would learn to count nodes instead of telling labels. So the gradient
-    of each number is multiplied by its spread: beta-NLL with beta 1/2 (Seitzer et al., arXiv
-    2203.09168, equation 5). The loss itself stays the negative log-likelihood. And the counts of
-    nodes, layers and edges are given beside the pooled features, past dropout.
+    of each number is multiplied by its squared spread: beta-NLL with beta 1 (Seitzer et al., arXiv
+    2203.09168, equation 5), with which means are fitted as by least squares, and long-running
+    graphs count as much as others. The loss itself stays the negative log-likelihood. And the
+    counts of nodes, layers and edges are given beside the pooled features, past dropout.
 
     Args:
         sizes: Of the data set; at least one condition.
@@ -117,7 +113,7 @@ class Judge(nn.Module):
         value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
         density_BC = torch.distributions.Normal(mean_BC, spread_BC, validate_args=False)
         log_prob_BC = density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0)
-        return scale_gradient(log_prob_BC, spread_BC.detach()).sum(1)
+        return scale_gradient(log_prob_BC, spread_BC.detach().square()).sum(1)
 
 
 def _log_sizes(batch: DAGBatch) -> Tensor:
@@ -154,49 +150,3 @@ def _pool(x_NF: Tensor, batch: DAGBatch) -> Tensor:
     total_BF = torch.zeros_like(top_BF).index_add(0, graph_N, lifted_NF)
     log_sum_BF = top_BF.detach() + total_BF.log()
     return torch.cat([segment_mean(x_NF, graph_N, nodes_B), top_BF, log_sum_BF], dim=1)
-
-
-def resample(
-    judge: Judge, request: SampleRequest, sample: Callable[[SampleRequest], SampleResult]
-) -> SampleResult:
-    """Draw ``request.candidates`` graphs a seed and keep one, by its conditions' likelihood.
-
-    Candidate 0 is what ``sample`` gives without candidates; a truncated one is kept only if all
-    are. A graph still depends on its own seed and conditions alone.
-
-    Args:
-        judge: Of the same model.
-        request: With at least two candidates.
-        sample: Draws graphs, one a seed.
-    """
-    count = request.candidates
-    repeated = replace(
-        request,
-        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
-        category_BM=request.category_BM.repeat_interleave(count, dim=0),
-        seeds=tuple(_candidate(seed, j) for seed in request.seeds for j in range(count)),
-        candidates=1,
-    )
-    drawn = sample(repeated)
-    device = judge.codes.weight.device
-    batch = DAGBatch.collate(
-        drawn.dags, [dag.layers() for dag in drawn.dags], repeated.numeric_BC, repeated.category_BM
-    ).to(device)
-    with torch.no_grad():
-        score_P = judge.log_likelihood(batch).cpu().double()
-    score_P[torch.tensor(drawn.truncated)] -= 1e9
-    uniform_P = torch.tensor(
-        [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
-        dtype=torch.float64,
-    )
-    # Gumbel noise: the largest sum is a draw from the softmax of the scores.
-    noisy_BK = (score_P - (-uniform_P.log()).log()).unflatten(0, (-1, count))
-    chosen = (noisy_BK.argmax(1) + count * torch.arange(noisy_BK.shape[0])).tolist()
-    return SampleResult(
-        tuple(drawn.dags[i] for i in chosen), tuple(drawn.truncated[i] for i in chosen)
-    )
-
-
-def _candidate(seed: int, number: int) -> int:
-    """Return the seed of a candidate."""
-    return seed if number == 0 else derive_seed(seed, "candidate", number)

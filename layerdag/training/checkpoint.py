@@ -23,7 +23,7 @@ from layerdag.files import atomic_path
 from layerdag.model.base import DAGModel
 from layerdag.model.build import ModelSpec, build_model
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_JSON_BYTES = 64 * 2**20
 
 WEIGHTS, CONFIG, SCHEMA, META, TRAINER = (

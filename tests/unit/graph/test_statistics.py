@@ -26,10 +26,10 @@ def test_counts_of_a_fork():
     assert found.attributes == ((2, 4, 0), (2, 4))
     assert found.edge_types == (2, 2)
     assert found.in_degrees == (((0, 2),), ((1, 4),), ())
-    assert found.out_degrees == ((0, 4), (2, 2))
+    assert found.out_degrees == (((2, 2),), ((0, 4),), ())
     assert found.layer_sizes == ((1, 2), (2, 2))
     assert found.layer_counts == ((2, 2),)
-    assert (found.max_in_degree, found.max_layer_size) == (1, 2)
+    assert (found.max_in_degree, found.max_out_degree, found.max_layer_size) == (1, 2, 2)
     assert found.mean_in_degree == pytest.approx(2 / 3)
 
 

@@ -1,5 +1,8 @@
 import torch
 
+from layerdag.graph.batch import DAGBatch
+from layerdag.graph.dag import DAG
+from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.fast_arity import Arity
 
@@ -10,10 +13,30 @@ def test_codes_that_no_training_node_has_are_ruled_out() -> None:
         attributes=((2, 1), (3, 0), (0, 1, 2)),
         edge_types=(1,),
         in_degrees=(((0, 2),), ((1, 1),)),
-        out_degrees=((0, 2), (1, 1)),
+        out_degrees=(((0, 1), (1, 1)), ((0, 1),)),
         layer_sizes=((1, 1), (2, 1)),
         layer_counts=((2, 1),),
     )
     arity = Arity(statistics)
     assert arity.limit_attributes(torch.zeros(1, 2), 0).tolist() == [[0.0, -torch.inf]]
     assert arity.limit_attributes(torch.zeros(1, 3), 1).tolist() == [[-torch.inf, 0.0, 0.0]]
+
+
+def fork(children: int, kinds: tuple[int, int] = (0, 1)) -> DAG:
+    """A root with so many children."""
+    edges_2E = torch.stack([torch.zeros(children, dtype=torch.int64), torch.arange(children) + 1])
+    return DAG.build(torch.tensor([[kinds[0]], *[[kinds[1]]] * children]), edges_2E)
+
+
+def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_breaches() -> None:
+    sizes = GraphSizes(attributes=(4,), edge_types=1)
+    arity = Arity(GraphStatistics.measure([fork(2), fork(3)], sizes))
+    dags = [fork(2), fork(3), fork(1), fork(4), fork(2, kinds=(0, 0)), fork(5, kinds=(2, 3))]
+    batch = DAGBatch.collate(
+        dags,
+        [dag.layers() for dag in dags],
+        torch.zeros(len(dags), 0),
+        torch.zeros(len(dags), 0, dtype=torch.int64),
+    )
+    # Roots of one and of four children; two leaves of a kind that has two; kinds never seen.
+    assert arity.breaches(batch).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 0.0]

@@ -5,6 +5,7 @@ from layerdag.errors import UsageError
 from layerdag.graph.dag import DAG
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import SampleResult
+from layerdag.model.fast_arity import Arity
 from tests.unit.model.fast_models import SIZES, request, small_dags, small_model
 
 
@@ -88,3 +89,23 @@ def test_no_seeds_give_no_graphs():
 def test_a_limit_below_one_is_refused():
     with pytest.raises(UsageError, match="at least one node"):
         sampled(2, max_nodes=0)
+
+
+def test_a_node_without_room_for_a_child_is_chosen_only_if_nothing_else_is_in_reach(monkeypatch):
+    """Kind 0 may have no children: a parent of kind 0 had rivals of kind 0 alone."""
+    monkeypatch.setattr(Arity, "room", lambda self, kind_B: 1000 * (kind_B > 0))
+    full, chosen = 0, 0
+    for dag in small_model(small_dags(), block=64).sample(request(40)).dags:
+        kind_N, layer_N = dag.x_NA[:, 0], dag.layers()
+        source_E, target_E = dag.edge_index_2E
+        for child in range(dag.num_nodes):
+            parents = source_E[target_E == child].sort(descending=True).values.tolist()
+            for rank, parent in enumerate(parents):
+                rivals_N = layer_N == layer_N[child] - 1
+                if rank:
+                    rivals_N = torch.zeros_like(rivals_N)
+                    rivals_N[len(parents) - rank - 1 : parents[rank - 1]] = True
+                full += int(kind_N[parent] == 0)
+                chosen += int(kind_N[parent] > 0)
+                assert kind_N[parent] > 0 or (kind_N[rivals_N] == 0).all()
+    assert chosen > 10 * full > 0
