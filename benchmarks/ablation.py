@@ -41,6 +41,7 @@ from layerdag.model import (
     fast_trunk,
 )
 from layerdag.model.build import ModelSpec
+from layerdag.model.fast_arity import Arity
 from layerdag.model.fast_counts import SumEmbedding
 from layerdag.model.fast_heads import Heads
 from layerdag.surrogate.inputs import read_dataset
@@ -132,6 +133,16 @@ def _one_stage(stack: ExitStack) -> None:
     stack.enter_context(patch.object(fast_sampling, "STAGES", ()))
 
 
+def _unlimited_children(stack: ExitStack) -> None:
+    """Nodes may have any number of children."""
+    stack.enter_context(
+        patch.object(Arity, "room", lambda self, kind: torch.full_like(kind, 1 << 40))
+    )
+    stack.enter_context(
+        patch.object(Arity, "breaches", lambda self, batch: torch.zeros(batch.num_graphs))
+    )
+
+
 VARIANTS = {
     "full": Variant(),
     "no messages": Variant(_without_messages),
@@ -142,6 +153,7 @@ VARIANTS = {
     "independent attributes": Variant(_independent_attributes),
     "one stage": Variant(_one_stage),
     "no token dropout": Variant(arguments={"token_dropout": 0.0}),
+    "any number of children": Variant(_unlimited_children, retrain=False),
     "no judge": Variant(candidates=1, retrain=False),
     "no judge, no guidance": Variant(candidates=1, guidance=1.0, retrain=False),
     "no conditions": Variant(conditions=False, candidates=1, guidance=1.0),
