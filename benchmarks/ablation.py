@@ -116,8 +116,8 @@ def _independent_attributes(stack: ExitStack) -> None:
         found: torch.Tensor = forward(self, codes)
         return found * 0 if getattr(self, "silent", False) else found
 
-    def init(self: Heads, *args: Any) -> None:
-        made(self, *args)
+    def init(self: Heads, *args: Any, **named: Any) -> None:
+        made(self, *args, **named)
         for embedding in self.other_embeddings:
             embedding.silent = True
 

@@ -56,7 +56,7 @@ class ParentScorer:
     """Scores candidate parents of the node at ``position`` with the pointer of the model.
 
     A token that has as many children as its kind may have is ruled out, unless nothing else is in
-    reach: a node must have its parents.
+    reach (of an older block that was drawn: in the block): a node must have its parents.
 
     Attributes:
         pointer: The model's pointer.
