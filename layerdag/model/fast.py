@@ -24,7 +24,7 @@ GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
 JUDGE_OBJECTIVES = ("condition",)
 # Log of how much rarer a node with an unheard-of number of children is among real graphs than among
 # samples: .2 % of the nodes of validation jobs, 4.5 % of those of samples (docs/fast-model.md).
-_BREACH = 3.0
+_NATS_A_BREACH = 3.0
 
 
 class FastLayerDAG(DAGModel):
@@ -170,11 +170,11 @@ class FastLayerDAG(DAGModel):
         """Return how well finished graphs fit their conditions and the training graphs, nats (B,).
 
         The judge's likelihood of the conditions; and for each node with more or fewer children than
-        any of its kind has in training, ``_BREACH`` less.
+        any of its kind has in training, ``_NATS_A_BREACH`` less.
         """
         batch = batch.to(self.arity.starts_K.device)
         with torch.inference_mode():
-            score_B = -_BREACH * self.arity.breaches(batch)
+            score_B = -_NATS_A_BREACH * self.arity.breaches(batch)
             return score_B if self.judge is None else score_B + self.judge.log_likelihood(batch)
 
     def judged_numbers(self, batch: DAGBatch) -> Tensor | None:

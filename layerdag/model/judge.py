@@ -19,8 +19,8 @@ from layerdag.model.fast_trunk import dropout, segment_mean
 from layerdag.model.layers import take_rows
 
 _COUNT = CountCode(exact=8, largest=4096)
-# Numbers of nodes, layers and edges.
-_SIZES, _LOG_SIZE = 3, 3.0  # and a common logarithm of theirs
+# How many sizes are told (nodes, layers, edges), and a common logarithm of one.
+_SIZES, _LOG_SIZE = 3, 3.0
 # A standardised number is never known better than this: keeps a few graphs from ruling the loss.
 _LEAST_SPREAD, _MOST_SPREAD = 0.1, 3.0
 
