@@ -212,8 +212,8 @@ def _read_meta(path: Path) -> CheckpointMeta:
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} has checkpoint format {version!r}, this layerdag reads {FORMAT_VERSION}; "
-            f"it was written by layerdag {data.get('layerdag_version', 'unknown')}. Train it again, "
-            "or sample with the version that wrote it."
+            f"it was written by layerdag {data.get('layerdag_version', 'unknown')}. "
+            "Train it again, or sample with the version that wrote it."
         )
     try:
         return CheckpointMeta(
