@@ -166,15 +166,19 @@ class FastLayerDAG(DAGModel):
             return resample(self._score, request, self._sample_once)
         return self._sample_once(request)
 
-    def _score(self, batch: DAGBatch) -> Tensor:
+    def _score(self, batch: DAGBatch, candidates: int) -> Tensor:
         """Return how well finished graphs fit their conditions and the training graphs, nats (B,).
 
-        The judge's likelihood of the conditions; and for each node with more or fewer children than
-        any of its kind has in training, ``_NATS_A_BREACH`` less.
+        The judge's likelihood of the conditions; and ``_NATS_A_BREACH`` less for each node with
+        more or fewer children than any of its kind has in training. A small graph has fewer nodes
+        to be wrong with, and is no better for it: so breaches are counted as of a graph of the mean
+        size of the candidates with the same share of breaches.
         """
         batch = batch.to(self.arity.starts_K.device)
         with torch.inference_mode():
-            score_B = -_NATS_A_BREACH * self.arity.breaches(batch)
+            nodes_B = batch.node_ptr.diff().float()
+            mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
+            score_B = -_NATS_A_BREACH * self.arity.breaches(batch) * mean_B / nodes_B
             return score_B if self.judge is None else score_B + self.judge.log_likelihood(batch)
 
     def judged_numbers(self, batch: DAGBatch) -> Tensor | None:

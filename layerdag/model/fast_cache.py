@@ -37,50 +37,96 @@ class Columns:
         self.data = self.data.index_select(0, row_R)
 
 
+class Pages:
+    """One vector a row and position, kept as pages of one attention block each.
+
+    Shape (pages, rows, block, width): a page is contiguous over all rows, and products with all of
+    it run three times as fast as with a slice of the positions of (rows, positions, width).
+    """
+
+    def __init__(self, rows: int, block: int, like_RD: Tensor) -> None:
+        self.block = block
+        self.data = like_RD.new_zeros((1, rows, block, like_RD.shape[1]))
+
+    def write(self, position: int, value_RD: Tensor) -> None:
+        """Set the vector of every row at ``position``."""
+        page, index = divmod(position, self.block)
+        if page == self.data.shape[0]:
+            self.data = torch.cat([self.data, torch.zeros_like(self.data)])
+        self.data[page, :, index] = value_RD
+
+    def at(self, row_P: Tensor, position_P: Tensor) -> Tensor:
+        """Return the vectors of pairs of row and position, shape (P, D)."""
+        page_P = torch.div(position_P, self.block, rounding_mode="floor")
+        index_P = (page_P * self.data.shape[1] + row_P) * self.block + position_P % self.block
+        return self.data.flatten(0, 2).index_select(0, index_P)
+
+    def select(self, row_R: Tensor) -> None:
+        """Keep the rows ``row_R``."""
+        self.data = self.data.index_select(1, row_R)
+
+
 class TrunkCache:
-    """Keys and values of one trunk block; row r * heads + h of a column is head h of row r."""
+    """Keys and values of one trunk block; row r * heads + h of a page is head h of row r."""
 
     def __init__(self, rows: int, heads: int, block: int, like_RD: Tensor) -> None:
         self.heads, self.block = heads, block
-        shape = (like_RD.shape[1] // heads,)
-        self.key, self.value, self.far_key, self.far_value = (
-            Columns(rows * heads, shape, like_RD.dtype, like_RD.device) for _ in range(4)
+        like_Qd = like_RD.new_zeros((rows * heads, like_RD.shape[1] // heads))
+        self.key, self.value = (Pages(rows * heads, block, like_Qd) for _ in range(2))
+        self.far_key, self.far_value = (
+            Columns(rows * heads, (like_Qd.shape[1],), like_RD.dtype, like_RD.device)
+            for _ in range(2)
         )
         self.slope_H = slopes(heads, like_RD.device)
 
     def attend(self, query_RD: Tensor, position: int) -> Tensor:
         """Return the attention of the newest token over its window and the summaries, (R, D)."""
         low, far = window(position, self.block)
+        page = position // self.block
+        near = range(low // self.block, page + 1)
         query_Q1d = query_RD.reshape(-1, 1, query_RD.shape[1] // self.heads)
         query_Q1d = query_Q1d * query_Q1d.shape[2] ** -0.5
-        distance_W = position - torch.arange(low, position + 1, device=query_RD.device)
-        score_Q1W = torch.bmm(query_Q1d, self.key.data[:, low : position + 1].transpose(1, 2))
-        score_Q1W.unflatten(0, (-1, self.heads)).sub_(self.slope_H[:, None, None] * distance_W)
-        value_QWd = self.value.data[:, low : position + 1]
-        if far == 0:
-            return torch.bmm(score_Q1W.softmax(-1), value_QWd).reshape(query_RD.shape)
-        score_Q1F = torch.bmm(query_Q1d, self.far_key.data[:, :far].transpose(1, 2))
-        weight_Q1C = torch.cat([score_Q1W, score_Q1F], dim=2).softmax(-1)
-        near_Q1W, far_Q1F = weight_Q1C.split([value_QWd.shape[1], far], dim=2)
-        seen_Q1d = torch.bmm(near_Q1W, value_QWd)
-        return torch.baddbmm(seen_Q1d, far_Q1F, self.far_value.data[:, :far]).reshape(
-            query_RD.shape
-        )
+        scores = [torch.bmm(query_Q1d, self.key.data[i].transpose(1, 2)) for i in near]
+        if far:
+            scores.append(torch.bmm(query_Q1d, self.far_key.data[:, :far].transpose(1, 2)))
+        score_Q1C = torch.cat(scores, dim=2)
+        score_Q1C.unflatten(0, (-1, self.heads)).add_(self._bias(position, low, far))
+        widths = [self.block] * len(near) + [far] * (far > 0)
+        weights = score_Q1C.softmax(-1).split(widths, dim=2)
+        seen_Q1d = torch.bmm(weights[0], self.value.data[near[0]])
+        for weight_Q1b, i in zip(weights[1:], near[1:], strict=False):
+            seen_Q1d = torch.baddbmm(seen_Q1d, weight_Q1b, self.value.data[i])
+        if far:
+            seen_Q1d = torch.baddbmm(seen_Q1d, weights[-1], self.far_value.data[:, :far])
+        return seen_Q1d.reshape(query_RD.shape)
+
+    def _bias(self, position: int, low: int, far: int) -> Tensor:
+        """Return what is added to the scores: the distance penalty, nothing for summaries.
+
+        Shape (heads, 1, columns); the rest of the newest page, not yet written, is ruled out.
+        """
+        end = (position // self.block + 1) * self.block
+        distance_W = position - torch.arange(low, end, device=self.slope_H.device)
+        bias_HW = -self.slope_H[:, None] * distance_W
+        bias_HW = bias_HW.masked_fill(distance_W < 0, -torch.inf)
+        return torch.nn.functional.pad(bias_HW, (0, far))[:, None]
 
     def write(self, position: int, key_RD: Tensor, value_RD: Tensor) -> None:
         """Append the newest token; a block that is full is summed up."""
-        head_width = self.key.data.shape[2]
+        head_width = self.key.data.shape[-1]
         self.key.write(position, key_RD.reshape(-1, head_width))
         self.value.write(position, value_RD.reshape(-1, head_width))
         if position % self.block == self.block - 1:
-            number, low = position // self.block, position + 1 - self.block
-            self.far_key.write(number, self.key.data[:, low : position + 1].mean(1))
-            self.far_value.write(number, self.value.data[:, low : position + 1].mean(1))
+            page = position // self.block
+            self.far_key.write(page, self.key.data[page].mean(1))
+            self.far_value.write(page, self.value.data[page].mean(1))
 
     def parents_mean(self, parents: "ParentList") -> Tensor:
         """Return the mean value of the parents of each row's newest node, shape (R, D)."""
-        rows_PH = self._head_rows(parents.row_P)
-        return parents.mean(self.value.data[rows_PH, parents.position_P[:, None]].flatten(1))
+        row_PH = self._head_rows(parents.row_P)
+        position_PH = parents.position_P[:, None].expand_as(row_PH)
+        value_PHd = self.value.at(row_PH.flatten(), position_PH.flatten())
+        return parents.mean(value_PHd.unflatten(0, row_PH.shape).flatten(1))
 
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""

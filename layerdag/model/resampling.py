@@ -12,7 +12,7 @@ from layerdag.rng import derive_seed
 
 
 def resample(
-    score: Callable[[DAGBatch], Tensor],
+    score: Callable[[DAGBatch, int], Tensor],
     request: SampleRequest,
     sample: Callable[[SampleRequest], SampleResult],
 ) -> SampleResult:
@@ -22,7 +22,8 @@ def resample(
     are. A graph still depends on its own seed and conditions alone.
 
     Args:
-        score: Logarithm of the weight of each graph of a batch, nats, shape (B,).
+        score: Logarithm of the weight of each graph of a batch, nats, shape (B,); told how many
+            candidates of one request follow one another in it.
         request: With at least two candidates.
         sample: Draws graphs, one a seed.
     """
@@ -38,7 +39,7 @@ def resample(
     batch = DAGBatch.collate(
         drawn.dags, [dag.layers() for dag in drawn.dags], repeated.numeric_BC, repeated.category_BM
     )
-    score_P = score(batch).cpu().double()
+    score_P = score(batch, count).cpu().double()
     score_P[torch.tensor(drawn.truncated)] -= 1e9
     uniform_P = torch.tensor(
         [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from layerdag.errors import UsageError
 from layerdag.graph.batch import DAGBatch
+from layerdag.graph.dag import DAG
 from layerdag.model.base import SampleRequest, SampleResult
 from layerdag.model.resampling import resample
 from tests.unit.model.fast_models import request, small_dags, small_model
@@ -21,8 +22,9 @@ def from_a_list(dags: list) -> "callable":
     return sample
 
 
-def nothing(batch: DAGBatch) -> Tensor:
+def nothing(batch: DAGBatch, candidates: int) -> Tensor:
     """A score that likes all graphs alike."""
+    assert batch.num_graphs % candidates == 0
     return torch.zeros(batch.num_graphs)
 
 
@@ -30,7 +32,7 @@ def test_candidates_are_drawn_with_odds_of_their_scores():
     dags = small_dags(2)
     sizes = torch.tensor([dag.num_nodes for dag in dags])
 
-    def score(batch: DAGBatch) -> Tensor:
+    def score(batch: DAGBatch, _: int) -> Tensor:
         """Odds of 3 to 1 for the first graph."""
         return torch.where(batch.node_ptr.diff() == sizes[0], 3.0, 1.0).log()
 
@@ -75,6 +77,23 @@ def test_unheard_of_numbers_of_children_cost_a_candidate_its_place():
         return float(model.arity.breaches(batch).mean())
 
     assert mean_breaches(8) < 0.7 * mean_breaches(1)
+
+
+def test_a_candidate_pays_for_its_share_of_breaches_not_for_its_size():
+    model = small_model(small_dags(8))
+    far_too_many = torch.stack([torch.zeros(40, dtype=torch.int64), torch.arange(1, 41)])
+    broken = DAG.build(torch.zeros(41, 3, dtype=torch.int64), far_too_many)
+    twice = DAG.build(
+        torch.zeros(82, 3, dtype=torch.int64), torch.cat([far_too_many, far_too_many + 41], dim=1)
+    )
+    unknown = (torch.full((2, 1), torch.nan), torch.full((2, 1), -1))
+    batch = DAGBatch.collate([broken, twice], [broken.layers(), twice.layers()], *unknown)
+    breaches = model.arity.breaches(batch)
+    assert breaches[0] > 0
+    assert breaches[1] == 2 * breaches[0]
+    score = model._score(batch, 2)
+    assert score[0] == pytest.approx(float(score[1]))
+    assert score[0] < 0
 
 
 def test_truncated_candidates_are_kept_only_if_all_are():
