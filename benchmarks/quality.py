@@ -38,6 +38,7 @@ from layerdag.surrogate.inputs import labelled, read_dataset
 from layerdag.surrogate.tstr import REAL, SYNTHETIC, transfer
 from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validator.copying import novelty
+from layerdag.validator.depth import compare_by_depth
 from layerdag.validator.descriptors import AttributeView
 from layerdag.validator.similarity import compare
 from layerdag.validator.structural import check_structure
@@ -137,6 +138,7 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
     return {
         "step": checkpoint.meta.step,
         "ratio": {name: _rounded(ratio) for name, ratio in ratios.items()},
+        "by_depth": _by_depth(data, args.split, dags),
         "mean_ratio": _rounded(float(np.mean(list(ratios.values())))),
         "worst_ratio": _rounded(max(ratios.values())),
         "distinct": _rounded(found.unique),
@@ -160,6 +162,19 @@ def _ratios(
     names = [*SHAPE, f"attribute:{data.schema.attributes[0].name}"]
     found = {name: similarity.row(name).ratio for name in names}
     return {name: ratio for name, ratio in found.items() if ratio is not None}
+
+
+def _by_depth(data: GraphDataset, split: str, dags: Sequence[DAG]) -> list[dict[str, float | None]]:
+    """Return the ratios of each fifth of the depth, from the first layers on."""
+    views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
+    stretches = compare_by_depth(
+        data.graphs["train"], data.graphs[split], dags, views, replicates=2
+    )
+    return [
+        {"mean": _rounded(one.mean_ratio)}
+        | {row.metric.name: _rounded(row.ratio) for row in one.rows}
+        for one in stretches
+    ]
 
 
 def _floor(data: GraphDataset, args: argparse.Namespace, draws: int = 10) -> dict[str, Any]:

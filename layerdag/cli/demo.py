@@ -33,6 +33,7 @@ from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validator.copying import Nearness, Novelty, nearness, novelty
+from layerdag.validator.depth import DepthSimilarity, compare_by_depth
 from layerdag.validator.membership import Attack, likelihood_attack, sample_attacks
 from layerdag.validator.rules import has_errors
 from layerdag.validator.similarity import SimilarityReport, compare
@@ -126,6 +127,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         nearness=judged.nearness,
         attacks=judged.attacks,
         similarity=judged.similarity,
+        depth=judged.depth,
         distributions=judged.distributions,
         shares=judged.shares,
         transfer=transferred,
@@ -148,6 +150,7 @@ class _Judged:
     nearness: Nearness
     attacks: tuple[Attack, ...]
     similarity: SimilarityReport
+    depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
     shares: tuple[Shares, ...]
 
@@ -180,6 +183,7 @@ def _judged(
             likelihood_attack(checkpoint.model, data.schema, train, test),
         ),
         similarity=compare(train, test, dags, views),
+        depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
         shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),
     )

@@ -7,6 +7,7 @@ import numpy as np
 from layerdag.graph.dag import DAG
 from layerdag.surrogate.tstr import TransferReport
 from layerdag.validator.copying import Nearness, Novelty
+from layerdag.validator.depth import DepthSimilarity
 from layerdag.validator.membership import Attack
 from layerdag.validator.similarity import SimilarityReport
 from layerdag.validator.structural import StructureReport
@@ -126,6 +127,7 @@ class ReportContent:
         nearness: Nearer to training than to held-out graphs?
         attacks: Can training graphs be told from other real graphs?
         similarity: Distances next to real train vs real test.
+        depth: The same for stretches of the depth, so that drift shows.
         distributions: What the distances are about, as pictures.
         shares: The same for categories.
         transfer: Train on synthetic, test on real.
@@ -146,6 +148,7 @@ class ReportContent:
     nearness: Nearness | None = None
     attacks: tuple[Attack, ...] = ()
     similarity: SimilarityReport | None = None
+    depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     shares: tuple[Shares, ...] = ()
     transfer: TransferReport | None = None

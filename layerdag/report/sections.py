@@ -17,6 +17,7 @@ from layerdag.report.markup import (
 from layerdag.surrogate.scores import SCORES
 from layerdag.surrogate.tstr import TransferReport, TransferRow
 from layerdag.validator.classifier import CLASSIFIER_METRIC
+from layerdag.validator.depth import DepthSimilarity
 from layerdag.validator.graph_table import GRAPH_RULES
 from layerdag.validator.metrics import Goal
 from layerdag.validator.similarity import SimilarityReport, SimilarityRow
@@ -130,7 +131,25 @@ def similarity(content: ReportContent) -> Markup | None:
         element("li", f"{result.metric.name}: {result.error}") for result in report.failures
     ]
     listed = [element("h3", "Not computed"), element("ul", *failures)] if failures else []
-    return section("similarity", "Similarity", explanation, body, *listed)
+    deep = [_along_depth(content.depth)] if content.depth else []
+    return section("similarity", "Similarity", explanation, body, *deep, *listed)
+
+
+def _along_depth(stretches: tuple[DepthSimilarity, ...]) -> Markup:
+    """Return the ratios of each stretch of the depth."""
+    rows: list[list[Markup | str]] = [
+        [
+            f"{one.begin:.0%} to {one.end:.0%}",
+            f"{one.nodes:,}",
+            *(number(row.ratio, 2) for row in one.rows),
+            element("strong", number(one.mean_ratio, 2)),
+        ]
+        for one in stretches
+    ]
+    names = [row.metric.name for row in stretches[0].rows]
+    caption = "Ratios along the depth of a graph: a sampler that drifts leaves 1 further down"
+    head = ("layers", "synthetic nodes", *names, "mean")
+    return table(caption, head, rows, *range(1, len(head)))
 
 
 def _similarity_caption(report: SimilarityReport) -> str:

@@ -129,14 +129,14 @@ def compare(
                 f"{graphs.num_attributes}; pass one AttributeView for each column of x."
             )
     sample = Resampling.draw(sets, seed, replicates)
-    rows = [_descriptor_row(row, sample) for row in descriptors(attributes)]
+    rows = [descriptor_row(row, sample) for row in descriptors(attributes)]
     rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
     rows.append(_classifier_row(sample.sets, seed, replicates))
     rows += _manifold_rows(sample.sets, seed)
     return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
 
 
-def _descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow:
+def descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow:
     """Compute one descriptor; a failure becomes the row's error."""
     try:
         parts = list(zip(*(descriptor.items(graphs) for graphs in sample.sets), strict=True))

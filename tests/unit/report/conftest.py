@@ -16,6 +16,7 @@ from layerdag.report.gather import attribute_shares, structure_distributions, su
 from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
 from layerdag.surrogate.tstr import REAL, SYNTHETIC, Labelled, transfer
 from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.depth import compare_by_depth
 from layerdag.validator.descriptors import AttributeView
 from layerdag.validator.membership import sample_attacks
 from layerdag.validator.similarity import compare
@@ -68,6 +69,7 @@ def content(rng: np.random.Generator) -> ReportContent:
         nearness=nearness(train, test, synthetic),
         attacks=sample_attacks(train, test, synthetic),
         similarity=similar,
+        depth=compare_by_depth(train, test, synthetic, ATTRIBUTES, replicates=2),
         distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),
         shares=attribute_shares(
             train, test, synthetic, ATTRIBUTES, [["a", "b", "c", "d", "e"], []]

@@ -55,6 +55,15 @@ def test_the_page_loads_nothing_from_anywhere(content: ReportContent) -> None:
     assert "A &lt;title&gt;" in page
 
 
+def test_similarity_along_the_depth_is_a_table_of_its_own_where_there_is_one(
+    content: ReportContent,
+) -> None:
+    page = render(content)
+    assert "Ratios along the depth" in page
+    assert "80% to 100%" in page
+    assert "Ratios along the depth" not in render(replace(content, depth=()))
+
+
 def test_a_part_without_result_has_no_section(content: ReportContent) -> None:
     page = render(replace(content, transfer=None, similarity=None, pictures=()))
     assert 'id="usefulness"' not in page
