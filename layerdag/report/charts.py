@@ -14,6 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 34, 10, 8, 30
 STRIP_LOW, STRIP_HIGH = 0.25, 16.0
 MAX_POINTS = 200
 NAME_ROOM, VALUE_ROOM = 118, 54
+NAME_LENGTH = 17
 
 
 def distribution_chart(distribution: Distribution) -> Markup:
@@ -41,10 +42,11 @@ def shares_chart(shares: Shares, most: int = 14) -> Markup:
     parts = []
     for row, category in enumerate(order.tolist()):
         y = TOP + row * bars
-        name = _shortened(shares.labels[category], 20)
+        label = shares.labels[category]
         parts.append(
             f'<text class="tick" x="{left - 6}" y="{y + bars / 2 + 1:.1f}" '
-            f'text-anchor="end">{html.escape(name)}</text>'
+            f'text-anchor="end"><title>{html.escape(label)}</title>'
+            f"{html.escape(_shortened(label, NAME_LENGTH))}</text>"
         )
         for i, (source, share_K) in enumerate(shares.shares):
             length = (WIDTH - left - VALUE_ROOM) * float(share_K[category]) / top
@@ -211,4 +213,6 @@ def _slot(index: int, count: int) -> int:
 
 
 def _shortened(name: str, length: int) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
+    """Return the name without its middle: names of one family differ at their ends."""
+    tail = length // 2 - 1
+    return name if len(name) <= length else f"{name[: length - 1 - tail]}…{name[-tail:]}"

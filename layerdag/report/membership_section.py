@@ -22,7 +22,7 @@ def membership(content: ReportContent) -> Markup | None:
     head = (
         "attack",
         "area under the curve",
-        f"caught at {percent(FALSE_ALARMS)} false alarms",
+        f"caught at {FALSE_ALARMS:.0%} false alarms",
         "training / held-out graphs",
         "score",
     )

@@ -36,7 +36,11 @@ def summary(content: ReportContent) -> Markup | None:
         for row in content.summary
     ]
     body = table(
-        "Synthetic graphs next to real ones", ("figure", "synthetic", "real", "how to read"), rows
+        "Synthetic graphs next to real ones",
+        ("figure", "synthetic", "real", "how to read"),
+        rows,
+        1,
+        2,
     )
     return section("summary", "Summary", element("div", body, class_="summary"))
 
