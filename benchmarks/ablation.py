@@ -136,7 +136,7 @@ def _one_stage(stack: ExitStack) -> None:
 def _unlimited_children(stack: ExitStack) -> None:
     """Nodes may have any number of children."""
     stack.enter_context(
-        patch.object(Arity, "room", lambda self, kind: torch.full_like(kind, 1 << 40))
+        patch.object(Arity, "room", lambda self, kind, planned: torch.full_like(kind, 1 << 40))
     )
     stack.enter_context(
         patch.object(Arity, "breaches", lambda self, batch: torch.zeros(batch.num_graphs))

@@ -85,9 +85,18 @@ class Arity(nn.Module):
         low_B, high_B = self._range(kind_B, first_B)
         return torch.minimum(torch.maximum(degree_B, low_B), high_B)
 
-    def room(self, kind_B: Tensor) -> Tensor:
-        """Return the largest number of children that a node of each kind may have."""
-        return self.most_children_K[kind_B]
+    def room(self, kind_B: Tensor, planned_B: Tensor | None) -> Tensor:
+        """Return the largest number of children that a node of each kind may have.
+
+        A plan is the number of children in the finished graph, so that no training node ever has
+        more than it announced.
+
+        Args:
+            kind_B: Kind of each node.
+            planned_B: Children that it announces; None in a model without plans.
+        """
+        most_B = self.most_children_K[kind_B]
+        return most_B if planned_B is None else torch.minimum(most_B, planned_B)
 
     def breaches(self, batch: DAGBatch) -> Tensor:
         """Return the nodes of each graph with fewer or more children than any of their kind has.

@@ -55,7 +55,7 @@ class Scores:
 class ParentScorer:
     """Scores candidate parents of the node at ``position`` with the pointer of the model.
 
-    A token that has as many children as its kind may have is ruled out, unless nothing else is in
+    A token that has as many children as it may have is ruled out, unless nothing else is in
     reach (of an older block that was drawn: in the block): a node must have its parents.
 
     Attributes:

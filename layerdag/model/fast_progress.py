@@ -22,7 +22,7 @@ class Progress:
         sibling_B: First parent of the newest node, ``NEVER`` without one.
         planned: Planned children of each position.
         used: Children so far of each position.
-        room: Children that each position may still get, by the limits of its kind.
+        room: Children that each position may still get, by its plan and the limits of its kind.
         last: Position of the last child, ``NEVER`` without one.
         layer: Layer of each position.
     """

@@ -187,8 +187,9 @@ class Sampler:
             code_B = pick(logits_BK, self.u_BS[:, _OTHER + index])
             state_RH = heads.after_other(state_RH, index, self._spread(code_B))
             codes.append(code_B)
-        room_B = self.parts.arity.room(kind_B)
-        self.progress.plan(position, self._plans(state_RH, kind_B), room_B)
+        planned_B = self._plans(state_RH, kind_B)
+        room_B = self.parts.arity.room(kind_B, None if heads.plan is None else planned_B)
+        self.progress.plan(position, planned_B, room_B)
         self.x_BA = torch.stack(codes, dim=1)
         self.harvest.add_nodes(self.progress.sample_B, self.x_BA)
 

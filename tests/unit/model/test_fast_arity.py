@@ -40,3 +40,10 @@ def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_breaches()
     )
     # Roots of one and of four children; two leaves of a kind that has two; kinds never seen.
     assert arity.breaches(batch).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 0.0]
+
+
+def test_a_node_has_room_for_what_it_announced_and_for_no_more_than_its_kind_may_have() -> None:
+    arity = Arity(GraphStatistics.measure([fork(3)], GraphSizes((3,))))
+    kind, planned = torch.tensor([0, 0, 1]), torch.tensor([2, 5, 4])
+    assert arity.room(kind, None).tolist() == [3, 3, 0]
+    assert arity.room(kind, planned).tolist() == [2, 3, 0]

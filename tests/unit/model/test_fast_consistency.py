@@ -83,7 +83,7 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
     patch(Arity, "limit_kinds", lambda self, logits, first: logits)
     patch(Arity, "limit_degrees", lambda self, logits, *rest: logits)
     patch(Arity, "clamp", lambda self, degree, *rest: degree)
-    patch(Arity, "room", lambda self, kind: torch.full_like(kind, dag.num_nodes))
+    patch(Arity, "room", lambda self, kind, planned: torch.full_like(kind, dag.num_nodes))
     one = collated([dag])
     model.sample(request(1, numeric_BC=one.numeric_BC, category_BM=one.category_BM))
     assert next(script, None) is None

@@ -93,7 +93,7 @@ def test_a_limit_below_one_is_refused():
 
 def test_a_node_without_room_for_a_child_is_chosen_only_if_nothing_else_is_in_reach(monkeypatch):
     """Kind 0 may have no children: a parent of kind 0 had rivals of kind 0 alone."""
-    monkeypatch.setattr(Arity, "room", lambda self, kind_B: 1000 * (kind_B > 0))
+    monkeypatch.setattr(Arity, "room", lambda self, kind_B, planned_B: 1000 * (kind_B > 0))
     full, chosen = 0, 0
     for dag in small_model(small_dags(), block=64).sample(request(40)).dags:
         kind_N, layer_N = dag.x_NA[:, 0], dag.layers()
