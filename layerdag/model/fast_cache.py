@@ -57,8 +57,8 @@ class Pages:
 
     def at(self, row_P: Tensor, position_P: Tensor) -> Tensor:
         """Return the vectors of pairs of row and position, shape (P, D)."""
-        page_P = torch.div(position_P, self.block, rounding_mode="floor")
-        index_P = (page_P * self.data.shape[1] + row_P) * self.block + position_P % self.block
+        page_P, place_P = position_P // self.block, position_P % self.block
+        index_P = (page_P * self.data.shape[1] + row_P) * self.block + place_P
         return self.data.flatten(0, 2).index_select(0, index_P)
 
     def select(self, row_R: Tensor) -> None:

@@ -151,7 +151,9 @@ def _along_depth(stretches: tuple[DepthSimilarity, ...]) -> Markup:
         for one in stretches
     ]
     names = [row.metric.name for row in stretches[0].rows]
-    caption = "Ratios along the depth of a graph: a sampler that drifts leaves 1 further down"
+    caption = (
+        "Ratios along the depth of a graph: with a sampler that drifts they grow from row to row"
+    )
     head = ("layers", "synthetic nodes", *names, "mean")
     return table(caption, head, rows, *range(1, len(head)))
 

@@ -15,7 +15,7 @@ from layerdag.graph.dag import DAG
 from layerdag.validator.descriptors import AttributeView, Descriptor, Items, descriptors
 from layerdag.validator.graph_set import GraphSet
 from layerdag.validator.resampling import Resampling
-from layerdag.validator.similarity import SimilarityRow, descriptor_row
+from layerdag.validator.similarity import SimilarityRow, check_attributes, descriptor_row
 
 STRETCHES = 5
 BY_NODE = ("in_degree", "out_degree")
@@ -71,13 +71,15 @@ def compare_by_depth(
         replicates: Number of resamples.
 
     Raises:
-        UsageError: If a set is empty or there is no stretch.
+        UsageError: If a set is empty, there is no stretch, or ``attributes`` does not match the
+            graphs.
         DataError: If graphs have different numbers of attributes.
         GraphError: If a graph has a cycle; check structure first.
     """
     if stretches < 1:
         raise UsageError(f"Depth is cut into at least one stretch, found {stretches}.")
     sets = (GraphSet.of(train), GraphSet.of(test), GraphSet.of(generated))
+    check_attributes(sets, attributes)
     sample = Resampling.draw(sets, seed, replicates)
     names = (*BY_LAYER, *BY_NODE, f"attribute:{attributes[0].name}")
     compared = [row for row in descriptors(attributes) if row.metric.name in names]

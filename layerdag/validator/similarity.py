@@ -122,18 +122,23 @@ def compare(
         GraphError: If a graph has a cycle; check structure first.
     """
     sets = (GraphSet.of(train), GraphSet.of(test), GraphSet.of(generated))
-    for graphs in sets:
-        if graphs.num_attributes != len(attributes):
-            raise UsageError(
-                f"{len(attributes)} attributes are named but the graphs have "
-                f"{graphs.num_attributes}; pass one AttributeView for each column of x."
-            )
+    check_attributes(sets, attributes)
     sample = Resampling.draw(sets, seed, replicates)
     rows = [descriptor_row(row, sample) for row in descriptors(attributes)]
     rows += [_kernel_row(row, sample) for row in KERNEL_METRICS]
     rows.append(_classifier_row(sample.sets, seed, replicates))
     rows += _manifold_rows(sample.sets, seed)
     return SimilarityReport(tuple(rows), len(train), len(test), len(generated), seed, replicates)
+
+
+def check_attributes(sets: Iterable[GraphSet], attributes: Sequence[AttributeView]) -> None:
+    """Raise UsageError unless there is one view for each node attribute of every set."""
+    for graphs in sets:
+        if graphs.num_attributes != len(attributes):
+            raise UsageError(
+                f"{len(attributes)} attributes are named but the graphs have "
+                f"{graphs.num_attributes}; pass one AttributeView for each column of x."
+            )
 
 
 def descriptor_row(descriptor: Descriptor, sample: Resampling) -> SimilarityRow:

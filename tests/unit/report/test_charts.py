@@ -49,3 +49,15 @@ def test_a_ratio_outside_the_strip_stays_on_its_edge() -> None:
     assert circle is not None
     assert float(circle.attrib["cx"]) == 116
     assert ratio_strip(None, None).html == ""
+
+
+def test_long_names_of_one_family_stay_apart_and_whole_when_pointed_at() -> None:
+    names = ("aten::_embedding_bag", "aten::_embedding_bag_backward", "mm")
+    page = shares_chart(Shares("op", names, (("real", np.full(3, 1 / 3)),))).html
+    figure = ET.fromstring(page)
+    labels = [text for text in figure.iter("text") if text.find("title") is not None]
+    assert [label.findtext("title") for label in labels] == list(names)
+    shown = [(title.tail or "") for label in labels for title in label.iter("title")]
+    assert len(set(shown)) == 3
+    assert shown[2] == "mm"
+    assert max(map(len, shown)) == 17

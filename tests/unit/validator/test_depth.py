@@ -76,3 +76,9 @@ def test_no_stretch_at_all_is_refused(rng: np.random.Generator) -> None:
     few = graphs(rng, [2, 2], count=3)
     with pytest.raises(UsageError, match="at least one stretch, found 0"):
         compare_by_depth(few, few, few, ATTRIBUTES, stretches=0)
+
+
+def test_views_that_are_not_those_of_the_graphs_are_refused(rng: np.random.Generator) -> None:
+    few = graphs(rng, [2, 2], count=3)
+    with pytest.raises(UsageError, match="1 attributes are named but the graphs have 2"):
+        compare_by_depth(few, few, few, ATTRIBUTES[:1])
