@@ -94,7 +94,7 @@ def _without_attention(stack: ExitStack) -> None:
     stack.enter_context(blind)
     stack.enter_context(
         patch.object(
-            fast_cache.TrunkCache, "attend", lambda self, query, position: torch.zeros_like(query)
+            fast_cache.TrunkCache, "attend", lambda self, query, sight: torch.zeros_like(query)
         )
     )
 

@@ -8,7 +8,8 @@ Similarity is the distance to the real graphs of ``--split`` over the same dista
 training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
 ``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
-``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``).
+``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``), with
+its interval over fits and resampled graphs of ``--split``, the same for both.
 
 The corpus, jobs of at most 160 nodes, as ``data.max_nodes=160`` trained on them:
 
@@ -35,11 +36,12 @@ from layerdag.graph.dag import DAG
 from layerdag.progress import track
 from layerdag.surrogate.files import FAMILIES
 from layerdag.surrogate.inputs import labelled, read_dataset
-from layerdag.surrogate.tstr import REAL, SYNTHETIC, transfer
+from layerdag.surrogate.tstr import REAL, SHARED, SYNTHETIC, transfer
 from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validator.copying import novelty
 from layerdag.validator.depth import compare_by_depth
 from layerdag.validator.descriptors import AttributeView
+from layerdag.validator.metrics import Interval
 from layerdag.validator.similarity import compare
 from layerdag.validator.structural import check_structure
 
@@ -197,6 +199,7 @@ def _floor(data: GraphDataset, args: argparse.Namespace, draws: int = 10) -> dic
         floor["transfer_share"] = {
             key: _rounded(float(np.mean([one[key]["share"] for one in found]))) for key in found[0]
         }
+        floor["transfer_interval"] = _mean_intervals(found)
     return floor
 
 
@@ -222,10 +225,29 @@ def _transfer(
         f"{family} {score}": {
             "real": _rounded(report.row(family, REAL).scores[score].mean),
             "synthetic": _rounded(report.row(family, SYNTHETIC).scores[score].mean),
-            "share": _rounded(report.share_of_ceiling(family, score)),
+            "share": _rounded(report.share(family, score).value),
+            "interval": _ends(report.share(family, score).interval),
         }
         for family in args.families
-        for score in ("pearson", "spearman")
+        for score in SHARED
+    }
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    """Return both ends of an interval."""
+    return None if interval is None else [round(interval.low, 3), round(interval.high, 3)]
+
+
+def _mean_intervals(transfers: Sequence[dict[str, Any]]) -> dict[str, list[float] | None]:
+    """Return the mean ends of the intervals of each share.
+
+    All rows are tested on the same graphs, whose choice therefore counts in full for their mean,
+    too; what is new in each row, the draw of the samples, is in the spread of the rows.
+    """
+    found = {key: [one[key]["interval"] for one in transfers] for key in transfers[0]}
+    return {
+        key: None if None in ends else np.mean(ends, axis=0).round(3).tolist()
+        for key, ends in found.items()
     }
 
 
@@ -247,6 +269,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
                 key: _rounded(float(np.mean([row["transfer"][key]["share"] for row in mine])))
                 for key in mine[0]["transfer"]
             }
+            means["transfer_interval"] = _mean_intervals([row["transfer"] for row in mine])
         result[name] = means
     return result
 

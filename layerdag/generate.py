@@ -9,6 +9,7 @@ from typing import Any
 
 from layerdag import __version__
 from layerdag.datasets.base import encode_batch
+from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.flow_files import write_graphml, write_json
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.requests import complete_conditions
@@ -21,7 +22,6 @@ from layerdag.model.base import DAGModel, SampleRequest
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
 
-LABEL = "label"
 MANIFEST = "manifest.json"
 # What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
 ASKED, JUDGED = LABELS = ("asked", "judged")

@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(
             settings,
             max_nodes=120,
-            train_seconds=25.0,
+            train_steps=60,
+            train_seconds=60.0,
             width=64,
             samples=48,
             surrogate_seeds=(0,),
@@ -135,7 +136,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         simulations=simulation.distributions,
         systems=simulation.order,
         pictures=_pictures(data, tuple(sample.dag for sample in samples)),
-        provenance=_provenance(settings, data, seconds),
+        provenance=_provenance(settings, data, checkpoint.meta.step, seconds),
         caveats=CAVEATS,
     )
 
@@ -269,7 +270,7 @@ def _median_ms(part: SimulatedWorkloads) -> str:
 
 
 def _provenance(
-    settings: DemoSettings, data: GraphDataset, seconds: dict[str, float]
+    settings: DemoSettings, data: GraphDataset, step: int, seconds: dict[str, float]
 ) -> tuple[tuple[str, str], ...]:
     """Say what was run, on what, how long it took and with which seeds."""
     took = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
@@ -281,6 +282,7 @@ def _provenance(
         ("data", f"{settings.data}, at most {settings.max_nodes} nodes a job: {counts}"),
         ("data fingerprint", data.fingerprint),
         ("left out", f"{len(data.left_out)} runs (too large, or with an unseen word)"),
+        ("weights", f"of step {step}; {settings.train_steps} were to be done"),
         ("seeds", f"{settings.seed}; surrogates {settings.surrogate_seeds}"),
         ("time", took),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from layerdag.cli.config import compose
 from layerdag.datasets.base import GraphDataset
 from layerdag.datasets.category import CategoryAttribute
 from layerdag.datasets.corpus import load_corpus
@@ -35,8 +36,6 @@ from layerdag.validator.descriptors import AttributeView
 
 # What the surrogate must not see: the sum of the durations is the target, nearly.
 HIDDEN_FROM_SURROGATE = "duration"
-# Conditions matter here: surrogates learn the label from the samples (docs/fast-model.md).
-GUIDANCE, CANDIDATES = 1.5, 4
 
 KINDS = (
     (("foreach", "fused_adam", "fused_sgd"), "optimiser"),
@@ -58,7 +57,9 @@ class DemoSettings:
         out: Folder of everything it writes.
         seed: Of training and sampling.
         max_nodes: Larger jobs of the corpus are left out.
-        train_seconds: Training time.
+        train_steps: Optimiser steps.
+        train_seconds: Training time at most, s. Where the steps take less, the same model comes
+            out each time; on a slower machine it learns less, and the report names the last step.
         width: Of the model.
         samples: Number of graphs sampled, conditions taken from training graphs.
         surrogate_seeds: Seeds of the surrogate fits.
@@ -69,7 +70,8 @@ class DemoSettings:
     out: Path
     seed: int = 0
     max_nodes: int = 600
-    train_seconds: float = 210.0
+    train_steps: int = 600
+    train_seconds: float = 480.0
     width: int = 128
     samples: int = 192
     surrogate_seeds: tuple[int, ...] = (0,)
@@ -97,7 +99,7 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
     )
     plan = TrainSettings(
         seed=settings.seed,
-        max_steps=None,
+        max_steps=settings.train_steps,
         max_seconds=settings.train_seconds,
         batch_nodes=3000,
         learning_rate=2e-3,
@@ -119,15 +121,16 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> LoadedCheckpoint:
 def sample_stage(
     settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
 ) -> tuple[GeneratedGraph, ...]:
-    """Sample one graph for each of several training graphs' conditions."""
+    """Sample one graph for each of several training graphs' conditions, as `layerdag sample`."""
     train_dags = data.graphs["train"]
     rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
+    usual = compose("sample")
     plan = GenerationSettings(
         seed=settings.seed,
         max_nodes=2 * settings.max_nodes,
         batch_size=64,
-        guidance=GUIDANCE,
-        candidates=CANDIDATES,
+        guidance=usual.guidance,
+        candidates=usual.candidates,
     )
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))

@@ -135,7 +135,7 @@ def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
     from layerdag.surrogate.files import FAMILIES
     from layerdag.surrogate.inputs import labelled, read_dataset, read_samples
-    from layerdag.surrogate.tstr import transfer
+    from layerdag.surrogate.tstr import SHARED, transfer
 
     data = read_dataset(args.data)
     schema = data.schema
@@ -156,4 +156,10 @@ def _tstr(args: argparse.Namespace) -> int:
         shown: Mapping[str, float] = {name: score.mean for name, score in row.scores.items()}
         figures = "  ".join(f"{name} {value:7.3f}" for name, value in shown.items())
         print(f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}")
+    for share in report.shares:
+        if share.score in SHARED and share.interval is not None:
+            print(
+                f"{share.family:16} synthetic reaches {share.value:.0%} of the real {share.score} "
+                f"(95 % interval {share.interval.low:.0%} to {share.interval.high:.0%})"
+            )
     return 0

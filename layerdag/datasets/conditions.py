@@ -12,6 +12,9 @@ from layerdag.datasets.category import words_of
 from layerdag.errors import VocabularyError
 from layerdag.graph.dag import Condition
 
+LABEL = "label"
+"""Name of the condition that surrogates predict where nothing else is asked: a time or a cost."""
+
 # Positive values spread over more than this ratio are standardised on a log scale.
 LOG_SPREAD = 20.0
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
+from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.jobs import RankClassTrace, job_graph
 from layerdag.datasets.raw import RawGraph
 from layerdag.errors import DataError, TraceError
@@ -86,7 +87,7 @@ def run_graph(run: CollectedRun) -> RawGraph:
         for trace, rank_class in zip(run.traces, record.classes, strict=True)
     ]
     conditions: dict[str, Condition] = {
-        "label": record.step_time_s_min,
+        LABEL: record.step_time_s_min,
         "family": record.family,
         "strategy": record.strategy,
         "phase": record.phase,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
+from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.datasets.splits import split_graphs
 from layerdag.datasets.unions import union_layers
@@ -117,7 +118,7 @@ def _conditions(label: float, layer_N: np.ndarray) -> dict[str, Condition]:
     """Return label and sizes; a network that was not measured has no label."""
     found = size_conditions(layer_N)
     if np.isfinite(label):
-        found["label"] = float(label)
+        found[LABEL] = float(label)
     return found
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag.datasets.base import SPLITS, Split
+from layerdag.datasets.conditions import LABEL
 from layerdag.errors import DataError
 from layerdag.graph.dag import Condition
 
-NAME, SPLIT, LABEL = "name", "split", "label"
+NAME, SPLIT = "name", "split"
 
 
 @dataclass(frozen=True)

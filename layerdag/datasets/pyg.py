@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from layerdag.datasets.base import GraphDataset, Split
+from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import GraphError
 from layerdag.graph.dag import DAG, Condition
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-LABEL = "label"
 
 
 def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":

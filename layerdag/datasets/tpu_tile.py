@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from layerdag.datasets.base import SPLITS, GraphDataset, Split
+from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.errors import DataError
 from layerdag.graph.layering import longest_path_layers
@@ -69,7 +70,7 @@ def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> 
         numbers={},
         edge_index_2E=edges_2E,
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
-        conditions={"label": float(label), **size_conditions(layer_N)},
+        conditions={LABEL: float(label), **size_conditions(layer_N)},
     )
 
 

@@ -1,6 +1,7 @@
 """What sampling keeps of nodes that are done: keys, values, encodings; nothing is encoded twice."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -77,39 +78,24 @@ class TrunkCache:
             Columns(rows * heads, (like_Qd.shape[1],), like_RD.dtype, like_RD.device)
             for _ in range(2)
         )
-        self.slope_H = slopes(heads, like_RD.device)
 
-    def attend(self, query_RD: Tensor, position: int) -> Tensor:
+    def attend(self, query_RD: Tensor, sight: "Sight") -> Tensor:
         """Return the attention of the newest token over its window and the summaries, (R, D)."""
-        low, far = window(position, self.block)
-        page = position // self.block
-        near = range(low // self.block, page + 1)
         query_Q1d = query_RD.reshape(-1, 1, query_RD.shape[1] // self.heads)
         query_Q1d = query_Q1d * query_Q1d.shape[2] ** -0.5
-        scores = [torch.bmm(query_Q1d, self.key.data[i].transpose(1, 2)) for i in near]
-        if far:
-            scores.append(torch.bmm(query_Q1d, self.far_key.data[:, :far].transpose(1, 2)))
+        scores = [torch.bmm(query_Q1d, self.key.data[i].transpose(1, 2)) for i in sight.pages]
+        if sight.far:
+            scores.append(torch.bmm(query_Q1d, self.far_key.data[:, : sight.far].transpose(1, 2)))
         score_Q1C = torch.cat(scores, dim=2)
-        score_Q1C.unflatten(0, (-1, self.heads)).add_(self._bias(position, low, far))
-        widths = [self.block] * len(near) + [far] * (far > 0)
+        score_Q1C.unflatten(0, (-1, self.heads)).add_(sight.bias_H1C)
+        widths = [self.block] * len(sight.pages) + [sight.far] * (sight.far > 0)
         weights = score_Q1C.softmax(-1).split(widths, dim=2)
-        seen_Q1d = torch.bmm(weights[0], self.value.data[near[0]])
-        for weight_Q1b, i in zip(weights[1:], near[1:], strict=False):
+        seen_Q1d = torch.bmm(weights[0], self.value.data[sight.pages[0]])
+        for weight_Q1b, i in zip(weights[1:], sight.pages[1:], strict=False):
             seen_Q1d = torch.baddbmm(seen_Q1d, weight_Q1b, self.value.data[i])
-        if far:
-            seen_Q1d = torch.baddbmm(seen_Q1d, weights[-1], self.far_value.data[:, :far])
+        if sight.far:
+            seen_Q1d = torch.baddbmm(seen_Q1d, weights[-1], self.far_value.data[:, : sight.far])
         return seen_Q1d.reshape(query_RD.shape)
-
-    def _bias(self, position: int, low: int, far: int) -> Tensor:
-        """Return what is added to the scores: the distance penalty, nothing for summaries.
-
-        Shape (heads, 1, columns); the rest of the newest page, not yet written, is ruled out.
-        """
-        end = (position // self.block + 1) * self.block
-        distance_W = position - torch.arange(low, end, device=self.slope_H.device)
-        bias_HW = -self.slope_H[:, None] * distance_W
-        bias_HW = bias_HW.masked_fill(distance_W < 0, -torch.inf)
-        return torch.nn.functional.pad(bias_HW, (0, far))[:, None]
 
     def write(self, position: int, key_RD: Tensor, value_RD: Tensor) -> None:
         """Append the newest token; a block that is full is summed up."""
@@ -143,6 +129,32 @@ def window(position: int, block: int) -> tuple[int, int]:
     return max(position // block - 1, 0) * block, max(position // block - 1, 0)
 
 
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What the newest token may see, the same in every trunk block.
+
+    Attributes:
+        pages: Of the positions that it sees one by one.
+        far: Number of earlier blocks that it sees as summaries.
+        bias_H1C: What is added to the scores: the distance penalty, nothing for summaries. The rest
+            of the newest page, not yet written, is ruled out.
+    """
+
+    pages: range
+    far: int
+    bias_H1C: Tensor
+
+    @classmethod
+    def of(cls, position: int, block: int, slope_H: Tensor) -> "Sight":
+        """Return what a token at ``position`` may see; ``slope_H`` is the penalty of each head."""
+        low, far = window(position, block)
+        pages = range(low // block, position // block + 1)
+        distance_W = position - torch.arange(low, pages.stop * block, device=slope_H.device)
+        bias_HW = -slope_H[:, None] * distance_W
+        bias_HW = bias_HW.masked_fill(distance_W < 0, -torch.inf)
+        return cls(pages, far, torch.nn.functional.pad(bias_HW, (0, far))[:, None])
+
+
 class EncoderCache:
     """Everything the decisions read of earlier tokens, for every position and row."""
 
@@ -152,6 +164,7 @@ class EncoderCache:
         rows, width = like_RD.shape
         self.block = block
         self.levels = [(level, TrunkCache(rows, level.heads, block, like_RD)) for level in trunk]
+        self.slope_H = slopes(trunk[0].heads, like_RD.device)
         self.encoded, self.pointer_key, self.block_key = (
             Columns(rows, (size,), like_RD.dtype, like_RD.device)
             for size in (width, key_width, key_width)
@@ -159,10 +172,11 @@ class EncoderCache:
 
     def encode(self, x_RD: Tensor, position: int, parents: "ParentList") -> Tensor:
         """Return the trunk's output for the newest token, from its input and its parents."""
+        sight = Sight.of(position, self.block, self.slope_H)
         for level, cache in self.levels:
             query_RD, key_RD, value_RD = level.query_key_value(level.norm(x_RD)).chunk(3, dim=1)
             cache.write(position, key_RD, value_RD)
-            seen_RD = cache.attend(query_RD, position)
+            seen_RD = cache.attend(query_RD, sight)
             x_RD = level.finish(x_RD, seen_RD, cache.parents_mean(parents))
         return x_RD
 

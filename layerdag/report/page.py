@@ -16,6 +16,7 @@ from layerdag.report import sections
 from layerdag.report.content import ReportContent
 from layerdag.report.markup import Markup, element, joined, text
 from layerdag.report.membership_section import membership
+from layerdag.report.usefulness_section import usefulness
 
 SECTIONS = (
     ("summary", "Summary", sections.summary),
@@ -24,7 +25,7 @@ SECTIONS = (
     ("membership", "Membership", membership),
     ("similarity", "Similarity", sections.similarity),
     ("distributions", "Distributions", sections.distributions),
-    ("usefulness", "Usefulness", sections.usefulness),
+    ("usefulness", "Usefulness", usefulness),
     ("simulation", "Simulation", sections.simulation),
     ("provenance", "Provenance", sections.provenance),
 )

@@ -7,15 +7,11 @@ from layerdag.report.markup import (
     Markup,
     element,
     interval,
-    joined,
     number,
     percent,
     section,
     table,
-    text,
 )
-from layerdag.surrogate.scores import SCORES
-from layerdag.surrogate.tstr import TransferReport, TransferRow
 from layerdag.validator.classifier import CLASSIFIER_METRIC
 from layerdag.validator.depth import DepthSimilarity
 from layerdag.validator.graph_table import GRAPH_RULES
@@ -229,48 +225,6 @@ def _legend_of(distributions: tuple[Distribution, ...]) -> Markup:
 
 def _charts(distributions: tuple[Distribution, ...]) -> Markup:
     return element("div", *(distribution_chart(one) for one in distributions), class_="grid-charts")
-
-
-def usefulness(content: ReportContent) -> Markup | None:
-    """Return the table of surrogates."""
-    report = content.transfer
-    if report is None:
-        return None
-    explanation = element(
-        "p",
-        f"Surrogates predict {content.target} from the graph. All are tested on the same "
-        f"{report.tested_on} real graphs that no training saw; mean over seeds "
-        f"{', '.join(map(str, report.seeds))}, 95 % intervals over seeds and test graphs.",
-    )
-    head = ("trained on", "graphs", *(metric.name for metric in SCORES))
-    tables = []
-    for family in dict.fromkeys(row.family for row in report.rows):
-        rows = [_transfer_row(row) for row in report.rows if row.family == family]
-        caption = f"{family}{_ceiling(report, family)}"
-        tables.append(table(caption, head, rows, *range(1, len(head))))
-    return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
-
-
-def _ceiling(report: TransferReport, family: str) -> str:
-    """Return what share of the ceiling synthetic graphs reach, where both were run."""
-    conditions = {row.condition for row in report.rows if row.family == family}
-    if not {"real", "synthetic"} <= conditions:
-        return ""
-    shares = (
-        f"{number(100 * report.share_of_ceiling(family, score), 3)}% of the real {score}"
-        for score in ("pearson", "spearman")
-    )
-    return f": synthetic reaches {' and '.join(shares)}"
-
-
-def _transfer_row(row: TransferRow) -> list[Markup | str]:
-    """Return the cells of one training condition, each score with its interval below."""
-    cells: list[Markup | str] = [row.condition, str(row.trained_on)]
-    for metric in SCORES:
-        score = row.scores[metric.name]
-        spread = element("span", interval(score.interval), class_="quiet")
-        cells.append(joined([text(number(score.mean)), Markup("<br>"), spread]))
-    return cells
 
 
 def simulation(content: ReportContent) -> Markup | None:

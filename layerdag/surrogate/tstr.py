@@ -28,6 +28,8 @@ REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
     "real + synthetic",
 )
 SUBSAMPLE_SHARE = 0.25
+SHARED = ("pearson", "spearman")
+"""Scores whose share of the real ones is told wherever there is room for two."""
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], Surrogate]
 
@@ -93,16 +95,36 @@ class TransferRow:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What training on synthetic graphs reaches of what training on all real graphs does.
+
+    Attributes:
+        family: Name of the family.
+        score: Name of the score.
+        value: Mean of the score over seeds, over the same of real graphs.
+        interval: 95 % interval over seeds and resampled test graphs. Both scores of a share are of
+            the same resample, for what makes it hard to predict makes it hard for both.
+    """
+
+    family: str
+    score: str
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
 class TransferReport:
     """The outcome with what is needed to repeat it.
 
     Attributes:
         rows: One a family and condition.
+        shares: One a family and score, where both conditions "real" and "synthetic" were run.
         tested_on: Number of real test graphs.
         seeds: Seeds of the fits.
     """
 
     rows: tuple[TransferRow, ...]
+    shares: tuple[Share, ...]
     tested_on: int
     seeds: tuple[int, ...]
 
@@ -110,10 +132,9 @@ class TransferReport:
         """Return one row."""
         return next(r for r in self.rows if (r.family, r.condition) == (family, condition))
 
-    def share_of_ceiling(self, family: str, score: str) -> float:
-        """Return the score of training on synthetic over that of training on real graphs."""
-        synthetic = self.row(family, SYNTHETIC).scores[score].mean
-        return synthetic / self.row(family, REAL).scores[score].mean
+    def share(self, family: str, score: str) -> Share:
+        """Return one share of what real graphs teach."""
+        return next(s for s in self.shares if (s.family, s.score) == (family, score))
 
 
 def transfer(
@@ -138,44 +159,64 @@ def transfer(
         conditions: Which of ``CONDITIONS`` to run.
 
     Raises:
-        UsageError: If a set is too small, a target is not finite, or a condition is unknown.
+        UsageError: If a set is too small, a target is not finite, a condition is unknown, or there
+            is no seed.
     """
+    if not seeds:
+        raise UsageError("Surrogates are fitted once a seed; pass at least one seed.")
     unknown = [name for name in conditions if name not in CONDITIONS]
     if unknown:
         raise UsageError(
             f"There is no condition '{unknown[0]}'; known are {', '.join(CONDITIONS)}."
         )
     cases = [(family, condition) for family in families for condition in conditions]
-    rows = [
-        _row(family, condition, families[family], (real, synthetic, test), sizes, seeds)
-        for family, condition in track(cases, "train on synthetic, test on real", len(cases))
+    rows, draws = [], {}
+    for family, condition in track(cases, "train on synthetic, test on real", len(cases)):
+        trained = [training_set(condition, real, synthetic, seed) for seed in seeds]
+        draws[family, condition] = _draws(families[family], trained, test, sizes, seeds)
+        rows.append(_row(family, condition, trained, draws[family, condition]))
+    shares = [
+        _share(family, metric.name, draws[family, SYNTHETIC], draws[family, REAL])
+        for family in families
+        if {REAL, SYNTHETIC} <= set(conditions)
+        for metric in SCORES
     ]
-    return TransferReport(tuple(rows), len(test.dags), tuple(seeds))
+    return TransferReport(tuple(rows), tuple(shares), len(test.dags), tuple(seeds))
 
 
-def _row(
-    family: str,
-    condition: str,
-    fit: Fit,
-    sets: tuple[Labelled, Labelled, Labelled],
-    sizes: GraphSizes,
-    seeds: Sequence[int],
-) -> TransferRow:
-    """Fit one family under one condition with every seed."""
-    real, synthetic, test = sets
-    draws: dict[str, list[np.ndarray]] = {metric.name: [] for metric in SCORES}
-    trained_on = 0
-    for seed in seeds:
-        training = training_set(condition, real, synthetic, seed)
-        trained_on = len(training.dags)
+def _draws(
+    fit: Fit, trained: Sequence[Labelled], test: Labelled, sizes: GraphSizes, seeds: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Return each score with each seed, on the test graphs and on resamples of them, (S, 1 + R).
+
+    The resamples depend on the seed alone, so that two conditions can be paired.
+    """
+    found = []
+    for training, seed in zip(trained, seeds, strict=True):
         predicted_B = fit(training.dags, training.target_B, sizes, seed).predict(test.dags)
         rng = numpy_generator(seed, "test graphs")
         drawn_RB = bootstrap_weights(rng, 200, len(test.dags))
         weights_RB = np.concatenate([np.ones((1, len(test.dags))), drawn_RB])
-        for name, value_R in scores(test.target_B, predicted_B, weights_RB).items():
-            draws[name].append(value_R)
+        found.append(scores(test.target_B, predicted_B, weights_RB))
+    return {metric.name: np.stack([one[metric.name] for one in found]) for metric in SCORES}
+
+
+def _row(
+    family: str, condition: str, trained: Sequence[Labelled], draws: Mapping[str, np.ndarray]
+) -> TransferRow:
+    """Summarise one family under one condition."""
     by_name = {metric.name: _score(metric, draws[metric.name]) for metric in SCORES}
-    return TransferRow(family, condition, trained_on, by_name)
+    return TransferRow(family, condition, len(trained[-1].dags), by_name)
+
+
+def _share(
+    family: str, score: str, synthetic: Mapping[str, np.ndarray], real: Mapping[str, np.ndarray]
+) -> Share:
+    """Return what synthetic graphs reach of one score."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(synthetic[score][:, 0].mean() / real[score][:, 0].mean())
+        resampled_SR = synthetic[score][:, 1:] / real[score][:, 1:]
+    return Share(family, score, value, Interval.around(value, resampled_SR))
 
 
 def training_set(condition: str, real: Labelled, synthetic: Labelled, seed: int) -> Labelled:
@@ -193,9 +234,8 @@ def training_set(condition: str, real: Labelled, synthetic: Labelled, seed: int)
     return real
 
 
-def _score(metric: Metric, draws: list[np.ndarray]) -> Score:
+def _score(metric: Metric, draws_SR: np.ndarray) -> Score:
     """Summarise the draws of all seeds; the first draw of a seed is the figure itself."""
-    by_seed = tuple(float(value_R[0]) for value_R in draws)
-    mean = float(np.mean(by_seed))
-    spread = np.concatenate([value_R[1:] for value_R in draws])
-    return Score(mean, Interval.around(mean, spread, metric.lower, metric.upper), by_seed)
+    mean = float(draws_SR[:, 0].mean())
+    interval = Interval.around(mean, draws_SR[:, 1:], metric.lower, metric.upper)
+    return Score(mean, interval, tuple(draws_SR[:, 0].tolist()))

@@ -2,7 +2,7 @@
 
 import torch
 
-from layerdag.model.fast_cache import Columns, Pages
+from layerdag.model.fast_cache import Columns, Pages, Sight
 
 ROWS, POSITIONS, BLOCK, WIDTH = 5, 23, 4, 3
 
@@ -41,3 +41,19 @@ def test_a_page_is_contiguous_over_its_rows_and_empty_where_nothing_is_written()
     assert pages.data[last].is_contiguous()
     assert torch.equal(pages.data[last, :, : POSITIONS % BLOCK], value[:, last * BLOCK :])
     assert not pages.data[last, :, POSITIONS % BLOCK :].any()
+
+
+def test_a_token_sees_its_own_block_and_the_one_before_one_by_one_and_no_later_token():
+    sight = Sight.of(position=10, block=BLOCK, slope_H=torch.tensor([0.5, 0.0]))
+    assert (sight.pages, sight.far) == (range(1, 3), 1)
+    near, far = sight.bias_H1C[:, 0].split([2 * BLOCK, 1], dim=1)
+    distance = 10.0 - torch.arange(4, 11)
+    assert torch.equal(near[:, :7], torch.stack([-0.5 * distance, torch.zeros(7)]))
+    assert near[:, 7:].eq(-torch.inf).all()
+    assert not far.any()
+
+
+def test_the_first_token_sees_itself_alone():
+    sight = Sight.of(position=0, block=BLOCK, slope_H=torch.ones(1))
+    assert (sight.pages, sight.far) == (range(0, 1), 0)
+    assert sight.bias_H1C.flatten().tolist() == [0.0, *[-torch.inf] * (BLOCK - 1)]

@@ -64,6 +64,11 @@ def test_similarity_along_the_depth_is_a_table_of_its_own_where_there_is_one(
     assert "Ratios along the depth" not in render(replace(content, depth=()))
 
 
+def test_what_synthetic_graphs_teach_stands_with_its_interval(content: ReportContent) -> None:
+    caption = r"synthetic reaches [-0-9.]+% of the real pearson \([-0-9.]+ to [-0-9.]+\)"
+    assert re.search(caption, render(content))
+
+
 def test_a_part_without_result_has_no_section(content: ReportContent) -> None:
     page = render(replace(content, transfer=None, similarity=None, pictures=()))
     assert 'id="usefulness"' not in page

@@ -15,6 +15,7 @@ from layerdag.surrogate.tstr import (
     training_set,
     transfer,
 )
+from layerdag.validator.metrics import Interval
 
 
 def _fit(dags, target_B, sizes, seed):
@@ -32,12 +33,35 @@ def test_real_like_synthetic_graphs_reach_the_ceiling_and_shuffled_ones_do_not(
     )
     assert [row.condition for row in report.rows] == list(CONDITIONS)
     assert report.tested_on == 40
-    assert report.share_of_ceiling("trees", "pearson") > 0.7
+    assert report.share("trees", "pearson").value > 0.7
     floor = report.row("trees", SHUFFLED).scores["pearson"]
     assert floor.mean < 0.5 < report.row("trees", REAL).scores["pearson"].mean
     assert len(floor.by_seed) == 2
     assert floor.interval is not None
     assert floor.interval.low < floor.mean < floor.interval.high
+
+
+def test_shares_pair_both_scores_of_a_resample(
+    real: Labelled, test_set: Labelled, sizes: GraphSizes
+) -> None:
+    """Real graphs beside themselves reach all that real graphs do, without any spread."""
+    report = transfer(
+        real, real, test_set, sizes, {"trees": _fit}, seeds=(0, 1), conditions=(REAL, SYNTHETIC)
+    )
+    share = report.share("trees", "pearson")
+    assert share.value == pytest.approx(1.0)
+    assert share.interval == Interval(1.0, 1.0)
+
+
+def test_a_share_has_an_interval_around_it_and_needs_both_conditions(
+    real: Labelled, test_set: Labelled, sizes: GraphSizes
+) -> None:
+    few = real.taken(np.arange(10))
+    share = transfer(real, few, test_set, sizes, {"trees": _fit}).share("trees", "pearson")
+    assert share.interval is not None
+    assert share.interval.low < share.value < share.interval.high
+    alone = transfer(real, few, test_set, sizes, {"trees": _fit}, conditions=(REAL, SHUFFLED))
+    assert alone.shares == ()
 
 
 def test_training_sets_are_what_their_names_say(real: Labelled) -> None:
@@ -58,3 +82,5 @@ def test_wrong_use_is_refused(real: Labelled, sizes: GraphSizes) -> None:
         Labelled(real.dags, real.target_B[:3])
     with pytest.raises(UsageError, match="no condition 'imaginary'"):
         transfer(real, real, real, sizes, {"trees": _fit}, conditions=["imaginary"])
+    with pytest.raises(UsageError, match="at least one seed"):
+        transfer(real, real, real, sizes, {"trees": _fit}, seeds=())
