@@ -1,8 +1,9 @@
 """What each part of the fast model is worth: train without it, over seeds; JSON.
 
     python benchmarks/ablation.py ../shared/data/flowgraphs/tpu_tile --steps 480 --seeds 0 1 2
-    python benchmarks/ablation.py data --max-nodes 300 --steps 480 --seeds 0 1 2
+    python benchmarks/ablation.py data --max-nodes 80 --steps 250 --seeds 0 1 2
 
+"Full" is what `layerdag train` trains: with plans on flow graphs, without them on jobs.
 Every variant is trained from scratch for the same number of steps, in a process of its own, then
 samples one graph for the conditions of each training graph. Figures: validation likelihood (nats a
 graph; of the graph alone, without the conditions), mean over seven similarity ratios (see
@@ -111,15 +112,15 @@ def _without_codes(stack: ExitStack) -> None:
 def _independent_attributes(stack: ExitStack) -> None:
     """Attributes after the first do not see one another."""
     forward, made = SumEmbedding.forward, Heads.__init__
+    silenced: set[torch.nn.Module] = set()
 
     def silent(self: SumEmbedding, codes: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = forward(self, codes)
-        return found * 0 if getattr(self, "silent", False) else found
+        return found * 0 if self in silenced else found
 
     def init(self: Heads, *args: Any, **named: Any) -> None:
         made(self, *args, **named)
-        for embedding in self.other_embeddings:
-            embedding.silent = True
+        silenced.update(self.other_embeddings)
 
     stack.enter_context(patch.object(SumEmbedding, "forward", silent))
     stack.enter_context(patch.object(Heads, "__init__", init))
@@ -148,6 +149,7 @@ VARIANTS = {
     "no messages": Variant(_without_messages),
     "no attention": Variant(_without_attention),
     "no plans": Variant(arguments={"plans": False}),
+    "plans": Variant(arguments={"plans": True}),
     "no dynamic codes": Variant(_without_codes),
     "all pairs": Variant(arguments={"block": 1024}),
     "independent attributes": Variant(_independent_attributes),
@@ -214,7 +216,7 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     trained_as = name if variant.retrain else "full"
     job = TrainJob(
-        spec=ModelSpec("fast", sizes, statistics, variant.arguments),
+        spec=ModelSpec("fast", sizes, statistics, _usual_arguments(data) | variant.arguments),
         train=shown["train"], validation=shown["val"],
         directory=folder / f"{trained_as}-{seed}", schema=data.schema.to_dict(),
         run_config={}, data_fingerprint=data.fingerprint,
@@ -245,6 +247,11 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
         "agreement": _agreement(data, made, Path(args.judge)),
         "step_processor_s": spent / args.steps,
     }
+
+
+def _usual_arguments(data: GraphDataset) -> dict[str, Any]:
+    """Return what `layerdag train` gives the model: plans for flow graphs, none for jobs."""
+    return {"plans": data.schema.kind == "flow"}
 
 
 def _data(args: argparse.Namespace) -> GraphDataset:

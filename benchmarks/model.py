@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
     wall, processor, trained, epoch = 0.0, 0.0, 0, 0
     while wall < options.seconds:
         for graphs_G in source.plan(epoch):
-            spent = _timed(lambda chosen=graphs_G: step(chosen))
+            spent = _timed(partial(step, graphs_G))
             wall, processor = wall + spent[0], processor + spent[1]
             trained += graphs_G.numel()
             if wall >= options.seconds and trained >= len(graphs):

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from layerdag import load_checkpoint, load_corpus
-from layerdag.cli.demo_stages import CANDIDATES, GUIDANCE, kind_of
+from layerdag.cli.config import compose
+from layerdag.cli.demo_stages import kind_of
 from layerdag.cli.sample import checkpoint_path
 from layerdag.datasets.schema import GraphSchema
 from layerdag.generate import GenerationSettings, sample_like
@@ -49,7 +50,8 @@ def main() -> None:
     checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     schema = GraphSchema.from_dict(checkpoint.schema)
     rows = [real.conditions] * args.samples
-    settings = GenerationSettings(guidance=GUIDANCE, candidates=CANDIDATES)
+    usual = compose("sample")
+    settings = GenerationSettings(guidance=usual.guidance, candidates=usual.candidates)
     samples = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
     titles = [f"real {args.family}, {args.strategy}: {real.num_nodes} nodes"]
     titles += [f"sampled, seed {i}: {dag.num_nodes} nodes" for i, dag in enumerate(samples)]

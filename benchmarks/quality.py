@@ -29,7 +29,7 @@ import torch
 
 from layerdag import load_checkpoint, load_corpus
 from layerdag.cli.sample import checkpoint_path
-from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.base import GraphDataset, Split
 from layerdag.datasets.schema import GraphSchema
 from layerdag.generate import ASKED, LABELS, GenerationSettings, sample_like
 from layerdag.graph.dag import DAG
@@ -154,7 +154,7 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
 
 
 def _ratios(
-    data: GraphDataset, split: str, dags: Sequence[DAG], replicates: int = 20
+    data: GraphDataset, split: Split, dags: Sequence[DAG], replicates: int = 20
 ) -> dict[str, float]:
     """Return the distance to the real graphs of ``split`` over that of the training graphs."""
     views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
@@ -166,7 +166,9 @@ def _ratios(
     return {name: ratio for name, ratio in found.items() if ratio is not None}
 
 
-def _by_depth(data: GraphDataset, split: str, dags: Sequence[DAG]) -> list[dict[str, float | None]]:
+def _by_depth(
+    data: GraphDataset, split: Split, dags: Sequence[DAG]
+) -> list[dict[str, float | None]]:
     """Return the ratios of each fifth of the depth, from the first layers on."""
     views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
     stretches = compare_by_depth(
@@ -256,7 +258,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     result = {}
     for name in dict.fromkeys(row["checkpoint"] for row in rows):
         mine = [row for row in rows if row["checkpoint"] == name]
-        means = {
+        means: dict[str, Any] = {
             key: _rounded(float(np.mean([row[key] for row in mine])))
             for key in ("mean_ratio", "worst_ratio", "distinct", "copied")
         }

@@ -15,6 +15,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,7 @@ class _Speeds:
     def __init__(self) -> None:
         self.speeds: list[float] = []
 
-    def log(self, step: int, values: dict[str, float]) -> None:
+    def log(self, step: int, values: Mapping[str, float]) -> None:
         """Keep the speed of a window."""
         if "train/graphs_per_second" in values:
             self.speeds.append(values["train/graphs_per_second"])
