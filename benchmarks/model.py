@@ -1,6 +1,7 @@
 """The fast model against the reference in one run: ratios of speed, growth with size, memory; JSON.
 
-    python benchmarks/model.py --seconds 30 --tile ../shared/data/flowgraphs/tpu_tile
+    python benchmarks/model.py --seconds 30 --tile ../shared/data/flowgraphs/tpu_tile \
+        --na-edge ../shared/data/flowgraphs/dgrl_cg/nasbench201s
 
 Both models have about half a million parameters. Every (model, set) runs in a process of its own,
 one after another, so that peak memory is its own. Times are given by the wall clock and by the
@@ -80,6 +81,25 @@ def tile_graphs(folder: Path) -> list[Any]:
     return list(load_tpu_tile(folder).graphs["train"])
 
 
+def na_edge_graphs(folder: Path) -> list[Any]:
+    """Return as many training graphs of NA-Edge as there would be random ones.
+
+    They are the first of a random split; all 1,550 would keep the reference busy for 20 minutes.
+    """
+    from layerdag.datasets.dgrl import load_dgrl
+
+    return list(load_dgrl(folder).graphs["train"][: SHAPES["na_edge"].graphs])
+
+
+def _graphs(set_name: str, options: argparse.Namespace) -> list[Any]:
+    """Return the graphs of a set: real ones if their folder is given."""
+    if set_name == "tile" and options.tile is not None:
+        return tile_graphs(options.tile)
+    if set_name == "na_edge" and options.na_edge is not None:
+        return na_edge_graphs(options.na_edge)
+    return random_graphs(SHAPES[set_name])
+
+
 def _collated(graphs: list[Any]) -> Any:
     """Return graphs as one batch without conditions."""
     import torch
@@ -120,8 +140,7 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
     from layerdag.training.batches import BucketedSource
 
     torch.set_num_threads(options.threads)
-    use_tile = set_name == "tile" and options.tile is not None
-    graphs = tile_graphs(options.tile) if use_tile else random_graphs(SHAPES[set_name])
+    graphs = _graphs(set_name, options)
     model = _model(name, graphs, ARGUMENTS[name])
     source = BucketedSource(_collated(graphs), 256, TRAINING_NODES[name][set_name], 0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)
@@ -252,6 +271,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", nargs="*", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--tile", type=Path, help="folder of TPU Tile; else random graphs like it")
+    parser.add_argument("--na-edge", type=Path, help="folder of NA-Edge (dgrl); else random graphs")
     parser.add_argument(
         "--seconds", type=float, default=30, help="training time, at least an epoch"
     )
