@@ -14,8 +14,8 @@ EXAMPLE = (
     "  layerdag surrogate tstr data outputs/samples --hide duration"
 )
 DATA_HELP = (
-    "corpus folder (index.jsonl), TPU Tile folder (.pth), or folder of graphs with labels.csv or "
-    "labels.json"
+    "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "
+    "(num-node-list.csv), or folder of graphs with labels.csv or labels.json"
 )
 FAMILY_NAMES = ("boosting", "message_passing")
 

@@ -24,10 +24,11 @@ READERS = {".graphml": read_graphml, ".json": read_json}
 
 
 def read_dataset(folder: str | Path) -> GraphDataset:
-    """Read a collected corpus (``index.jsonl``), TPU Tile (``.pth``), or any folder of graphs.
+    """Read a corpus (``index.jsonl``), TPU Tile (``.pth``), a DGRL family, or a folder of graphs.
 
-    A folder of workloads or flow graphs takes its targets from ``labels.csv`` or ``labels.json``
-    in it.
+    A DGRL family (``num-node-list.csv``), such as NA-Edge, is labelled with its latencies on the
+    processor. A folder of workloads or flow graphs takes its targets from ``labels.csv`` or
+    ``labels.json`` in it.
 
     Raises:
         UsageError: If the folder is none of these.
@@ -42,6 +43,10 @@ def read_dataset(folder: str | Path) -> GraphDataset:
         from layerdag.datasets.tpu_tile import load_tpu_tile
 
         return load_tpu_tile(folder)
+    if any(folder.glob("num-node-list.csv*")):
+        from layerdag.datasets.dgrl import load_dgrl
+
+        return load_dgrl(folder)
     labels = next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
     if labels is not None:
         from layerdag.datasets.folder import load_folder
@@ -49,7 +54,8 @@ def read_dataset(folder: str | Path) -> GraphDataset:
         return load_folder(folder, labels=labels)
     raise UsageError(
         f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
-        f"(with .pth files), or a folder of graphs with {' or '.join(LABEL_FILES)}."
+        "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), or a "
+        f"folder of graphs with {' or '.join(LABEL_FILES)}."
     )
 
 

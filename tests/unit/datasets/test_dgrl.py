@@ -2,32 +2,17 @@ import gzip
 from pathlib import Path
 
 import pytest
+from dgrl_files import write_family
 
 from layerdag.datasets.category import CategoryAttribute
 from layerdag.datasets.dgrl import load_dgrl
 from layerdag.datasets.numeric import NumericAttribute
 from layerdag.errors import DataError
 
-SHAPE = "-1,8,8,{c},0"
-
 
 @pytest.fixture
 def family(tmp_path: Path) -> Path:
-    """Write 30 chains of three nodes with different channels; the last has no label."""
-    nodes = []
-    for b in range(30):
-        channels = SHAPE.format(c=16 * (1 + b))
-        nodes += [f"Conv2D,{SHAPE.format(c=3)},3,3,3,{b % 2},1,1,{channels}"] * 2
-        nodes += [f"Relu,{channels},0,0,0,0,0,0,{channels}"]
-    tables = {
-        "num-node-list": ["3"] * 30,
-        "num-edge-list": ["2"] * 30,
-        "edge": ["0,1", "1,2"] * 30,
-        "node-feat": nodes,
-        "label-cortex": [f"{b}.5" for b in range(29)] + ['""'],
-    }
-    for name, rows in tables.items():
-        (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
+    write_family(tmp_path)
     return tmp_path
 
 

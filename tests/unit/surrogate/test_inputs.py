@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dgrl_files import write_family
 from small_workloads import collective, compute, job
 
 from layerdag.datasets.raw import RawGraph
@@ -66,6 +67,14 @@ def test_graphs_without_the_target_are_left_out(schema: GraphSchema) -> None:
 
 def _parts(dag: DAG):
     return dag.x_NA, dag.edge_index_2E
+
+
+def test_a_family_of_computational_graphs_is_a_data_set_with_latencies(tmp_path: Path) -> None:
+    write_family(tmp_path)
+    data = read_dataset(tmp_path)
+    assert [len(data.graphs[split]) for split in ("train", "val", "test")] == [24, 3, 3]
+    targets = labelled(data.graphs["train"], data.schema, "label", []).target_B
+    assert set(targets % 1) == {0.5}
 
 
 def test_folders_that_hold_nothing_are_one_sentence(tmp_path: Path, schema: GraphSchema) -> None:
