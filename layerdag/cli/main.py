@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from layerdag import __version__
+from layerdag.cli.start import without_long_spinning
 from layerdag.errors import DataError, LayerdagError, UsageError
 
 VERBS = {
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(verb: str, words: list[str]) -> int:
     """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
+    without_long_spinning()
     module = importlib.import_module(f"layerdag.cli.{verb}")
     if verb in ("train", "sample"):
         return int(module.main(words))

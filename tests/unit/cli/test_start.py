@@ -16,6 +16,21 @@ def test_the_search_is_off_inside_only():
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
+    code = (
+        "import os; from layerdag.cli.start import without_long_spinning; without_long_spinning();"
+        "print(os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(expected)
+
+
 @pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
 def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given, expected):
     code = (
