@@ -29,6 +29,7 @@ import numpy as np
 import torch
 
 from layerdag import load_checkpoint
+from layerdag.cli.build import usual_plans
 from layerdag.datasets.base import GraphDataset
 from layerdag.generate import GenerationSettings, sample_like
 from layerdag.graph.batch import DAGBatch
@@ -216,7 +217,9 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     trained_as = name if variant.retrain else "full"
     job = TrainJob(
-        spec=ModelSpec("fast", sizes, statistics, _usual_arguments(data) | variant.arguments),
+        spec=ModelSpec(
+            "fast", sizes, statistics, {"plans": usual_plans(data), **variant.arguments}
+        ),
         train=shown["train"], validation=shown["val"],
         directory=folder / f"{trained_as}-{seed}", schema=data.schema.to_dict(),
         run_config={}, data_fingerprint=data.fingerprint,
@@ -247,11 +250,6 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
         "agreement": _agreement(data, made, Path(args.judge)),
         "step_processor_s": spent / args.steps,
     }
-
-
-def _usual_arguments(data: GraphDataset) -> dict[str, Any]:
-    """Return what `layerdag train` gives the model: plans for flow graphs, none for jobs."""
-    return {"plans": data.schema.kind == "flow"}
 
 
 def _data(args: argparse.Namespace) -> GraphDataset:

@@ -43,10 +43,15 @@ def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
     """
     arguments = as_plain(node)
     if "plans" in arguments and arguments["plans"] is None:
-        arguments["plans"] = data.schema.kind == "flow"
+        arguments["plans"] = usual_plans(data)
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     return ModelSpec(str(arguments.pop("name")), sizes, statistics, arguments)
+
+
+def usual_plans(data: GraphDataset) -> bool:
+    """Return whether nodes announce their children where nothing else is asked for."""
+    return data.schema.kind == "flow"
 
 
 def _loader(name: str) -> Callable[..., GraphDataset]:

@@ -27,8 +27,8 @@ def read_dataset(folder: str | Path) -> GraphDataset:
     """Read a corpus (``index.jsonl``), TPU Tile (``.pth``), a DGRL family, or a folder of graphs.
 
     A DGRL family (``num-node-list.csv``), such as NA-Edge, is labelled with its latencies on the
-    processor. A folder of workloads or flow graphs takes its targets from ``labels.csv`` or
-    ``labels.json`` in it.
+    Cortex-A76 processor. A folder of workloads or flow graphs takes its targets from
+    ``labels.csv`` or ``labels.json`` in it.
 
     Raises:
         UsageError: If the folder is none of these.

@@ -101,7 +101,7 @@ class Share:
     Attributes:
         family: Name of the family.
         score: Name of the score.
-        value: Mean of the score over seeds, over the same of real graphs.
+        value: Mean of the score over seeds, divided by the same mean for real graphs.
         interval: 95 % interval over seeds and resampled test graphs. Both scores of a share are of
             the same resample, for what makes it hard to predict makes it hard for both.
     """

@@ -16,31 +16,29 @@ def test_the_search_is_off_inside_only():
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
-)
-def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
+def _told(function: str, name: str, given: dict[str, str]) -> str:
+    """Return what a new process finds in the environment after a function of ``start``."""
     code = (
-        "import os; from layerdag.cli.start import without_long_spinning; without_long_spinning();"
-        "print(os.environ.get('GOMP_SPINCOUNT'))"
+        f"import os; from layerdag.cli.start import {function}; {function}();"
+        f"print(os.environ.get('{name}'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(expected)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
+    assert _told("without_long_spinning", "GOMP_SPINCOUNT", given) == expected
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
 def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given, expected):
-    code = (
-        "import os; from layerdag.cli.start import without_blas_threads; without_blas_threads();"
-        "print(os.environ['OPENBLAS_NUM_THREADS'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == expected
+    assert _told("without_blas_threads", "OPENBLAS_NUM_THREADS", given) == expected
 
 
 def test_a_numpy_that_is_there_is_left_alone():
