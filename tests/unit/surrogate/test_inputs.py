@@ -1,7 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from dgrl_files import write_family
 from small_workloads import collective, compute, job
 
@@ -50,9 +52,11 @@ def test_a_workload_is_read_as_the_graph_of_its_job(tmp_path: Path) -> None:
 def test_hidden_attributes_are_absent_everywhere(schema: GraphSchema) -> None:
     dag = _encoded(schema, 1.0)
     assert dag.x_NA[:, 1].min() > 0
+    dag = replace(dag, u_NA=torch.full_like(dag.u_NA, 0.25))
     hidden = hide([dag], schema, ["duration"])[0]
     assert hidden.x_NA[:, 1].tolist() == [0, 0]
     assert hidden.x_NA[:, 0].tolist() == dag.x_NA[:, 0].tolist()
+    assert hidden.u_NA.tolist() == [[0.25, 0.0]] * 2  # a position in a bin tells the duration too
     with pytest.raises(UsageError, match="no attribute 'colour' to hide"):
         hide([dag], schema, ["colour"])
 

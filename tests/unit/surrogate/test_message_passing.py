@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from layerdag.errors import DataError
+from layerdag.graph.dag import DAG
 from layerdag.graph.sizes import GraphSizes
 from layerdag.surrogate.message_passing import (
     NetworkSettings,
@@ -33,6 +34,22 @@ def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(
     )
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(first.predict(real.dags), second.predict(real.dags))
+
+
+def test_held_back_graphs_choose_the_epoch_and_teach_nothing(
+    real: Labelled, sizes: GraphSizes
+) -> None:
+    # With one epoch there is nothing to choose, so only graphs that are trained on change a fit.
+    brief = NetworkSettings(width=4, rounds=1, epochs=1, validation_share=0.3)
+    dags, other = list(real.dags[:10]), real.dags[10]
+
+    def weights(graphs: list[DAG]) -> np.ndarray:
+        model = fit_message_passing(graphs, real.target_B[:10], sizes, settings=brief)
+        return np.concatenate([array.ravel() for array in model.arrays().values()])
+
+    whole = weights(dags)
+    same = [np.array_equal(weights([*dags[:i], other, *dags[i + 1 :]]), whole) for i in range(10)]
+    assert sum(same) == 3
 
 
 def test_a_prediction_does_not_depend_on_node_order_or_batch(

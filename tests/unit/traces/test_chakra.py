@@ -71,6 +71,14 @@ def test_last_value_of_a_repeated_scalar_wins() -> None:
     assert trace.names() == ["b"]
 
 
+def test_a_varint_may_have_ten_bytes() -> None:
+    trace = decode_trace(framed(b"", b"\x08" + b"\xff" * 9 + b"\x01"))
+    assert trace.id_N.tolist() == [2**64 - 1]
+    # Bits beyond the 64th are cut off, as protobuf does.
+    trace = decode_trace(framed(b"", b"\x08" + b"\xff" * 9 + b"\x7f"))
+    assert trace.id_N.tolist() == [2**64 - 1]
+
+
 def test_no_empty_node_is_written() -> None:
     # Python tools take a message of length 0 for the end of the file.
     trace = decode_trace(framed(b"", b"", number(1, 1)))
@@ -90,6 +98,11 @@ def test_metadata_attributes_of_the_first_0_0_4_files_are_read() -> None:
         (framed(b"", number(1, 7) + text(2, "abc"))[:-1], "is cut off"),
         (framed(b"") + b"\xff\xff\xff\xff\x0f", "is cut off"),
         (framed(b"") + b"\xff\xff\xff\xff\xff\xff\x01", "too long"),
+        (framed(b"", b"\x08" + b"\x80" * 10 + b"\x01"), "too long"),
+        (
+            framed(b"", number(1, 7) + text(10, text(8, text(1, b"\x80" * 10 + b"\x01")))),
+            "too long",
+        ),
         (framed(b"", number(1, 7) + number(3, 8)), "node number 0 (id 7).*type 8"),
         (framed(b"", number(1, 7) + number(12, 8)), "node number 0 (id 7).*field 12"),
         (framed(b"", number(1, 7) + text(10, number(40, 1))), "(id 7).*field 40"),

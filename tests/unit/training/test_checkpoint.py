@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,10 @@ FAULTS = {
     "weights cut": (cut("weights.safetensors"), "cannot be read"),
     "config cut": (cut("config.json"), "cannot be read"),
     "config is a list": (lambda p: (p / "config.json").write_text("[]"), "JSON object"),
+    "config too large": (
+        lambda p: os.truncate(p / "config.json", 64 * 2**20 + 1),
+        "larger than 64 MiB",
+    ),
     "schema missing": (lambda p: (p / "schema.json").unlink(), "schema.json is missing"),
     "other format": (edit("meta.json", lambda d: d.update(format_version=99)), "format 99"),
     "unknown model": (

@@ -40,6 +40,13 @@ def test_nearness_compares_with_equally_many_of_both(rng: np.random.Generator) -
     assert nearness(_graphs(rng, 9), _graphs(rng, 4), _graphs(rng, 3)).compared == 4
 
 
+def test_nearness_does_not_favor_the_larger_of_two_sets(rng: np.random.Generator) -> None:
+    # The nearest of 60 graphs is nearer than the nearest of 6, whoever made them.
+    many, few, generated = _graphs(rng, 60), _graphs(rng, 6), _graphs(rng, 80)
+    for result in (nearness(many, few, generated), nearness(few, many, generated)):
+        assert result.interval.low < 0.5 < result.interval.high
+
+
 def test_kernel_distance_is_zero_for_isomorphic_graphs_and_sees_direction(
     rng: np.random.Generator,
 ) -> None:

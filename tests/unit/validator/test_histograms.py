@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp, wasserstein_distance
@@ -18,6 +20,18 @@ def test_distances_equal_those_of_scipy(rng: np.random.Generator) -> None:
     support = first.support_K
     w1 = wasserstein_1(first.pooled(), second.pooled(), support)
     ks = kolmogorov_smirnov(first.pooled(), second.pooled(), support)
+    assert w1[0] == pytest.approx(wasserstein_distance(*values))
+    assert ks[0] == pytest.approx(ks_2samp(*values).statistic)
+
+
+@pytest.mark.parametrize("spread", [lambda x: x**2, lambda x: 0.25 * x**3 - 7])
+def test_distances_equal_those_of_scipy_where_values_lie_far_apart(
+    rng: np.random.Generator, spread: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    values = [spread(rng.integers(0, 12, 150)), spread(rng.integers(3, 15, 100))]
+    first, second = aligned_histograms(values, [np.zeros(150, int), np.zeros(100, int)], [1, 1])
+    w1 = wasserstein_1(first.pooled(), second.pooled(), first.support_K)
+    ks = kolmogorov_smirnov(first.pooled(), second.pooled(), first.support_K)
     assert w1[0] == pytest.approx(wasserstein_distance(*values))
     assert ks[0] == pytest.approx(ks_2samp(*values).statistic)
 
