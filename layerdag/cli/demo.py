@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag import __version__
 from layerdag.cli import demo_simulation as simulation_stages
 from layerdag.cli import demo_stages as stages
+from layerdag.cli.demo_provenance import caveats, provenance, training
 from layerdag.cli.demo_simulation import SimulatedWorkloads
 from layerdag.cli.demo_stages import DemoSettings, timed
 from layerdag.datasets.base import GraphDataset
+from layerdag.datasets.repairs import repair_in_words
 from layerdag.generate import GeneratedGraph
 from layerdag.graph.dag import DAG
 from layerdag.graph.statistics import GraphStatistics
@@ -23,7 +24,7 @@ from layerdag.report.content import (
     ReportContent,
     Shares,
     SummaryRow,
-    SystemOrder,
+    SystemTimes,
 )
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
 from layerdag.report.markup import number, percent
@@ -43,12 +44,6 @@ from layerdag.validator.workload_rules import check_workload
 SUMMARY = "Run the main job end to end on the embedded corpus and write a report."
 EXAMPLE = "  layerdag demo --data data --out outputs/demo"
 WRITTEN_SAMPLES = 8
-CAVEATS = (
-    "The scale of every distance is the same distance between real training and real test jobs; "
-    "with this many graphs a ratio is uncertain, see the intervals.",
-    "Copy tests and membership attacks that find nothing are no proof of safety.",
-    "The surrogate does not see measured durations; the job's step time is its target.",
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
             settings,
             max_nodes=120,
             train_steps=60,
-            train_seconds=60.0,
             width=64,
             samples=48,
             surrogate_seeds=(0,),
@@ -96,7 +90,7 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = time.perf_counter()
     data = stages.load_stage(settings)
     now = timed(seconds, "load", now)
-    checkpoint = stages.train_stage(settings, data)
+    checkpoint, trained = stages.train_stage(settings, data)
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
@@ -133,11 +127,15 @@ def _content(settings: DemoSettings) -> ReportContent:
         shares=judged.shares,
         transfer=transferred,
         target="step time in seconds",
+        repairs=tuple((repair_in_words(name), count) for name, count in repairs.items()),
         simulations=simulation.distributions,
-        systems=simulation.order,
+        systems=simulation.times,
         pictures=_pictures(data, tuple(sample.dag for sample in samples)),
-        provenance=_provenance(settings, data, checkpoint.meta.step, seconds),
-        caveats=CAVEATS,
+        provenance=(
+            *training(settings, trained, checkpoint.meta.step),
+            *provenance(settings, data, seconds),
+        ),
+        caveats=caveats(settings, trained),
     )
 
 
@@ -162,7 +160,7 @@ class _Simulation:
 
     rows: tuple[SummaryRow, ...]
     distributions: tuple[Distribution, ...]
-    order: SystemOrder | None
+    times: SystemTimes | None
 
 
 def _judged(
@@ -218,12 +216,11 @@ def _trace_row(
     for workload in synthetic[:WRITTEN_SAMPLES]:
         name = workload.source
         write_workload(workload, settings.out / "samples" / name / name)
-    mended = ", ".join(f"{count} x {name}" for name, count in repairs.items()) or "none"
     return SummaryRow(
         "jobs whose traces keep every rule",
         percent(_rule_share(synthetic)),
         percent(_rule_share(real)),
-        f"nodes mended while decoding: {mended}",
+        f"after {sum(repairs.values()):,} repairs while decoding, see “Repairs”",
     )
 
 
@@ -236,7 +233,7 @@ def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
     """Simulate real test jobs and synthetic ones on small clusters."""
     judged = simulation_stages.simulate_stage(real, "simulating real jobs")
     made = simulation_stages.simulate_stage(synthetic, "simulating synthetic jobs")
-    parts, order = simulation_stages.simulation_parts(judged, made)
+    parts, times = simulation_stages.simulation_parts(judged, made)
     rows = [
         SummaryRow(
             "jobs that simulate to their end",
@@ -251,41 +248,13 @@ def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
             f"on {next(iter(simulation_stages.systems()))}",
         ),
     ]
-    if order is not None:
-        rows.append(
-            SummaryRow(
-                "order of systems, Kendall's tau",
-                number(order.kendall_tau, 2),
-                "1",
-                f"{len(order.systems)} systems ordered by real and by synthetic jobs",
-            )
-        )
-    return _Simulation(tuple(rows), parts, order)
+    return _Simulation(tuple(rows), parts, times)
 
 
 def _median_ms(part: SimulatedWorkloads) -> str:
     """Return the median makespan on the first system, or a dash where nothing ran."""
     makespan_ns = part.makespan_ns[0]
     return number(float(np.median(makespan_ns)) / 1e6) if makespan_ns.size else "-"
-
-
-def _provenance(
-    settings: DemoSettings, data: GraphDataset, step: int, seconds: dict[str, float]
-) -> tuple[tuple[str, str], ...]:
-    """Say what was run, on what, how long it took and with which seeds."""
-    took = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
-    counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())
-    return (
-        ("command", f"layerdag demo --seed {settings.seed}"),
-        ("layerdag", __version__),
-        ("hardware", stages.hardware()),
-        ("data", f"{settings.data}, at most {settings.max_nodes} nodes a job: {counts}"),
-        ("data fingerprint", data.fingerprint),
-        ("left out", f"{len(data.left_out)} runs (too large, or with an unseen word)"),
-        ("weights", f"of step {step}; {settings.train_steps} were to be done"),
-        ("seeds", f"{settings.seed}; surrogates {settings.surrogate_seeds}"),
-        ("time", took),
-    )
 
 
 def _print_table(rows: tuple[SummaryRow, ...]) -> None:

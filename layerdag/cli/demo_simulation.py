@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from layerdag.errors import SimulationError
 from layerdag.progress import track
-from layerdag.report.content import Distribution, Sample, SystemOrder
+from layerdag.report.content import Distribution, Sample, SystemTimes
 from layerdag.simulator import (
     MeasuredCompute,
     NetworkConfig,
@@ -86,8 +85,8 @@ def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorklo
 
 def simulation_parts(
     real: SimulatedWorkloads, synthetic: SimulatedWorkloads
-) -> tuple[tuple[Distribution, ...], SystemOrder | None]:
-    """Return the distributions on the first system, and the order of the systems."""
+) -> tuple[tuple[Distribution, ...], SystemTimes | None]:
+    """Return the distributions on the first system, and the mean time on each system."""
     both = (("real test", real), ("synthetic", synthetic))
     if not all(part.num_ranks.size for _, part in both):
         return (), None
@@ -108,17 +107,15 @@ def simulation_parts(
     parallel = [part.num_ranks > 1 for _, part in both]
     if not all(mask.any() for mask in parallel):
         return drawn, None
-    # The geometric mean, so that no single large job decides the order.
+    # The geometric mean, so that no single large job decides the figure.
     means = [
         np.exp(np.log(part.makespan_ns[:, mask]).mean(axis=1)) / 1e6
         for (_, part), mask in zip(both, parallel, strict=True)
     ]
-    tau = float(kendalltau(*means).statistic)
-    order = SystemOrder(
+    times = SystemTimes(
         tuple(systems()),
         tuple(map(float, means[0])),
         tuple(map(float, means[1])),
-        tau,
         "geometric mean of the makespan in ms, jobs of several ranks",
     )
-    return drawn, order
+    return drawn, times

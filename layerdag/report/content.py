@@ -95,21 +95,19 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class SystemOrder:
-    """Do synthetic workloads order systems as real ones do?
+class SystemTimes:
+    """How long real and synthetic workloads take on each of several systems.
 
     Attributes:
         systems: Names of the systems.
-        real: Mean figure of each system over real workloads (lower is better).
+        real: Mean figure of each system over real workloads.
         synthetic: The same over synthetic workloads.
-        kendall_tau: Kendall's tau-b of the two orders.
         quantity: What the figure is, with its unit.
     """
 
     systems: tuple[str, ...]
     real: tuple[float, ...]
     synthetic: tuple[float, ...]
-    kendall_tau: float
     quantity: str
 
 
@@ -130,10 +128,11 @@ class ReportContent:
         depth: The same for stretches of the depth, so that drift shows.
         distributions: What the distances are about, as pictures.
         shares: The same for categories.
+        repairs: What was mended when synthetic graphs were decoded into traces, and how often.
         transfer: Train on synthetic, test on real.
         target: Name and unit of what the surrogates predict.
         simulations: Distributions of simulated quantities.
-        systems: Order of systems.
+        systems: Mean time of real and synthetic workloads on each system.
         pictures: Graphs side by side, real ones first.
         provenance: (label, value) pairs: checkpoint, seeds, counts, hardware, versions, command.
         caveats: Sentences on what the figures do not show.
@@ -151,10 +150,11 @@ class ReportContent:
     depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     shares: tuple[Shares, ...] = ()
+    repairs: tuple[tuple[str, int], ...] = ()
     transfer: TransferReport | None = None
     target: str = "target"
     simulations: tuple[Distribution, ...] = ()
-    systems: SystemOrder | None = None
+    systems: SystemTimes | None = None
     pictures: tuple[Picture, ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
     caveats: tuple[str, ...] = field(default_factory=tuple)

@@ -1,5 +1,7 @@
 """The sections of the page, each from one result; a section without result is left out."""
 
+from collections.abc import Sequence
+
 from layerdag.report.charts import distribution_chart, legend, ratio_strip, shares_chart
 from layerdag.report.content import Distribution, ReportContent
 from layerdag.report.drawing import class_legend, classes_by_size, draw
@@ -74,6 +76,8 @@ def validity(content: ReportContent) -> Markup | None:
             f"50%; {near.compared} graphs on either side, Weisfeiler-Lehman distance)."
         )
         parts.append(element("p", note))
+    if content.repairs:
+        parts.append(_repairs(content.repairs))
     return section("validity", "Validity and novelty", *parts)
 
 
@@ -89,10 +93,14 @@ def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
         scale = "" if real is None or name not in real.share else percent(real.share[name])
         what = element("span", GRAPH_RULES[name].what, class_="quiet")
         severity = GRAPH_RULES[name].severity.value
-        rows.append((name, severity, percent(share), scale, what))
+        shares = (percent(share),) if real is None else (percent(share), scale)
+        rows.append((name, severity, *shares, what))
     caption = f"Share of graphs that keep each rule ({structure.graphs} synthetic graphs)"
-    head = ("rule", "severity", "synthetic", "real test", "broken where")
-    return table(caption, head, rows, 2, 3)
+    kept = (
+        ("synthetic keeping it",) if real is None else ("synthetic keeping it", "real keeping it")
+    )
+    head = ("rule", "severity", *kept, "the rule is broken when")
+    return table(caption, head, rows, *range(2, 2 + len(kept)))
 
 
 def _depth(structure: StructureReport) -> Markup:
@@ -124,7 +132,8 @@ def similarity(content: ReportContent) -> Markup | None:
         f"real training graphs as there are synthetic ones. Up to {AS_REAL} of it reads “as "
         f"real”, up to {CLOSE} “close”.",
     )
-    rows = [_similarity_row(row) for row in report.rows if not row.generated.error]
+    computed = [row for row in report.rows if not row.generated.error]
+    rows = [_similarity_row(row) for row in computed if _is_distance(row)]
     head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "equal count", "")
     body = table(_similarity_caption(report), head, rows, 2, 3, 4, 7)
     failures = [
@@ -132,7 +141,37 @@ def similarity(content: ReportContent) -> Markup | None:
     ]
     listed = [element("h3", "Not computed"), element("ul", *failures)] if failures else []
     deep = [_along_depth(content.depth)] if content.depth else []
-    return section("similarity", "Similarity", explanation, body, *deep, *listed)
+    scores = _scores([row for row in computed if not _is_distance(row)])
+    return section("similarity", "Similarity", explanation, body, *scores, *deep, *listed)
+
+
+def _is_distance(row: SimilarityRow) -> bool:
+    """Return whether a figure is a distance, which has a ratio to that of real graphs."""
+    return row.metric.goal is Goal.LOWER and row.metric is not CLASSIFIER_METRIC
+
+
+def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
+    """Return the table of the figures that have no ratio, if there are any."""
+    cells = [
+        (
+            row.metric.name,
+            number(row.generated.value),
+            number(row.reference.value),
+            "higher" if row.metric.goal is Goal.HIGHER else "lower",
+            element("span", row.metric.what, class_="quiet"),
+        )
+        for row in rows
+    ]
+    head = ("figure", "synthetic", "real train", "better", "what it is")
+    caption = "Figures that are no distances"
+    return [table(caption, head, cells, 1, 2)] if cells else []
+
+
+def _repairs(repairs: Sequence[tuple[str, int]]) -> Markup:
+    """Return what was mended when graphs were decoded into traces."""
+    rows = [(what, f"{count:,}") for what, count in repairs]
+    caption = "Repairs: what was mended when synthetic graphs were decoded into traces"
+    return table(caption, ("repair", "how often"), rows, 1)
 
 
 def _along_depth(stretches: tuple[DepthSimilarity, ...]) -> Markup:
@@ -165,10 +204,6 @@ def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
     """Return the cells of one metric."""
     if row.metric.name.startswith("mmd:"):
         distance = "MMD²"
-    elif row.metric is CLASSIFIER_METRIC:
-        distance = "JS bound"
-    elif row.metric.goal is Goal.HIGHER:
-        distance = "higher is better"
     else:
         distance = f"W1, {row.metric.unit}" if row.metric.unit else "TV"
     name = element("span", row.metric.name, title=row.metric.what)
@@ -235,17 +270,14 @@ def simulation(content: ReportContent) -> Markup | None:
     if content.simulations:
         parts += [_legend_of(content.simulations), _charts(content.simulations)]
     if content.systems is not None:
-        order = content.systems
+        times = content.systems
         rows = [
             (name, number(real), number(synthetic))
             for name, real, synthetic in zip(
-                order.systems, order.real, order.synthetic, strict=True
+                times.systems, times.real, times.synthetic, strict=True
             )
         ]
-        caption = (
-            f"{order.quantity}, mean over workloads. Kendall's tau of the order of systems: "
-            f"{number(order.kendall_tau, 2)}"
-        )
+        caption = times.quantity[:1].upper() + times.quantity[1:]
         parts.append(table(caption, ("system", "real", "synthetic"), rows, 1, 2))
     return section("simulation", "Simulation", *parts)
 

@@ -1,5 +1,7 @@
 """The section on what surrogates learn from the samples."""
 
+from collections.abc import Sequence
+
 from layerdag.report.content import ReportContent
 from layerdag.report.markup import (
     Markup,
@@ -23,8 +25,8 @@ def usefulness(content: ReportContent) -> Markup | None:
     explanation = element(
         "p",
         f"Surrogates predict {content.target} from the graph. All are tested on the same "
-        f"{report.tested_on} real graphs that no training saw; mean over seeds "
-        f"{', '.join(map(str, report.seeds))}, 95 % intervals over seeds and test graphs.",
+        f"{report.tested_on} real graphs that no training saw; {fits(report.seeds)}. Intervals of "
+        f"95 % over {'fits and ' if len(report.seeds) > 1 else ''}test graphs.",
     )
     head = ("trained on", "graphs", *(metric.name for metric in SCORES))
     tables = []
@@ -33,6 +35,14 @@ def usefulness(content: ReportContent) -> Markup | None:
         caption = f"{family}{_ceiling(report, family)}"
         tables.append(table(caption, head, rows, *range(1, len(head))))
     return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
+
+
+def fits(seeds: Sequence[int]) -> str:
+    """Return in words how many fits a figure is the mean of, and their seeds."""
+    if len(seeds) == 1:
+        return f"one fit, seed {seeds[0]}"
+    listed = ", ".join(map(str, seeds[:-1]))
+    return f"mean of {len(seeds)} fits, seeds {listed} and {seeds[-1]}"
 
 
 def _ceiling(report: TransferReport, family: str) -> str:

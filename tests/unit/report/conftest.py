@@ -10,7 +10,7 @@ from layerdag.report.content import (
     Picture,
     ReportContent,
     Sample,
-    SystemOrder,
+    SystemTimes,
 )
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
 from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
@@ -76,7 +76,7 @@ def content(rng: np.random.Generator) -> ReportContent:
         ),
         transfer=taught,
         simulations=(Distribution("makespan", "µs", times),),
-        systems=SystemOrder(("ring", "switch"), (1.0, 2.0), (1.5, 2.5), 1.0, "Makespan in µs"),
+        systems=SystemTimes(("ring", "switch"), (1.0, 2.0), (1.5, 2.5), "makespan in µs"),
         pictures=(Picture("Real", test[0], labels, labels),),
         provenance=(("seed", "0"),),
         caveats=("A small set.",),

@@ -97,3 +97,26 @@ def test_plain_data_has_no_nan() -> None:
         "a": [None, 1.5],
         "b": [1, 2],
     }
+
+
+def test_the_prose_is_no_code(content: ReportContent) -> None:
+    page = render(replace(content, repairs=(("message without a sender, sent by stage 0", 3),)))
+    assert "one fit, seed 0" in page
+    assert "synthetic keeping it" in page
+    assert "the rule is broken when" in page
+    assert "message without a sender" in page
+    assert "(0,)" not in page
+    assert "mean over seeds" not in page
+    assert "Kendall" not in page.partition('id="simulation"')[2]
+
+
+def test_figures_without_a_ratio_have_a_table_of_their_own(content: ReportContent) -> None:
+    page = render(content)
+    distances, _, others = page.partition("Figures that are no distances")
+    assert ">precision</th>" in others.partition("</table>")[0]
+    assert "precision" not in distances.partition('id="similarity"')[2]
+
+
+def test_rules_have_a_column_for_real_graphs_where_there_are_any(content: ReportContent) -> None:
+    assert "real keeping it" in render(content)
+    assert "real keeping it" not in render(replace(content, real_structure=None))
