@@ -18,9 +18,10 @@ from layerdag.cli.watch import Watch
 from layerdag.datasets.base import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.training.distributed import joined_world, local_device
-from layerdag.training.loggers import ConsoleLogger, JsonlLogger, Logger, WandbLogger
+from layerdag.training.loggers import ConsoleLogger, JsonlLogger, Logger
 from layerdag.training.loop import TrainJob, TrainResult, train
 from layerdag.training.settings import TrainSettings
+from layerdag.training.wandb_logger import DISABLED, WandbLogger, wandb_mode
 
 EPILOG = """example:
   layerdag train data=corpus model=fast training.max_seconds=600 seed=0
@@ -35,13 +36,13 @@ class LoggerSettings:
 
     Attributes:
         console: One line per validation on standard error.
-        wandb: "auto", "online", "offline" or "disabled".
+        wandb: "disabled", "offline" or "online".
         project: Weights & Biases project.
         sample_graphs: Graphs sampled at each validation, for validity, speed and pictures.
     """
 
     console: bool = True
-    wandb: str = "auto"
+    wandb: str = DISABLED
     project: str = "layerdag"
     sample_graphs: int = 4
 
@@ -54,7 +55,7 @@ def main(words: Sequence[str]) -> int:
 def _task(config: DictConfig) -> float | None:
     """Train once; the return value is what a sweeper minimises."""
     settings = build(TrainSettings, {**as_plain(config.training), "seed": config.seed}, "training")
-    logging = build(LoggerSettings, config.logger, "logger")
+    logging = logger_settings(config)
     if config.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
         return None
@@ -86,6 +87,16 @@ def _task(config: DictConfig) -> float | None:
         if not quiet:
             sys.stdout.write(json.dumps(describe(result)) + "\n")
     return sum(result.metrics.values())
+
+
+def logger_settings(config: DictConfig) -> LoggerSettings:
+    """Return where figures go; off, false and no disable wandb as the word itself does.
+
+    Raises:
+        ConfigError: If a setting is unknown, or wandb is asked for and cannot be used.
+    """
+    values = dict(config.logger)
+    return build(LoggerSettings, {**values, "wandb": wandb_mode(values.get("wandb"))}, "logger")
 
 
 def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJob:
@@ -126,10 +137,11 @@ def open_loggers(
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     step = _resumed_step(directory) if resume else 0
     loggers: list[Logger] = [JsonlLogger(directory / "train.jsonl", step)]
+    say = partial(tqdm.write, file=sys.stderr, end="")
     if settings.console:
-        loggers.append(ConsoleLogger(partial(tqdm.write, file=sys.stderr, end="")))
-    if settings.wandb != "disabled":
-        loggers.append(WandbLogger(directory, settings.project, config, settings.wandb))
+        loggers.append(ConsoleLogger(say))
+    if settings.wandb != DISABLED:
+        loggers.append(WandbLogger(directory, settings.project, config, settings.wandb, say))
     return loggers
 
 

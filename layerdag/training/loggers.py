@@ -1,15 +1,11 @@
-"""Where the figures of a run go: a JSONL file always, a console, Weights & Biases on request."""
+"""Where the figures of a run go: a JSONL file always, and a console."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from layerdag.errors import ConfigError
 from layerdag.files import write_text
-
-WANDB_MODES = ("auto", "online", "offline")
 
 
 @runtime_checkable
@@ -75,51 +71,6 @@ class ConsoleLogger:
 
     def close(self) -> None:
         """There is nothing to let go of."""
-
-
-class WandbLogger:
-    """Weights & Biases; offline where there is no key.
-
-    Args:
-        directory: Folder of the run; wandb writes below it.
-        project: Name of the project.
-        run_config: The resolved configuration.
-        mode: "online", "offline", or "auto" to be online only if ``WANDB_API_KEY`` is set.
-
-    Raises:
-        ConfigError: If the mode is none of these.
-    """
-
-    def __init__(
-        self, directory: Path, project: str, run_config: Mapping[str, Any], mode: str = "auto"
-    ) -> None:
-        if mode not in WANDB_MODES:
-            raise ConfigError(f"wandb mode must be one of {WANDB_MODES}, found '{mode}'.")
-        import wandb
-
-        if mode == "auto":
-            mode = "online" if os.environ.get("WANDB_API_KEY") else "offline"
-        settings = wandb.Settings(silent=True)
-        self._wandb = wandb
-        self._run = wandb.init(
-            project=project,
-            dir=str(directory),
-            config=dict(run_config),
-            mode="online" if mode == "online" else "offline",
-            settings=settings,
-        )
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send figures."""
-        self._run.log(dict(values), step=step)
-
-    def picture(self, step: int, name: str, file: Path) -> None:
-        """Send a picture."""
-        self._run.log({name: self._wandb.Image(str(file))}, step=step)
-
-    def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
 
 
 def _lines_until(file: Path, step: int) -> list[str]:

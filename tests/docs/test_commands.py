@@ -27,7 +27,7 @@ def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
     for name in ("data", "configs", "train.py", "sample.py", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     for block in blocks(page):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,6 @@ TINY = (
     "training.evaluate_every=2",
     "training.warmup_steps=1",
     "training.batch_graphs=8",
-    "logger.wandb=disabled",
     "logger.console=false",
     "logger.sample_graphs=2",
     "threads=1",
@@ -60,6 +60,33 @@ def test_training_leaves_log_pictures_and_checkpoints(checkpoint: Path) -> None:
     assert len(list((run / "pictures").glob("*.png"))) == 2
     assert (run / "last" / "trainer.pt").is_file()
     assert not (run / "best" / "trainer.pt").exists()
+
+
+def test_a_key_in_the_environment_sends_nothing(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # importing it would raise
+    assert train(small_corpus, tmp_path / "run", "training.max_steps=1") == 0
+    assert not (tmp_path / "run" / "wandb").exists()
+
+
+def test_wandb_failing_does_not_fail_the_run(
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("wandb")
+
+    def reset(**_: object) -> None:
+        raise ConnectionResetError("connection reset by peer")
+
+    monkeypatch.setattr("wandb.init", reset)
+    words = ("training.max_steps=1", "logger.wandb=online")
+    assert train(small_corpus, tmp_path / "run", *words) == 0
+    assert "warning: Weights & Biases failed" in capsys.readouterr().err
+    assert (tmp_path / "run" / "last").is_dir()
 
 
 def test_resumed_run_ends_as_one_that_was_not_interrupted(
