@@ -1,28 +1,54 @@
-"""One order of communication for all ranks of an unfolded job.
+"""One order of communication for all ranks of an unfolded job, and why nothing can deadlock.
 
 A rank that has entered a collective waits until the others come. Its own dependencies do not tell
 it that another rank needs a message first, or enters another collective first: that is known only
-to the graph of the job. So each rank issues its sends and collectives in the order of the whole
-graph, as on the one communication stream of a real job; then no cycle of waits can arise.
+to the graph of the job. Nor is it enough that ranks run the same program. Ranks of one stage differ
+in time, since their groups and their neighbors around a ring do, so that of two independent
+collectives each may find another one ready first. So each rank issues what holds its communication
+slot in the order of the whole graph, as on the one communication stream of a real job.
+
+**Claim.** Number the nodes of the graph in topological order. Let each rank run the nodes in which
+it takes part, with the edges among them, and let ``missing_order`` add edges until all its
+*blocking* nodes (sends, collectives, memory accesses) depend on each other in ascending order. Then
+the job runs to its end, however long the nodes last, wherever a ready node starts as soon as its
+slot is free, receives need no slot, and computation and memory accesses end by themselves. Sends
+may be buffered or wait for their receives.
+
+**Proof.** All edges, the added ones included, lead from lower to higher numbers. Suppose everything
+stands still before the end, and let g be the lowest node that some rank has not finished. On every
+rank that takes part in g, all that g waits for has a lower number and so is finished: g is ready.
+
+1. *Its slot is free there.* A computation in the way would end by itself. A blocking node h in the
+   way is not finished, so h > g; but on this rank h depends on g if g is blocking, too, and so
+   cannot have started. Hence g has been issued on all ranks that take part in it.
+2. *Computations and memory accesses* end by themselves.
+3. *A message.* Both ends are issued, and its tag is the number of g, so that nothing else can be
+   taken for it. It arrives, and both ends finish.
+4. *A collective.* All its ranks have issued it. Ranks that share a group issue the collectives of
+   this group in ascending order, and no other; so g is the k-th of the group for each of them, and
+   the k-th meets the k-th. They come together, and g finishes.
+
+So g finishes on all its ranks, which contradicts the choice of g. A job of one stage is no
+exception.
 """
 
 from collections.abc import Sequence
 
 
 def missing_order(
-    parents: Sequence[Sequence[int]], mine_N: Sequence[bool], waits_N: Sequence[bool]
+    parents: Sequence[Sequence[int]], mine_N: Sequence[bool], blocks_N: Sequence[bool]
 ) -> list[tuple[int, int]]:
     """Return the edges that one class of ranks lacks to issue its communication in order.
 
     Args:
         parents: Parents of each node; nodes are in topological order of the whole graph.
         mine_N: Which nodes the class takes part in; only these and the edges among them count.
-        waits_N: Which of them are sends and collectives.
+        blocks_N: Which of them hold the communication slot of a rank.
 
     Returns:
-        Edges (source, target) from one send or collective to the next.
+        Edges (source, target), each from one blocking node to the next.
     """
-    # Number of sends and collectives of the class that are done when a node is, itself included.
+    # Number of blocking nodes of the class that are done when a node is, itself included.
     done_N = [0] * len(parents)
     last, issued = -1, 0
     added: list[tuple[int, int]] = []
@@ -30,7 +56,7 @@ def missing_order(
         if not mine:
             continue
         done = max((done_N[parent] for parent in parents[node] if mine_N[parent]), default=0)
-        if waits_N[node]:
+        if blocks_N[node]:
             if done < issued:
                 added.append((last, node))
             last, issued = node, issued + 1

@@ -246,17 +246,14 @@ class JobPlan:
             *self.graph.edge_index_2E.tolist(), self.graph.edge_type_E.tolist(), strict=True
         ):
             parents[target].append((source, names[code]))
-        if self.num_stages == 1:
-            # All ranks run the same program and so issue in the same order.
-            return parents
         plain = [[source for source, _ in found] for found in parents]
         added: dict[tuple[int, int], None] = {}
         for stage in range(self.num_stages):
-            waits_N = [
-                kind == COLLECTIVE or (kind == MESSAGE and own == stage)
+            blocks_N = [
+                kind != COMPUTE and (kind != MESSAGE or own == stage)
                 for kind, own in zip(self.kind_N, self.stage_N, strict=True)
             ]
-            added.update(dict.fromkeys(missing_order(plain, self.takes_part(stage), waits_N)))
+            added.update(dict.fromkeys(missing_order(plain, self.takes_part(stage), blocks_N)))
         for source, target in added:
             parents[target].append((source, "data"))
         if added:

@@ -1,9 +1,10 @@
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_jobs import random_job
 
@@ -24,8 +25,20 @@ from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
 from layerdag.datasets.unions import layers_of
 from layerdag.graph.random import random_dag
 from layerdag.graph.statistics import GraphStatistics
-from layerdag.simulator import MemoryConfig, MemoryKind, simulate, small_cluster
+from layerdag.simulator import (
+    Dimension,
+    MemoryConfig,
+    MemoryKind,
+    NetworkConfig,
+    PowerLawNoise,
+    Topology,
+    Variation,
+    simulate,
+    small_cluster,
+)
+from layerdag.traces.edges import dependency_edges
 from layerdag.traces.matching import match_communication
+from layerdag.traces.trace import NodeType, Trace
 from layerdag.validator.structural import check_structure
 from layerdag.validator.workload_rules import check_workload
 
@@ -118,16 +131,18 @@ def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
         assert np.array_equal(present, found)
 
 
-@given(
+ANY_CODES = given(
     seed=SEEDS,
     shape=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     stages=st.integers(1, 4),
     ranks=st.integers(1, 9),
 )
-@settings(max_examples=60, deadline=None)
-def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
-    seed: int, shape: list[int], stages: int, ranks: int
-) -> None:
+# Two ranks of one stage entered two independent collectives in different order.
+DEADLOCK_OF_ONE_STAGE = example(seed=2, shape=[2, 3, 4, 6, 6, 6], stages=1, ranks=2)
+
+
+def any_job(seed: int, shape: list[int], stages: int) -> RawGraph:
+    """Return the job that codes drawn without any model decode to."""
     schema = GraphSchema.fit("trace", [any_words(seed, stages), random_job(seed, stages)])
     sizes = schema.sizes()
     rng = np.random.default_rng(seed)
@@ -135,9 +150,33 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
         rng, shape, list(sizes.attributes), extra_edges=0.8, num_edge_types=sizes.edge_types
     )
     dag = replace(dag, u_NA=torch.rand(dag.x_NA.shape, generator=torch.manual_seed(seed)))
-    statistics = GraphStatistics.measure([dag], sizes)
-    assert check_structure([dag], statistics).validity == 1
-    job = schema.decode(dag)
+    assert check_structure([dag], GraphStatistics.measure([dag], sizes)).validity == 1
+    return schema.decode(dag)
+
+
+def unordered_pairs(trace: Trace) -> list[tuple[int, int]]:
+    """Return the ids of neighbors in the order of issue of which the second does not wait for the
+    first, among all nodes that hold the communication slot."""
+    source_E, target_E = dependency_edges(trace)[0]
+    waits_NN = np.eye(trace.num_nodes, dtype=bool)
+    for target in range(trace.num_nodes):
+        waits_NN[target] |= waits_NN[source_E[target_E == target]].any(axis=0)
+    holds_N = ~np.isin(trace.type_N, (NodeType.COMP, NodeType.COMM_RECV))
+    row_H = np.flatnonzero(holds_N)
+    return [
+        (int(trace.id_N[first]), int(trace.id_N[second]))
+        for first, second in pairwise(row_H.tolist())
+        if not waits_NN[second, first]
+    ]
+
+
+@ANY_CODES
+@DEADLOCK_OF_ONE_STAGE
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
+    seed: int, shape: list[int], stages: int, ranks: int
+) -> None:
+    job = any_job(seed, shape, stages)
     unfolded = unfold(job, fitting_ranks(job, ranks))
     broken = {finding.rule.id for finding in check_workload(unfolded.workload)}
     assert broken <= OF_THE_WORK
@@ -145,6 +184,39 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
     result = simulate(
         unfolded.workload, system, network, memory=MemoryConfig(kind=MemoryKind.PER_NPU)
     )
+    assert (result.finish_ns >= 0).all()
+
+
+@ANY_CODES
+@DEADLOCK_OF_ONE_STAGE
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the_graph(
+    seed: int, shape: list[int], stages: int, ranks: int
+) -> None:
+    job = any_job(seed, shape, stages)
+    for trace in unfold(job, fitting_ranks(job, ranks)).workload.traces:
+        assert (np.diff(trace.id_N.astype(np.int64)) > 0).all()
+        source_E, target_E = dependency_edges(trace)[0]
+        assert (source_E < target_E).all()
+        assert not unordered_pairs(trace)
+
+
+@ANY_CODES
+@DEADLOCK_OF_ONE_STAGE
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
+    seed: int, shape: list[int], stages: int, ranks: int
+) -> None:
+    job = any_job(seed, shape, stages)
+    workload = unfold(job, fitting_ranks(job, ranks)).workload
+    system, _ = small_cluster(workload.num_ranks)
+    ring = NetworkConfig((Dimension(Topology.RING, workload.num_ranks, 0.5, 1000.0),))
+    uneven = Variation(
+        time_factor={rank: float(1 + 10 * (rank % 3)) for rank in range(workload.num_ranks)},
+        noise=PowerLawNoise(exponent=1.2, scale=2.0, seed=seed),
+    )
+    memory = MemoryConfig(kind=MemoryKind.PER_NPU)
+    result = simulate(workload, system, ring, memory=memory, variation=uneven)
     assert (result.finish_ns >= 0).all()
 
 

@@ -97,6 +97,18 @@ def test_contradictions_are_mended_and_counted():
     assert not match_communication(unfolded.workload).mismatches
 
 
+@pytest.mark.parametrize("stage", ["0", "all"])
+def test_ranks_enter_collectives_that_do_not_depend_on_each_other_in_one_order(stage: str):
+    job = graph(collective("strided2", stage), ("aten::copy_", "MEM_LOAD", NONE, "0", NONE),
+                collective("contiguous2", stage), work())  # fmt: skip
+    job = replace(job, edge_index_2E=np.array([[2], [3]]), edge_type_E=np.zeros(1, np.int64))
+    unfolded = unfold(job, 4)
+    assert unfolded.repairs == {"communication_order_added": 2}
+    for trace in unfolded.workload.traces:
+        assert trace.names() == ["c10d::all_reduce", "aten::copy_", "c10d::all_reduce", "aten::mm"]
+        assert trace.data_deps.values.tolist() == [0, 1, 2]
+
+
 def test_communication_of_one_rank_with_nobody_becomes_work():
     job = graph(work(), ("c10d::send", "MESSAGE", NONE, "0", "0"), collective("world", "0"))
     unfolded = unfold(job, 1)
