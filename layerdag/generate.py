@@ -226,6 +226,8 @@ def write_samples(
             "checkpoint": str(checkpoint.path),
             "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
             "model": checkpoint.spec.name,
+            "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),
+            "data": checkpoint.data_settings,
             "format": file_format,
             "guidance": settings.guidance,
             "candidates": settings.candidates,

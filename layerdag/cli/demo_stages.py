@@ -94,6 +94,7 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
         schema=data.schema.to_dict(),
         run_config={"demo": True, "seed": settings.seed},
         data_fingerprint=data.fingerprint,
+        split=data.split,
     )
     plan = TrainSettings(
         seed=settings.seed,

@@ -113,6 +113,7 @@ def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJo
         schema=data.schema.to_dict(),
         run_config=as_plain(config),
         data_fingerprint=data.fingerprint,
+        split=data.split,
     )
 
 

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets.unions import in_layer_order, layers_of
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph.batch import DAGBatch
@@ -27,6 +28,7 @@ class GraphDataset:
         graphs: The graphs of each split.
         names: Name of each graph of each split, in the same order.
         left_out: Graphs that could not be used, with the reason.
+        contents: ``content_hash`` of each graph of each split.
     """
 
     name: str
@@ -34,6 +36,7 @@ class GraphDataset:
     graphs: Mapping[Split, tuple[DAG, ...]]
     names: Mapping[Split, tuple[str, ...]]
     left_out: tuple[str, ...] = ()
+    contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -53,6 +56,7 @@ class GraphDataset:
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
+        contents: dict[Split, tuple[str, ...]] = {}
         left_out: list[str] = []
         for split in SPLITS:
             encoded, refused = _encoded(schema, parts.get(split, ()))
@@ -61,7 +65,10 @@ class GraphDataset:
             left_out.extend(f"{label}: {error}" for label, error in refused)
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
-        return cls(name, schema, graphs, names, tuple(left_out))
+            kept = set(names[split])
+            raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
+            contents[split] = tuple(content_hash(raw) for raw in raws)
+        return cls(name, schema, graphs, names, tuple(left_out), contents)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
         """Return the data set with these conditions alone, in schema and graphs.
@@ -86,6 +93,11 @@ class GraphDataset:
             GraphError: If the split is empty.
         """
         return encode_batch(self.schema, self.graphs[split])
+
+    @property
+    def split(self) -> SplitFingerprint:
+        """Which graphs are for training, validation and test."""
+        return SplitFingerprint.of({split: self.contents.get(split, ()) for split in SPLITS})
 
     @property
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 import layerdag
+from layerdag.datasets.split_fingerprint import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.files import atomic_path
 from layerdag.model.base import DAGModel
@@ -25,6 +26,7 @@ from layerdag.model.build import ModelSpec, build_model
 
 FORMAT_VERSION = 2
 MAX_JSON_BYTES = 64 * 2**20
+DATA_PATHS = ("folder", "labels")
 
 WEIGHTS, CONFIG, SCHEMA, META, TRAINER = (
     "weights.safetensors", "config.json", "schema.json", "meta.json", "trainer.pt",
@@ -39,6 +41,7 @@ class CheckpointMeta:
         step: Optimiser steps done.
         seed: Seed of the run.
         data_fingerprint: Of the training data, "" if unknown.
+        split: Which graphs were for training, validation and test; None if unknown.
         metrics: Validation figures of these weights by name.
         layerdag_version: Version of the package that wrote it.
         torch_version: Version of torch that wrote it.
@@ -52,6 +55,7 @@ class CheckpointMeta:
     layerdag_version: str = layerdag.__version__
     torch_version: str = str(torch.__version__)
     format_version: int = FORMAT_VERSION
+    split: SplitFingerprint | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,14 @@ class LoadedCheckpoint:
     run_config: dict[str, Any]
     meta: CheckpointMeta
     path: Path
+
+    @property
+    def data_settings(self) -> dict[str, Any]:
+        """How the run selected and split its data, without the paths of the machine it ran on."""
+        settings = self.run_config.get("data")
+        if not isinstance(settings, dict):
+            return {}
+        return {name: value for name, value in settings.items() if name not in DATA_PATHS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +235,7 @@ def _read_meta(path: Path) -> CheckpointMeta:
             metrics={str(k): float(v) for k, v in data["metrics"].items()},
             layerdag_version=str(data["layerdag_version"]),
             torch_version=str(data["torch_version"]),
+            split=SplitFingerprint.from_dict(data.get("split")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path / META, error) from error

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from layerdag.datasets.split_fingerprint import SplitFingerprint
 from layerdag.graph.batch import DAGBatch
 from layerdag.model.base import DAGModel
 from layerdag.model.build import ModelSpec
@@ -22,6 +23,7 @@ class TrainJob:
         schema: The data set's schema as JSON-serialisable data.
         run_config: The resolved configuration as JSON-serialisable data.
         data_fingerprint: Of the training data.
+        split: Which graphs are for training, validation and test.
     """
 
     spec: ModelSpec
@@ -31,6 +33,7 @@ class TrainJob:
     schema: Mapping[str, Any] = field(default_factory=dict)
     run_config: Mapping[str, Any] = field(default_factory=dict)
     data_fingerprint: str = ""
+    split: SplitFingerprint | None = None
 
     @property
     def best(self) -> Path:

@@ -241,7 +241,13 @@ class _Run:
     ) -> None:
         """Write one checkpoint."""
         job = self.job
-        meta = CheckpointMeta(self.step, self.settings.seed, job.data_fingerprint, self._metrics())
+        meta = CheckpointMeta(
+            step=self.step,
+            seed=self.settings.seed,
+            data_fingerprint=job.data_fingerprint,
+            metrics=self._metrics(),
+            split=job.split,
+        )
         contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
         save_checkpoint(path, contents)
 

@@ -40,8 +40,11 @@ def checkpoint(folder: Path, kind: str) -> LoadedCheckpoint:
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
     weights = build_model(spec, seed=1).state_dict()
-    meta = CheckpointMeta(step=0, seed=1, data_fingerprint=data.fingerprint, metrics={})
-    contents = CheckpointContents(spec, weights, data.schema.to_dict(), {}, meta)
+    meta = CheckpointMeta(
+        step=0, seed=1, data_fingerprint=data.fingerprint, metrics={}, split=data.split
+    )
+    run = {"data": {"name": "folder", "folder": "/home/me/runs", "max_nodes": 60}}
+    contents = CheckpointContents(spec, weights, data.schema.to_dict(), run, meta)
     save_checkpoint(folder / "model", contents)
     return load_checkpoint(folder / "model")
 
@@ -113,6 +116,8 @@ def test_traces_are_written_with_a_manifest(trace, tmp_path):
     assert content["format"] == "et"
     assert [sample["seed"] for sample in content["samples"]] == [7, 8, 9, 10]
     assert len(content["checkpoint_sha256"]) == 64
+    assert content["split"] == dataset("trace").split.to_dict()
+    assert content["data"] == {"name": "folder", "max_nodes": 60}
     for sample in content["samples"]:
         workload = read_workload(tmp_path / "out" / sample["name"])
         assert workload.num_ranks == sample["ranks"]

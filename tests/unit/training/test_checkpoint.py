@@ -1,11 +1,13 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from layerdag.datasets.split_fingerprint import SplitFingerprint
 from layerdag.errors import CheckpointError
 from layerdag.model.build import ModelSpec, build_model
 from layerdag.training.checkpoint import (
@@ -37,6 +39,21 @@ def test_loading_gives_back_what_was_saved(checkpoint: Path, spec: ModelSpec):
     assert (loaded.schema, loaded.run_config) == ({"kind": "flow"}, {"data": "x"})
     assert (loaded.meta.step, loaded.meta.metrics) == (7, {"node": 1.5})
     assert torch.equal(load_trainer_state(checkpoint)["tensor"], torch.ones(2))
+
+
+def test_the_split_comes_back_and_old_checkpoints_have_none(checkpoint: Path, tmp_path: Path):
+    loaded = load_checkpoint(checkpoint)
+    assert loaded.meta.split is None
+    split = SplitFingerprint("a1", "b2", "")
+    meta = replace(loaded.meta, split=split)
+    run = {"data": {"name": "folder", "folder": "/home/me/secret", "labels": "l.csv", "seed": 3}}
+    weights = loaded.model.state_dict()
+    save_checkpoint(tmp_path / "new", CheckpointContents(loaded.spec, weights, {}, run, meta))
+    again = load_checkpoint(tmp_path / "new")
+    assert again.meta.split == split
+    assert again.data_settings == {"name": "folder", "seed": 3}
+    edit("meta.json", lambda meta: meta.pop("split"))(tmp_path / "new")
+    assert load_checkpoint(tmp_path / "new").meta.split is None
 
 
 def test_an_export_holds_no_trainer_state(checkpoint: Path, tmp_path: Path):
