@@ -5,6 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+from laws import USUAL
+
+# Laws are checked on the same examples in every run, so that a failing run shows a new defect. What
+# a random search finds (``make search``) is kept beside the law as an ``@example``.
+settings.register_profile(
+    "fixed", derandomize=True, database=None, deadline=None, max_examples=USUAL
+)
+settings.register_profile("search", deadline=None, max_examples=20 * USUAL, print_blob=True)
+settings.load_profile("fixed")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from laws import tried
 from random_jobs import random_job
 
 from layerdag.datasets.job_plan import TYPES
@@ -89,7 +90,7 @@ def folded(unfolded: Unfolded) -> RawGraph:
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=200), num_bins=st.integers(1, 20))
-@settings(max_examples=150, deadline=None)
+@tried(150)
 def test_a_training_value_comes_back_from_its_bin(values: list[float], num_bins: int) -> None:
     value_N = np.array(values)
     attribute = NumericAttribute.fit("x", "1", value_N, num_bins)
@@ -111,7 +112,7 @@ def test_a_training_value_comes_back_from_its_bin(values: list[float], num_bins:
 
 
 @given(seed=SEEDS, stages=st.integers(1, 4), ranks=st.integers(2, 3))
-@settings(max_examples=30, deadline=None)
+@tried(30)
 def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
     seed: int, stages: int, ranks: int
 ) -> None:
@@ -172,7 +173,7 @@ def unordered_pairs(trace: Trace) -> list[tuple[int, int]]:
 
 @ANY_CODES
 @DEADLOCK_OF_ONE_STAGE
-@settings(max_examples=30, deadline=None, derandomize=True)
+@tried(30)
 def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
@@ -189,7 +190,7 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
 
 @ANY_CODES
 @DEADLOCK_OF_ONE_STAGE
-@settings(max_examples=50, deadline=None, derandomize=True)
+@tried(50)
 def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the_graph(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
@@ -203,7 +204,7 @@ def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the
 
 @ANY_CODES
 @DEADLOCK_OF_ONE_STAGE
-@settings(max_examples=25, deadline=None, derandomize=True)
+@tried(25)
 def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
@@ -221,7 +222,7 @@ def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
 
 
 @given(seed=SEEDS, stages=st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
+@tried(30)
 def test_a_schema_survives_json_and_encodes_alike(seed: int, stages: int) -> None:
     graphs = [random_job(seed + i, stages) for i in range(3)]
     schema = GraphSchema.fit("trace", graphs)
@@ -237,7 +238,7 @@ def test_a_schema_survives_json_and_encodes_alike(seed: int, stages: int) -> Non
 
 
 @given(shapes=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=6), max_size=5), seed=SEEDS)
-@settings(max_examples=30, deadline=None)
+@tried(30)
 def test_layers_of_many_graphs_are_the_layers_of_each(shapes: list[list[int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     dags = [random_dag(rng, shape, [2], extra_edges=0.5) for shape in shapes]

@@ -1,8 +1,9 @@
 import itertools
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 
 from layerdag.diffusion.categorical import draw, noisy_distribution, reverse_distribution
 from layerdag.diffusion.choose import choose_in_groups
@@ -10,7 +11,7 @@ from layerdag.diffusion.schedule import cosine_keep, strided_times
 from layerdag.diffusion.streams import SampleStreams
 
 weights = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
-small = settings(max_examples=60, deadline=None)
+small = tried(60)
 
 
 def normal(values: list[float]) -> torch.Tensor:

@@ -1,7 +1,8 @@
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 
 from layerdag.graph.hashing import graph_hash
 from layerdag.graph.layering import longest_path_layers
@@ -11,7 +12,7 @@ LAYERS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@tried(60)
 def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(
     sizes: list[int], seed: int
 ) -> None:
@@ -25,7 +26,7 @@ def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(
 
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@tried(40)
 def test_relabelling_moves_layers_along_and_keeps_the_hash(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, sizes, [3], extra_edges=0.7)
@@ -36,7 +37,7 @@ def test_relabelling_moves_layers_along_and_keeps_the_hash(sizes: list[int], see
 
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@tried(30)
 def test_layers_of_a_disjoint_union_are_the_layers_of_its_parts(
     sizes: list[int], seed: int
 ) -> None:

@@ -1,7 +1,8 @@
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 
 from layerdag.graph.batch import DAGBatch
 from layerdag.graph.random import random_dag
@@ -12,7 +13,7 @@ from layerdag.model.reference import ReferenceLayerDAG
 
 SIZES = GraphSizes((5, 2), edge_types=3)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
-small = settings(max_examples=15, deadline=None)
+small = tried(15)
 
 
 def untrained(seed: int) -> ReferenceLayerDAG:

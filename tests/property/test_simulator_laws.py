@@ -1,8 +1,9 @@
 """Laws of the simulator on random workloads, clusters and times that often coincide."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 from simulator_traces import coll, comp, recv, send, workload
 
 from layerdag.simulator import (
@@ -134,7 +135,7 @@ def random_program(seed: int) -> Program:
     return lower(load, cluster, MeasuredCompute())
 
 
-lasting = settings(max_examples=60, deadline=None)
+lasting = tried(60)
 seeds = st.integers(0, 2**32 - 1)
 
 

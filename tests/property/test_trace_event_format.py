@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 from simulator_traces import ring, system
 from trace_event_format import faults
 from trace_examples import coll, comp, pair_workload
@@ -35,13 +36,13 @@ def workload_of(nodes: list[tuple[int, bool, list[int]]]) -> Workload:
     return Workload((build_trace(specs),) * 2)
 
 
-@settings(deadline=None, max_examples=60)
+@tried(60)
 @given(NODES)
 def test_timelines_without_start_times_keep_the_rules(nodes) -> None:
     assert faults(json.loads(chrome_trace(workload_of(nodes)))) == []
 
 
-@settings(deadline=None, max_examples=60)
+@tried(60)
 @given(NODES, st.lists(st.integers(0, 30), min_size=25, max_size=25))
 def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts) -> None:
     workload = workload_of(nodes)

@@ -4,8 +4,9 @@ import contextlib
 import json
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import tried
 from trace_examples import pair_workload, rich_trace
 
 from layerdag.errors import TraceError
@@ -24,7 +25,7 @@ from layerdag.traces.trace import Attribute, Wire, Workload
 from layerdag.traces.trace_json import decode_trace_json, encode_trace_json
 
 # A shared machine may stall for longer than the deadline of an example.
-unhurried = settings(deadline=None, max_examples=60)
+unhurried = tried(60)
 
 INTEGERS = {
     Wire.INT32: st.integers(-(2**31), 2**31 - 1),
