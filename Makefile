@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short test test-slow lint corpus pretrained clean help
+.PHONY: demo demo-short test test-slow search lint corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
 	@echo "make test        install, then run the tests"
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
+	@echo "make search      laws on twenty times as many examples, other ones in every run"
 	@echo "make lint        format, lint, types, import floors"
 	@echo "make corpus      collect the embedded corpus again"
 	@echo "make pretrained  train the checkpoint that ships with the package again"
@@ -31,6 +32,9 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -m slow
+
+search: $(STAMP)
+	$(BIN)/pytest -q -n 2 -m "hypothesis and not slow" --hypothesis-profile=search
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
