@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the compiled library, and the configs inside the package.
+"""What pyproject.toml cannot say: the compiled library, and configs and corpus in the package.
 
 The library is called through ctypes and touches Python's stable ABI only, so that one wheel per
 platform serves every Python from 3.11 on.
@@ -9,8 +9,17 @@ from glob import glob
 from setuptools import Extension, find_packages, setup
 
 setup(
-    packages=[*find_packages(include=["layerdag", "layerdag.*"]), "layerdag._configs"],
-    package_dir={"layerdag": "layerdag", "layerdag._configs": "configs"},
+    packages=[
+        *find_packages(include=["layerdag", "layerdag.*"]),
+        "layerdag._configs",
+        "layerdag._corpus",
+    ],
+    package_dir={
+        "layerdag": "layerdag",
+        "layerdag._configs": "configs",
+        "layerdag._corpus": "data",
+    },
+    include_package_data=False,
     ext_modules=[
         Extension(
             "layerdag._native",

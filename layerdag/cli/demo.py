@@ -29,7 +29,7 @@ from layerdag.report.content import (
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
 from layerdag.report.markup import number, percent
 from layerdag.report.page import write_report
-from layerdag.traces.corpus import read_index, read_runs
+from layerdag.traces.corpus import embedded_corpus, read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
@@ -48,7 +48,7 @@ WRITTEN_SAMPLES = 8
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument("--data", default="data", help="corpus folder (default: data)")
+    parser.add_argument("--data", help="corpus folder (default: the embedded corpus)")
     parser.add_argument("--out", default="outputs/demo", help="folder of everything it writes")
     parser.add_argument("--seed", type=int, default=0, help="of training and sampling")
     parser.add_argument("--short", action="store_true", help="a small version, for CI")
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run all stages and print the summary."""
-    settings = DemoSettings(Path(args.data), Path(args.out), seed=args.seed)
+    settings = DemoSettings(Path(args.data or embedded_corpus()), Path(args.out), seed=args.seed)
     if args.short:
         settings = replace(
             settings,

@@ -10,11 +10,17 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.dag import Condition
 from layerdag.progress import track
-from layerdag.traces.corpus import CollectedRun, RunRecord, read_index, read_runs
+from layerdag.traces.corpus import (
+    CollectedRun,
+    RunRecord,
+    embedded_corpus,
+    read_index,
+    read_runs,
+)
 
 
 def load_corpus(
-    folder: str | Path = "data",
+    folder: str | Path | None = None,
     *,
     max_nodes: int = 2000,
     families: tuple[str, ...] = (),
@@ -27,7 +33,7 @@ def load_corpus(
     phase, world size, number of nodes and number of layers are further conditions.
 
     Args:
-        folder: The corpus.
+        folder: A corpus folder; None is the embedded corpus.
         max_nodes: Larger graphs are left out, and listed.
         families: Keep only these model families; all if empty.
         strategies: Keep only these strategies; all if empty.
@@ -37,6 +43,7 @@ def load_corpus(
         TraceError: If the corpus is missing or damaged.
         DataError: If nothing is left for training.
     """
+    folder = embedded_corpus() if folder is None else folder
     records = [
         record
         for record in read_index(folder)

@@ -112,6 +112,13 @@ class CollectedRun:
         )
 
 
+def embedded_corpus() -> Path:
+    """Return the folder of the embedded corpus: in an installed package, or beside a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "_corpus"
+    return inside if inside.is_dir() else package.parent / "data"
+
+
 def read_index(folder: str | Path) -> tuple[RunRecord, ...]:
     """Read the index of a corpus folder.
 
