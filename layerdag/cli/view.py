@@ -80,9 +80,14 @@ def _is_flow_graph(path: Path) -> bool:
     """Return whether a file is a flow graph: GraphML, or the JSON that ``sample`` writes."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        start = file.read(4096).lstrip()
+    start = _start(path)
     return start.startswith(b"<") or (start.startswith(b"{") and b'"layerdag-graph-' in start)
+
+
+def _start(path: Path) -> bytes:
+    """Return the first characters of a file that are no white space."""
+    with path.open("rb") as file:
+        return file.read(4096).lstrip()
 
 
 def _write_graph(kind: str, path: Path, out: Path) -> None:
@@ -91,7 +96,7 @@ def _write_graph(kind: str, path: Path, out: Path) -> None:
     from layerdag.datasets.graphml import read_graphml
     from layerdag.datasets.view import view_of_graph
 
-    graph = read_graphml(path) if path.read_bytes().lstrip().startswith(b"<") else read_json(path)
+    graph = read_graphml(path) if _start(path).startswith(b"<") else read_json(path)
     if kind == "chrome":
         raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
     if kind == "json":

@@ -7,9 +7,7 @@ LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (
 output shape (5); labels are latencies in milliseconds.
 """
 
-import gzip
 import io
-import lzma
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from layerdag.datasets.splits import split_graphs
 from layerdag.datasets.unions import union_layers
 from layerdag.errors import DataError
 from layerdag.graph.dag import Condition
+from layerdag.reading import read_parsed
 
 LABELS = ("cortex", "630gpu", "640gpu", "vpu")
 COLUMNS = (
@@ -77,6 +76,8 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[RawGraph]:
     nodes_B = _table(folder, "num-node-list", np.int64)[:num_graphs, 0]
     edges_B = _table(folder, "num-edge-list", np.int64)[:num_graphs, 0]
     label_B = _labels(folder, label)[:num_graphs]
+    if min(nodes_B.min(initial=0), edges_B.min(initial=0)) < 0:
+        raise DataError(f"{folder}: a number of nodes or edges is negative; download it again.")
     num_nodes, num_edges = int(nodes_B.sum()), int(edges_B.sum())
     edge_E2 = _table(folder, "edge", np.int64, num_edges)
     node_N = _table(folder, "node-feat", _NODE, num_nodes)[:, 0]
@@ -168,13 +169,8 @@ def _table(folder: Path, name: str, kind: DTypeLike, max_rows: int | None = None
     if path is None:
         raise DataError(f"{folder}: has no {name}.csv, .csv.gz or .csv.xz; download the family.")
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-        elif path.suffix == ".xz":
-            data = lzma.decompress(data)
-        text = io.StringIO(data.decode())
+        text = io.StringIO(read_parsed(path).decode())
         return np.loadtxt(text, dtype=kind, delimiter=",", ndmin=2, max_rows=max_rows)
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+    except (ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: cannot be read ({reason}); download it again.") from error

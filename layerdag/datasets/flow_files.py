@@ -13,6 +13,7 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.errors import GraphError
 from layerdag.files import write_text
 from layerdag.graph.dag import Condition
+from layerdag.reading import read_parsed
 
 __all__ = ["JSON_FORMAT", "read_graphml", "read_json", "write_graphml", "write_json"]
 
@@ -48,7 +49,7 @@ def read_json(path: str | Path) -> RawGraph:
         GraphError: If the file is not of this format, or contradicts itself.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(read_parsed(path, GraphError))
         if data.get("format") != JSON_FORMAT:
             raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
         names = tuple(str(name) for name in data["edge_type_names"])

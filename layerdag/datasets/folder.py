@@ -146,7 +146,7 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
             traces[name.relative_to(folder).as_posix()] = (at, _workload)
         elif path.suffix == ".graphml":
             flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _graphml)
-        elif path.suffix == ".json" and b'"layerdag-graph-' in path.read_bytes()[:200]:
+        elif path.suffix == ".json" and _is_graph_json(path):
             flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _json)
     if traces and flows:
         raise DataError(
@@ -154,6 +154,12 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
             "made of one kind, so name a sub-folder."
         )
     return traces or flows
+
+
+def _is_graph_json(path: Path) -> bool:
+    """Return whether a file begins like layerdag's JSON of a flow graph."""
+    with path.open("rb") as file:
+        return b'"layerdag-graph-' in file.read(200)
 
 
 def _workload(prefix: Path, name: str) -> RawGraph:

@@ -16,6 +16,7 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.errors import GraphError
 from layerdag.files import atomic_path
 from layerdag.graph.dag import Condition
+from layerdag.reading import read_parsed
 
 _NUMBERS = ("int", "long", "float", "double")
 # The attribute of an edge that gives its type, and the one that says it closes a loop.
@@ -53,8 +54,8 @@ def read_graphml(path: str | Path) -> RawGraph:
         GraphError: If the file is no directed GraphML, has no node, or contradicts itself.
     """
     try:
-        root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, OSError, ValueError) as error:
+        root = ElementTree.fromstring(read_parsed(path, GraphError))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GraphError(f"{path}: is not readable GraphML ({error}); check the file.") from error
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     body = root.find(f"{space}graph")

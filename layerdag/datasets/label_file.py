@@ -11,6 +11,7 @@ from layerdag.datasets.base import SPLITS, Split
 from layerdag.datasets.conditions import LABEL
 from layerdag.errors import DataError
 from layerdag.graph.dag import Condition
+from layerdag.reading import read_parsed
 
 NAME, SPLIT = "name", "split"
 
@@ -39,9 +40,10 @@ def read_labels(path: str | Path) -> Labels:
         DataError: If the file is missing or of another form; names the line or graph.
     """
     path = Path(path)
+    data = read_parsed(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: the label file cannot be read ({error}).") from None
     rows = _json_rows(path, text) if path.suffix.lower() == ".json" else _csv_rows(path, text)
     splits = {

@@ -13,6 +13,7 @@ from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.errors import DataError
 from layerdag.graph.layering import longest_path_layers
+from layerdag.reading import read_parsed
 
 KEYS = ("src_list", "dst_list", "x_n_list", "y_list")
 
@@ -77,14 +78,14 @@ def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> 
 def _split(folder: Path, graphs: list[RawGraph]) -> dict[Split, list[RawGraph]]:
     """Split the graphs of the only file by ``split.json``."""
     path = folder / "split.json"
-    try:
-        chosen = json.loads(path.read_text())
-        return {split: [graphs[index] for index in chosen[split]] for split in SPLITS}
-    except FileNotFoundError:
+    if not path.is_file():
         raise DataError(
             f"{folder}: there is no train.pth, and no split.json that splits the file there is."
-        ) from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        )
+    try:
+        chosen = json.loads(read_parsed(path))
+        return {split: [graphs[index] for index in chosen[split]] for split in SPLITS}
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
         raise DataError(
             f'{path}: must hold lists of indices under "train", "val" and "test" ({error!r}).'
         ) from error

@@ -5,7 +5,6 @@ another one after a sane run (docs/simulator.md). So the exit code is not asked.
 every rank printed its "finished" line once and every node of every rank was reported done.
 """
 
-import gzip
 import json
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from layerdag.errors import ConfigError, SimulationError, UsageError
 from layerdag.files import write_text
+from layerdag.reading import read_whole
 from layerdag.simulator.cluster import RunOptions
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import rank_files
@@ -185,8 +185,8 @@ def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[st
     """Lay out what the binary reads in ``folder`` and return its command line."""
     for rank, path in enumerate(rank_files(request.prefix)):
         target = folder / f"workload.{rank}.et"
-        if path.suffix == ".gz":
-            target.write_bytes(gzip.decompress(path.read_bytes()))
+        if path.suffix in (".gz", ".xz"):
+            target.write_bytes(read_whole(path))
         else:
             target.symlink_to(path.resolve())
     memory = Path(request.memory).resolve() if request.memory else folder / "memory.json"

@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError
+from layerdag.reading import read_whole
+from layerdag.simulator.bounded_yaml import MAX_CONFIG_BYTES, load_yaml
 from layerdag.simulator.cluster import (
     Dimension,
     MemoryConfig,
@@ -95,14 +97,17 @@ class _Section:
         value = self._values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{self.path}: '{key}' is {value!r}; write a number.")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{self.path}: '{key}' is too large for a number.") from None
 
     def optional_number(self, key: str) -> float | None:
         return self.number(key) if self.has(key) else None
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self.number(key, default)
-        if value != int(value):
+        if not value.is_integer():
             raise ConfigError(f"{self.path}: '{key}' is {value!r}; write a whole number.")
         return int(value)
 
@@ -166,7 +171,7 @@ def read_network(path: str | Path) -> NetworkConfig:
             different lengths, or a value is out of bounds.
     """
     path = Path(path)
-    section = _Section(path, _parse(path, yaml.safe_load, "YAML"), _NETWORK_KEYS)
+    section = _Section(path, _parse(path, load_yaml, "YAML"), _NETWORK_KEYS)
     columns = [
         section.required(key, "give one entry a dimension, e.g. [ 8 ]")
         for key in ("topology", "npus_count", "bandwidth", "latency")
@@ -231,12 +236,10 @@ def read_memory(path: str | Path) -> MemoryConfig:
 def _parse(path: Path, parser: Any, language: str) -> Any:
     """Return the parsed content of ``path``."""
     try:
-        return parser(path.read_text(encoding="utf-8"))
+        return parser(read_whole(path, MAX_CONFIG_BYTES, ConfigError).decode())
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"{path}: is no {language} ({first}); mend or replace it.") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; check the path.") from None
 
 
 def _within(path: Path, build: Any) -> Any:

@@ -15,6 +15,8 @@ import yaml
 
 from layerdag import __version__
 from layerdag.errors import ConfigError, LayerdagError
+from layerdag.reading import read_whole
+from layerdag.simulator.bounded_yaml import MAX_CONFIG_BYTES, load_yaml
 from layerdag.simulator.cluster import Congestion, MemoryConfig, RunOptions
 from layerdag.simulator.cluster_files import read_network, read_system
 from layerdag.simulator.compute_choice import compute_model
@@ -118,8 +120,8 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
     """
     path = Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        content = load_yaml(read_whole(path, MAX_CONFIG_BYTES, ConfigError).decode())
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error}).") from None
     if not isinstance(content, dict) or set(content) - _KEYS:
         unknown = sorted(set(content) - _KEYS) if isinstance(content, dict) else [content]

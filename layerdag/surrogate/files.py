@@ -14,6 +14,7 @@ from layerdag.errors import CheckpointError
 from layerdag.files import atomic_path
 from layerdag.graph.dag import DAG
 from layerdag.graph.sizes import GraphSizes
+from layerdag.reading import read_parsed, read_whole
 from layerdag.surrogate.base import Surrogate, TargetScale
 from layerdag.surrogate.boosting import BoostedTrees, fit_boosting
 
@@ -88,13 +89,12 @@ def load_surrogate(folder: str | Path) -> Surrogate:
             f"{', '.join(rebuild)}. Use the version of layerdag that wrote it."
         )
     try:
-        arrays = load_arrays(weights.read_bytes())
+        arrays = load_arrays(read_whole(weights, error=CheckpointError))
         return rebuild[family](facts["config"], arrays)
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{weights}: there is no such file; save the surrogate again."
-        ) from None
-    except (SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+    except (
+        *(SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError),
+        *(AttributeError, OverflowError),
+    ) as error:
         raise CheckpointError(
             f"{folder}: the surrogate is damaged ({type(error).__name__}: {error}); fit it again."
         ) from None
@@ -103,13 +103,13 @@ def load_surrogate(folder: str | Path) -> Surrogate:
 def _facts(folder: Path) -> dict[str, Any]:
     """Return the checked content of ``surrogate.json``."""
     path = folder / "surrogate.json"
-    try:
-        facts = json.loads(path.read_text())
-    except OSError as error:
+    if not path.is_file():
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); give the directory of a fitted surrogate."
-        ) from None
-    except ValueError:
+            f"{path}: there is no such file; give the directory of a fitted surrogate."
+        )
+    try:
+        facts = json.loads(read_parsed(path, CheckpointError))
+    except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: is no JSON; fit the surrogate again.") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise CheckpointError(

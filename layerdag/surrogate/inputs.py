@@ -16,6 +16,7 @@ from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.dag import DAG, Condition
+from layerdag.reading import inside, read_parsed
 from layerdag.surrogate.tstr import Labelled
 from layerdag.traces.recognise import read_any
 
@@ -67,21 +68,20 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     """
     folder = Path(folder)
     manifest = folder / "manifest.json"
-    try:
-        entries = json.loads(manifest.read_text())["samples"]
-        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
-    except OSError as error:
+    if not manifest.is_file():
         raise DataError(
-            f"{manifest}: cannot be read ({error.strerror}); give a folder that 'layerdag sample' "
-            "wrote."
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
+            f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
+        )
+    try:
+        entries = json.loads(read_parsed(manifest))["samples"]
+        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{manifest}: is no manifest of samples ({error!r}); sample again."
         ) from None
     dags = []
     for name, conditions, file in asked:
-        path = folder / Path(file).name if isinstance(file, str) else folder / name / name
+        path = inside(folder, file if isinstance(file, str) else f"{name}/{name}")
         dag = schema.encode(read_graph(path))
         dags.append(replace(dag, conditions=conditions))
     return tuple(dags)

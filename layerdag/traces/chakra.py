@@ -20,12 +20,12 @@ from pathlib import Path
 
 from layerdag.errors import TraceError
 from layerdag.files import write_bytes
+from layerdag.reading import read_whole
 from layerdag.traces.generation import CURRENT, generation_of
 from layerdag.traces.legacy import decode_legacy
 from layerdag.traces.metadata import decode_metadata, encode_metadata
 from layerdag.traces.protobuf import Cursor, varint
 from layerdag.traces.trace import Attribute, Trace
-from layerdag.traces.unpack import read_unpacked
 from layerdag.traces.wire import scan_nodes, write_nodes
 
 VERSIONS = ("", "0.0.4", "1.0.0")
@@ -42,7 +42,7 @@ def read_trace(path: str | Path) -> Trace:
         TraceError: If the file is missing, empty, cut off, damaged, or of an unknown version;
             names the file, and the node and byte where there is one.
     """
-    return decode_trace(read_unpacked(path), str(path))
+    return decode_trace(read_whole(path, error=TraceError), str(path))
 
 
 def decode_trace(data: bytes, source: str = "<memory>") -> Trace:

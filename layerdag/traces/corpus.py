@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
+from layerdag.reading import inside, read_parsed, read_whole
 from layerdag.traces.chakra import decode_trace
 from layerdag.traces.trace import Trace, Workload
 
@@ -83,6 +84,9 @@ class RunRecord:
         classes = tuple(RankClass(c["member"], tuple(c["ranks"])) for c in row.pop("classes"))
         groups = {name: tuple(ranks) for name, ranks in row.pop("groups").items()}
         times = tuple(row.pop("step_times_s"))
+        ranks = sorted(rank for rank_class in classes for rank in rank_class.ranks)
+        if len(ranks) != row["world_size"] or ranks != list(range(len(ranks))):
+            raise ValueError("the classes do not hold every rank once")
         return cls(classes=classes, groups=groups, step_times_s=times, **row)
 
 
@@ -132,10 +136,10 @@ def read_index(folder: str | Path) -> tuple[RunRecord, ...]:
             "'python data/make_corpus.py'."
         )
     records = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(read_parsed(path, TraceError).splitlines(), start=1):
         try:
-            records.append(RunRecord.from_json(line))
-        except (KeyError, TypeError, ValueError) as error:
+            records.append(RunRecord.from_json(line.decode()))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise TraceError(
                 f"{path}: line {number} is not a run of the corpus ({error}); "
                 "restore the file or collect the corpus again."
@@ -163,7 +167,7 @@ def read_runs(folder: str | Path, records: Iterable[RunRecord]) -> Iterator[Coll
         by_shard.setdefault(record.shard, []).append(record)
     for shard, members in by_shard.items():
         wanted = {c.member for record in members for c in record.classes}
-        content = _read_members(Path(folder) / shard, wanted)
+        content = _read_members(inside(folder, shard, TraceError), wanted)
         for record in members:
             yield _decode(record, content, shard)
 
@@ -184,12 +188,12 @@ def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> Coll
 def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
     """Return the content of the ``wanted`` members of a shard."""
     try:
-        with lzma.open(path) as stream:
-            packed = stream.read(MAX_SHARD_BYTES + 1)
+        packed = read_whole(path, MAX_SHARD_BYTES, TraceError)
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
-            names = {member.name: member for member in archive if member.isfile()}
+            # A sparse member could claim any size.
+            names = {m.name: m for m in archive if m.isfile() and not m.issparse()}
             found = {name: _payload(archive, names[name]) for name in wanted if name in names}
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:
         raise TraceError(
             f"{path}: the shard cannot be read ({error}); restore it (its checksum stands in "
             "checksums.sha256) or collect the corpus again."

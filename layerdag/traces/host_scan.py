@@ -16,11 +16,13 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.native import library
-from layerdag.traces.json_stream import Readable, damage_told, open_binary
+from layerdag.reading import Unpacked, open_unpacked
 
 CHUNK = 1 << 18
 HEAD_LIMIT = 1 << 20
 """The list of nodes must begin within so many bytes."""
+LONGEST_NODE = 1 << 26
+"""Bytes of one node; real ones have a few thousand, with long lists of tensors a million."""
 
 # In the order of native/json_text.h and native/host_scan.h.
 _CUT, _DEEP, _FIELD, _MEMORY, _END, _OBJECT = 1, 3, 4, 5, 6, 7
@@ -132,7 +134,7 @@ def scan_host(
             field; names the file and the place.
     """
     reader = _Reader(flat, has_tensors, str(path))
-    with damage_told(path), open_binary(path) as stream:
+    with open_unpacked(path, TraceError) as stream:
         start, text = _enter(stream, str(path))
         reader.dropped = start
         text, done = text[start:], False
@@ -140,7 +142,9 @@ def scan_host(
             block, used, done = reader.scan(text)
             yield block
             if not done:
-                more = stream.read(max(CHUNK, len(text) - used))
+                if len(text) - used > LONGEST_NODE:
+                    raise reader.told(used, f"a node of more than {LONGEST_NODE >> 20} MiB")
+                more = stream.read_full(max(CHUNK, len(text) - used))
                 if not more:
                     raise reader.told(used, "the file ends inside the list")
                 reader.dropped += used
@@ -149,16 +153,21 @@ def scan_host(
 
 def read_host_head(path: str | Path) -> str:
     """Return the text of a host trace before its nodes; errors as in `scan_host`."""
-    with damage_told(path), open_binary(path) as stream:
+    with open_unpacked(path, TraceError) as stream:
         start, text = _enter(stream, str(path))
+    try:
         return text[:start].decode()
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
+        ) from None
 
 
-def _enter(stream: Readable, source: str) -> tuple[int, bytes]:
+def _enter(stream: Unpacked, source: str) -> tuple[int, bytes]:
     """Return the first text of a file and where in it the first node begins."""
     text = b""
     while len(text) < HEAD_LIMIT:
-        more = stream.read(CHUNK)
+        more = stream.read_full(CHUNK)
         text += more
         start = re.search(rb'"nodes"\s*:\s*\[', text)
         if start is not None:

@@ -3,30 +3,22 @@
 Memory does not grow with the file. Files may be compressed with gzip or xz, recognised by content.
 """
 
-import gzip
+import codecs
 import json
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from layerdag.errors import TraceError
+from layerdag.reading import Unpacked, open_unpacked
 
 CHUNK = 1 << 20
+LONGEST_OBJECT = 1 << 26
+"""Characters of one object of a list; events and nodes have a few thousand."""
 
 Raw = dict[str, Any]
-
-
-@runtime_checkable
-class Readable(Protocol):
-    """Bytes that can be read from front to back: a file, plain or being unpacked."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, none at the end."""
 
 
 def stream_objects(path: str | Path, key: str) -> Iterator[Raw]:
@@ -54,62 +46,13 @@ def read_head(path: str | Path, key: str) -> str:
 @contextmanager
 def _window(path: str | Path) -> Iterator["_Window"]:
     """Open a file as a window; say in one sentence what is wrong with its encoding."""
-    with open_text(path) as stream, damage_told(path):
-        yield _Window(stream, str(path))
-
-
-@contextmanager
-def damage_told(path: str | Path) -> Iterator[None]:
-    """Turn the errors of a damaged archive or text into one sentence.
-
-    Raises:
-        TraceError: If what is read inside turns out damaged or cut short.
-    """
-    try:
-        yield
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
-        ) from error
-
-
-@contextmanager
-def open_text(path: str | Path) -> Iterator[TextIOWrapper]:
-    """Open a text file that may be compressed with gzip or xz.
-
-    Raises:
-        TraceError: If there is no such file.
-    """
-    with _open(path) as stream, TextIOWrapper(stream, encoding="utf-8") as text:
-        yield text
-
-
-@contextmanager
-def open_binary(path: str | Path) -> Iterator["Readable"]:
-    """Open the unpacked bytes of a file that may be compressed with gzip or xz.
-
-    Raises:
-        TraceError: If there is no such file.
-    """
-    with _open(path) as stream:
-        yield stream
-
-
-def _open(path: str | Path) -> Any:
-    """Open a file with what unpacks it."""
-    path = Path(path)
-    if not path.is_file():
-        raise TraceError(f"{path} does not exist or is no file; check the path.")
-    with path.open("rb") as handle:
-        magic = handle.read(6)
-    return _opener(magic)(path, "rb")
-
-
-def _opener(magic: bytes) -> Callable[..., Any]:
-    """Return the function that opens a file which starts with ``magic``."""
-    if magic[:2] == b"\x1f\x8b":
-        return gzip.open
-    return lzma.open if magic == b"\xfd7zXZ\x00" else open
+    with open_unpacked(path, TraceError) as stream:
+        try:
+            yield _Window(stream, str(path))
+        except UnicodeDecodeError as error:
+            raise TraceError(
+                f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
+            ) from error
 
 
 _GAP = re.compile(r"[\s,]*")
@@ -119,8 +62,9 @@ _DECODE = json.JSONDecoder().raw_decode
 class _Window:
     """A sliding window over a text stream, with a cursor."""
 
-    def __init__(self, stream: TextIOWrapper, source: str) -> None:
+    def __init__(self, stream: Unpacked, source: str) -> None:
         self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.source = source
         self.text = ""
         self.at = 0
@@ -128,9 +72,15 @@ class _Window:
 
     def grow(self) -> bool:
         """Drop what lies before the cursor and read on; False at the end of the stream."""
-        more = self._stream.read(max(CHUNK, len(self.text) - self.at))
+        held = len(self.text) - self.at
+        if held > LONGEST_OBJECT:
+            raise TraceError(
+                f"{self.source}: the object at character {self.dropped + self.at} is longer than "
+                f"{LONGEST_OBJECT >> 20} million characters; this is no trace, or a damaged one."
+            )
+        more = self._stream.read_full(max(CHUNK, held))
         self.dropped += self.at
-        self.text = self.text[self.at :] + more
+        self.text = self.text[self.at :] + self._decoder.decode(more, final=not more)
         self.at = 0
         return bool(more)
 
@@ -159,6 +109,8 @@ class _Window:
                 raw, end = _DECODE(self.text, self.at)
             except json.JSONDecodeError as error:
                 fault = error.msg
+            except ValueError as error:
+                raise self._malformed(str(error)) from None
             except RecursionError:
                 raise TraceError(f"{self.source}: values are nested too deeply.") from None
             else:
@@ -167,7 +119,11 @@ class _Window:
                 self.at = end
                 return raw
             if not self.grow():
-                raise TraceError(
-                    f"{self.source}: no valid JSON from character {self.dropped + self.at} on "
-                    f"({fault}); the trace is cut short or damaged, collect or copy it again."
-                )
+                raise self._malformed(fault)
+
+    def _malformed(self, fault: str) -> TraceError:
+        """Return the error for text at the cursor that is no JSON."""
+        return TraceError(
+            f"{self.source}: no valid JSON from character {self.dropped + self.at} on "
+            f"({fault}); the trace is cut short or damaged, collect or copy it again."
+        )

@@ -5,14 +5,13 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import TraceError
+from layerdag.reading import open_unpacked, read_whole, require_parsable
 from layerdag.traces.astra_step import text_to_workload
 from layerdag.traces.astra_text import PARALLELISMS, parse_text
 from layerdag.traces.chakra import decode_trace
 from layerdag.traces.json_feeder import decode_feeder_json
-from layerdag.traces.json_stream import damage_told, open_binary
 from layerdag.traces.trace import Workload
 from layerdag.traces.trace_json import FORMAT, decode_trace_json
-from layerdag.traces.unpack import read_unpacked
 from layerdag.traces.workload import holds_rank_files, read_groups, read_workload
 
 
@@ -73,8 +72,8 @@ def pytorch_format(path: str | Path) -> Format | None:
     Raises:
         TraceError: If the file is missing or a damaged archive.
     """
-    with damage_told(path), open_binary(path) as stream:
-        start = stream.read(_START)
+    with open_unpacked(path, TraceError) as stream:
+        start = stream.read_full(_START)
     if start[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
         return None
     for kind, keys in _JSON_KEYS:
@@ -113,10 +112,12 @@ def _read_file(path: Path, num_ranks: int) -> Workload:
     written_by_pytorch = pytorch_format(path)
     if written_by_pytorch is not None:
         return _import_pytorch(written_by_pytorch, path)
-    data, source = read_unpacked(path), str(path)
+    data, source = read_whole(path, error=TraceError), str(path)
     kind = format_of(data, source)
     if kind is Format.CHAKRA:
         return Workload((decode_trace(data, source),), {}, source)
+    if kind in (Format.FEEDER_JSON, Format.LAYERDAG_JSON, Format.ASTRA_TEXT):
+        require_parsable(data, source, TraceError)
     if kind is Format.FEEDER_JSON:
         return Workload((decode_feeder_json(data, source),), {}, source)
     if kind is Format.LAYERDAG_JSON:

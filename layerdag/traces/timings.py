@@ -7,7 +7,7 @@ from pathlib import Path
 
 from layerdag.errors import TraceError
 from layerdag.files import write_text
-from layerdag.traces.json_stream import open_text
+from layerdag.reading import read_parsed
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,21 @@ def read_durations(path: str | Path) -> Timings:
     Raises:
         TraceError: If the file is missing or not such a table.
     """
-    with open_text(path) as stream:
-        try:
-            table = json.load(stream)
-            columns = {name: at for at, name in enumerate(table["cols"])}
-            handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
-            return Timings(
-                {
-                    row[handle]: (round(row[start] * 1000), round(row[length] * 1000))
-                    for row in table["rows"]
-                },
-                str(path),
-            )
-        except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError) as error:
-            raise TraceError(
-                f"{path} is no table of durations ({error}); give a JSON object with 'cols' "
-                "(rf_id, ts_us, dur_us) and 'rows'."
-            ) from error
+    text = read_parsed(path, TraceError)
+    try:
+        table = json.loads(text)
+        columns = {name: at for at, name in enumerate(table["cols"])}
+        handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
+        of = {
+            row[handle]: (round(row[start] * 1000), round(row[length] * 1000))
+            for row in table["rows"]
+        }
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
+        raise TraceError(
+            f"{path} is no table of durations ({error}); give a JSON object with 'cols' "
+            "(rf_id, ts_us, dur_us) and 'rows'."
+        ) from error
+    return Timings(of, str(path))
 
 
 def write_durations(timings: Timings, path: str | Path) -> None:

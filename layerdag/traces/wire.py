@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.memory import memory_left
 from layerdag.native import library
 from layerdag.traces.columns import checked_columns
 from layerdag.traces.trace import AttributeTable, Ragged, Trace
@@ -18,6 +19,10 @@ _COLUMNS = (
     *("data_ptr", "data_deps", "ctrl_ptr", "ctrl_deps", "io"),
     *("attr_ptr", "attr_name", "attr_wire", "attr_word", "attr_doc"),
 )
+
+
+# Columns of so many bytes are taken without asking what is left.
+_SMALL = 1 << 26
 
 
 class _Fault(ctypes.Structure):
@@ -90,6 +95,7 @@ def scan_nodes(data: bytes, start: int, source: str) -> Scanned:
     span = (address, ctypes.c_int64(start), ctypes.c_int64(len(data)))
     status = native.wire_count(*span, ctypes.byref(totals), ctypes.byref(fault))
     _raise_fault(status, fault, source)
+    _check_memory(totals, source)
     arrays = _allocate(totals)
     strings, blobs = _Pool(), _Pool()
     try:
@@ -189,6 +195,17 @@ def _raise_fault(status: int, fault: _Fault, source: str) -> None:
         reason = _REASONS[status].format(detail=fault.detail)
         raise TraceError(
             f"{source}: node number {fault.node}{known} at byte {fault.offset} {reason}."
+        )
+
+
+def _check_memory(totals: _Totals, source: str) -> None:
+    """Refuse a trace whose columns do not fit: an empty node takes two bytes of a file."""
+    needed = 100 * totals.nodes + 8 * (totals.data_deps + totals.ctrl_deps)
+    needed += 20 * totals.attributes
+    if needed > _SMALL and needed > memory_left() // 2:
+        raise TraceError(
+            f"{source}: {totals.nodes:,} nodes with {totals.attributes:,} attributes need "
+            f"{needed / 2**30:.1f} GiB, more than half of the memory that is free; cut the trace."
         )
 
 

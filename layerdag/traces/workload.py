@@ -10,11 +10,11 @@ from pathlib import Path
 
 from layerdag.errors import TraceError
 from layerdag.files import write_bytes, write_text
+from layerdag.reading import read_parsed, read_whole
 from layerdag.traces.chakra import decode_trace, encode_trace
 from layerdag.traces.contract import conform
 from layerdag.traces.sharing import ColumnPool
 from layerdag.traces.trace import Trace, Workload
-from layerdag.traces.unpack import read_unpacked
 
 _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
 
@@ -41,7 +41,7 @@ def read_workload(location: str | Path, groups_file: str | Path | None = None) -
     by_content: dict[bytes, Trace] = {}
     pool = ColumnPool()
     for path in files:
-        data = read_unpacked(path)
+        data = read_whole(path, error=TraceError)
         key = hashlib.sha256(data).digest()
         if key not in by_content:
             by_content[key] = pool.shared(decode_trace(data, str(path)))
@@ -123,7 +123,7 @@ def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
             occurs twice in its group.
     """
     try:
-        loaded = json.loads(read_unpacked(path))
+        loaded = json.loads(read_parsed(path, TraceError))
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: is no JSON ({error}); mend or replace it.") from None
     if not isinstance(loaded, dict):

@@ -48,5 +48,5 @@ def test_a_malformed_file_is_refused(tmp_path, text, name, message):
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"none\.csv: there is no such file"):
         read_labels(tmp_path / "none.csv")

@@ -148,7 +148,7 @@ def test_memory_kinds(tmp_path):
 
 
 def test_missing_and_broken_files_are_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere.json: No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere.json: there is no such file"):
         read_system(tmp_path / "nowhere.json")
     with pytest.raises(ConfigError, match="is no JSON"):
         read_system(written(tmp_path, "{"))

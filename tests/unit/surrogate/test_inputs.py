@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,4 +89,13 @@ def test_folders_that_hold_nothing_are_one_sentence(tmp_path: Path, schema: Grap
         read_samples(tmp_path, schema)
     (tmp_path / "manifest.json").write_text('{"samples": [{"name": 1}]}')
     with pytest.raises(DataError, match="no manifest of samples"):
+        read_samples(tmp_path, schema)
+
+
+@pytest.mark.parametrize("entry", [{"name": "../a"}, {"name": "/a"}, {"name": "a", "file": "../a"}])
+def test_a_sample_outside_of_its_folder_is_refused(
+    tmp_path: Path, schema: GraphSchema, entry: dict[str, str]
+) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"samples": [{"conditions": {}, **entry}]}))
+    with pytest.raises(DataError, match="leads out of the folder"):
         read_samples(tmp_path, schema)

@@ -178,10 +178,10 @@ def test_trace_put_together_wrongly_is_refused_before_writing(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_every_reference_trace_is_written_byte_for_byte(shared_data: Path) -> None:
-    from layerdag.traces.unpack import read_unpacked
+    from layerdag.reading import read_whole
 
     paths = [p for pattern in ("*.et", "*.et.gz", "*.et.xz") for p in shared_data.rglob(pattern)]
     assert len(paths) > 1000
     for path in paths:
-        data = read_unpacked(path)
+        data = read_whole(path)
         assert encode_trace(decode_trace(data, str(path))) == data, path

@@ -93,7 +93,7 @@ def test_what_is_no_host_trace_is_refused(tmp_path, text):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(TraceError, match=r"gone\.json does not exist"):
+    with pytest.raises(TraceError, match=r"gone\.json: there is no such file"):
         read_host_nodes(tmp_path / "gone.json")
 
 

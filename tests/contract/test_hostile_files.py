@@ -1,0 +1,216 @@
+"""No reader takes more of a file from outside than fits, whatever the file claims."""
+
+import gzip
+import io
+import json
+import lzma
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layerdag import reading
+from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.flow_files import read_graphml, read_json
+from layerdag.datasets.label_file import read_labels
+from layerdag.errors import LayerdagError
+from layerdag.simulator import cluster_files, sweep
+from layerdag.simulator.cluster_files import read_network, read_system
+from layerdag.simulator.sweep import read_sweep
+from layerdag.surrogate.files import load_surrogate
+from layerdag.traces import corpus, host_scan, json_stream
+from layerdag.traces.chakra import read_trace
+from layerdag.traces.corpus import read_index
+from layerdag.traces.kineto import read_profile, read_timings
+from layerdag.traces.pytorch_et import read_host_blocks
+from layerdag.traces.recognise import read_any
+from layerdag.traces.timings import read_durations
+from layerdag.traces.workload import read_groups
+
+LIMIT = 1 << 20
+HOST = b'{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "nodes": ['
+KINETO = b'{"schemaVersion": 1, "traceEvents": ['
+JSON_GRAPH = b'{"format": "layerdag-graph-1", "name": "'
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "FREE_BYTES", LIMIT)
+    monkeypatch.setattr(reading, "memory_left", lambda: 2 * LIMIT)
+    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", LIMIT)
+    monkeypatch.setattr(host_scan, "LONGEST_NODE", LIMIT)
+    monkeypatch.setattr(corpus, "MAX_SHARD_BYTES", LIMIT)
+    monkeypatch.setattr(cluster_files, "MAX_CONFIG_BYTES", LIMIT)
+    monkeypatch.setattr(sweep, "MAX_CONFIG_BYTES", LIMIT)
+
+
+def all_blocks(path: Path) -> list[object]:
+    return list(read_host_blocks(path))
+
+
+def in_folder(name: str, read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Return a reader of the folder that holds the file under this name."""
+
+    def read_folder(path: Path) -> object:
+        path.rename(path.with_name(name))
+        return read(path.parent)
+
+    return read_folder
+
+
+READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
+    "chakra": (read_trace, b""),
+    "any": (read_any, b""),
+    "any host": (read_any, HOST + b'{"name": "'),
+    "any kineto": (read_any, KINETO + b'{"name": "'),
+    "any own json": (read_any, b'{"format": "layerdag-trace", "x": "'),
+    "any feeder json": (read_any, b'{"workload_graph": [{"Name": "'),
+    "host": (all_blocks, HOST + b'{"name": "'),
+    "host list": (all_blocks, HOST + b'{"id": 1, "inputs": {"values": [['),
+    "kineto": (read_profile, KINETO + b'{"name": "'),
+    "timings": (read_timings, KINETO + b'{"name": "'),
+    "durations": (read_durations, b'{"cols": ["'),
+    "groups": (lambda path: read_groups(path, 4), b'{"'),
+    "graphml": (read_graphml, b'<graphml><graph id="'),
+    "json graph": (read_json, JSON_GRAPH),
+    "labels": (read_labels, b"name,label\na,"),
+    "index": (in_folder("index.jsonl", read_index), b'{"run": "'),
+    "system": (read_system, b'{"L": "'),
+    "network": (read_network, b'topology: ["'),
+    "sweep": (read_sweep, b'workloads: {"'),
+    "surrogate": (in_folder("surrogate.json", load_surrogate), b'{"format": "'),
+}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+@pytest.mark.parametrize("name", READERS)
+def test_a_bomb_is_one_sentence_that_names_the_file(tmp_path: Path, name: str, pack) -> None:
+    read, start = READERS[name]
+    path = tmp_path / "bomb"
+    path.write_bytes(pack(start + b"a" * (3 * LIMIT)))
+    with pytest.raises(LayerdagError, match=str(tmp_path)) as caught:
+        read(path)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("name", ["kineto", "timings"])
+def test_an_integer_of_five_thousand_digits_is_one_sentence(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(KINETO + b'{"ph": "X", "cat": "kernel", "ts": ' + b"1" * 5000 + b"}]}")
+    with pytest.raises(LayerdagError, match=r"x\.json: no valid JSON"):
+        READERS[name][0](path)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_a_table_of_dgrl_is_bounded(tmp_path: Path, ending: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
+    (tmp_path / f"num-node-list.csv{ending}").write_bytes(pack(b"1\n" * (2 << 20)))
+    with pytest.raises(LayerdagError, match="num-node-list"):
+        load_dgrl(tmp_path)
+
+
+def test_negative_numbers_of_nodes_are_one_sentence(tmp_path: Path) -> None:
+    for name, text in {"num-node-list": "3\n-2", "num-edge-list": "0\n0"}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    (tmp_path / "label-cortex.csv").write_text("1\n1")
+    with pytest.raises(LayerdagError, match="negative"):
+        load_dgrl(tmp_path)
+
+
+INDEX_LINE = {
+    "run": "r", "family": "mlp", "strategy": "ddp", "world_size": 1, "phase": "training",
+    "split": "train", "hyper": {}, "step_times_s": [1.0], "step_time_s_min": 1.0,
+    "shard": "s.tar.xz", "classes": [{"member": "a", "ranks": [0]}], "groups": {},
+    "graph_hash": "", "num_nodes": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shard", ["/etc/passwd", "../s.tar.xz"])
+def test_a_shard_outside_of_the_corpus_is_refused(tmp_path: Path, shard: str) -> None:
+    (tmp_path / "index.jsonl").write_text(json.dumps({**INDEX_LINE, "shard": shard}))
+    with pytest.raises(LayerdagError, match="leads out of the folder"):
+        list(corpus.read_runs(tmp_path, read_index(tmp_path)))
+
+
+@pytest.mark.parametrize("size", [2, 4_000_000_000])
+def test_a_corpus_of_more_ranks_than_it_has_is_refused(tmp_path: Path, size: int) -> None:
+    (tmp_path / "index.jsonl").write_text(json.dumps({**INDEX_LINE, "world_size": size}))
+    with pytest.raises(LayerdagError, match="every rank once"):
+        read_index(tmp_path)
+
+
+def shard(members: list[tarfile.TarInfo], payload: bytes = b"") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(payload))
+    return lzma.compress(buffer.getvalue())
+
+
+def sparse(name: str) -> tarfile.TarInfo:
+    """Return a member of a few bytes that claims ten gigabytes of zeros."""
+    info = tarfile.TarInfo(name)
+    info.pax_headers = {
+        "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": name,
+        "GNU.sparse.size": str(10**10), "GNU.sparse.map": "0,0", "GNU.sparse.numblocks": "1",
+    }  # fmt: skip
+    return info
+
+
+def test_a_sparse_member_of_ten_gigabytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "index.jsonl").write_text(json.dumps(INDEX_LINE))
+    (tmp_path / "s.tar.xz").write_bytes(shard([sparse("a")]))
+    with pytest.raises(LayerdagError, match="'a', which is missing"):
+        list(corpus.read_runs(tmp_path, read_index(tmp_path)))
+
+
+def test_a_shard_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "index.jsonl").write_text(json.dumps(INDEX_LINE))
+    member = tarfile.TarInfo("a")
+    member.size = 4 * LIMIT
+    (tmp_path / "s.tar.xz").write_bytes(shard([member], os.urandom(4 * LIMIT)))
+    with pytest.raises(LayerdagError, match=r"s\.tar\.xz: holds more than"):
+        list(corpus.read_runs(tmp_path, read_index(tmp_path)))
+
+
+LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
+MERGES = "a: &a {k: 1}\n" + "".join(
+    f"b{i}: &b{i} {{<<: [*{before}, *{before}]}}\n"
+    for i, before in enumerate(["a", *(f"b{i}" for i in range(39))])
+)
+
+
+@pytest.mark.parametrize("text", [LAUGHS, MERGES, "a: &a [*a]"], ids=["lists", "merges", "self"])
+@pytest.mark.parametrize("read", [read_network, read_sweep])
+def test_anchors_that_multiply_are_one_sentence(tmp_path: Path, text: str, read) -> None:
+    path = tmp_path / "x.yml"
+    path.write_text(text)
+    with pytest.raises(LayerdagError, match=r"100,000 values") as caught:
+        read(path)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from layerdag.traces import wire
+    from layerdag.traces.build import NodeSpec, build_trace
+    from layerdag.traces.chakra import encode_trace
+    from layerdag.traces.trace import NodeType
+
+    monkeypatch.setattr(reading, "memory_left", lambda: 1 << 30)
+    monkeypatch.setattr(wire, "memory_left", lambda: 1 << 20)
+    monkeypatch.setattr(wire, "_SMALL", 0)
+    nodes = [NodeSpec(id=i, name="", type=NodeType.COMP) for i in range(10_000)]
+    path = tmp_path / "x.et"
+    path.write_bytes(encode_trace(build_trace(nodes)))
+    with pytest.raises(LayerdagError, match="10,000 nodes"):
+        read_trace(path)
+    monkeypatch.setattr(wire, "memory_left", lambda: 1 << 30)
+    assert np.array_equal(read_trace(path).id_N, np.arange(10_000))
