@@ -110,9 +110,8 @@ def show(found: Audit, page: str | None, *, as_json: bool) -> None:
         ("nearer to training than to held-out", f"{percent(near.share)} (50% is ideal)"),
     ]
     for attack in found.attacks:
-        told = "tells training graphs apart" if attack.leaks else "no better than guessing"
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        rows.append((f"attack {attack.name}", f"area {area}: {told}"))
+        rows.append((f"attack {attack.name}", f"area {area}: {attack.in_words()}"))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")

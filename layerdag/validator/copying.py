@@ -20,8 +20,10 @@ from layerdag.graph.hashing import graph_hash, node_colours
 from layerdag.rng import numpy_generator
 from layerdag.validator.graph_set import GraphSet
 from layerdag.validator.metrics import NORMAL_95, Interval
+from layerdag.validator.verdict import Need, Verdict, half_width_for_verdict, round_up
 
 ROUNDS = 3
+RELABELLINGS = 500
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Novelty:
         novel: Share whose hash no training graph has.
         vun: Share of graphs that are valid, novel and the first with their hash.
         copied: Share that repeats a training graph (1 - novel).
-        copied_real: Share of real held-out graphs that repeat a training graph, the scale of it.
+        copied_real: Share of real held-out graphs that repeat a training graph, the scale of it;
+            None without held-out graphs.
     """
 
     graphs: int
@@ -44,7 +47,7 @@ class Novelty:
     novel: float
     vun: float
     copied: float
-    copied_real: float
+    copied_real: float | None
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,14 @@ class Nearness:
     Attributes:
         share: Share of generated graphs nearer to training than to held-out; ties count half.
             0.5 is ideal, 1 is a generator that stays beside its training graphs.
-        interval: 95 % Wilson interval of ``share``.
+        interval: 95 % interval of ``share``: Wilson's, which is about the samples, or the spread
+            where chance calls a real graph a training graph, whichever is wider.
         median_to_train: Median Weisfeiler-Lehman distance to the nearest training graph.
         median_to_held_out: The same to the nearest held-out graph.
         compared: Number of training and of held-out graphs compared with, equal.
+        samples: Number of generated graphs.
+        verdict: What the interval says.
+        need: How many graphs a verdict would take; None where there is one.
     """
 
     share: float
@@ -65,6 +72,18 @@ class Nearness:
     median_to_train: float
     median_to_held_out: float
     compared: int
+    samples: int
+    verdict: Verdict
+    need: Need | None
+
+    def in_words(self) -> str:
+        """Return the verdict as a clause."""
+        return {
+            Verdict.LEAKS: "nearer to training graphs",
+            Verdict.CHANCE: "as near to held-out graphs",
+            Verdict.TOO_FEW: f"{self.verdict.value} ({self.need.in_words() if self.need else ''})",
+            Verdict.REVERSED: "nearer to held-out graphs: the two parts are not alike",
+        }[self.verdict]
 
 
 def novelty(
@@ -77,14 +96,14 @@ def novelty(
 
     Args:
         train: Training graphs.
-        held_out: Real graphs that the generator never saw.
+        held_out: Real graphs that the generator never saw; may be empty.
         generated: Samples.
         valid_B: Validity of each sample (``StructureReport.valid_B``); all valid by default.
 
     Raises:
-        UsageError: If a set is empty.
+        UsageError: If there is no training or no generated graph.
     """
-    _require(train, held_out, generated)
+    _require(train, generated)
     known = {graph_hash(dag) for dag in train}
     hashes = [graph_hash(dag) for dag in generated]
     valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
@@ -98,7 +117,7 @@ def novelty(
         novel=float(novel.mean()),
         vun=float((valid & novel & first).mean()),
         copied=float(1 - novel.mean()),
-        copied_real=float(np.mean([graph_hash(dag) in known for dag in held_out])),
+        copied_real=_share_of(known, held_out),
     )
 
 
@@ -114,21 +133,77 @@ def nearness(
         UsageError: If a set is empty.
     """
     _require(train, held_out, generated)
-    size = min(len(train), len(held_out))
+    distance_KG = kernel_distances(generated, [*train, *held_out])
+    return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
+
+
+def nearness_by_distance(to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int) -> Nearness:
+    """Return the same from the distances of K generated graphs to all real ones."""
+    size = min(to_train_KT.shape[1], to_held_KH.shape[1])
     rng = numpy_generator(seed, "nearness")
-    train = [train[i] for i in rng.permutation(len(train))[:size]]
-    held_out = [held_out[i] for i in rng.permutation(len(held_out))[:size]]
-    distance = kernel_distances(generated, [*train, *held_out])
-    to_train, to_held_out = distance[:, :size].min(axis=1), distance[:, size:].min(axis=1)
-    tied = np.isclose(to_train, to_held_out, atol=1e-9)
-    share = float(np.where(tied, 0.5, to_train < to_held_out).mean())
+    to_train_KS = to_train_KT[:, rng.permutation(to_train_KT.shape[1])[:size]]
+    to_held_KS = to_held_KH[:, rng.permutation(to_held_KH.shape[1])[:size]]
+    near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
+    is_train_G = np.arange(2 * size) < size
+    by_chance_GR = rng.random((2 * size, RELABELLINGS)) < 0.5
+    share = float(_shares(near_KG, is_train_G[:, None])[0])
+    spread = float(np.sqrt(np.mean((_shares(near_KG, by_chance_GR) - 0.5) ** 2)))
+    interval = _wider(wilson_interval(share, len(near_KG)), share, NORMAL_95 * spread)
+    verdict = Verdict.of(interval)
     return Nearness(
         share=share,
-        interval=wilson_interval(share, len(generated)),
-        median_to_train=float(np.median(to_train)),
-        median_to_held_out=float(np.median(to_held_out)),
+        interval=interval,
+        median_to_train=float(np.median(to_train_KS.min(axis=1))),
+        median_to_held_out=float(np.median(to_held_KS.min(axis=1))),
         compared=size,
+        samples=len(near_KG),
+        verdict=verdict,
+        need=_need(share, spread, len(near_KG), size) if verdict is Verdict.TOO_FEW else None,
     )
+
+
+def _nearest(distance_KG: np.ndarray) -> np.ndarray:
+    """Return which real graphs are the nearest of each generated one, ties included, as floats."""
+    least_K1 = distance_KG.min(axis=1, keepdims=True)
+    return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
+
+
+def _shares(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
+    """Return the share of generated graphs nearer to training for R ways to tell it from the rest.
+
+    A generated graph whose nearest graphs are of both kinds counts half.
+    """
+    of_train_KR = near_KG @ is_train_GR > 0
+    of_rest_KR = near_KG @ ~is_train_GR > 0
+    shares_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).mean(axis=0)
+    return shares_R
+
+
+def _wider(interval: Interval, value: float, half: float) -> Interval:
+    """Return the interval that holds ``interval`` and value +- half, cut at 0 and 1."""
+    return Interval(
+        max(min(interval.low, value - half), 0.0), min(max(interval.high, value + half), 1.0)
+    )
+
+
+def _need(share: float, spread: float, samples: int, compared: int) -> Need:
+    """Return which graphs are too few, and about how many are needed.
+
+    Were all samples next to different real graphs, the spread would be 0.5 / sqrt(samples). What it
+    is beyond that comes from real graphs that are the nearest of many samples, and more samples do
+    not take it away.
+    """
+    crowding = max((4 * spread**2 * samples - 1) / max(samples - 1, 1), 0.0)
+    allowed = (2 * half_width_for_verdict(share) / NORMAL_95) ** 2
+    if crowding < allowed:
+        return Need("samples", samples, round_up((1 - crowding) / (allowed - crowding)))
+    left = max(allowed - 1 / samples, allowed / 2)
+    return Need("held-out graphs", compared, round_up(compared * crowding / left))
+
+
+def _share_of(known: set[str], dags: Sequence[DAG]) -> float | None:
+    """Return the share of graphs whose hash is known; None for no graph."""
+    return float(np.mean([graph_hash(dag) in known for dag in dags])) if dags else None
 
 
 def kernel_distances(left: Sequence[DAG], right: Sequence[DAG]) -> np.ndarray:

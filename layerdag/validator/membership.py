@@ -21,11 +21,15 @@ from layerdag.model.base import DAGModel
 from layerdag.rng import derive_seed, numpy_generator
 from layerdag.validator.copying import kernel_distances
 from layerdag.validator.histograms import bootstrap_weights
-from layerdag.validator.metrics import Interval
+from layerdag.validator.metrics import NORMAL_95, Interval
+from layerdag.validator.verdict import Need, Verdict, chance_half_width, needed
 
 REPLICATES = 500
 MOST_SCORED = 256
 FALSE_ALARMS = 0.1
+
+Scores = tuple[np.ndarray, np.ndarray]
+"""Scores of members and of others."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +41,35 @@ class Attack:
         what: The score, in one sentence.
         auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
             1 that every member is known.
-        interval: 95 % bootstrap interval of ``auc`` over members and over others.
+        interval: 95 % bootstrap interval of ``auc`` over members and over others, no narrower than
+            that of a score that says nothing.
         caught: Share of members above the score that a share ``FALSE_ALARMS`` of others exceeds.
         members: Number of training graphs scored.
         others: Number of held-out graphs scored.
+        verdict: What the interval says.
+        need: How many graphs a verdict would take; None where there is one.
     """
 
     name: str
     what: str
     auc: float
-    interval: Interval | None
+    interval: Interval
     caught: float
     members: int
     others: int
+    verdict: Verdict
+    need: Need | None
 
     @property
     def leaks(self) -> bool:
         """Whether the attack does better than guessing, beyond chance."""
-        return self.interval is not None and self.interval.low > 0.5
+        return self.verdict is Verdict.LEAKS
+
+    def in_words(self) -> str:
+        """Return the verdict as a clause."""
+        if self.need is None:
+            return self.verdict.value
+        return f"{self.verdict.value} ({self.need.in_words()})"
 
 
 def sample_attacks(
@@ -65,34 +80,63 @@ def sample_attacks(
     "nearest_sample" (Chen et al., GAN-Leaks, CCS 2020): the nearer a sample, the likelier a member.
     "density_ratio" (van Breugel et al., DOMIAS, AISTATS 2023): the same density of samples means
     more where real graphs are rare, so it is divided by the density of other real graphs, which
-    the attacker has: a random half of the held-out ones; the other half are the non-members.
-    Densities are Gaussian kernel estimates over Weisfeiler-Lehman distances.
+    the attacker has: a random half of the held-out ones, while the other half are the non-members.
+    Both halves take both parts in turn, and the figure is the mean. Densities are Gaussian kernel
+    estimates over Weisfeiler-Lehman distances.
 
     Args:
         train: Training graphs, the members.
-        held_out: Real graphs that the generator never saw, at least 4.
+        held_out: Real graphs that the generator never saw; the second attack needs two.
         generated: Samples.
         seed: Of the halves and of the bootstrap.
 
     Raises:
-        UsageError: If a set is too small.
+        UsageError: If a set is empty.
     """
     _require(train, held_out, generated)
-    order = numpy_generator(seed, "membership").permutation(len(held_out))
-    reference = [held_out[i] for i in order[: len(held_out) // 2]]
-    others = [held_out[i] for i in order[len(held_out) // 2 :]]
-    distance = kernel_distances([*train, *others], [*generated, *reference])
-    to_sample, to_reference = distance[:, : len(generated)], distance[:, len(generated) :]
-    ratio_G = _log_density(to_sample, to_reference) - _log_density(to_reference, to_reference)
-    nearest_G = -to_sample.min(axis=1)
-    said = (
-        ("nearest_sample", "how near the nearest sample is", nearest_G),
-        ("density_ratio", "density of samples over that of other real graphs", ratio_G),
-    )
-    return tuple(
-        _attack(name, what, score_G[: len(train)], score_G[len(train) :], seed)
-        for name, what, score_G in said
-    )
+    real = [*train, *held_out]
+    distance = kernel_distances(real, [*generated, *held_out])
+    to_sample, to_held_out = distance[:, : len(generated)], distance[:, len(generated) :]
+    return attacks_by_distance(to_sample, to_held_out, seed)
+
+
+def attacks_by_distance(
+    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, seed: int
+) -> tuple[Attack, ...]:
+    """Return the same from the distances of all real graphs, training graphs first.
+
+    Args:
+        to_sample_GK: To the samples.
+        to_held_out_GH: To the held-out graphs, which are the last H rows, too.
+        seed: Of the halves and of the bootstrap.
+    """
+    members = to_sample_GK.shape[0] - to_held_out_GH.shape[1]
+    nearest_G = -to_sample_GK.min(axis=1)
+    what = "how near the nearest sample is"
+    plain = [(nearest_G[:members], nearest_G[members:])]
+    found = [_attack("nearest_sample", what, plain, seed)]
+    if to_held_out_GH.shape[1] > 1:
+        what = "density of samples over that of other real graphs"
+        ratios = _density_ratios(to_sample_GK, to_held_out_GH, members, seed)
+        found.append(_attack("density_ratio", what, ratios, seed))
+    return tuple(found)
+
+
+def _density_ratios(
+    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, members: int, seed: int
+) -> list[Scores]:
+    """Return the scores of members and of one half of the others, by the other half; twice."""
+    count = to_held_out_GH.shape[1]
+    order = numpy_generator(seed, "membership").permutation(count)
+    halves = order[: count // 2], order[count // 2 :]
+    folds = []
+    for reference, others in (halves, halves[::-1]):
+        to_reference = to_held_out_GH[:, reference]
+        rows = np.concatenate([np.arange(members), members + others])
+        width = _bandwidth(to_reference[rows])
+        ratio_G = _log_density(to_sample_GK[rows], width) - _log_density(to_reference[rows], width)
+        folds.append((ratio_G[:members], ratio_G[members:]))
+    return folds
 
 
 def likelihood_attack(
@@ -117,9 +161,8 @@ def likelihood_attack(
         for dags in (train, held_out)
     ]
     member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
-    return _attack(
-        "likelihood", "likelihood of the graph, by the weights", -member_T, -other_H, seed
-    )
+    what = "likelihood of the graph, by the weights"
+    return _attack("likelihood", what, [(-member_T, -other_H)], seed)
 
 
 @torch.no_grad()
@@ -155,42 +198,71 @@ def area_under_curve(member_T: np.ndarray, other_H: np.ndarray) -> float:
     return float(wins / (member_T.size * other_H.size))
 
 
-def _attack(name: str, what: str, member_T: np.ndarray, other_H: np.ndarray, seed: int) -> Attack:
-    """Return how well a score tells members from others."""
-    auc = area_under_curve(member_T, other_H)
-    rng = numpy_generator(seed, "membership-bootstrap", name)
-    weight_RT = bootstrap_weights(rng, REPLICATES, member_T.size)
-    weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
-    above_TH = (member_T[:, None] > other_H) + 0.5 * (member_T[:, None] == other_H)
-    draws_R = ((weight_RT @ above_TH) * weight_RH).sum(axis=1) / (member_T.size * other_H.size)
-    alarm = np.quantile(other_H, 1 - FALSE_ALARMS)
+def _attack(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
+    """Return how well a score tells members from others, the mean over folds.
+
+    Args:
+        name: Of the attack.
+        what: The score.
+        folds: Scores of the same members and of other others in each.
+        seed: Of the bootstrap.
+    """
+    members, others = folds[0][0].size, sum(other_H.size for _, other_H in folds)
+    auc = float(np.mean([area_under_curve(*fold) for fold in folds]))
+    draws_R = _bootstrap(name, folds, seed)
+    half = max(NORMAL_95 * float(draws_R.std(ddof=1)), chance_half_width(members, others))
+    interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
+    verdict = Verdict.of(interval)
+    need = Need("held-out graphs", others, needed(auc, half, others))
     return Attack(
         name=name,
         what=what,
         auc=auc,
-        interval=Interval.around(auc, draws_R, 0.0, 1.0),
-        caught=float((member_T > alarm).mean()),
-        members=member_T.size,
-        others=other_H.size,
+        interval=interval,
+        caught=float(np.mean([_caught(*fold) for fold in folds])),
+        members=members,
+        others=others,
+        verdict=verdict,
+        need=need if verdict is Verdict.TOO_FEW else None,
     )
 
 
-def _log_density(distance_GK: np.ndarray, reference_GK: np.ndarray) -> np.ndarray:
-    """Return the logarithm of a kernel density from distances, up to one constant.
+def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
+    """Return the area under the curve of resampled members and others, the mean over folds."""
+    rng = numpy_generator(seed, "membership-bootstrap", name)
+    members = folds[0][0].size
+    weight_RT = bootstrap_weights(rng, REPLICATES, members)
+    total_R = np.zeros(REPLICATES)
+    for member_T, other_H in folds:
+        weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
+        above_TH = (member_T[:, None] > other_H) + 0.5 * (member_T[:, None] == other_H)
+        total_R += ((weight_RT @ above_TH) * weight_RH).sum(axis=1) / (members * other_H.size)
+    return total_R / len(folds)
 
-    The bandwidth, of both densities, is a third of the median distance to the nearest graph of the
-    reference: a copy weighs as much as exp(9 / 2), about 90, neighbours at that distance.
+
+def _caught(member_T: np.ndarray, other_H: np.ndarray) -> float:
+    """Return the share of members above the score that a share ``FALSE_ALARMS`` of others has."""
+    return float((member_T > np.quantile(other_H, 1 - FALSE_ALARMS)).mean())
+
+
+def _bandwidth(distance_GK: np.ndarray) -> float:
+    """Return a third of the median distance to the nearest graph.
+
+    A copy then weighs as much as exp(9 / 2), about 90, neighbours at that distance.
     """
-    width = max(float(np.median(reference_GK.min(axis=1))) / 3, 1e-3)
+    return max(float(np.median(distance_GK.min(axis=1))) / 3, 1e-3)
+
+
+def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
+    """Return the logarithm of a kernel density from distances, up to one constant."""
     exponent_GK = -0.5 * (distance_GK / width) ** 2
     return np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])
 
 
 def _require(*sets: Sequence[DAG]) -> None:
-    """Raise UsageError if a set is too small to be told apart from another."""
-    smallest = min(map(len, sets))
-    if smallest < 4:
+    """Raise UsageError if a set is empty."""
+    if not all(sets):
         raise UsageError(
-            f"A membership attack needs at least 4 graphs of each kind, found {smallest}; give "
-            "more training, held-out or sampled graphs."
+            "A membership attack needs training, held-out and, unless it attacks weights, sampled "
+            "graphs; one set is empty."
         )

@@ -6,6 +6,7 @@ from layerdag.errors import UsageError
 from layerdag.graph.dag import DAG
 from layerdag.graph.random import random_dag
 from layerdag.validator.copying import kernel_distances, nearness, novelty, wilson_interval
+from layerdag.validator.verdict import Verdict
 
 
 def _graphs(rng: np.random.Generator, count: int) -> list[DAG]:
@@ -67,4 +68,34 @@ def test_wilson_interval_of_a_certain_outcome_is_not_certain() -> None:
 
 def test_an_empty_set_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(UsageError, match="empty"):
-        novelty(_graphs(rng, 1), [], _graphs(rng, 1))
+        novelty([], _graphs(rng, 1), _graphs(rng, 1))
+    with pytest.raises(UsageError, match="empty"):
+        nearness(_graphs(rng, 1), [], _graphs(rng, 1))
+
+
+def test_copies_are_counted_without_held_out_graphs(rng: np.random.Generator) -> None:
+    train = _graphs(rng, 2)
+    result = novelty(train, [], train)
+    assert (result.copied, result.copied_real) == (1.0, None)
+
+
+def test_many_samples_beside_few_real_graphs_are_too_few_to_tell(rng: np.random.Generator) -> None:
+    # 3 real graphs on either side: which of the six is the nearest of most samples is chance,
+    # however many samples there are.
+    verdicts = set()
+    for seed in range(5):
+        drawn = np.random.default_rng(seed)
+        result = nearness(_graphs(drawn, 3), _graphs(drawn, 3), _graphs(drawn, 200), seed)
+        verdicts.add(result.verdict)
+        assert result.need is None or result.need.of == "held-out graphs"
+    assert Verdict.CHANCE not in verdicts
+    assert Verdict.TOO_FEW in verdicts
+
+
+def test_few_samples_beside_many_real_graphs_are_too_few_to_tell(rng: np.random.Generator) -> None:
+    result = nearness(_graphs(rng, 150), _graphs(rng, 150), _graphs(rng, 30))
+    assert result.verdict is Verdict.TOO_FEW
+    assert result.need is not None
+    assert (result.need.of, result.need.found) == ("samples", 30)
+    assert 100 < result.need.count < 3000
+    assert "30 samples, about" in result.in_words()

@@ -16,6 +16,7 @@ from layerdag.validator.membership import (
     likelihood_attack,
     sample_attacks,
 )
+from layerdag.validator.verdict import Verdict
 
 
 def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
@@ -108,6 +109,33 @@ def test_losses_of_a_graph_depend_on_it_alone(rng: np.random.Generator) -> None:
     assert model.training
 
 
-def test_too_few_graphs_are_refused(rng: np.random.Generator) -> None:
-    with pytest.raises(UsageError, match="at least 4 graphs of each kind, found 3"):
-        sample_attacks(graphs(rng, 9), graphs(rng, 3), graphs(rng, 9))
+def test_an_empty_set_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(UsageError, match="one set is empty"):
+        sample_attacks(graphs(rng, 9), [], graphs(rng, 9))
+
+
+def test_few_held_out_graphs_are_too_few_to_tell_and_no_error() -> None:
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        found += sample_attacks(graphs(rng, 26), graphs(rng, 6), graphs(rng, 30), seed)
+    assert len(found) == 20
+    assert all(attack.verdict is not Verdict.CHANCE for attack in found)
+    # The bootstrap of six graphs alone accuses more often than one time in 40.
+    assert sum(attack.leaks for attack in found) <= 3
+    needs = [attack.need for attack in found if attack.need is not None]
+    assert needs
+    assert all(need.found == 6 < need.count for need in needs)
+    near = [attack.need for attack in found if abs(attack.auc - 0.5) < 0.05 and attack.need]
+    assert all(need.count > 100 for need in near)
+
+
+def test_one_held_out_graph_leaves_the_attack_that_needs_one(rng: np.random.Generator) -> None:
+    (attack,) = sample_attacks(graphs(rng, 5), graphs(rng, 1), graphs(rng, 3))
+    assert attack.name == "nearest_sample"
+    assert "too few graphs to tell (1 held-out graphs" in attack.in_words()
+
+
+def test_every_held_out_graph_is_scored_by_both_attacks(rng: np.random.Generator) -> None:
+    for attack in sample_attacks(graphs(rng, 12), graphs(rng, 9), graphs(rng, 5)):
+        assert (attack.members, attack.others) == (12, 9)
