@@ -223,7 +223,7 @@ def write_samples(
             on_each()
         manifest = {
             "layerdag_version": __version__,
-            "checkpoint": str(checkpoint.path),
+            "checkpoint": checkpoint.path.resolve().name,
             "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
             "model": checkpoint.spec.name,
             "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),

@@ -140,7 +140,8 @@ def _scrubbed(workload: Workload) -> Workload:
         f"operator names kept; removed {report.removed_io:,} inputs and outputs, "
         f"{report.removed_start_times:,} start times, {report.removed_metadata:,} metadata "
         f"entries; renumbered {report.renumbered_nodes:,} nodes, {report.renamed_groups:,} groups, "
-        f"{report.renumbered_tags:,} tags"
+        f"{report.renumbered_tags:,} tags, {report.renumbered_streams:,} streams, "
+        f"{report.renumbered_priorities:,} priorities"
     )
     for name, count in report.removed_attributes.items():
         _say(f"  removed attribute {name!r} {count:,} times")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from layerdag.cli.build import build_dataset, build_spec
 from layerdag.cli.config import as_plain, build, run
+from layerdag.cli.run_file import public_config, write_run_file
 from layerdag.cli.watch import Watch
 from layerdag.datasets.base import GraphDataset
 from layerdag.errors import ConfigError
@@ -69,7 +70,9 @@ def _task(config: DictConfig) -> float | None:
     job = make_job(config, data, directory)
     with joined_world(device) as world:
         quiet = world.rank != 0
-        loggers = [] if quiet else open_loggers(logging, directory, as_plain(config), config.resume)
+        if not quiet:
+            write_run_file(directory, as_plain(config))
+        loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
         watch = Watch(data.schema, directory / "pictures", logging.sample_graphs)
         try:
             result = train(
@@ -111,7 +114,7 @@ def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJo
         validation=data.batch("val"),
         directory=directory,
         schema=data.schema.to_dict(),
-        run_config=as_plain(config),
+        run_config=public_config(as_plain(config)),
         data_fingerprint=data.fingerprint,
         split=data.split,
     )
@@ -133,7 +136,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def open_loggers(
-    settings: LoggerSettings, directory: Path, config: dict[str, Any], resume: str | None
+    settings: LoggerSettings, directory: Path, config: Mapping[str, Any], resume: str | None
 ) -> list[Logger]:
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     step = _resumed_step(directory) if resume else 0

@@ -45,6 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="with --against: attack these weights, too"
     )
+    parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="with --checkpoint: label file it was trained with, where it is not in DATA",
+    )
     parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
 
 
@@ -56,8 +61,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("Nothing to validate; give a path, or --rules to list what is checked.")
     if args.against:
         return _audit(args)
-    if args.checkpoint or args.report:
-        raise UsageError("--checkpoint and --report need --against DATA; add it or leave them out.")
+    if args.checkpoint or args.report or args.labels:
+        raise UsageError(
+            "--checkpoint, --labels and --report need --against DATA; add it or leave them out."
+        )
     checked: list[str] = []
     findings: list[Finding] = []
     for path in args.paths:
@@ -77,7 +84,7 @@ def _audit(args: argparse.Namespace) -> int:
 
     if len(args.paths) != 1:
         raise UsageError("--against takes one folder of samples; give each its own call.")
-    found = audit(args.paths[0], args.against, args.checkpoint)
+    found = audit(args.paths[0], args.against, args.checkpoint, args.labels)
     show(found, args.report, as_json=args.json)
     return int(args.strict and any(attack.leaks for attack in found.attacks))
 

@@ -34,20 +34,21 @@ class Audit:
     attacks: tuple[Attack, ...]
 
 
-def audit(samples: str, against: str, checkpoint: str | None) -> Audit:
+def audit(samples: str, against: str, checkpoint: str | None, labels: str | None = None) -> Audit:
     """Compare samples with the training and test parts of a data set.
 
     Args:
         samples: Folder that ``layerdag sample`` wrote.
         against: Folder of the data set.
         checkpoint: What was sampled from, for the attack on the weights; None leaves it out.
+        labels: Label file of the data set, if it lies neither in its folder nor beside it.
 
     Raises:
         UsageError: If the checkpoint was trained on other graphs, or there are too few graphs.
         DataError: If a file is missing or damaged.
     """
     loaded = None if checkpoint is None else load_checkpoint(checkpoint)
-    data = read_dataset(against) if loaded is None else _learnt_from(loaded, against)
+    data = read_dataset(against) if loaded is None else learnt_from(loaded, against, labels)
     train, held_out = data.graphs["train"], data.graphs["test"]
     made = read_samples(samples, data.schema)
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
@@ -62,21 +63,28 @@ def audit(samples: str, against: str, checkpoint: str | None) -> Audit:
     )
 
 
-def _learnt_from(checkpoint: LoadedCheckpoint, folder: str) -> GraphDataset:
-    """Return the data set in ``folder``, selected and split as for the checkpoint.
+def learnt_from(checkpoint: LoadedCheckpoint, folder: str, labels: str | None) -> GraphDataset:
+    """Return the data set in ``folder``, selected, split and narrowed as for the checkpoint.
 
     Raises:
-        UsageError: If its training graphs are not those of the checkpoint.
+        UsageError: If its training graphs are not those of the checkpoint, or the label file that
+            the checkpoint was trained with is not found.
     """
     from omegaconf import OmegaConf
 
     from layerdag.cli.build import build_dataset
 
     node = checkpoint.run_config.get("data")
-    if isinstance(node, dict) and "folder" in node:
-        data = build_dataset(OmegaConf.create({**node, "folder": folder}))
+    if isinstance(node, dict) and "name" in node:
+        found = {**node, "folder": folder}
+        if node.get("labels"):
+            found["labels"] = labels or _label_file(folder, str(node["labels"]))
+        data = build_dataset(OmegaConf.create(found))
     else:
         data = read_dataset(folder)
+    conditions = checkpoint.run_config.get("conditions")
+    if isinstance(conditions, list):
+        data = data.conditioned_on([str(name) for name in conditions])
     if data.fingerprint != checkpoint.meta.data_fingerprint:
         raise UsageError(
             f"{checkpoint.path}: was trained on graphs with fingerprint "
@@ -84,6 +92,18 @@ def _learnt_from(checkpoint: LoadedCheckpoint, folder: str) -> GraphDataset:
             f"{data.fingerprint}; give --against the data set that it was trained on."
         )
     return data
+
+
+def _label_file(folder: str, name: str) -> str:
+    """Return the label file of this name in the data folder or beside it."""
+    bare = Path(name).name
+    for place in (Path(folder), Path(folder).resolve().parent):
+        if (place / bare).is_file():
+            return str(place / bare)
+    raise UsageError(
+        f"{folder}: the checkpoint was trained with a label file '{bare}', which is neither in "
+        "this folder nor beside it; name it with --labels."
+    )
 
 
 def show(found: Audit, page: str | None, *, as_json: bool) -> None:

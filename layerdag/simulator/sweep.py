@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
@@ -175,7 +176,7 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         workload = read_workload(point.prefix)
         result = simulate_on(workload, cluster, compute_model(point.compute, system))
     except (LayerdagError, ValueError) as error:
-        return SweepRow(*head, point.cost, error=str(error), key=key)
+        return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)
     return SweepRow(
         *head,
         point.cost,
@@ -186,6 +187,13 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         mean_exposed_ns=float(result.exposed_comm_ns.mean()),
         key=key,
     )
+
+
+def _without_folders(message: str, point: SweepPoint) -> str:
+    """Return a message that names files without their folders: results are handed on."""
+    for file in (point.prefix, point.system_file, point.network_file):
+        message = message.replace(f"{Path(file).parent}{os.sep}", "")
+    return message
 
 
 def run_sweep(

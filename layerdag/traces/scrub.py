@@ -3,16 +3,18 @@
 What stays: the graph, node types, operator names that PyTorch itself registers, sizes, operation
 counts, durations, collectives, groups and messages. What goes: every other string, attributes that
 are not well known, inputs and outputs, start times, file metadata, and the numbers that processes
-made up (ids, group names, tags), which are counted anew. This lowers the risk of sharing; it is no
-proof of anonymity, since structure and sizes remain.
+made up (ids, group names, tags, streams, priorities), which are counted anew. This lowers the risk
+of sharing; it is no proof of anonymity, since structure and sizes remain.
 """
 
 import functools
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
+
+import numpy as np
 
 from layerdag.traces.attributes import attribute_at
 from layerdag.traces.build import NodeSpec, build_trace
@@ -23,8 +25,8 @@ from layerdag.traces.trace import Attribute, NodeType, Trace, Workload
 
 # Attributes whose numbers are part of the workload; strings among them are checked one by one.
 _NUMBERS = (
-    *("is_cpu_op", "num_ops", "tensor_size", "duration_ns", "stream"),
-    *("comm_type", "comm_size", "comm_priority", "comm_src", "comm_dst"),
+    *("is_cpu_op", "num_ops", "tensor_size", "duration_ns"),
+    *("comm_type", "comm_size", "comm_src", "comm_dst"),
 )
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
 _DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
@@ -46,6 +48,8 @@ class ScrubReport:
         renumbered_nodes: Nodes that got a new id.
         renamed_groups: Communicator groups that got a new name.
         renumbered_tags: Distinct message tags that got a new number.
+        renumbered_streams: Distinct streams that got a new number, by first use.
+        renumbered_priorities: Distinct priorities that became their place in ascending order.
     """
 
     replaced_names: int
@@ -57,6 +61,8 @@ class ScrubReport:
     renumbered_nodes: int
     renamed_groups: int
     renumbered_tags: int
+    renumbered_streams: int
+    renumbered_priorities: int
 
 
 @functools.cache
@@ -74,7 +80,8 @@ def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
     Raises:
         TraceError: If the dependencies of a trace are faulty.
     """
-    scrubber = _Scrubber({name: str(at + 1) for at, name in enumerate(workload.groups)})
+    groups = {name: str(at + 1) for at, name in enumerate(workload.groups)}
+    scrubber = _Scrubber(groups, _priorities(workload))
     done: dict[int, Trace] = {}
     for trace in workload.traces:
         if id(trace) not in done:
@@ -87,12 +94,29 @@ def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
     return clean, scrubber.report()
 
 
+def _priorities(workload: Workload) -> dict[int, int]:
+    """Return the place of each priority among all of the workload: their order is all they say."""
+    known = {int(value) for trace in workload.traces for value in _values(trace, "comm_priority")}
+    return {value: place for place, value in enumerate(sorted(known))}
+
+
+def _values(trace: Trace, name: str) -> Iterator[int]:
+    """Yield the integers that nodes carry under a name."""
+    codes = [code for code, text in enumerate(trace.strings) if text == name]
+    for row in np.flatnonzero(np.isin(trace.attributes.name_A, codes)).tolist():
+        value = attribute_at(trace.attributes, row, trace.strings).value
+        if type(value) is int:
+            yield value
+
+
 class _Scrubber:
     """Scrubs traces, keeps new group names and tags the same on all ranks, and counts."""
 
-    def __init__(self, groups: dict[str, str]) -> None:
+    def __init__(self, groups: dict[str, str], priorities: Mapping[int, int]) -> None:
         self.groups = groups
+        self._priorities = priorities
         self._tags: dict[int, int] = {}
+        self._streams: dict[int, int] = {}
         self._attributes: Counter[str] = Counter()
         self._count: Counter[str] = Counter()
 
@@ -108,6 +132,8 @@ class _Scrubber:
             renumbered_nodes=self._count["node"],
             renamed_groups=len(self.groups),
             renumbered_tags=len(self._tags),
+            renumbered_streams=len(self._streams),
+            renumbered_priorities=len(self._priorities),
         )
 
     def trace(self, trace: Trace) -> Trace:
@@ -160,6 +186,10 @@ class _Scrubber:
             return self._group(value)
         if name == "comm_tag" and type(value) is int:
             return self._tags.setdefault(value, len(self._tags))
+        if name == "stream" and type(value) is int:
+            return self._streams.setdefault(value, len(self._streams))
+        if name == "comm_priority" and type(value) is int:
+            return self._priorities[value]
         if name in _NUMBERS and isinstance(value, int | float):
             return value
         if name == "involved_dim" and isinstance(value, tuple) and set(map(type, value)) <= {bool}:

@@ -31,6 +31,7 @@ class JsonlLogger:
     def __init__(self, file: Path, resumed_step: int = 0) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, "".join(_lines_until(file, resumed_step)))
+        self._folder = file.parent
         self._stream = file.open("a", encoding="utf-8")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -39,8 +40,10 @@ class JsonlLogger:
         self._stream.flush()
 
     def picture(self, step: int, name: str, file: Path) -> None:
-        """Write where the picture lies."""
-        self._stream.write(json.dumps({"step": step, "picture": name, "file": str(file)}) + "\n")
+        """Write where the picture lies, seen from the log."""
+        inside = file.is_relative_to(self._folder)
+        told = file.relative_to(self._folder).as_posix() if inside else file.name
+        self._stream.write(json.dumps({"step": step, "picture": name, "file": told}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:

@@ -3,13 +3,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from raw_graphs import chain
 from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
+from layerdag.cli.validate_audit import learnt_from
+from layerdag.datasets.flow_files import write_json
+from layerdag.datasets.folder import load_folder
+from layerdag.errors import UsageError
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.build import ModelSpec, build_model
 from layerdag.surrogate.inputs import read_dataset
-from layerdag.training.checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    LoadedCheckpoint,
+    save_checkpoint,
+)
 
 
 @pytest.fixture
@@ -73,6 +83,34 @@ def test_a_checkpoint_of_other_data_is_refused(
     command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
     assert main(command) == 2
     assert "fingerprint 0123456789abcdef" in capsys.readouterr().err
+
+
+def labelled_run(folder: Path, labels: str) -> LoadedCheckpoint:
+    """Return what an audit looks at of a run on a folder of graphs with a label file."""
+    data = load_folder(folder, labels=folder / labels)
+    run_config = {"data": {"name": "folder", "labels": labels}, "conditions": ["label"]}
+    meta = CheckpointMeta(0, 0, data.conditioned_on(["label"]).fingerprint, {})
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    return LoadedCheckpoint(build_model(spec), spec, {}, run_config, meta, Path("best"))
+
+
+def test_the_label_file_of_a_run_is_found_by_its_name_or_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = ["name,label"]
+    for i in range(12):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1}")
+    (folder / "costs.csv").write_text("\n".join(rows))
+    run = labelled_run(folder, "costs.csv")
+    assert learnt_from(run, str(folder), None).schema.condition_names == ["label"]
+    (folder / "costs.csv").rename(tmp_path / "moved.csv")
+    with pytest.raises(UsageError, match="name it with --labels"):
+        learnt_from(run, str(folder), None)
+    found = learnt_from(run, str(folder), str(tmp_path / "moved.csv"))
+    assert found.fingerprint == run.meta.data_fingerprint
 
 
 @pytest.mark.parametrize("words", [["a", "b", "--against", "c"], ["a", "--report", "page.html"]])

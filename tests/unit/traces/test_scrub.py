@@ -1,3 +1,4 @@
+import pytest
 from trace_examples import EVERY_VALUE, coll, comp, message
 
 from layerdag.traces.build import NodeSpec, build_trace
@@ -15,6 +16,7 @@ def secret_workload() -> Workload:
         Attribute(SECRET, Wire.INT64, 1),
         Attribute("device", Wire.STRING, f"cuda:{SECRET}"),
         Attribute("dtype", Wire.STRING, "float32"),
+        Attribute("dtype", Wire.STRING, f"float32 of {SECRET}"),
         Attribute("num_ops", Wire.STRING, SECRET),
         Attribute("num_ops", Wire.INT64, 12, doc=SECRET),
         Attribute("involved_dim", Wire.STRING + 1, (SECRET,)),
@@ -64,11 +66,46 @@ def test_report_says_what_went() -> None:
     assert report.kept_names == 1
     assert report.removed_attributes[SECRET] == 1
     assert report.removed_attributes["device"] == 1
+    assert report.removed_attributes["dtype"] == 1
     assert report.removed_io == 6
     assert report.removed_start_times == 1
     assert report.removed_metadata == 1
     assert report.renamed_groups == 1
     assert report.renumbered_tags == 1
+
+
+def numbered(streams: list[int], priorities: list[int]) -> Workload:
+    nodes = [
+        NodeSpec(
+            at,
+            "aten::mm",
+            NodeType.COMP,
+            data_deps=(at - 1,) if at else (),
+            attributes=(
+                Attribute("stream", Wire.INT64, stream),
+                Attribute("comm_priority", Wire.INT32, priority),
+            ),
+        )
+        for at, (stream, priority) in enumerate(zip(streams, priorities, strict=True))
+    ]
+    return Workload((build_trace(nodes, version="1.0.0"),), {}, "numbered")
+
+
+def test_streams_are_counted_anew_and_priorities_keep_their_order_alone() -> None:
+    clean, report = scrub(numbered([140211, 7, 140211, 20], [-99, 1000, 5, -99]))
+    assert clean.traces[0].integers("stream")[0].tolist() == [0, 1, 0, 2]
+    assert clean.traces[0].integers("comm_priority")[0].tolist() == [0, 2, 1, 0]
+    assert (report.renumbered_streams, report.renumbered_priorities) == (3, 3)
+
+
+@pytest.mark.parametrize("name", ["stream", "comm_priority", "comm_tag", "dtype"])
+def test_a_well_known_name_with_another_type_of_value_goes(name: str) -> None:
+    node = NodeSpec(
+        0, "aten::mm", NodeType.COMP, attributes=(Attribute(name, Wire.STRING, SECRET),)
+    )
+    clean, report = scrub(Workload((build_trace([node]),), {}, "x"))
+    assert report.removed_attributes == {name: 1}
+    assert SECRET.encode() not in encode_trace(clean.traces[0])
 
 
 def test_scrubbing_twice_changes_nothing() -> None:

@@ -1,0 +1,114 @@
+"""Nothing that may be handed on names a path, a user or a host of the machine it was made on."""
+
+import json
+import platform
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from random_jobs import random_job
+
+from layerdag.cli.main import main
+from layerdag.cli.run_file import RUN_FILE
+from layerdag.datasets.unfold import unfold
+from layerdag.traces.workload import write_workload
+
+FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
+TINY = (
+    "model.width=32",
+    "model.depth=1",
+    "training.max_steps=2",
+    "training.evaluate_every=1",
+    "training.log_every=1",
+    "logger.sample_graphs=1",
+    "threads=1",
+)
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 1,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 1,
+    "collective-optimization": "baseline",
+    **{
+        f"{name}-implementation": ["ring"]
+        for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+}
+NETWORK = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [50.0]\nlatency: [500.0]\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a telling name, as a user and on a host with telling names."""
+    folder = tmp_path / FOLDER / USER
+    folder.mkdir(parents=True)
+    for name in ("USER", "LOGNAME", "USERNAME"):
+        monkeypatch.setenv(name, USER)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("HOSTNAME", HOST)
+    here: Callable[[], str] = lambda: HOST  # noqa: E731
+    monkeypatch.setattr(socket, "gethostname", here)
+    monkeypatch.setattr(platform, "node", here)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write_jobs(folder: Path, count: int) -> Path:
+    """Write a data set of jobs on two ranks, with a label file beside it."""
+    lines = ["name,label,split"]
+    for seed in range(count):
+        workload = unfold(random_job(seed, 1, layers=5), 2).workload
+        write_workload(workload, folder / f"job{seed}" / "job")
+        split = ("val", "test", "test")[seed % 10] if seed % 10 < 3 else "train"
+        lines.append(f"job{seed}/job,{seed + 1}.0,{split}")
+    (folder.parent / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def run(*words: object) -> int:
+    return main([str(word) for word in words])
+
+
+def assert_silent(folder: Path) -> None:
+    """Look for the names in every file but the private one."""
+    files = [f for f in folder.rglob("*") if f.is_file() and f.name != RUN_FILE]
+    assert files
+    for file in files:
+        content = file.read_bytes()
+        for word in (FOLDER, USER, HOST):
+            assert word.encode() not in content, f"{file} names {word}"
+
+
+def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> None:
+    data, out = write_jobs(home / "data", 20), home / "out"
+    best, samples = out / "run" / "best", out / "samples"
+    words = ("train", "data=folder", f"data.folder={data}", f"data.labels={home}/labels.csv")
+    assert run(*words, *TINY, f"out={out}/run") == 0
+    assert run("sample", f"checkpoint={best}", "num=5", "max_nodes=60", f"out={samples}") == 0
+    audit = ("validate", samples, "--against", data, "--checkpoint", best)
+    assert run(*audit, "--report", out / "audit.html") == 0
+    (home / "labels.csv").rename(data / "labels.csv")
+    fit = ("surrogate", "fit", data, "--family", "boosting")
+    assert run(*fit, "--out", out / "surrogate") == 0
+    assert_silent(out)
+    assert [file.parent.name for file in out.rglob(RUN_FILE)] == ["run"]
+
+
+def test_sweeps_simulations_and_conversions_name_no_place(home: Path) -> None:
+    data, out = write_jobs(home / "data", 1), home / "out"
+    (home / "system.json").write_text(json.dumps(SYSTEM))
+    (home / "network.yml").write_text(NETWORK)
+    (home / "broken.0.et").write_bytes(b"\xff" * 40)
+    (home / "sweep.yml").write_text(
+        "workloads: {good: data/job0/job, broken: broken}\n"
+        "systems: {ring: system.json}\nnetworks: {two: network.yml}\n"
+    )
+    assert run("sweep", home / "sweep.yml", "--out", out / "rows.csv") == 1
+    assert "broken" in (out / "rows.csv").read_text()
+    simulate = ("simulate", "--workload", data / "job0" / "job", "--preset", "small")
+    wanted = ("--json", out / "result.json", "--trace", out / "ticks.json", "--report")
+    assert run(*simulate, *wanted) == 0
+    assert run("convert", data / "job0" / "job", "--out", out / "copy", "--to", "json") == 0
+    assert run("view", data / "job0" / "job.0.et", "--out", out / "page.html") == 0
+    assert_silent(out)
