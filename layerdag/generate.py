@@ -14,7 +14,7 @@ from layerdag.datasets.flow_files import write_graphml, write_json
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.requests import complete_conditions
 from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
+from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold_sampled
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.files import atomic_path, write_text
 from layerdag.graph.dag import DAG, Condition
@@ -179,7 +179,7 @@ def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
     """
     wanted = int(ranks or graph.conditions.get("world_size", 1))
     fitting = fitting_ranks(graph, wanted)
-    unfolded = unfold(graph, fitting)
+    unfolded = unfold_sampled(graph, fitting)
     if fitting == wanted:
         return unfolded
     return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})

@@ -130,6 +130,15 @@ class JobPlan:
             for own, peer in zip(self.stage_N, self.peer_N, strict=True)
         ]
 
+    def blocks(self, stage: int) -> list[bool]:
+        """Return for each node whether it holds the communication slot of a stage's ranks."""
+        return [
+            takes_part and kind != COMPUTE and (kind != MESSAGE or own == stage)
+            for takes_part, kind, own in zip(
+                self.takes_part(stage), self.kind_N, self.stage_N, strict=True
+            )
+        ]
+
     def group(self, node: int, rank: int) -> tuple[int, ...]:
         """Return the ranks that meet ``rank`` in the collective ``node``."""
         own, peer = self.stage_N[node], self.peer_N[node]
@@ -249,11 +258,8 @@ class JobPlan:
         plain = [[source for source, _ in found] for found in parents]
         added: dict[tuple[int, int], None] = {}
         for stage in range(self.num_stages):
-            blocks_N = [
-                kind != COMPUTE and (kind != MESSAGE or own == stage)
-                for kind, own in zip(self.kind_N, self.stage_N, strict=True)
-            ]
-            added.update(dict.fromkeys(missing_order(plain, self.takes_part(stage), blocks_N)))
+            found = missing_order(plain, self.takes_part(stage), self.blocks(stage))
+            added.update(dict.fromkeys(found))
         for source, target in added:
             parents[target].append((source, "data"))
         if added:

@@ -13,21 +13,13 @@ import numpy as np
 
 from layerdag.datasets.job_plan import JobPlan, fitting_ranks, num_stages
 from layerdag.datasets.jobs import HOST, MESSAGE, NONE
+from layerdag.datasets.node_costs import NodeNumbers, node_numbers, with_time_at_start
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.vocabulary import OTHER, RECEIVE
 from layerdag.traces.build import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
-__all__ = ["Unfolded", "fitting_ranks", "num_stages", "unfold"]
-
-MIN_BYTES = 1
-_MEMORY = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
-# Attribute of the graph, of the trace, its wire type; communication sizes are written apart.
-_NUMBERS = (
-    ("duration", "duration_ns", Wire.INT64),
-    ("flops", "num_ops", Wire.INT64),
-    ("bytes", "tensor_size", Wire.UINT64),
-)
+__all__ = ["Unfolded", "fitting_ranks", "num_stages", "unfold", "unfold_sampled"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,24 @@ def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
         GraphError: If it has a cycle.
     """
     plan = JobPlan(graph, num_ranks)
-    writer = _Writer(plan)
+    return _unfolded(plan, node_numbers(plan))
+
+
+def unfold_sampled(graph: RawGraph, num_ranks: int) -> Unfolded:
+    """Return one trace a rank of a sampled job; no rank starts with a node that takes no time.
+
+    Otherwise like ``unfold``, which gives real jobs back as they were.
+
+    Raises:
+        UsageError, DataError, GraphError: As ``unfold`` does.
+    """
+    plan = JobPlan(graph, num_ranks)
+    return _unfolded(plan, with_time_at_start(plan, node_numbers(plan)))
+
+
+def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
+    """Write the traces of all ranks."""
+    writer = _Writer(plan, numbers)
     traces: list[Trace] = []
     for stage in range(plan.num_stages):
         ranks = plan.ranks_of(stage)
@@ -69,15 +78,18 @@ def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
         else:
             traces.extend(writer.trace(rank) for rank in ranks)
     groups = {name: ranks for ranks, name in writer.groups.items()}
-    workload = Workload(tuple(traces), groups, graph.name)
-    return Unfolded(workload, dict(sorted(plan.repairs.items())))
+    workload = Workload(tuple(traces), groups, plan.graph.name)
+    costs = {"compute_without_cost": numbers.filled, "start_without_time": numbers.lifted}
+    repairs = {**plan.repairs, **{name: count for name, count in costs.items() if count}}
+    return Unfolded(workload, dict(sorted(repairs.items())))
 
 
 class _Writer:
     """Writes the trace of one rank after the other, and names the groups that they use."""
 
-    def __init__(self, plan: JobPlan) -> None:
+    def __init__(self, plan: JobPlan, numbers: NodeNumbers) -> None:
         self._plan = plan
+        self._numbers = numbers
         self._only_world = not plan.has_groups()
         rings_N = map(plan.is_ring, range(plan.graph.num_nodes))
         bounds = accumulate((1 + ring for ring in rings_N), initial=0)
@@ -114,7 +126,7 @@ class _Writer:
             type=kind,
             data_deps=self._parents(node, mine_N, control=False),
             ctrl_deps=self._parents(node, mine_N, control=True),
-            duration_us=round(self._number("duration", node) / 1000),
+            duration_us=round(int(self._numbers.duration_N[node]) / 1000),
             attributes=tuple(self._attributes(node, kind, rank)),
         )
 
@@ -128,12 +140,6 @@ class _Writer:
             for number in self._ids[parent]
         )
 
-    def _number(self, name: str, node: int) -> int:
-        """Return a numeric attribute rounded to an integer, 0 for absent."""
-        values = self._plan.graph.numbers.get(name)
-        value = np.nan if values is None else values[node]
-        return 0 if np.isnan(value) else max(0, round(float(value)))
-
     def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
         """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
         communicates = kind >= NodeType.COMM_SEND
@@ -144,15 +150,16 @@ class _Writer:
         dtype = self._plan.words("dtype")[node]
         if dtype not in (NONE, OTHER):
             yield Attribute("dtype", Wire.STRING, dtype)
-        for name, attribute, wire in _NUMBERS:
-            value = self._number(name, node)
-            if name == "bytes" and kind in _MEMORY:
-                value = max(value, MIN_BYTES)
-            if value:
-                yield Attribute(attribute, wire, value)
+        numbers = self._numbers
+        for attribute, wire, value_N in (
+            ("duration_ns", Wire.INT64, numbers.duration_N),
+            ("num_ops", Wire.INT64, numbers.flops_N),
+            ("tensor_size", Wire.UINT64, numbers.bytes_N),
+        ):
+            if value_N[node]:
+                yield Attribute(attribute, wire, int(value_N[node]))
         if communicates:
-            size = max(self._number("comm_bytes", node), MIN_BYTES)
-            yield Attribute("comm_size", Wire.INT64, size)
+            yield Attribute("comm_size", Wire.INT64, int(numbers.comm_bytes_N[node]))
         if kind == NodeType.COMM_SEND:
             yield from _ends_of(rank, self._plan.target(node, rank), node)
         elif kind == NodeType.COMM_RECV:

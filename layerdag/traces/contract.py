@@ -45,6 +45,14 @@ REQUIRED_ATTRIBUTES = {
 """Attributes without which ASTRA-sim aborts."""
 
 
+START_BYTES = 2**14
+"""Bytes that a device or link of up to 16 TB/s moves in 1 ns or more. ASTRA-sim rounds times down
+and aborts where a node takes 0 ns at tick 0."""
+
+START_OPS = 2**24
+"""Operations that a device of up to 16 PFLOPS does in 1 ns or more; see ``START_BYTES``."""
+
+
 def conform(trace: Trace) -> Trace:
     """Return the trace as feeders v1 and v3 read it without loss or abort.
 

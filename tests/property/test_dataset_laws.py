@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from laws import tried
 from random_jobs import random_job
@@ -22,7 +22,7 @@ from layerdag.datasets.rank_classes import rank_classes
 from layerdag.datasets.raw import RawGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.splits import content_key
-from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold
+from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold, unfold_sampled
 from layerdag.datasets.unions import layers_of
 from layerdag.graph.random import random_dag
 from layerdag.graph.statistics import GraphStatistics
@@ -32,6 +32,7 @@ from layerdag.simulator import (
     MemoryKind,
     NetworkConfig,
     PowerLawNoise,
+    RunOptions,
     Topology,
     Variation,
     simulate,
@@ -138,6 +139,8 @@ ANY_CODES = given(
     stages=st.integers(1, 4),
     ranks=st.integers(1, 9),
 )
+# Remote memory whose accesses take no longer than their bytes need.
+MEMORY = MemoryConfig(kind=MemoryKind.PER_NPU, latency_ns=0, bandwidth_bytes_per_ns=1000.0)
 # Two ranks of one stage entered two independent collectives in different order.
 DEADLOCK_OF_ONE_STAGE = example(seed=2, shape=[2, 3, 4, 6, 6, 6], stages=1, ranks=2)
 
@@ -178,13 +181,11 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
     job = any_job(seed, shape, stages)
-    unfolded = unfold(job, fitting_ranks(job, ranks))
+    unfolded = unfold_sampled(job, fitting_ranks(job, ranks))
     broken = {finding.rule.id for finding in check_workload(unfolded.workload)}
     assert broken <= OF_THE_WORK
     system, network = small_cluster(unfolded.workload.num_ranks)
-    result = simulate(
-        unfolded.workload, system, network, memory=MemoryConfig(kind=MemoryKind.PER_NPU)
-    )
+    result = simulate(unfolded.workload, system, network, memory=MEMORY)
     assert (result.finish_ns >= 0).all()
 
 
@@ -195,7 +196,7 @@ def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
     job = any_job(seed, shape, stages)
-    for trace in unfold(job, fitting_ranks(job, ranks)).workload.traces:
+    for trace in unfold_sampled(job, fitting_ranks(job, ranks)).workload.traces:
         assert (np.diff(trace.id_N.astype(np.int64)) > 0).all()
         source_E, target_E = dependency_edges(trace)[0]
         assert (source_E < target_E).all()
@@ -209,16 +210,39 @@ def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
     job = any_job(seed, shape, stages)
-    workload = unfold(job, fitting_ranks(job, ranks)).workload
+    workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
     system, _ = small_cluster(workload.num_ranks)
     ring = NetworkConfig((Dimension(Topology.RING, workload.num_ranks, 0.5, 1000.0),))
     uneven = Variation(
         time_factor={rank: float(1 + 10 * (rank % 3)) for rank in range(workload.num_ranks)},
         noise=PowerLawNoise(exponent=1.2, scale=2.0, seed=seed),
     )
-    memory = MemoryConfig(kind=MemoryKind.PER_NPU)
-    result = simulate(workload, system, ring, memory=memory, variation=uneven)
-    assert (result.finish_ns >= 0).all()
+    for rendezvous in (False, True):
+        options = RunOptions(rendezvous=rendezvous)
+        result = simulate(workload, system, ring, memory=MEMORY, options=options, variation=uneven)
+        assert (result.finish_ns >= 0).all()
+
+
+@ANY_CODES
+@tried(25)
+def test_a_sampled_job_in_which_any_operator_has_a_cost_runs_under_the_roofline(
+    seed: int, shape: list[int], stages: int, ranks: int
+) -> None:
+    job = any_job(seed, shape, stages)
+    workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
+    costs = [trace.integers("num_ops")[0] for trace in workload.traces]
+    assume(any((cost_N > 0).any() for cost_N in costs))
+    for trace, cost_N in zip(workload.traces, costs, strict=True):
+        computes_N = trace.type_N == NodeType.COMP
+        assert (cost_N[computes_N] > 0).all()
+        assert (trace.integers("tensor_size")[0][computes_N] > 0).all()
+    system, network = small_cluster(workload.num_ranks)
+    for rate in (0.01, 16.0):
+        roof = replace(
+            system, roofline_enabled=True, peak_perf_tflops=rate * 1e3, local_mem_bw_gb=rate * 1e3
+        )
+        result = simulate(workload, roof, network, memory=MEMORY)
+        assert (result.finish_ns >= 0).all()
 
 
 @given(seed=SEEDS, stages=st.integers(1, 3))

@@ -117,6 +117,7 @@ def test_communication_of_one_rank_with_nobody_becomes_work():
     assert set(trace.type_N.tolist()) == {int(NodeType.COMP)}
     assert trace.names() == ["aten::mm", "<other>", "<other>"]
     assert trace.integers("duration_ns")[0].tolist() == [5000] * 3
+    assert trace.duration_us_N.tolist() == [5] * 3
 
 
 @pytest.mark.parametrize("group", ["stage", "contiguous2", "strided4", "world"])
