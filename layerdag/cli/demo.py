@@ -33,9 +33,10 @@ from layerdag.traces.corpus import embedded_corpus, read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
-from layerdag.validator.copying import Nearness, Novelty, nearness, novelty
+from layerdag.validator.copying import Novelty, novelty
 from layerdag.validator.depth import DepthSimilarity, compare_by_depth
-from layerdag.validator.membership import Attack, likelihood_attack, sample_attacks
+from layerdag.validator.leak_series import LeakRow, leak_series
+from layerdag.validator.membership import Attack, likelihood_attack
 from layerdag.validator.rules import has_errors
 from layerdag.validator.similarity import SimilarityReport, compare
 from layerdag.validator.structural import StructureReport, check_structure
@@ -119,8 +120,8 @@ def _content(settings: DemoSettings) -> ReportContent:
         structure=judged.structure,
         real_structure=judged.real_structure,
         novelty=judged.novelty,
-        nearness=judged.nearness,
-        attacks=judged.attacks,
+        leaks=judged.leaks,
+        weight_attacks=judged.weight_attacks,
         similarity=judged.similarity,
         depth=judged.depth,
         distributions=judged.distributions,
@@ -146,8 +147,8 @@ class _Judged:
     structure: StructureReport
     real_structure: StructureReport
     novelty: Novelty
-    nearness: Nearness
-    attacks: tuple[Attack, ...]
+    leaks: tuple[LeakRow, ...]
+    weight_attacks: tuple[Attack, ...]
     similarity: SimilarityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
@@ -176,11 +177,8 @@ def _judged(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
-        nearness=nearness(train, test, dags),
-        attacks=(
-            *sample_attacks(train, test, dags),
-            likelihood_attack(checkpoint.model, data.schema, train, test),
-        ),
+        leaks=leak_series(train, data.held_out, dags),
+        weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
         similarity=compare(train, test, dags, views),
         depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),

@@ -33,14 +33,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
-    parser.add_argument("--strict", action="store_true", help="let warnings fail too")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="let warnings fail too; with --against, whatever is not no better than chance",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
     parser.add_argument(
         "--against",
         metavar="DATA",
-        help="do the samples in PATH give away the training graphs of this data set? Copies and "
-        "membership attacks",
+        help="do the samples in PATH give away the training graphs of this data set (its folder, "
+        "or the run that learnt from it)? Copies, nearness and membership attacks",
     )
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="with --against: attack these weights, too"
@@ -48,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--labels",
         metavar="FILE",
-        help="with --checkpoint: label file it was trained with, where it is not in DATA",
+        help="with --against: label file of DATA, where it is not labels.csv or labels.json in it",
     )
     parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
 
@@ -79,14 +83,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _audit(args: argparse.Namespace) -> int:
-    """Print what samples give away; 1 if an attack succeeds with ``--strict``."""
+    """Print what samples give away; with ``--strict`` 1 unless all is no better than chance."""
+    from layerdag.cli.real_data import RealData
     from layerdag.cli.validate_audit import audit, show
 
     if len(args.paths) != 1:
         raise UsageError("--against takes one folder of samples; give each its own call.")
-    found = audit(args.paths[0], args.against, args.checkpoint, args.labels)
+    found = audit(args.paths[0], RealData(args.against, args.labels), args.checkpoint)
     show(found, args.report, as_json=args.json)
-    return int(args.strict and any(attack.leaks for attack in found.attacks))
+    return int(args.strict and not found.passes)
 
 
 def _targets(path: Path) -> Iterator[Path]:

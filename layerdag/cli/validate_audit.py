@@ -1,20 +1,29 @@
 """``layerdag validate --against``: do samples give away the graphs that a generator learnt from?"""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerdag.cli.real_data import RealData
+from layerdag.cli.split_advice import too_few_held_out
 from layerdag.datasets.base import GraphDataset
-from layerdag.errors import UsageError
 from layerdag.graph.statistics import GraphStatistics
-from layerdag.report.content import ReportContent
+from layerdag.report.content import ReportContent, SummaryRow
 from layerdag.report.markup import interval, number, percent
 from layerdag.report.page import plain, write_report
-from layerdag.surrogate.inputs import read_dataset, read_samples
+from layerdag.surrogate.inputs import read_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
-from layerdag.validator.copying import Nearness, Novelty, nearness, novelty
-from layerdag.validator.membership import Attack, likelihood_attack, sample_attacks
+from layerdag.validator.copying import Novelty, novelty
+from layerdag.validator.leak_series import LeakRow, leak_series
+from layerdag.validator.membership import Attack, likelihood_attack
 from layerdag.validator.structural import StructureReport, check_structure
+from layerdag.validator.verdict import Verdict
+
+CAVEATS = (
+    "What these attacks do not find, another one may: shadow models have not been tried.",
+    "More samples can only tell more: the figures hold for these numbers of samples.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,118 +31,153 @@ class Audit:
     """What samples give away.
 
     Attributes:
+        train: Number of graphs that the model learnt from.
+        held_out: Number of validation and test graphs.
         structure: Verdict on the samples by the rules on graphs.
         novelty: Valid, unique, novel shares.
-        nearness: Nearer to training than to held-out graphs?
-        attacks: Can training graphs be told from held-out ones?
+        leaks: Nearness and attacks on the samples, by their number; empty if nothing is held out.
+        weights: Attacks on the checkpoint, if one was given.
+        advice: What is wrong with the split for this purpose, None if nothing is.
     """
 
+    train: int
+    held_out: int
     structure: StructureReport
     novelty: Novelty
-    nearness: Nearness
-    attacks: tuple[Attack, ...]
+    leaks: tuple[LeakRow, ...]
+    weights: tuple[Attack, ...]
+    advice: str | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether every figure of all samples and of the weights is no better than chance."""
+        if not self.leaks:
+            return False
+        found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
+        return all(verdict is Verdict.CHANCE for verdict in found)
 
 
-def audit(samples: str, against: str, checkpoint: str | None, labels: str | None = None) -> Audit:
-    """Compare samples with the training and test parts of a data set.
+def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
+    """Compare samples with the training and the held-out graphs of a data set.
 
     Args:
         samples: Folder that ``layerdag sample`` wrote.
-        against: Folder of the data set.
+        against: The data set.
         checkpoint: What was sampled from, for the attack on the weights; None leaves it out.
-        labels: Label file of the data set, if it lies neither in its folder nor beside it.
 
     Raises:
-        UsageError: If the checkpoint was trained on other graphs, or there are too few graphs.
+        UsageError: If samples or checkpoint come from another split of the data.
         DataError: If a file is missing or damaged.
     """
-    loaded = None if checkpoint is None else load_checkpoint(checkpoint)
-    data = read_dataset(against) if loaded is None else learnt_from(loaded, against, labels)
-    train, held_out = data.graphs["train"], data.graphs["test"]
+    data = against.beside_samples(samples)
+    train, held_out = data.graphs["train"], data.held_out
     made = read_samples(samples, data.schema)
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
-    attacks = sample_attacks(train, held_out, made)
-    if loaded is not None:
-        attacks += (likelihood_attack(loaded.model, data.schema, train, held_out),)
+    weights = () if checkpoint is None else _weights(load_checkpoint(checkpoint), against, data)
     return Audit(
+        train=len(train),
+        held_out=len(held_out),
         structure=structure,
         novelty=novelty(train, held_out, made, structure.valid_B),
-        nearness=nearness(train, held_out, made),
-        attacks=attacks,
+        leaks=leak_series(train, held_out, made),
+        weights=weights,
+        advice=too_few_held_out(data),
     )
 
 
-def learnt_from(checkpoint: LoadedCheckpoint, folder: str, labels: str | None) -> GraphDataset:
-    """Return the data set in ``folder``, selected, split and narrowed as for the checkpoint.
-
-    Raises:
-        UsageError: If its training graphs are not those of the checkpoint, or the label file that
-            the checkpoint was trained with is not found.
-    """
-    from omegaconf import OmegaConf
-
-    from layerdag.cli.build import build_dataset
-
-    node = checkpoint.run_config.get("data")
-    if isinstance(node, dict) and "name" in node:
-        found = {**node, "folder": folder}
-        if node.get("labels"):
-            found["labels"] = labels or _label_file(folder, str(node["labels"]))
-        data = build_dataset(OmegaConf.create(found))
-    else:
-        data = read_dataset(folder)
-    conditions = checkpoint.run_config.get("conditions")
-    if isinstance(conditions, list):
-        data = data.conditioned_on([str(name) for name in conditions])
-    if data.fingerprint != checkpoint.meta.data_fingerprint:
-        raise UsageError(
-            f"{checkpoint.path}: was trained on graphs with fingerprint "
-            f"{checkpoint.meta.data_fingerprint or 'unknown'}, but those in {folder} have "
-            f"{data.fingerprint}; give --against the data set that it was trained on."
-        )
-    return data
-
-
-def _label_file(folder: str, name: str) -> str:
-    """Return the label file of this name in the data folder or beside it."""
-    bare = Path(name).name
-    for place in (Path(folder), Path(folder).resolve().parent):
-        if (place / bare).is_file():
-            return str(place / bare)
-    raise UsageError(
-        f"{folder}: the checkpoint was trained with a label file '{bare}', which is neither in "
-        "this folder nor beside it; name it with --labels."
-    )
+def _weights(loaded: LoadedCheckpoint, against: RealData, data: GraphDataset) -> tuple[Attack, ...]:
+    """Return the attack on the weights, if there are held-out graphs to tell members from."""
+    data = against.beside_weights(loaded)
+    if not data.held_out:
+        return ()
+    train, held_out = data.graphs["train"], data.held_out
+    return (likelihood_attack(loaded.model, data.schema, train, held_out),)
 
 
 def show(found: Audit, page: str | None, *, as_json: bool) -> None:
     """Print the audit as a table or as JSON, and write it as a page if one is named."""
     if page is not None:
-        content = ReportContent(
-            title="What the samples give away",
-            lead="Copies of training graphs, and attacks that ask which real graphs were learnt.",
-            structure=found.structure,
-            novelty=found.novelty,
-            nearness=found.nearness,
-            attacks=found.attacks,
-        )
-        write_report(content, Path(page))
+        write_report(_content(found), Path(page))
     if as_json:
-        figures = {"novelty": found.novelty, "nearness": found.nearness, "attacks": found.attacks}
-        print(json.dumps(plain(figures), indent=1, allow_nan=False))
+        print(json.dumps(plain(_figures(found)), indent=1, allow_nan=False))
         return
-    new, near = found.novelty, found.nearness
-    rows = [
-        ("graphs compared", f"{new.graphs} samples"),
-        ("copies of training graphs", percent(new.copied)),
-        ("  the same among held-out graphs", percent(new.copied_real)),
-        ("nearer to training than to held-out", f"{percent(near.share)} (50% is ideal)"),
-    ]
-    for attack in found.attacks:
-        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        rows.append((f"attack {attack.name}", f"area {area}: {attack.in_words()}"))
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        print(f"{name:<{width}}  {value}")
+    for line in _lines(found):
+        print(line)
     if page is not None:
         print(f"report: {page}")
+
+
+def _figures(found: Audit) -> dict[str, object]:
+    """Return all figures by name; "nearness" and "attacks" are those of all samples."""
+    last = found.leaks[-1] if found.leaks else None
+    return {
+        "train": found.train,
+        "held_out": found.held_out,
+        "passes": found.passes,
+        "advice": found.advice,
+        "novelty": found.novelty,
+        "nearness": last and last.nearness,
+        "attacks": [*(last.attacks if last else ()), *found.weights],
+        "by_number_of_samples": found.leaks,
+    }
+
+
+def _content(found: Audit) -> ReportContent:
+    """Return what the page shows."""
+    return ReportContent(
+        title="What the samples give away",
+        lead="Copies of training graphs, and attacks that ask which real graphs were learnt.",
+        summary=tuple(_summary(found)),
+        structure=found.structure,
+        novelty=found.novelty,
+        leaks=found.leaks,
+        weight_attacks=found.weights,
+        caveats=(*([found.advice] if found.advice else []), *CAVEATS),
+    )
+
+
+def _summary(found: Audit) -> Iterator[SummaryRow]:
+    """Yield a line on copies, and one on each figure of all samples and of the weights."""
+    new = found.novelty
+    yield SummaryRow(
+        "copies of training graphs",
+        percent(new.copied),
+        percent(new.copied_real),
+        f"of {new.graphs:,} samples; beside it, of {found.held_out:,} held-out graphs",
+    )
+    if found.leaks:
+        near = found.leaks[-1].nearness
+        share = f"{percent(near.share)} {interval(near.interval)}"
+        yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
+    for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        yield SummaryRow(f"attack {attack.name}", area, "0.5 is chance", attack.in_words())
+
+
+def _lines(found: Audit) -> Iterator[str]:
+    """Yield what is printed."""
+    new = found.novelty
+    yield f"{new.graphs:,} samples, {found.train:,} training and {found.held_out:,} held-out graphs"
+    yield f"copies of training graphs            {percent(new.copied)}"
+    yield f"  the same among held-out graphs     {percent(new.copied_real)}"
+    if found.leaks:
+        yield "nearer to training than to held-out graphs (50% is chance)"
+        for row in found.leaks:
+            near = row.nearness
+            share = f"{percent(near.share)} {interval(near.interval)}"
+            yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
+    for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
+        yield f"attack {found.leaks[-1].attacks[place].name} (an area of 0.5 is chance)"
+        for row in found.leaks:
+            yield f"  {row.samples:>6,} samples  {_told(row.attacks[place])}"
+    for attack in found.weights:
+        yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
+        yield f"                  {_told(attack)}"
+    if found.advice:
+        yield found.advice
+    yield " ".join(CAVEATS)
+
+
+def _told(attack: Attack) -> str:
+    """Return area, interval and verdict of an attack."""
+    return f"area {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"

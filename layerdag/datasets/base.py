@@ -95,6 +95,11 @@ class GraphDataset:
         return encode_batch(self.schema, self.graphs[split])
 
     @property
+    def held_out(self) -> tuple[DAG, ...]:
+        """The graphs that no gradient came from: those of validation and of test."""
+        return (*self.graphs["val"], *self.graphs["test"])
+
+    @property
     def split(self) -> SplitFingerprint:
         """Which graphs are for training, validation and test."""
         return SplitFingerprint.of({split: self.contents.get(split, ()) for split in SPLITS})

@@ -6,8 +6,9 @@ import numpy as np
 
 from layerdag.graph.dag import DAG
 from layerdag.surrogate.tstr import TransferReport
-from layerdag.validator.copying import Nearness, Novelty
+from layerdag.validator.copying import Novelty
 from layerdag.validator.depth import DepthSimilarity
+from layerdag.validator.leak_series import LeakRow
 from layerdag.validator.membership import Attack
 from layerdag.validator.similarity import SimilarityReport
 from layerdag.validator.structural import StructureReport
@@ -122,8 +123,8 @@ class ReportContent:
         structure: Verdict on the synthetic graphs.
         real_structure: Verdict on the real test graphs by the same rules.
         novelty: Valid, unique, novel shares.
-        nearness: Nearer to training than to held-out graphs?
-        attacks: Can training graphs be told from other real graphs?
+        leaks: What the synthetic graphs give away of the training graphs, by their number.
+        weight_attacks: What the checkpoint gives away of them.
         similarity: Distances next to real train vs real test.
         depth: The same for stretches of the depth, so that drift shows.
         distributions: What the distances are about, as pictures.
@@ -144,8 +145,8 @@ class ReportContent:
     structure: StructureReport | None = None
     real_structure: StructureReport | None = None
     novelty: Novelty | None = None
-    nearness: Nearness | None = None
-    attacks: tuple[Attack, ...] = ()
+    leaks: tuple[LeakRow, ...] = ()
+    weight_attacks: tuple[Attack, ...] = ()
     similarity: SimilarityReport | None = None
     depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()

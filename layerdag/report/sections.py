@@ -68,22 +68,9 @@ def validity(content: ReportContent) -> Markup | None:
             "training graph, which is the scale for copies."
         )
         parts.append(element("p", note))
-    if content.nearness is not None:
-        near = content.nearness
-        note = (
-            f"{percent(near.share)} {interval_percent(near.interval.low, near.interval.high)} of "
-            "the synthetic graphs lie nearer to a training graph than to a held-out one (ideal "
-            f"50%; {near.compared} graphs on either side, Weisfeiler-Lehman distance)."
-        )
-        parts.append(element("p", note))
     if content.repairs:
         parts.append(_repairs(content.repairs))
     return section("validity", "Validity and novelty", *parts)
-
-
-def interval_percent(low: float, high: float) -> str:
-    """Return an interval of shares in brackets."""
-    return f"[{percent(low)}, {percent(high)}]"
 
 
 def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:

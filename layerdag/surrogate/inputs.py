@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,12 @@ LABEL_FILES = ("labels.csv", "labels.json")
 READERS = {".graphml": read_graphml, ".json": read_json}
 
 
-def read_dataset(folder: str | Path) -> GraphDataset:
+def read_dataset(folder: str | Path, labels: str | Path | None = None) -> GraphDataset:
     """Read a corpus (``index.jsonl``), TPU Tile (``.pth``), a DGRL family, or a folder of graphs.
 
     A DGRL family (``num-node-list.csv``), such as NA-Edge, is labelled with its latencies on the
-    Cortex-A76 processor. A folder of workloads or flow graphs takes its targets from
-    ``labels.csv`` or ``labels.json`` in it.
+    Cortex-A76 processor. A folder of workloads or flow graphs takes its targets from ``labels``,
+    or from ``labels.csv`` or ``labels.json`` in it; without any it has none.
 
     Raises:
         UsageError: If the folder is none of these.
@@ -48,16 +49,44 @@ def read_dataset(folder: str | Path) -> GraphDataset:
         from layerdag.datasets.dgrl import load_dgrl
 
         return load_dgrl(folder)
-    labels = next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
-    if labels is not None:
-        from layerdag.datasets.folder import load_folder
+    found = labels or next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
+    if found is None and not _holds_graphs(folder):
+        raise UsageError(
+            f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
+            "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), "
+            "or a folder of traces or flow graphs."
+        )
+    from layerdag.datasets.folder import load_folder
 
-        return load_folder(folder, labels=labels)
-    raise UsageError(
-        f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
-        "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), or a "
-        f"folder of graphs with {' or '.join(LABEL_FILES)}."
-    )
+    return load_folder(folder, labels=found)
+
+
+def _holds_graphs(folder: Path) -> bool:
+    """Return whether a folder of traces or of flow graphs has been named."""
+    patterns = ("*.et", "*.et.gz", "*.et.xz", "*.graphml", "*.json")
+    return any(next(folder.rglob(pattern), None) for pattern in patterns)
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Return the manifest of a folder that ``layerdag sample`` wrote.
+
+    Raises:
+        DataError: If it is missing or no JSON object.
+    """
+    manifest = Path(folder) / "manifest.json"
+    if not manifest.is_file():
+        raise DataError(
+            f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
+        )
+    try:
+        content = json.loads(read_parsed(manifest))
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{manifest}: is no manifest of samples ({error!r}); sample again."
+        ) from None
+    if not isinstance(content, dict):
+        raise DataError(f"{manifest}: is no manifest of samples; sample again.")
+    return content
 
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
@@ -68,14 +97,11 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     """
     folder = Path(folder)
     manifest = folder / "manifest.json"
-    if not manifest.is_file():
-        raise DataError(
-            f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
-        )
+    content = read_manifest(folder)
     try:
-        entries = json.loads(read_parsed(manifest))["samples"]
+        entries = content["samples"]
         asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{manifest}: is no manifest of samples ({error!r}); sample again."
         ) from None

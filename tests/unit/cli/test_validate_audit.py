@@ -7,7 +7,7 @@ from raw_graphs import chain
 from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
-from layerdag.cli.validate_audit import learnt_from
+from layerdag.cli.real_data import RealData
 from layerdag.datasets.flow_files import write_json
 from layerdag.datasets.folder import load_folder
 from layerdag.errors import UsageError
@@ -105,11 +105,11 @@ def test_the_label_file_of_a_run_is_found_by_its_name_or_asked_for(tmp_path: Pat
         rows.append(f"g{i},{i + 1}")
     (folder / "costs.csv").write_text("\n".join(rows))
     run = labelled_run(folder, "costs.csv")
-    assert learnt_from(run, str(folder), None).schema.condition_names == ["label"]
+    assert RealData(str(folder)).beside_weights(run).schema.condition_names == ["label"]
     (folder / "costs.csv").rename(tmp_path / "moved.csv")
     with pytest.raises(UsageError, match="name it with --labels"):
-        learnt_from(run, str(folder), None)
-    found = learnt_from(run, str(folder), str(tmp_path / "moved.csv"))
+        RealData(str(folder)).beside_weights(run)
+    found = RealData(str(folder), str(tmp_path / "moved.csv")).beside_weights(run)
     assert found.fingerprint == run.meta.data_fingerprint
 
 

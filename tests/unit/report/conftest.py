@@ -15,10 +15,10 @@ from layerdag.report.content import (
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
 from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
 from layerdag.surrogate.tstr import REAL, SYNTHETIC, Labelled, transfer
-from layerdag.validator.copying import nearness, novelty
+from layerdag.validator.copying import novelty
 from layerdag.validator.depth import compare_by_depth
 from layerdag.validator.descriptors import AttributeView
-from layerdag.validator.membership import sample_attacks
+from layerdag.validator.leak_series import leak_series
 from layerdag.validator.similarity import compare
 from layerdag.validator.structural import check_structure
 
@@ -66,8 +66,7 @@ def content(rng: np.random.Generator) -> ReportContent:
         structure=structure,
         real_structure=real,
         novelty=novel,
-        nearness=nearness(train, test, synthetic),
-        attacks=sample_attacks(train, test, synthetic),
+        leaks=leak_series(train, test, synthetic, numbers=(4,)),
         similarity=similar,
         depth=compare_by_depth(train, test, synthetic, ATTRIBUTES, replicates=2),
         distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),
