@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layerdag.cli.run_file import RUN_FILE, read_run_file
 from layerdag.datasets.base import GraphDataset
 from layerdag.datasets.split_fingerprint import SplitFingerprint, require_same_split
 from layerdag.errors import DataError, UsageError
 from layerdag.surrogate.inputs import LABEL_FILES, read_dataset, read_manifest
-from layerdag.training.checkpoint import LoadedCheckpoint
+from layerdag.training.checkpoint import META, LoadedCheckpoint
 
 LABELS_HELP = "label file of DATA, where it is not labels.csv or labels.json in it"
 
@@ -82,11 +83,9 @@ class RealData:
 
         from layerdag.cli.build import build_dataset
 
-        if "name" not in settings:
+        chosen = self._of_run() or self._of_folder(settings)
+        if chosen is None:
             return read_dataset(self.place, self.labels)
-        chosen = {**settings, "folder": self.place}
-        if settings["name"] == "folder":
-            chosen["labels"] = self._label_file(settings.get("labels"))
         try:
             return build_dataset(OmegaConf.create(chosen))
         except (TypeError, ValueError) as error:
@@ -94,6 +93,35 @@ class RealData:
                 f"{self.place}: the recorded settings of the data set cannot be used ({error}); "
                 "sample or train again."
             ) from None
+
+    def _of_run(self) -> dict[str, Any] | None:
+        """Return the settings, paths included, of the run that ``place`` is; None if it is none.
+
+        Raises:
+            UsageError: If it is a checkpoint without the run's own file, which has the paths.
+        """
+        folder = Path(self.place)
+        for run in (folder, folder.parent):
+            if (run / RUN_FILE).is_file() and (run is folder or (folder / META).is_file()):
+                settings = dict(read_run_file(run)["data"])
+                return settings | ({"labels": self.labels} if self.labels else {})
+        if (folder / META).is_file() or (folder / "best" / META).is_file():
+            raise UsageError(
+                f"{self.place}: does not say where the data lies that it learnt from (it has no "
+                f"{RUN_FILE}); give the data folder instead."
+            )
+        return None
+
+    def _of_folder(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the recorded settings for the folder that ``place`` is; None without any."""
+        if "name" not in settings:
+            return None
+        if settings["name"] == "latent_preferential":
+            return dict(settings)  # Generated, not read.
+        chosen = {**settings, "folder": self.place}
+        if settings["name"] == "folder":
+            chosen["labels"] = self._label_file(settings.get("labels"))
+        return chosen
 
     def _label_file(self, recorded: object) -> str | None:
         """Return the label file: the one named, else one in the folder or, as recorded, beside it.
