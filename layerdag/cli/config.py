@@ -6,10 +6,12 @@ what is known to compose.
 """
 
 import difflib
+import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +21,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 import layerdag
-from layerdag.errors import ConfigError, LayerdagError
+from layerdag.errors import ConfigError
 
 Settings = TypeVar("Settings")
+_FULL_ERROR = "HYDRA_FULL_ERROR"
 HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
 
 
@@ -44,9 +47,11 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     parsed = _parse(overrides)
     _check_groups(parsed)
     groups = [str(o.input_line) for o in parsed if _is_group(o)]
-    known = _flat_keys(_compose(name, groups))
+    base = _compose(name, groups)
+    known = _flat_keys(base)
     for override in parsed:
         if not _is_group(override) and not override.is_add():
+            _check_is_no_addition(base, override)
             _check_key(str(override.key_or_group), known)
     return _compose(name, [str(o.input_line) for o in parsed])
 
@@ -54,28 +59,50 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
 def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[str]) -> int:
     """Check ``words``, let Hydra run ``task`` once or as a sweep, and return the exit code.
 
-    Errors of layerdag raised by the task come out of this function as they are, so that the command
-    shows one line instead of Hydra's traceback.
+    Errors come out of this function as they are, so that the command shows one line instead of
+    Hydra's traceback.
     """
     _check_words(name, words)
-    failures: list[LayerdagError] = []
+    failures: list[Exception] = []
 
     def guarded(config: DictConfig) -> float | None:
         try:
             return task(config)
-        except LayerdagError as error:
+        except Exception as error:
             failures.append(error)
             return None
 
     argv = sys.argv
     sys.argv = [f"{name}.py", *words]
     try:
-        hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")(guarded)()
+        with _errors_as_they_are():
+            main = hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")
+            main(guarded)()
     finally:
         sys.argv = argv
     if failures:
         raise failures[0]
     return 0
+
+
+@contextmanager
+def _errors_as_they_are() -> Iterator[None]:
+    """Let Hydra raise what goes wrong outside of the task (an output folder that cannot be made).
+
+    Raises:
+        ConfigError: In place of Hydra's and OmegaConf's own errors.
+    """
+    before = os.environ.get(_FULL_ERROR)
+    os.environ[_FULL_ERROR] = "1"
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ConfigError(f"The configuration cannot be used: {first}.") from error
+    finally:
+        os.environ.pop(_FULL_ERROR)
+        if before is not None:
+            os.environ[_FULL_ERROR] = before
 
 
 def build(cls: type[Settings], node: Any, where: str) -> Settings:
@@ -164,6 +191,15 @@ def _check_groups(parsed: list[Override]) -> None:
             )
 
 
+def _check_is_no_addition(config: DictConfig, override: Override) -> None:
+    """Refuse a key that is to be added to an empty mapping but lacks the plus."""
+    parent = str(override.key_or_group).rpartition(".")[0]
+    if parent and OmegaConf.select(config, parent) == {}:
+        raise ConfigError(
+            f"'{parent}' is empty until something is added to it: write +{override.input_line}."
+        )
+
+
 def _check_key(key: str, known: list[str], prefix: str = "") -> None:
     """Refuse a key that is not known, with the nearest one."""
     if key not in known:
@@ -208,7 +244,16 @@ def _check_words(name: str, words: Sequence[str]) -> None:
 
 
 def as_plain(config: DictConfig) -> dict[str, Any]:
-    """Return the resolved config as plain dictionaries, for checkpoints and logs."""
-    plain = OmegaConf.to_container(config, resolve=True)
+    """Return the resolved config as plain dictionaries, for checkpoints and logs.
+
+    Raises:
+        ConfigError: If a setting that has no default was not given; names it.
+    """
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(
+            f"'{error.full_key}' is missing and has no default: write {error.full_key}=..."
+        ) from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}

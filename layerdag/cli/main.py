@@ -1,19 +1,22 @@
 """``layerdag <verb>``: dispatch, help, exit codes.
 
-Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong. A verb is one module of this
-package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``; imported
-only when called, so that ``layerdag info`` does not wait for torch.
+Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong, 70 a fault of layerdag itself
+(``faults``). A verb is one module of this package with ``SUMMARY``, ``EXAMPLE``,
+``configure(parser)`` and ``run(args) -> int``; imported only when called, so that ``layerdag info``
+does not wait for torch.
 """
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from layerdag import __version__
+from layerdag.cli.faults import complain
 from layerdag.cli.start import without_long_spinning
-from layerdag.errors import DataError, LayerdagError, UsageError
+from layerdag.errors import UsageError
 
 VERBS = {
     "collect": "Run a training script and write its execution trace, one file a rank.",
@@ -28,6 +31,7 @@ VERBS = {
     "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
     "demo": "Run the main job end to end on the embedded corpus and write a report.",
 }
+_EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -39,8 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Generate, judge and use synthetic execution traces and flow graphs.",
         epilog=f"verbs:\n{listing}\n\n"
         "example:\n  layerdag info data/examples/ddp_mlp\n\n"
-        "'layerdag <verb> --help' shows the options of a verb with an example.\n"
-        "exit codes: 0 fine, 1 invalid data, 2 wrong use.",
+        "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"layerdag {__version__}")
@@ -51,13 +54,11 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    verb = build_parser().parse_args(words[:1] or ["--help"]).verb
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     try:
-        return _run(verb, words[1:])
-    except UsageError as error:
-        return _complain(error, 2)
-    except LayerdagError as error:
-        return _complain(error, 1)
+        _check_verb(words)
+        return _run(build_parser().parse_args(words[:1] or ["--help"]).verb, words[1:])
     except KeyboardInterrupt:
         print("layerdag: stopped by the keyboard", file=sys.stderr)
         return 130
@@ -65,8 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) went away: not our error, and nothing more may be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        return _complain(_from_os(error), 1)
+    except Exception as error:
+        return complain(error)
+
+
+def _check_verb(words: Sequence[str]) -> None:
+    """Refuse an unknown verb with the nearest one."""
+    word = words[0] if words else "--help"
+    if word not in VERBS and not word.startswith("-"):
+        near = difflib.get_close_matches(word, VERBS, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(VERBS)}."
+        raise UsageError(f"There is no verb '{word}'. {hint} 'layerdag --help' explains them.")
 
 
 def _run(verb: str, words: list[str]) -> int:
@@ -78,24 +88,11 @@ def _run(verb: str, words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"layerdag {verb}",
         description=module.SUMMARY,
-        epilog=f"example:\n{module.EXAMPLE}\n\nexit codes: 0 fine, 1 invalid data, 2 wrong use.",
+        epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
     return int(module.run(parser.parse_args(words)))
-
-
-def _complain(error: Exception, code: int) -> int:
-    """Print the error as one line on standard error and return ``code``."""
-    text = " ".join(str(error).split())
-    print(f"layerdag: error: {text}", file=sys.stderr)
-    return code
-
-
-def _from_os(error: OSError) -> DataError:
-    """Turn a failed system call on a user's file into a sentence."""
-    where = f"{error.filename}: " if error.filename else ""
-    return DataError(f"{where}{error.strerror or error}. Check the path and its permissions.")
 
 
 if __name__ == "__main__":

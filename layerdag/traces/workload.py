@@ -67,14 +67,25 @@ def rank_files(location: str | Path) -> list[Path]:
     if prefix is not None:
         sets = {prefix: sets[prefix]} if prefix in sets else {}
     if not sets:
-        wanted = f"{prefix or 'PREFIX'}.<rank>.et"
-        raise TraceError(f"{location}: found no file {wanted} in {folder}; check the prefix.")
+        raise TraceError(_nothing_at(location, prefix, folder))
     if len(sets) > 1:
         names = ", ".join(sorted(sets)[:5])
         raise TraceError(
             f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
         )
     return _in_order(next(iter(sets.values())), location)
+
+
+def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
+    """Return the sentence for a place that holds no traces."""
+    if prefix is None:
+        return f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
+    if location.exists():
+        return f"{location}: is neither a file nor a folder; name a trace."
+    return (
+        f"{location}: there is no such file or folder, and no {prefix}.<rank>.et in {folder}; "
+        "check the path."
+    )
 
 
 def holds_rank_files(location: str | Path) -> bool:

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from layerdag.cli.config import build, compose
+from layerdag.cli.config import as_plain, build, compose
 from layerdag.errors import ConfigError
 
 
@@ -33,6 +33,17 @@ def test_override_changes_the_config() -> None:
 def test_wrong_override_is_refused_with_the_nearest_name(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compose("train", [override])
+
+
+def test_a_condition_without_its_plus_is_told_so() -> None:
+    with pytest.raises(ConfigError, match=r"write \+conditions.family=gpt"):
+        compose("sample", ["conditions.family=gpt"])
+
+
+@pytest.mark.parametrize("data", ["folder", "tpu_tile", "dgrl"])
+def test_a_setting_without_default_is_named(data: str) -> None:
+    with pytest.raises(ConfigError, match=r"'data.folder' is missing .* write data.folder="):
+        as_plain(compose("train", [f"data={data}"]).data)
 
 
 def test_build_fills_a_dataclass() -> None:

@@ -4,10 +4,20 @@ from layerdag.cli.main import VERBS, main
 
 
 def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["destroy"])
-    assert stop.value.code == 2
+    assert main(["destroy"]) == 2
     assert "destroy" in capsys.readouterr().err
+
+
+def test_a_misspelt_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["traine"]) == 2
+    assert "Did you mean 'train'?" in capsys.readouterr().err
+
+
+def test_help_is_a_verb_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["help", "info"])
+    assert stop.value.code == 0
+    assert "layerdag info" in capsys.readouterr().out
 
 
 def test_help_lists_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
