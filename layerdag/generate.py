@@ -1,7 +1,6 @@
 """From a checkpoint to files: complete the request, sample, decode, write with a manifest."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +15,12 @@ from layerdag.datasets.requests import complete_conditions
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold_sampled
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.files import atomic_path, write_text
 from layerdag.graph.dag import DAG, Condition
 from layerdag.model.base import DAGModel, SampleRequest
+from layerdag.sample_folder import MANIFEST, filling, sample_name
 from layerdag.traces.workload import write_workload
 from layerdag.training.checkpoint import LoadedCheckpoint
 
-MANIFEST = "manifest.json"
 # What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
 ASKED, JUDGED = LABELS = ("asked", "judged")
 FORMATS = ("auto", "et", "graphml", "json")
@@ -146,7 +144,7 @@ def sample_like(
             conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
         for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
             dag = replace(dag, conditions=conditions[i])
-            yield GeneratedGraph(f"sample-{start + i:05d}", seeds[i], dag, cut)
+            yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut)
 
 
 def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
@@ -191,9 +189,13 @@ def write_samples(
     out: str | Path,
     *,
     file_format: str = "auto",
+    overwrite: bool = False,
     on_each: Callable[[], object] = lambda: None,
 ) -> Path:
-    """Sample and write into the folder ``out``, which is replaced as a whole; return the manifest.
+    """Sample and write into the folder ``out``; return the path of the manifest.
+
+    Until all are finished they lie in ``<out>.partial``. If the run is stopped, the same call goes
+    on from there and ends with the same files as one that was not stopped.
 
     Traces are written as ``<name>/<name>.<rank>.et`` with communicator groups beside them, other
     graphs as ``<name>.graphml`` or ``<name>.json``.
@@ -203,40 +205,69 @@ def write_samples(
         settings: What to sample.
         out: Folder.
         file_format: One of ``FORMATS``; "auto" is "et" for traces and "graphml" otherwise.
-        on_each: Called after each graph, for progress bars.
+        overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
+        on_each: Called after each graph, those of a stopped run included, for progress bars.
 
     Raises:
-        UsageError: If the format is unknown or does not fit the checkpoint, or ``out`` is a folder
-            of something else.
+        UsageError: If the format is unknown or does not fit the checkpoint, or something stands at
+            ``out`` that may not be replaced, or another process is sampling into ``out``.
         CheckpointError: If schema and model of the checkpoint do not belong together.
     """
     schema = checkpoint_schema(checkpoint)
     file_format = _format(file_format, schema.kind)
-    _check_replaceable(Path(out))
-    entries = []
-    with atomic_path(out) as folder:
-        folder.mkdir()
-        for sample in generate(checkpoint.model, schema, settings):
-            raw = schema.decode(sample.dag, sample.name)
-            extra = _write_one(folder, raw, file_format, settings.ranks)
-            entries.append(_entry(sample, extra))
+    facts = _facts(checkpoint, settings, file_format)
+    request = {**facts, **_request(checkpoint, settings)}
+    with filling(Path(out), request, settings.num, overwrite=overwrite) as folder:
+        done = len(folder.entries)
+        for _ in range(done):
             on_each()
-        manifest = {
-            "layerdag_version": __version__,
-            "checkpoint": checkpoint.path.resolve().name,
-            "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
-            "model": checkpoint.spec.name,
-            "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),
-            "data": checkpoint.data_settings,
-            "format": file_format,
-            "guidance": settings.guidance,
-            "candidates": settings.candidates,
-            "labels": settings.labels,
-            "steps": settings.steps,
-            "samples": entries,
-        }
-        write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
+            named = replace(sample, name=sample_name(i))
+            raw = schema.decode(named.dag, named.name)
+            extra = _write_one(folder.path, raw, file_format, settings.ranks)
+            folder.add(_entry(named, extra))
+            on_each()
+        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
     return Path(out) / MANIFEST
+
+
+def _facts(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
+) -> dict[str, Any]:
+    """Return what the manifest says of all samples together."""
+    return {
+        "layerdag_version": __version__,
+        "checkpoint": checkpoint.path.resolve().name,
+        "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
+        "model": checkpoint.spec.name,
+        "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),
+        "data": checkpoint.data_settings,
+        "format": file_format,
+        "guidance": settings.guidance,
+        "candidates": settings.candidates,
+        "labels": settings.labels,
+        "steps": settings.steps,
+    }
+
+
+def _request(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
+    """Return what else determines each sample."""
+    return {
+        "seed": settings.seed,
+        "conditions": dict(settings.conditions),
+        "ranks": settings.ranks,
+        "max_nodes": settings.max_nodes,
+        "device": next(checkpoint.model.parameters()).device.type,
+    }
+
+
+def _rest(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int
+) -> Iterator[GeneratedGraph]:
+    """Yield the samples after the first ``done`` ones."""
+    if done < settings.num:
+        rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
+        yield from generate(model, schema, rest)
 
 
 def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
@@ -257,17 +288,6 @@ def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
 def checkpoint_fingerprint(path: Path) -> str:
     """Return the SHA-256 of the weights file of a checkpoint."""
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
-
-
-def _check_replaceable(out: Path) -> None:
-    """Raise UsageError if replacing ``out`` would delete what no earlier sampling wrote."""
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise UsageError(
-            f"{out}: holds files that are not samples of ours (there is no {MANIFEST}); name an "
-            "empty or a new folder."
-        )
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: is a file; name a folder for the samples.")
 
 
 def _format(file_format: str, kind: str) -> str:

@@ -1,9 +1,9 @@
 """``layerdag <verb>``: dispatch, help, exit codes.
 
 Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong, 70 a fault of layerdag itself
-(``faults``). A verb is one module of this package with ``SUMMARY``, ``EXAMPLE``,
-``configure(parser)`` and ``run(args) -> int``; imported only when called, so that ``layerdag info``
-does not wait for torch.
+(``faults``), 130 and 143 stopped by the keyboard or by SIGTERM (``stopping``). A verb is one module
+of this package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``;
+imported only when called, so that ``layerdag info`` does not wait for torch.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from layerdag import __version__
 from layerdag.cli.faults import complain
 from layerdag.cli.start import without_long_spinning
+from layerdag.cli.stopping import TERMINATED, exit_code, terminating
 from layerdag.errors import UsageError
 
 VERBS = {
@@ -58,10 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = [*words[1:2], "--help"]
     try:
         _check_verb(words)
-        return _run(build_parser().parse_args(words[:1] or ["--help"]).verb, words[1:])
-    except KeyboardInterrupt:
-        print("layerdag: stopped by the keyboard", file=sys.stderr)
-        return 130
+        verb = build_parser().parse_args(words[:1] or ["--help"]).verb
+        with terminating():
+            return _run(verb, words[1:])
+    except KeyboardInterrupt as stop:
+        code = exit_code(stop)
+        by = "SIGTERM" if code == TERMINATED else "the keyboard"
+        told = f": {stop}" if str(stop) else ""
+        print(f"layerdag: stopped by {by}{told}", file=sys.stderr)
+        return code
     except BrokenPipeError:
         # The reader (head, less) went away: not our error, and nothing more may be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -42,7 +42,12 @@ def _task(config: DictConfig) -> None:
     )
     with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
         manifest = write_samples(
-            checkpoint, settings, str(config.out), file_format=config.format, on_each=bar.update
+            checkpoint,
+            settings,
+            str(config.out),
+            file_format=config.format,
+            overwrite=bool(config.overwrite),
+            on_each=bar.update,
         )
     summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
     sys.stdout.write(json.dumps(summary) + "\n")

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
 from layerdag.errors import UsageError
 
@@ -26,6 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
+    fit.add_argument(
+        "--overwrite", action="store_true", help="replace a surrogate that stands at --out"
+    )
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
     _common(fit)
@@ -68,10 +72,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
-    from layerdag.surrogate.files import FAMILIES, save_surrogate
+    from layerdag.files import require_replaceable
+    from layerdag.surrogate.files import FAMILIES, SURROGATE, save_surrogate
     from layerdag.surrogate.inputs import labelled, read_dataset
     from layerdag.surrogate.scores import scores
 
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = read_dataset(args.data)
     schema = data.schema
     train = labelled(data.graphs["train"], schema, args.target, args.hide)
@@ -89,7 +95,8 @@ def _fit(args: argparse.Namespace) -> int:
         "test": len(test.dags),
         "scores": figures,
     }
-    save_surrogate(model, args.out, told | {"schema": schema.to_dict()})
+    notes = told | {"schema": schema.to_dict()}
+    save_surrogate(model, args.out, notes, overwrite=args.overwrite)
     if args.json:
         print(json.dumps(told | {"family": args.family, "out": args.out}))
         return 0

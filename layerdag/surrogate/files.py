@@ -11,7 +11,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from layerdag.errors import CheckpointError
-from layerdag.files import atomic_path
+from layerdag.files import FolderKind, atomic_folder, strangers
 from layerdag.graph.dag import DAG
 from layerdag.graph.sizes import GraphSizes
 from layerdag.reading import read_parsed, read_whole
@@ -19,6 +19,7 @@ from layerdag.surrogate.base import Surrogate, TargetScale
 from layerdag.surrogate.boosting import BoostedTrees, fit_boosting
 
 FORMAT = 1
+FACTS, WEIGHTS = "surrogate.json", "weights.safetensors"
 
 
 def _fit_boosting(
@@ -41,14 +42,23 @@ FAMILIES = {"boosting": _fit_boosting, "message_passing": _fit_message_passing}
 
 
 def save_surrogate(
-    surrogate: Surrogate, folder: str | Path, notes: Mapping[str, object] | None = None
+    surrogate: Surrogate,
+    folder: str | Path,
+    notes: Mapping[str, object] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a surrogate to a directory, whole or not at all.
 
     Args:
         surrogate: What to save.
-        folder: Directory to make or replace.
+        folder: Directory to make.
         notes: Further JSON-serialisable facts (schema, data set, scores) kept beside it.
+        overwrite: Whether a surrogate that stands there may be replaced; nothing else ever is.
+
+    Raises:
+        UsageError: If something stands there that may not be replaced, or another process is
+            writing there.
     """
     facts = {
         "format": FORMAT,
@@ -57,10 +67,25 @@ def save_surrogate(
         "notes": dict(notes or {}),
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in surrogate.arrays().items()}
-    with atomic_path(folder) as draft:
-        draft.mkdir()
-        (draft / "surrogate.json").write_text(json.dumps(facts, indent=1) + "\n")
-        (draft / "weights.safetensors").write_bytes(save_arrays(arrays))
+    with atomic_folder(folder, SURROGATE, overwrite=overwrite) as draft:
+        (draft / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
+        (draft / WEIGHTS).write_bytes(save_arrays(arrays))
+
+
+def _doubt_surrogate(folder: Path) -> str:
+    """Return why a folder is not provably a surrogate that layerdag wrote, or ""."""
+    strange = strangers(folder, (FACTS, WEIGHTS).__contains__)
+    if strange:
+        return strange
+    try:
+        facts = json.loads((folder / FACTS).read_text())
+    except (OSError, ValueError, RecursionError):
+        return f"has no readable {FACTS}"
+    proved = isinstance(facts, dict) and "family" in facts and isinstance(facts.get("format"), int)
+    return "" if proved else f"has a {FACTS} that is not of a surrogate"
+
+
+SURROGATE = FolderKind("a surrogate", _doubt_surrogate)
 
 
 def load_notes(folder: str | Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ comes from a fixed table, tensors are read with safetensors or ``weights_only=Tr
 JSON of bounded size.
 """
 
+import io
 import json
 import pickle
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from torch import Tensor
 import layerdag
 from layerdag.datasets.split_fingerprint import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
-from layerdag.files import atomic_path
+from layerdag.files import FolderKind, atomic_folder, strangers
 from layerdag.model.base import DAGModel
 from layerdag.model.build import ModelSpec, build_model
 
@@ -108,13 +109,25 @@ class CheckpointContents:
     trainer_state: Mapping[str, Any] | None = None
 
 
-def save_checkpoint(path: str | Path, contents: CheckpointContents) -> None:
-    """Write a checkpoint directory, whole or not at all; one that stands there is replaced."""
+def save_checkpoint(
+    path: str | Path, contents: CheckpointContents, *, overwrite: bool = False
+) -> None:
+    """Write a checkpoint directory, whole or not at all.
+
+    Args:
+        path: The directory.
+        contents: What goes into it.
+        overwrite: Whether a checkpoint that stands there may be replaced; nothing else ever is.
+
+    Raises:
+        UsageError: If something stands at ``path`` that may not be replaced, or another process is
+            writing there.
+        OSError: If the disk is full, or the place cannot be written.
+    """
     weights = {
         name: tensor.detach().cpu().contiguous() for name, tensor in contents.weights.items()
     }
-    with atomic_path(path) as draft:
-        draft.mkdir()
+    with atomic_folder(path, CHECKPOINT, overwrite=overwrite) as draft:
         # Not save_file, which makes a file that only its owner may read.
         (draft / WEIGHTS).write_bytes(safetensors.torch.save(weights))
         config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
@@ -122,7 +135,23 @@ def save_checkpoint(path: str | Path, contents: CheckpointContents) -> None:
         _write_json(draft / SCHEMA, dict(contents.schema))
         _write_json(draft / META, asdict(contents.meta))
         if contents.trainer_state is not None:
-            torch.save(dict(contents.trainer_state), draft / TRAINER)
+            _write_state(draft / TRAINER, contents.trainer_state)
+
+
+def doubt_checkpoint(folder: Path) -> str:
+    """Return why a folder is not provably a checkpoint that layerdag wrote, or ""."""
+    strange = strangers(folder, (WEIGHTS, CONFIG, SCHEMA, META, TRAINER).__contains__)
+    if strange:
+        return strange
+    try:
+        meta = _read_json(folder / META)
+    except CheckpointError:
+        return f"has no readable {META} of a checkpoint"
+    proved = isinstance(meta.get("format_version"), int) and "layerdag_version" in meta
+    return "" if proved else f"has a {META} that is not of a checkpoint"
+
+
+CHECKPOINT = FolderKind("a checkpoint", doubt_checkpoint)
 
 
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedCheckpoint:
@@ -175,11 +204,12 @@ def load_trainer_state(path: str | Path) -> dict[str, Any]:
     return state
 
 
-def export_checkpoint(source: str | Path, target: str | Path) -> None:
+def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool = False) -> None:
     """Copy a checkpoint without what only resuming needs.
 
     Raises:
         CheckpointError: As ``load_checkpoint``.
+        UsageError: As ``save_checkpoint``.
     """
     loaded = load_checkpoint(source)
     save_checkpoint(
@@ -187,6 +217,7 @@ def export_checkpoint(source: str | Path, target: str | Path) -> None:
         CheckpointContents(
             loaded.spec, loaded.model.state_dict(), loaded.schema, loaded.run_config, loaded.meta
         ),
+        overwrite=overwrite,
     )
 
 
@@ -260,6 +291,16 @@ def _damaged(file: Path, error: Exception) -> CheckpointError:
     """Return the error for a file that cannot be read."""
     reason = (str(error).strip().splitlines() or [repr(error)])[0]
     return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
+
+
+def _write_state(file: Path, state: Mapping[str, Any]) -> None:
+    """Write what resuming needs.
+
+    Through a file of Python's: torch's own writer turns a full disk into a RuntimeError.
+    """
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    file.write_bytes(buffer.getbuffer())
 
 
 def _write_json(file: Path, data: Mapping[str, Any]) -> None:

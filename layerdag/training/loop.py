@@ -249,7 +249,7 @@ class _Run:
             split=job.split,
         )
         contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
-        save_checkpoint(path, contents)
+        save_checkpoint(path, contents, overwrite=True)
 
     def _state(self, seconds: float) -> dict[str, Any]:
         """Return what ``resume`` needs."""

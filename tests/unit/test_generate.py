@@ -142,16 +142,15 @@ def test_a_format_that_does_not_fit_is_refused(flow, tmp_path, file_format, mess
     assert not (tmp_path / "out").exists()
 
 
-def test_samples_replace_samples_but_no_other_folder(flow, tmp_path):
+def test_samples_replace_samples_when_allowed_and_no_other_folder_ever(flow, tmp_path):
     out = tmp_path / "out"
     write_samples(flow, SMALL, out)
-    write_samples(flow, replace(SMALL, num=1), out)
+    with pytest.raises(UsageError, match="holds samples already"):
+        write_samples(flow, replace(SMALL, num=1), out)
+    assert len(list(out.glob("*.graphml"))) == 4
+    write_samples(flow, replace(SMALL, num=1), out, overwrite=True)
     assert len(list(out.glob("*.graphml"))) == 1
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match="not samples of ours"):
-        write_samples(flow, SMALL, tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.tex").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_schema_of_another_model_is_refused(flow, trace, tmp_path):

@@ -1,0 +1,40 @@
+"""Untrained checkpoints of tiny fast models."""
+
+from pathlib import Path
+
+from random_jobs import random_job
+from raw_graphs import chain
+
+from layerdag.datasets.base import GraphDataset
+from layerdag.graph.statistics import GraphStatistics
+from layerdag.model.build import ModelSpec, build_model
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    LoadedCheckpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+
+def chain_checkpoint(folder: Path) -> LoadedCheckpoint:
+    """Return a checkpoint of flow graphs, written to ``folder/model``."""
+    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
+    return _untrained(folder, GraphDataset.build("chains", "flow", {"train": graphs}))
+
+
+def job_checkpoint(folder: Path) -> LoadedCheckpoint:
+    """Return a checkpoint of jobs, written to ``folder/model``."""
+    jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
+    return _untrained(folder, GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2))
+
+
+def _untrained(folder: Path, data: GraphDataset) -> LoadedCheckpoint:
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    weights = build_model(spec, seed=1).state_dict()
+    meta = CheckpointMeta(seed=1, data_fingerprint=data.fingerprint, split=data.split)
+    contents = CheckpointContents(spec, weights, data.schema.to_dict(), {}, meta)
+    save_checkpoint(folder / "model", contents)
+    return load_checkpoint(folder / "model")
