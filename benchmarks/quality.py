@@ -31,6 +31,7 @@ from layerdag import load_checkpoint, load_corpus
 from layerdag.cli.sample import checkpoint_path
 from layerdag.datasets.base import GraphDataset, Split
 from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.split_fingerprint import require_same_split
 from layerdag.generate import ASKED, LABELS, GenerationSettings, sample_like
 from layerdag.graph.dag import DAG
 from layerdag.progress import track
@@ -102,8 +103,13 @@ def _arguments() -> argparse.Namespace:
 def _fitting(data: GraphDataset, checkpoint: LoadedCheckpoint, folder: str) -> GraphDataset:
     """Return the data with the conditions that the checkpoint was trained on.
 
-    Stops unless the checkpoint means the same by its codes as the data.
+    Stops unless the checkpoint means the same by its codes as the data, and was trained on the same
+    split, as far as it records one.
     """
+    if checkpoint.meta.split is not None:
+        require_same_split(
+            checkpoint.meta.split, data.split, model=str(checkpoint.path), data=folder
+        )
     schema = GraphSchema.from_dict(checkpoint.schema)
     names = [name for name in data.schema.condition_names if name in schema.condition_names]
     fitting = data.conditioned_on(names)

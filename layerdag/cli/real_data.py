@@ -18,8 +18,6 @@ from layerdag.errors import DataError, UsageError
 from layerdag.surrogate.inputs import LABEL_FILES, read_dataset, read_manifest
 from layerdag.training.checkpoint import META, LoadedCheckpoint
 
-LABELS_HELP = "label file of DATA, where it is not labels.csv or labels.json in it"
-
 
 @dataclass(frozen=True)
 class RealData:
@@ -32,6 +30,15 @@ class RealData:
 
     place: str
     labels: str | None = None
+
+    def alone(self) -> GraphDataset:
+        """Return the data set by itself.
+
+        Raises:
+            UsageError: If ``place`` is no data set and no run.
+            DataError: If a file is missing or damaged.
+        """
+        return self._read({})
 
     def beside_samples(self, samples: str) -> GraphDataset:
         """Return the data set as the model that made these samples was trained on it.

@@ -16,8 +16,9 @@ EXAMPLE = (
 )
 DATA_HELP = (
     "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "
-    "(num-node-list.csv), or folder of graphs with labels.csv or labels.json"
+    "(num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
+LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
 FAMILY_NAMES = ("boosting", "message_passing")
 
 
@@ -57,6 +58,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="ATTRIBUTE",
         help="node attribute that the surrogate may not see; 'duration' where it tells the target",
     )
+    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -72,13 +74,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
+    from layerdag.cli.real_data import RealData
     from layerdag.files import require_replaceable
     from layerdag.surrogate.files import FAMILIES, SURROGATE, save_surrogate
-    from layerdag.surrogate.inputs import labelled, read_dataset
+    from layerdag.surrogate.inputs import labelled
     from layerdag.surrogate.scores import scores
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    data = read_dataset(args.data)
+    data = RealData(args.data, args.labels).alone()
     schema = data.schema
     train = labelled(data.graphs["train"], schema, args.target, args.hide)
     test = labelled(data.graphs["test"], schema, args.target, args.hide)
@@ -140,11 +143,12 @@ def _predict(args: argparse.Namespace) -> int:
 
 def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
+    from layerdag.cli.real_data import RealData
     from layerdag.surrogate.files import FAMILIES
-    from layerdag.surrogate.inputs import labelled, read_dataset, read_samples
+    from layerdag.surrogate.inputs import labelled, read_samples
     from layerdag.surrogate.tstr import SHARED, transfer
 
-    data = read_dataset(args.data)
+    data = RealData(args.data, args.labels).beside_samples(args.samples)
     schema = data.schema
     report = transfer(
         labelled(data.graphs["train"], schema, args.target, args.hide),

@@ -14,7 +14,9 @@ from tqdm import tqdm
 
 from layerdag.cli.build import build_dataset, build_spec
 from layerdag.cli.config import as_plain, build, run
+from layerdag.cli.real_data import warn
 from layerdag.cli.run_file import public_config, write_run_file
+from layerdag.cli.split_advice import too_few_held_out
 from layerdag.cli.watch import Watch
 from layerdag.datasets.base import GraphDataset
 from layerdag.errors import ConfigError
@@ -72,6 +74,8 @@ def _task(config: DictConfig) -> float | None:
         quiet = world.rank != 0
         if not quiet:
             write_run_file(directory, as_plain(config))
+            if (advice := too_few_held_out(data)) is not None:
+                warn(advice)
         loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
         watch = Watch(data.schema, directory / "pictures", logging.sample_graphs)
         try:

@@ -13,7 +13,12 @@ from layerdag.datasets.jobs import CATEGORIES, OPEN_VOCABULARIES, VOCABULARIES, 
 from layerdag.datasets.label_file import Labels, read_labels
 from layerdag.datasets.rank_classes import rank_classes
 from layerdag.datasets.raw import RawGraph, size_conditions
-from layerdag.datasets.splits import named_splits, split_graphs
+from layerdag.datasets.splits import (
+    enough_to_judge,
+    held_out_share,
+    named_splits,
+    split_graphs,
+)
 from layerdag.errors import DataError
 from layerdag.graph.layering import longest_path_layers
 from layerdag.progress import track
@@ -33,12 +38,14 @@ def load_folder(
     seed: int = 0,
     max_nodes: int = 10_000,
     num_bins: int = 16,
+    held_out: float | None = None,
 ) -> GraphDataset:
     """Load every graph below a folder.
 
     A graph is called as its file without the ending, or as the workload's prefix, relative to the
-    folder. Graphs are split by content and seed (80 % train, 10 % val, 10 % test; equal graphs stay
-    together) unless the label file has a column ``split``.
+    folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
+    has a column ``split``: a tenth for validation and a tenth for test; of fewer than 100 graphs
+    ten each, as long as that is no more than a fifth.
 
     Args:
         folder: Searched with its sub-folders, for traces or for flow graphs, not both.
@@ -46,8 +53,10 @@ def load_folder(
         seed: Of the split.
         max_nodes: Larger graphs are left out, and listed.
         num_bins: Bins of each numeric attribute.
+        held_out: Share of the graphs for validation and test together; None for the rule above.
 
     Raises:
+        ConfigError: If ``held_out`` is no share.
         DataError: If there is no graph, or both kinds, or labels and graphs share no name.
     """
     folder = Path(folder)
@@ -81,7 +90,12 @@ def load_folder(
             replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
             for graph in graphs
         ]
-    parts = named_splits(graphs, known.splits) if known.splits else split_graphs(graphs, seed)
+    sizes = enough_to_judge if held_out is None else held_out_share(held_out)
+    parts = (
+        named_splits(graphs, known.splits)
+        if known.splits
+        else split_graphs(graphs, seed, sizes=sizes)
+    )
     data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins)
     return replace(data, left_out=(*left_out, *data.left_out))
 

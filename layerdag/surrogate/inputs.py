@@ -147,7 +147,10 @@ def labelled(
         (dag, float(y)) for dag, y in zip(dags, known, strict=True) if isinstance(y, int | float)
     ]
     if not kept:
-        raise DataError(f"No graph has a number '{target}'; name another condition with --target.")
+        raise DataError(
+            f"No graph has a number '{target}'; name another condition with --target, or a label "
+            "file with --labels."
+        )
     shown = hide([dag for dag, _ in kept], schema, hidden)
     return Labelled(tuple(shown), np.array([y for _, y in kept]))
 

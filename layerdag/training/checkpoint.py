@@ -161,7 +161,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         CheckpointError: If a file is missing, damaged, of another format, or contradicts another.
     """
     path = Path(path)
-    meta = _read_meta(path)
+    meta = read_meta(path)
     config = _read_json(path / CONFIG)
     schema = _read_json(path / SCHEMA)
     try:
@@ -188,7 +188,7 @@ def load_trainer_state(path: str | Path) -> dict[str, Any]:
     Raises:
         CheckpointError: If the checkpoint is for inference only, or the file is damaged.
     """
-    _read_meta(Path(path))
+    read_meta(Path(path))
     file = Path(path) / TRAINER
     if not file.is_file():
         raise CheckpointError(
@@ -242,8 +242,12 @@ def _check_shapes(path: Path, spec: ModelSpec) -> None:
             )
 
 
-def _read_meta(path: Path) -> CheckpointMeta:
-    """Read and check ``meta.json``, first of all files."""
+def read_meta(path: Path) -> CheckpointMeta:
+    """Read and check ``meta.json``, first of all files.
+
+    Raises:
+        CheckpointError: If the directory is no checkpoint, or one of another format.
+    """
     if not path.is_dir():
         raise CheckpointError(f"{path} is not a checkpoint directory; pass one that train wrote.")
     if not (path / META).is_file():

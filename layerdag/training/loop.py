@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerdag.errors import CheckpointError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.model.build import build_model
 from layerdag.rng import derive_seed
 from layerdag.training.average import WeightAverage
@@ -17,6 +17,7 @@ from layerdag.training.checkpoint import (
     CheckpointContents,
     CheckpointMeta,
     load_trainer_state,
+    read_meta,
     save_checkpoint,
 )
 from layerdag.training.distributed import World
@@ -113,6 +114,7 @@ class _Run:
     def resume(self, checkpoint: Path) -> None:
         """Take up the state of an earlier run."""
         state = load_trainer_state(checkpoint)
+        _require_same_graphs(checkpoint, self.job)
         try:
             self.model.load_state_dict(state["model"])
             self.optimiser.load_state_dict(state["optimiser"])
@@ -264,3 +266,14 @@ class _Run:
             "epoch": self.epoch,
             "position": self.position,
         }
+
+
+def _require_same_graphs(checkpoint: Path, job: TrainJob) -> None:
+    """Raise UsageError if a run would go on with other graphs than it began with."""
+    learnt = read_meta(checkpoint).split
+    if learnt is not None and job.split is not None and learnt.differing(job.split):
+        raise UsageError(
+            f"{checkpoint}: was trained with other graphs for "
+            f"{' and '.join(learnt.differing(job.split))} than those at hand; going on would train "
+            "on graphs that were held out. Resume with the data and the split of the run."
+        )

@@ -3,9 +3,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from raw_graphs import chain
 from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
+from layerdag.datasets.flow_files import write_json
+from layerdag.surrogate.inputs import read_dataset
 
 
 @pytest.fixture
@@ -44,6 +47,37 @@ def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
     assert synthetic == pytest.approx(real, rel=0.5)
     assert main(words) == 0
     assert "real, shuffled targets" in capsys.readouterr().out
+
+
+def test_samples_of_another_split_teach_nothing_here(
+    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = read_dataset(tile).split.to_dict()
+    manifest = samples / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**content, "split": {**split, "test": "0" * 32}}))
+    words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
+    assert main(words) == 2
+    assert "the test graphs differ" in capsys.readouterr().err
+    manifest.write_text(json.dumps(content))
+    assert main(words) == 0
+    assert "records no fingerprint of the training split" in capsys.readouterr().err
+
+
+def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,label"]
+    for i in range(20):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1}")
+    labels = tmp_path / "costs.csv"
+    labels.write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]
+    assert main(words) == 1
+    assert "--labels" in capsys.readouterr().err
+    assert main([*words, "--labels", str(labels), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["test"] == 4
 
 
 def test_wrong_use_and_wrong_data_are_told_apart(

@@ -1,12 +1,14 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from layerdag.errors import CheckpointError, TrainingError
+from layerdag.datasets.split_fingerprint import SplitFingerprint
+from layerdag.errors import CheckpointError, TrainingError, UsageError
 from layerdag.graph.batch import DAGBatch
 from layerdag.model.base import DAGModel
 from layerdag.model.build import ModelSpec
@@ -177,3 +179,16 @@ def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
     for name, tensor in kept.state_dict().items():
         expected = best.state_dict() if name.startswith("judge.") else trainer["model"]
         assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_run_is_not_resumed_with_other_graphs_than_it_began_with(
+    data: DAGBatch, spec: ModelSpec, tmp_path: Path
+):
+    began = SplitFingerprint("a", "b", "c")
+    job = TrainJob(spec, data, data, tmp_path / "run", split=began)
+    settings = TrainSettings(max_steps=2, batch_graphs=4)
+    first = train(job, settings)
+    train(job, settings, resume_from=first.last)
+    other = replace(job, split=replace(began, test="d"))
+    with pytest.raises(UsageError, match="other graphs for test"):
+        train(other, settings, resume_from=first.last)
