@@ -122,3 +122,9 @@ def test_a_collective_that_comes_first_keeps_its_size():
     unfolded = unfold_sampled(graph, 2)
     assert not unfolded.repairs
     assert unfolded.workload.traces[0].integers("comm_size")[0].tolist() == [4, 0]
+
+
+def test_a_duration_is_written_in_ns_and_in_us():
+    trace = unfold(job("COMP", duration=[1_500_400.0]), 1).workload.traces[0]
+    assert trace.integers("duration_ns")[0].tolist() == [1_500_400]
+    assert trace.duration_us_N.tolist() == [1500]

@@ -22,6 +22,19 @@ def test_codes_that_no_training_node_has_are_ruled_out() -> None:
     assert arity.limit_attributes(torch.zeros(1, 3), 1).tolist() == [[-torch.inf, 0.0, 0.0]]
 
 
+def test_a_kind_starts_a_graph_and_has_parents_only_as_in_training() -> None:
+    sizes = GraphSizes((4,))
+    chain = DAG.build(torch.tensor([[0], [1], [2], [2]]), torch.tensor([[0, 0, 1], [1, 2, 2]]))
+    arity = Arity(GraphStatistics.measure([chain], sizes))
+    limited = arity.limit_kinds(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
+    # Kinds 0 and 2 start; kind 1 has one parent, kind 2 two; kind 3 does not occur.
+    assert limited.isfinite().tolist() == [
+        [True, False, True, False],
+        [False, True, False, False],
+        [False, True, True, False],
+    ]
+
+
 def fork(children: int, kinds: tuple[int, int] = (0, 1)) -> DAG:
     """A root with so many children."""
     edges_2E = torch.stack([torch.zeros(children, dtype=torch.int64), torch.arange(children) + 1])

@@ -82,6 +82,26 @@ def test_guidance_without_a_condition_changes_nothing():
     assert all(same(a, b) for a, b in zip(plain, guided, strict=True))
 
 
+@pytest.mark.parametrize("hidden", ["numeric_BC", "category_BM"])
+def test_guidance_of_zero_is_sampling_without_the_conditions(hidden: str):
+    """The formula's other end: unknown + 0 (known - unknown), of numbers and of categories."""
+    unknown = {
+        "numeric_BC": torch.full((3, 1), torch.nan),
+        "category_BM": torch.full((3, 1), -1),
+    }
+    given = {name: value for name, value in unknown.items() if name != hidden}
+    free = sampled(3, **unknown).dags
+    assert all(
+        same(a, b) for a, b in zip(sampled(3, guidance=0.0, **given).dags, free, strict=True)
+    )
+    assert not all(same(a, b) for a, b in zip(sampled(3, **given).dags, free, strict=True))
+
+
+def test_guidance_of_nearly_one_is_plain_conditioning():
+    nearly = sampled(3, guidance=1.0 + 1e-9).dags
+    assert all(same(a, b) for a, b in zip(sampled(3).dags, nearly, strict=True))
+
+
 def test_no_seeds_give_no_graphs():
     assert sampled(0).dags == ()
 

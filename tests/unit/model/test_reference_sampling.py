@@ -88,6 +88,22 @@ def test_guidance_of_1_is_plain_sampling_and_2_is_not(model: ReferenceLayerDAG):
     assert not all(equal(a, b) for a, b in zip(plain.dags, pushed.dags, strict=True))
 
 
+def test_guidance_is_a_line_from_unknown_at_0_to_plain_at_1(model: ReferenceLayerDAG):
+    given = request(*range(3))
+    hidden = replace(
+        given,
+        numeric_BC=torch.full_like(given.numeric_BC, torch.nan),
+        category_BM=torch.full_like(given.category_BM, -1),
+    )
+    for guidance, same_as in ((0.0, hidden), (1.0 + 1e-9, given)):
+        pushed = model.sample(replace(given, guidance=guidance)).dags
+        assert all(equal(a, b) for a, b in zip(pushed, model.sample(same_as).dags, strict=True))
+    assert not all(
+        equal(a, b)
+        for a, b in zip(model.sample(given).dags, model.sample(hidden).dags, strict=True)
+    )
+
+
 def test_fewer_steps_still_give_whole_graphs(model: ReferenceLayerDAG):
     for dag in model.sample(request(*range(5), steps=1)).dags:
         dag.check()
