@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from layerdag import __version__
 from layerdag.cli.faults import complain
-from layerdag.cli.start import without_long_spinning
 from layerdag.cli.stopping import TERMINATED, exit_code, terminating
 from layerdag.errors import UsageError
 
@@ -87,7 +86,6 @@ def _check_verb(words: Sequence[str]) -> None:
 
 def _run(verb: str, words: list[str]) -> int:
     """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
-    without_long_spinning()
     module = importlib.import_module(f"layerdag.cli.{verb}")
     if verb in ("train", "sample"):
         return int(module.main(words))

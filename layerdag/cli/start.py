@@ -1,4 +1,4 @@
-"""What a verb sets before it imports anything large: threads that wait well, no garbage search."""
+"""What a verb sets before it imports anything large: no needless threads, no garbage search."""
 
 import atexit
 import gc
@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-_SPINS = "1000"
 
 
 def without_blas_threads() -> None:
@@ -19,18 +17,6 @@ def without_blas_threads() -> None:
     if "numpy" not in sys.modules:
         for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(name, "1")
-
-
-def without_long_spinning() -> None:
-    """Keep torch's waiting threads from spinning for long, before torch is first imported.
-
-    GNU OpenMP spins for milliseconds at the end of every small operation. Beside one other busy
-    process on two cores, that makes a training step of two threads take seventeen times as long as
-    that of one; with a thousand turns, a third longer, and on an idle machine a seventh longer than
-    with long spinning (docs/fast-model-figures.md, "Threads"). What the user has set stands.
-    """
-    if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from layerdag.model.fast_tokens import Place, TokenEmbedding
 from layerdag.model.fast_trunk import Scope, TrunkBlock, attention_biases, dropout, hide_tokens
 from layerdag.model.judge import Judge
 from layerdag.model.resampling import resample
+from layerdag.waiting import wait_briefly
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
@@ -162,6 +163,7 @@ class FastLayerDAG(DAGModel):
             )
         if not request.seeds:
             return SampleResult((), ())
+        wait_briefly()
         if request.candidates > 1:
             return resample(self._score, request, self._sample_once)
         return self._sample_once(request)

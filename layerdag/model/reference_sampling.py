@@ -24,6 +24,7 @@ from layerdag.model.edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.model.encoder import Partial
 from layerdag.model.growing import GrowingGraphs, NewLayer
 from layerdag.model.layers import Segments, segment_pointers, segment_ranges
+from layerdag.waiting import wait_briefly
 
 if TYPE_CHECKING:
     from layerdag.model.reference import ReferenceLayerDAG
@@ -36,6 +37,7 @@ def sample(model: "ReferenceLayerDAG", request: SampleRequest) -> SampleResult:
     Acyclic and layer-consistent by construction: edges lead from earlier layers to a new one, and
     every node beyond layer 0 has a parent in the layer right before its own.
     """
+    wait_briefly()
     device = next(model.parameters()).device
     sampler = _Sampler(copy.deepcopy(model).double().eval(), request, device)
     while sampler.active_B.any():

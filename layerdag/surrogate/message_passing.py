@@ -17,6 +17,7 @@ from layerdag.progress import track
 from layerdag.rng import derive_seed, numpy_generator
 from layerdag.surrogate.base import Surrogate, TargetScale
 from layerdag.surrogate.network import MessagePassingNetwork
+from layerdag.waiting import wait_briefly
 
 NODES_A_BATCH = 20_000
 
@@ -124,6 +125,7 @@ def fit_message_passing(
         UsageError: If there are fewer than two graphs, or a target is not finite.
         DataError: If a code lies outside ``sizes``.
     """
+    wait_briefly()
     settings = settings or NetworkSettings()
     target_B = np.asarray(target_B, dtype=float)
     scale = TargetScale.fit(target_B)
@@ -192,6 +194,7 @@ def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
 
 def _evaluate(network: MessagePassingNetwork, data: list[Data]) -> Tensor:
     """Return standardised predictions, in batches of bounded size."""
+    wait_briefly()
     network.eval()
     ends = np.cumsum([one.num_nodes for one in data]) // NODES_A_BATCH
     cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(data)]

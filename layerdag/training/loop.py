@@ -30,6 +30,7 @@ from layerdag.training.rate import rate_factor
 from layerdag.training.selection import best_weights, tracks_of
 from layerdag.training.settings import TrainSettings
 from layerdag.training.window import Window
+from layerdag.waiting import wait_briefly
 
 
 def train(
@@ -58,6 +59,7 @@ def train(
         TrainingError: If training diverged.
         CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
     """
+    wait_briefly()
     run = _Run(job, settings, torch.device(device), world or World())
     if resume_from is not None:
         run.resume(resume_from)

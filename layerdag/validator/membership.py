@@ -23,6 +23,7 @@ from layerdag.validator.copying import kernel_distances
 from layerdag.validator.histograms import bootstrap_weights
 from layerdag.validator.metrics import NORMAL_95, Interval
 from layerdag.validator.verdict import Need, Verdict, chance_half_width, needed
+from layerdag.waiting import wait_briefly
 
 REPLICATES = 500
 MOST_SCORED = 256
@@ -179,6 +180,7 @@ def graph_losses(
         dags: In layer order.
         seed: Of the noise.
     """
+    wait_briefly()
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()

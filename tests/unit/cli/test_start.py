@@ -28,14 +28,6 @@ def _told(function: str, name: str, given: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
-)
-def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
-    assert _told("without_long_spinning", "GOMP_SPINCOUNT", given) == expected
-
-
 @pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
 def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given, expected):
     assert _told("without_blas_threads", "OPENBLAS_NUM_THREADS", given) == expected
