@@ -17,6 +17,7 @@ from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.validator.copying import Novelty, novelty
 from layerdag.validator.leak_series import LeakRow, leak_series
 from layerdag.validator.membership import Attack, likelihood_attack
+from layerdag.validator.metrics import Interval
 from layerdag.validator.structural import StructureReport, check_structure
 from layerdag.validator.verdict import Verdict
 
@@ -147,7 +148,7 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
     )
     if found.leaks:
         near = found.leaks[-1].nearness
-        share = f"{percent(near.share)} {interval(near.interval)}"
+        share = f"{percent(near.share)} {_percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
@@ -164,7 +165,7 @@ def _lines(found: Audit) -> Iterator[str]:
         yield "nearer to training than to held-out graphs (50% is chance)"
         for row in found.leaks:
             near = row.nearness
-            share = f"{percent(near.share)} {interval(near.interval)}"
+            share = f"{percent(near.share)} {_percents(near.interval)}"
             yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
     for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
         yield f"attack {found.leaks[-1].attacks[place].name} (an area of 0.5 is chance)"
@@ -176,6 +177,11 @@ def _lines(found: Audit) -> Iterator[str]:
     if found.advice:
         yield found.advice
     yield " ".join(CAVEATS)
+
+
+def _percents(interval: Interval) -> str:
+    """Return an interval of shares in brackets."""
+    return f"[{interval.low:.0%}, {interval.high:.0%}]"
 
 
 def _told(attack: Attack) -> str:
