@@ -7,9 +7,10 @@ from pathlib import Path
 
 from layerdag.errors import DataError, TraceError, UsageError
 from layerdag.traces.recognise import read_any
+from layerdag.traces.workload import holds_rank_files
 from layerdag.validator.rules import Finding, Severity, has_errors
 from layerdag.validator.trace_table import TRACE_RULES
-from layerdag.validator.workload_rules import check_workload
+from layerdag.validator.workload_rules import check_group_file, check_workload
 
 SUMMARY = "Check traces and graphs against the rules that consumers rely on."
 EXAMPLE = (
@@ -122,7 +123,9 @@ def _check(target: Path, groups: str | None) -> list[Finding]:
     try:
         if target.is_file() and _is_graph(target):
             return _check_graph(target)
-        return check_workload(read_any(target, groups))
+        workload = read_any(target, groups)
+        described = check_group_file(workload) if groups or holds_rank_files(target) else []
+        return described + check_workload(workload)
     except DataError as error:
         found = " ".join(str(error).split()).removeprefix(f"{target}: ").rstrip(".")
         return [Finding(TRACE_RULES["readable"], str(target), None, found)]

@@ -17,7 +17,7 @@ from layerdag.traces.protobuf import (
     length_delimited,
     varint,
 )
-from layerdag.traces.trace import Attribute, AttributeTable, Wire
+from layerdag.traces.trace import Attribute, AttributeTable, Wire, wire_name
 
 MASK64 = (1 << 64) - 1
 
@@ -49,13 +49,6 @@ _ZIGZAG = (Wire.SINT32, Wire.SINT64)
 def is_list(wire: int) -> bool:
     """Return whether ``wire`` is the list form of an alternative."""
     return wire != Wire.UNSET and wire % 2 == 0
-
-
-def wire_name(wire: int) -> str:
-    """Return the field's name in ``et_def.proto``, such as ``int64_val`` or ``bool_list``."""
-    if wire == Wire.UNSET:
-        return "unset"
-    return f"{Wire(wire - is_list(wire)).name.lower()}_{'list' if is_list(wire) else 'val'}"
 
 
 def scalar_to_word(wire: int, value: object) -> int:

@@ -9,8 +9,16 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.traces.attributes import MASK64, is_list, list_to_payload, scalar_to_word, wire_name
-from layerdag.traces.trace import Attribute, AttributeTable, NodeType, Ragged, Trace, Wire
+from layerdag.traces.attributes import MASK64, is_list, list_to_payload, scalar_to_word
+from layerdag.traces.trace import (
+    Attribute,
+    AttributeTable,
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+    wire_name,
+)
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ RecordFunction handle::
             train_one_step()
 """
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +20,11 @@ from torch import distributed
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from layerdag.errors import TraceError
-from layerdag.files import write_text
 from layerdag.traces.chakra import write_trace
 from layerdag.traces.kineto import read_timings
 from layerdag.traces.pytorch_groups import Ranks, number_groups
 from layerdag.traces.pytorch_import import ImportResult, import_operations, read_host
+from layerdag.traces.workload import write_groups
 
 
 @dataclass
@@ -59,8 +58,8 @@ def capture(prefix: str | Path) -> Iterator[Capture]:
     """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
 
     Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
-    writes ``PREFIX.comm_group.json`` beside them. Warm up first: a first step also shows
-    lazy initialisation.
+    writes ``PREFIX.comm_group.json`` beside them where there are groups besides all ranks. Warm up
+    first: a first step also shows lazy initialisation.
 
     Args:
         prefix: Path of the workload without rank and ending.
@@ -74,8 +73,7 @@ def capture(prefix: str | Path) -> Iterator[Capture]:
     captured.path = Path(f"{prefix}.{captured.rank}.et")
     write_trace(result.trace, captured.path)
     if captured.rank == 0 and result.groups:
-        groups = {name: list(ranks) for name, ranks in result.groups.items()}
-        write_text(f"{prefix}.comm_group.json", json.dumps(groups, indent=1) + "\n")
+        write_groups(result.groups, f"{prefix}.comm_group.json")
 
 
 @contextmanager

@@ -11,10 +11,9 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.layering import expand_ranges
-from layerdag.traces.attributes import wire_name
 from layerdag.traces.build import ragged
 from layerdag.traces.edges import trace_layers
-from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire
+from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, wire_name
 
 FEEDER_WIRES = {
     "is_cpu_op": Wire.BOOL,

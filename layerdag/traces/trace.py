@@ -62,6 +62,14 @@ class Wire(IntEnum):
     BYTES = 31
 
 
+def wire_name(wire: int) -> str:
+    """Return the field's name in ``et_def.proto``, such as ``int64_val`` or ``bool_list``."""
+    if wire == Wire.UNSET:
+        return "unset"
+    listed = wire % 2 == 0
+    return f"{Wire(wire - listed).name.lower()}_{'list' if listed else 'val'}"
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """A list of integers for each node: those of node i are ``values[ptr_N1[i]:ptr_N1[i+1]]``."""
@@ -174,7 +182,8 @@ class Trace:
         """Return (value_N int64, present_N bool) of an integer or bool attribute of any wire type.
 
         Raises:
-            TraceError: If some node carries the attribute as a float, string or list.
+            TraceError: If some node carries the attribute as a float, string or list, or twice
+                with different values: readers of Chakra traces do not agree on which counts.
         """
         value_N = np.full(self.num_nodes, default, dtype=np.int64)
         present_N = np.zeros(self.num_nodes, dtype=bool)
@@ -184,9 +193,11 @@ class Trace:
         if wrong_A.any():
             bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
             raise TraceError(
-                f"{self.source}: node {bad} carries attribute '{name}' with wire type "
-                f"{int(wire_A[np.argmax(wrong_A)])}; an integer type such as int64_val is needed."
+                f"{self.source}: node {bad} carries attribute '{name}' as "
+                f"{wire_name(int(wire_A[np.argmax(wrong_A)]))}; an integer type such as int64_val "
+                "is needed."
             )
+        self._refuse_contradictions(name, row_A, node_A)
         value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)
         present_N[node_A] = True
         return value_N, present_N
@@ -195,7 +206,8 @@ class Trace:
         """Return (value of each node or "", present_N) of a string attribute.
 
         Raises:
-            TraceError: If some node carries the attribute with a type other than string_val.
+            TraceError: If some node carries the attribute with a type other than string_val, or
+                twice with different values.
         """
         value_N = [""] * self.num_nodes
         present_N = np.zeros(self.num_nodes, dtype=bool)
@@ -203,12 +215,24 @@ class Trace:
         for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
             if self.attributes.wire_A[row] != Wire.STRING:
                 raise TraceError(
-                    f"{self.source}: node {int(self.id_N[node])} carries attribute '{name}' with "
-                    f"wire type {int(self.attributes.wire_A[row])}; string_val is needed."
+                    f"{self.source}: node {int(self.id_N[node])} carries attribute '{name}' as "
+                    f"{wire_name(int(self.attributes.wire_A[row]))}; string_val is needed."
                 )
             value_N[node] = self.strings[int(self.attributes.word_A[row])]
             present_N[node] = True
+        self._refuse_contradictions(name, row_A, node_A)
         return value_N, present_N
+
+    def _refuse_contradictions(self, name: str, row_A: np.ndarray, node_A: np.ndarray) -> None:
+        """Raise TraceError where a node carries the attribute of these rows twice, differently."""
+        word_A = self.attributes.word_A[row_A]
+        differs_A = (node_A[1:] == node_A[:-1]) & (word_A[1:] != word_A[:-1])
+        if differs_A.any():
+            bad = int(self.id_N[node_A[1:][np.argmax(differs_A)]])
+            raise TraceError(
+                f"{self.source}: node {bad} carries attribute '{name}' twice, with different "
+                "values; keep one."
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from layerdag.errors import TraceError
@@ -13,6 +13,7 @@ from layerdag.files import write_bytes, write_text
 from layerdag.reading import read_parsed, read_whole
 from layerdag.traces.chakra import decode_trace, encode_trace
 from layerdag.traces.contract import conform
+from layerdag.traces.issue import WORLD_NAMES
 from layerdag.traces.sharing import ColumnPool
 from layerdag.traces.trace import Trace, Workload
 
@@ -165,9 +166,18 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
     one leaves nothing behind.
 
     Raises:
-        TraceError: If a trace cannot be brought into that form; names the node.
+        TraceError: If a trace cannot be brought into that form, naming the node, or if a group "0"
+            is not that of all ranks.
     """
     prefix = Path(prefix)
+    for name in WORLD_NAMES:
+        if set(workload.groups.get(name, range(workload.num_ranks))) != set(
+            range(workload.num_ranks)
+        ):
+            raise TraceError(
+                f"{workload.source}: group '{name}' stands for all ranks, but is described as "
+                f"{list(workload.groups[name])[:8]}; give that group a number above 0."
+            )
     encoded: dict[int, bytes] = {}
     for trace in workload.traces:
         if id(trace) not in encoded:
@@ -175,6 +185,15 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
     for rank, trace in enumerate(workload.traces):
         write_bytes(prefix.with_name(f"{prefix.name}.{rank}.et"), encoded[id(trace)])
     if workload.groups:
-        groups = {name: list(ranks) for name, ranks in workload.groups.items()}
-        path = prefix.with_name(f"{prefix.name}.comm_group.json")
-        write_text(path, json.dumps(groups, indent=1) + "\n")
+        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+
+
+def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
+    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
+    Where none is left, a file is written only to replace one that is there.
+    """
+    described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
+    if described or Path(path).exists():
+        write_text(path, json.dumps(described, indent=1) + "\n")

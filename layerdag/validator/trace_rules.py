@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.traces.attributes import wire_name
 from layerdag.traces.contract import FEEDER_WIRES, REQUIRED_ATTRIBUTES
 from layerdag.traces.edges import rows_of, rows_on_a_cycle
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import AttributeTable, CollectiveType, NodeType, Trace, Wire, wire_name
 from layerdag.validator.rules import Finding
 from layerdag.validator.trace_table import TRACE_RULES
 
@@ -163,9 +162,34 @@ def _attribute_types(trace: Trace) -> Iterator[Broken]:
 
         yield Broken("integer-attributes", held.present_N & ~held.integer_N, found)
         yield Broken("feeder-v1-types", held.integer_N & (held.wire_N != wire), found)
+    yield Broken("one-value", *_contradictions(trace))
     involved = column(trace, "involved_dim")
     wrong_N = involved.present_N & (involved.wire_N != Wire.BOOL + 1)
     yield Broken("involved-dim-type", wrong_N, lambda row: "has an involved_dim of another type")
+
+
+def _contradictions(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
+    """Return which nodes carry an attribute twice with different values, and which attribute."""
+    table = trace.attributes
+    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    order = np.lexsort((table.name_A, node_A))
+    same = (node_A[order][1:] == node_A[order][:-1]) & (np.diff(table.name_A[order]) == 0)
+    name_of: dict[int, str] = {}
+    for at in np.flatnonzero(same).tolist():
+        first, second = (_raw(table, int(row)) for row in order[at : at + 2])
+        if first != second:
+            name = int(table.name_A[order[at]])
+            name_of.setdefault(int(node_A[order[at]]), "" if name < 0 else trace.strings[name])
+    bad_N = np.zeros(trace.num_nodes, dtype=bool)
+    bad_N[list(name_of)] = True
+    return bad_N, lambda row: f"carries {name_of[row]} twice"
+
+
+def _raw(table: AttributeTable, row: int) -> tuple[bool, object]:
+    """Return what an attribute holds, undecoded, so that equal values compare equal."""
+    wire, word = int(table.wire_A[row]), int(table.word_A[row])
+    pooled = wire == Wire.BYTES or (wire != Wire.UNSET and wire % 2 == 0)
+    return pooled, table.blobs[word] if pooled else word
 
 
 def _devices(trace: Trace) -> Iterator[Broken]:
@@ -196,6 +220,10 @@ def _communication(trace: Trace) -> Iterator[Broken]:
     needs_bytes_N = gather_N | (trace.type_N == NodeType.COMM_SEND)
     wrong_N = comm_N & ((size.value_N < 0) | (needs_bytes_N & (size.value_N == 0)))
     yield Broken("positive-sizes", wrong_N, lambda row: f"has comm_size {size.value_N[row]}")
+    tag = column(trace, "comm_tag")
+    message_N = (trace.type_N == NodeType.COMM_SEND) | (trace.type_N == NodeType.COMM_RECV)
+    beyond_N = message_N & ((tag.value_N < 0) | (tag.value_N >= 2**31))
+    yield Broken("message-tags", beyond_N, lambda row: f"has comm_tag {tag.value_N[row]}")
     names = group_texts(trace)
     odd_N = np.array([not (n in WORLD_GROUPS or (n.isdecimal() and n.isascii())) for n in names])
     yield Broken("group-names", odd_N, lambda row: f"has pg_name {names[row]!r}")

@@ -78,6 +78,13 @@ TRACE_RULES = rule_table(
         "Write it with an integer type.",
     ),
     Rule(
+        "one-value",
+        _E,
+        "A node carries an attribute twice with different values; ASTRA-sim takes the first, other "
+        "readers the last.",
+        "Keep one.",
+    ),
+    Rule(
         "feeder-v1-types",
         _W,
         "An attribute has an integer type from which feeder v1 silently reads 0.",
@@ -115,6 +122,12 @@ TRACE_RULES = rule_table(
         "Write the size in bytes, or take the node out.",
     ),
     Rule(
+        "message-tags",
+        _E,
+        "A message with a negative tag, or one above 2^31 - 1; ASTRA-sim aborts or cuts it off.",
+        "Write a tag from 0 to 2147483647.",
+    ),
+    Rule(
         "costed-compute",
         _W,
         "A compute node on the device with 0 FLOPs or 0 bytes; with the roofline switched on its "
@@ -132,6 +145,12 @@ TRACE_RULES = rule_table(
         _E,
         "pg_name is neither empty nor an integer in a string; ASTRA-sim aborts (stoi).",
         "Name groups by integers and describe them in the group file.",
+    ),
+    Rule(
+        "described-groups",
+        _E,
+        "The group file has a name that is no integer above 0; ASTRA-sim aborts.",
+        'Rename the group; "0" stands for all ranks and needs no entry.',
     ),
     Rule(
         "known-group",
@@ -190,9 +209,9 @@ TRACE_RULES = rule_table(
     ),
     Rule(
         "world-after-equal-groups",
-        _W,
+        _E,
         "A collective of all ranks follows unequal numbers of group collectives; ASTRA-sim 2.x "
-        "never matches it.",
+        "never matches it, so the run hangs.",
         "Name a group of all ranks and use it, or give all ranks equally many.",
     ),
 )

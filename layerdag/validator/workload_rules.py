@@ -11,7 +11,7 @@ from layerdag.errors import TraceError
 from layerdag.traces.edges import dependency_edges, rows_on_a_cycle
 from layerdag.traces.issue import Issued, gather_communication, issue_order
 from layerdag.traces.matching import Communication, match_communication
-from layerdag.traces.trace import NodeType, Trace, Workload
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.validator.rules import Finding, Severity
 from layerdag.validator.trace_rules import WORLD_GROUPS, check_trace, group_texts
 from layerdag.validator.trace_table import TRACE_RULES
@@ -29,7 +29,7 @@ def check_workload(workload: Workload) -> list[Finding]:
     distinct = {id(trace): trace for trace in workload.traces}
     findings = _over_ranks([check_trace(trace) for trace in distinct.values()])
     broken = {finding.rule.id for finding in findings}
-    if broken & {*_BLOCKING, "integer-attributes"}:
+    if broken & {*_BLOCKING, "integer-attributes", "one-value"}:
         return findings
     findings += _merged(_groups(workload))
     issued = gather_communication(workload)
@@ -44,6 +44,19 @@ def check_workload(workload: Workload) -> list[Finding]:
         findings += _deadlocks(workload, matched)
         findings += _world_after_groups(workload, issued)
     return findings
+
+
+def check_group_file(workload: Workload) -> list[Finding]:
+    """Return what is wrong with the names of groups, as they stand in a group file."""
+    odd = [name for name in workload.groups if not _is_group_name(name)]
+    if not odd:
+        return []
+    found = f"its groups are called {', '.join(map(repr, odd[:5]))}"
+    return [Finding(TRACE_RULES["described-groups"], workload.source, None, found, len(odd))]
+
+
+def _is_group_name(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 10 and int(name) > 0
 
 
 def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
@@ -210,7 +223,9 @@ def _circle(workload: Workload, base: np.ndarray, rule: str, circle: np.ndarray)
 
 def _world_after_groups(workload: Workload, issued: Issued) -> list[Finding]:
     """Find the first collective of all ranks before which ranks have issued unequally many."""
-    collective = np.flatnonzero(issued.type_K == NodeType.COMM_COLL)
+    # Broadcasts are replayed there and not numbered.
+    numbered_K = issued.comm_type_K != CollectiveType.BROADCAST
+    collective = np.flatnonzero((issued.type_K == NodeType.COMM_COLL) & numbered_K)
     if not collective.size:
         return []
     rank_K, group_K = issued.rank_K[collective], issued.group_K[collective]

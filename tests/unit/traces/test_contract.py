@@ -52,7 +52,10 @@ def test_communication_leaves_the_cpu_and_computation_stays() -> None:
             spec(NodeType.COMM_COLL, Attribute("comm_type", Wire.INT64, 0)),
             "no attribute 'comm_size",
         ),
-        (spec(NodeType.COMM_COLL, Attribute("comm_size", Wire.DOUBLE, 1.0)), "'comm_size' with"),
+        (
+            spec(NodeType.COMM_COLL, Attribute("comm_size", Wire.DOUBLE, 1.0)),
+            "'comm_size' as double_val",
+        ),
         (spec(NodeType.COMM_SEND, Attribute("comm_dst", Wire.INT32, 1)), "no attribute 'comm_tag'"),
         (spec(NodeType.MEM_LOAD), "no attribute 'tensor_size'"),
         (spec(NodeType.COMP, Attribute("comm_tag", Wire.INT64, 2**31)), "does not fit into int32"),

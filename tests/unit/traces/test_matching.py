@@ -1,3 +1,4 @@
+import numpy as np
 from trace_examples import coll, comp, message, pair_workload
 
 from layerdag.traces.build import build_trace
@@ -72,6 +73,23 @@ def test_messages_with_one_tag_match_in_order() -> None:
     assert found.mismatches == ()
     assert found.send_row_M.tolist() == [0, 1]
     assert found.recv_row_M.tolist() == [0, 1]
+
+
+def test_messages_match_by_tag_whatever_their_order() -> None:
+    send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
+    first = [message(0, send, 1, tag=3), message(1, send, 1, 0, tag=4)]
+    second = [message(5, receive, 0, tag=4), message(6, receive, 0, 5, tag=3)]
+    found = match_communication(job(first, second))
+    assert found.mismatches == ()
+    assert found.recv_row_M[np.argsort(found.send_row_M)].tolist() == [1, 0]
+
+
+def test_messages_of_other_tags_do_not_match() -> None:
+    first, second = message(0, NodeType.COMM_SEND, 1, tag=3), message(5, NodeType.COMM_RECV, 0)
+    texts = messages(job([first], [second]))
+    assert len(texts) == 2
+    assert "from rank 0 to rank 1 with tag 3 has no matching receive" in texts[0]
+    assert "from rank 0 to rank 1 with tag 7 has no matching send" in texts[1]
 
 
 def test_order_of_issue_follows_ids_unless_they_contradict_dependencies() -> None:

@@ -91,3 +91,17 @@ def test_faulty_trace_leaves_no_file(tmp_path: Path) -> None:
 def test_group_file_is_what_astra_sim_reads(tmp_path: Path) -> None:
     write_workload(Workload((build_trace([comp(0)]),), {"1": (0,)}), tmp_path / "x")
     assert json.loads((tmp_path / "x.comm_group.json").read_text()) == {"1": [0]}
+
+
+def test_the_group_of_all_ranks_is_not_described(tmp_path: Path) -> None:
+    # ASTRA-sim aborts on a group "0"; nodes in it need no entry.
+    workload = Workload(pair_workload().traces, {"0": (0, 1), "3": (1, 0)})
+    write_workload(workload, tmp_path / "x")
+    assert json.loads((tmp_path / "x.comm_group.json").read_text()) == {"3": [1, 0]}
+    write_workload(Workload(workload.traces, {"0": (0, 1)}), tmp_path / "y")
+    assert not (tmp_path / "y.comm_group.json").exists()
+    # A file of an earlier run would be read beside the new traces.
+    write_workload(Workload(workload.traces, {"0": (0, 1)}), tmp_path / "x")
+    assert read_workload(tmp_path / "x").groups == {}
+    with pytest.raises(TraceError, match="group '0' stands for all ranks"):
+        write_workload(Workload(workload.traces, {"0": (0,)}), tmp_path / "z")

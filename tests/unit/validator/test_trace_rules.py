@@ -12,6 +12,7 @@ from small_workloads import (
     without,
 )
 
+from layerdag.traces.build import NodeSpec
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.validator.trace_rules import check_trace
 
@@ -19,6 +20,10 @@ from layerdag.validator.trace_rules import check_trace
 def _twin_ids() -> Trace:
     sound = trace(compute(1), compute(2))
     return replace(sound, id_N=np.array([1, 1], dtype=np.uint64))
+
+
+def _twice(spec: NodeSpec, attribute: Attribute) -> NodeSpec:
+    return replace(spec, attributes=(*spec.attributes, attribute))
 
 
 ABSENT_PARENT = trace(compute(1), compute(2, 1, 77))
@@ -43,6 +48,16 @@ BROKEN = {
         trace(with_attribute(collective(4), Attribute("comm_priority", Wire.DOUBLE, 1.0))),
         4,
         "comm_priority as double_val",
+    ),
+    "one-value": (
+        trace(_twice(collective(14), integer("comm_size", 77))),
+        14,
+        "carries comm_size twice",
+    ),
+    "message-tags": (
+        trace(message(15, sends=True, source=0, target=1, tag=-1)),
+        15,
+        "has comm_tag -1",
     ),
     "feeder-v1-types": (
         trace(with_attribute(collective(5), integer("comm_size", 64, Wire.UINT64))),
@@ -82,6 +97,10 @@ def test_a_sound_trace_has_no_finding() -> None:
         message(6, sends=False, source=1, target=0),
     )
     assert check_trace(sound) == []
+
+
+def test_an_attribute_may_stand_twice_with_one_value() -> None:
+    assert check_trace(trace(_twice(collective(3), integer("comm_size", 1024)))) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)

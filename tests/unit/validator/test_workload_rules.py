@@ -79,6 +79,16 @@ def _sound() -> Workload:
     )
 
 
+def test_broadcasts_before_a_collective_of_all_ranks_do_not_count() -> None:
+    # ASTRA-sim replays them and numbers only what it simulates.
+    def send_out(node: int):
+        return collective(node, kind=CollectiveType.BROADCAST, group="1")
+
+    ranks = [(send_out(1), collective(2, 1))] * 2 + [(collective(2),)] * 2
+    found = check_workload(job(*ranks, groups={"1": (0, 1)}))
+    assert {finding.rule.id for finding in found} == {"broadcast-is-replayed"}
+
+
 def test_a_sound_job_has_no_finding() -> None:
     assert check_workload(_sound()) == []
 
