@@ -167,10 +167,7 @@ Sim *sim_new(void) { return malloc(sizeof(Sim)); }
 void sim_delete(Sim *s) {
     Pool *pools[] = {&s->event, &s->bucket, &s->stream, &s->message, &s->match, &s->waiter};
     for (int i = 0; i < 6; i++) free(pools[i]->data);
-    for (int64_t i = 0; i < s->run.used; i++) {
-        free(POOL(s, Run, run, i).stream);
-        free(POOL(s, Run, run, i).start);
-    }
+    for (int64_t i = 0; i < s->run.used; i++) free(POOL(s, Run, run, i).start);
     free(s->run.data);
     if (s->rank)
         for (int64_t r = 0; r < s->in->num_ranks; r++) {

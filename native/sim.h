@@ -70,6 +70,7 @@ typedef struct {
     int64_t *rank_finish;
     int64_t *events; /* one number: events handled */
     uint8_t *lane;   /* which of its rank's communication streams a node took */
+    int64_t *instant; /* one number: row of the first node that put an event into tick 0, -1 for none */
 } Output;
 
 enum CallbackKind { CALL_NOTHING, CALL_NODE_DONE, CALL_STREAM_RECEIVED, CALL_POST_SEND, CALL_POST_RECV };
@@ -142,8 +143,8 @@ typedef struct {
 /* A phase that all its members must enter before it can be solved, or before its switch answers. */
 typedef struct {
     int32_t free_next, plan, phase, joined, members, bits; /* bits: direction and tree */
-    int32_t *stream; /* by place */
     int64_t *start;  /* by place: when it started there; later: when it ends there */
+    int32_t *stream; /* by place; in the block of `start` */
 } Run;
 
 enum { MAX_SAME_TICK = 6, NO_NODE = INT32_MAX };

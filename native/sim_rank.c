@@ -119,6 +119,9 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
     case NODE_RECV: sim_front_recv(s, rank, peer, tag, amount, done); break;
     default: sim_collective_issue(s, rank, node, peer, tag);
     }
+    /* The reference aborts on an event in tick 0: its clock must rise before the first one. */
+    if (s->now == 0 && s->out->instant[0] < 0 && s->heap_used && s->heap[0].time == 0)
+        s->out->instant[0] = in->out_ptr[rank] + node;
 }
 
 /* Issue every ready node whose slot is free, in ascending id. */
@@ -179,6 +182,7 @@ static void prepare(Sim *s) {
     s->memory = sim_block(s, ranks, sizeof(Bucket));
     for (int64_t i = 0; i < ranks; i++) s->memory[i].head = -1;
     for (int64_t i = 0; i < rows; i++) s->out->issue[i] = s->out->finish[i] = -1;
+    s->out->instant[0] = -1;
     for (int64_t r = 0; r < ranks; r++) {
         s->rank[r].lists = -1;
         s->rank[r].same_tick.time = -1;

@@ -181,9 +181,7 @@ static void finish_run(Sim *s, int32_t index) {
         POOL(s, Stream, stream, run->stream[i]).twin = mark;
         if (!s->order_matters) sim_schedule(s, run->start[i], EVENT_PHASE_END, run->stream[i], 0);
     }
-    free(run->stream);
     free(run->start);
-    run->stream = 0;
     run->start = 0;
     sim_give(&s->run, index);
 }
@@ -197,8 +195,9 @@ int32_t sim_open_run(Sim *s, const Stream *stream, int32_t members) {
     int32_t index = sim_take(s, &s->run);
     Run *run = &POOL(s, Run, run, index);
     *run = (Run){-1, stream->plan, stream->phase, 0, members, bits_of(stream), 0, 0};
-    run->stream = sim_reserve(s, members, sizeof(int32_t));
-    run->start = sim_reserve(s, members, sizeof(int64_t));
+    /* One block for both, so that nothing is lost if there is no memory for the second. */
+    run->start = sim_reserve(s, members, sizeof(int64_t) + sizeof(int32_t));
+    run->stream = (int32_t *)(run->start + members);
     memset(run->stream, -1, (size_t)members * sizeof(int32_t));
     return index;
 }

@@ -33,15 +33,17 @@ static Pending pending_pop(Pending *heap, int32_t *used) {
     return first;
 }
 
+/* Most events of a member that wait at once. */
+static int64_t most_pending(const Phase *p) { return sim_messages_to_send(p) + p->window + 1; }
+
 /* All members start together and a message takes the same time over the same distance in the ring:
  * they do the same at the same ticks, so one of them tells all. link[o] is the time over distance
- * o. Returns the end, -1 if the order inside a tick counts. */
-static int64_t direct_in_step(Sim *s, const Stream *first, int64_t start, const int64_t *link) {
+ * o, `heap` has room for most_pending. Returns the end, -1 if the order inside a tick counts. */
+static int64_t direct_in_step(const Sim *s, const Stream *first, int64_t start, const int64_t *link, Pending *heap) {
     const Phase *p = sim_phase_of(s, first);
     int32_t left = sim_messages_to_send(p), half = p->members - 1, used = 0;
     int32_t inserted = p->window, free_packets = 0, received = 0, sent = 0;
     int64_t last_receive = -1, end = -1, delay = sim_endpoint_ns(s, p);
-    Pending *heap = sim_reserve(s, left + p->window + 1, sizeof(Pending));
     for (int32_t i = 0; i < p->window; i++) pending_push(heap, &used, (Pending){start + delay, 0});
     while (used && end < 0) {
         Pending event = pending_pop(heap, &used);
@@ -64,7 +66,6 @@ static int64_t direct_in_step(Sim *s, const Stream *first, int64_t start, const 
             pending_push(heap, &used, (Pending){event.time + link[1 + sent % half], 1});
         if (left == 0 && free_packets == p->window) end = event.time;
     }
-    free(heap);
     return end;
 }
 
@@ -112,9 +113,12 @@ void sim_solve_direct(Sim *s, const Run *run, const Stream *first) {
     int in_step = 1;
     for (int32_t i = 1; i < n; i++) in_step &= run->start[i] == start;
     if (in_step) {
-        int64_t *link = sim_reserve(s, n, sizeof(int64_t)), end = -1;
-        if (links_by_distance(s, run, first, size, link)) end = direct_in_step(s, first, start, link);
-        free(link);
+        /* One block for both, so that nothing is lost if there is no memory for the second. */
+        int64_t pending = most_pending(p), end = -1;
+        Pending *heap = sim_reserve(s, 1, pending * (int64_t)sizeof(Pending) + n * (int64_t)sizeof(int64_t));
+        int64_t *link = (int64_t *)(heap + pending);
+        if (links_by_distance(s, run, first, size, link)) end = direct_in_step(s, first, start, link, heap);
+        free(heap);
         for (int32_t i = 0; i < n && end >= 0; i++) run->start[i] = end;
         if (end >= 0) return;
     }

@@ -71,13 +71,10 @@ void sim_switch_arrive(Sim *s, int32_t index) {
     int32_t entry = find(s, first, sim_phase_of(s, first));
     POOL(s, Match, match, entry).arrived = 0;
     sim_forget_if_settled(s, entry);
-    Run done = *run;
-    run->stream = 0;
+    answer(s, run);
+    sim_release(run->start);
     run->start = 0;
     sim_give(&s->run, index);
-    answer(s, &done);
-    sim_release(done.stream);
-    sim_release(done.start);
 }
 
 /* A member has paid its endpoint delay: it sends up. */

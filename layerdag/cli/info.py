@@ -91,10 +91,19 @@ def _rank_lines(rank: RankSummary) -> list[str]:
             if rank.duration_us
             else "no durations stated",
         ),
+        *_recorded(rank),
         ("tensors", memory),
         ("operators", _counts(dict(list(rank.operators.items())[:6]))),
     ]
     return [f"rank {rank_ranges(rank.ranks)}", *(f"  {name:<14}{text}" for name, text in rows)]
+
+
+def _recorded(rank: RankSummary) -> list[tuple[str, str]]:
+    """Say why the critical path is not the makespan of a simulation, where it is not."""
+    if not rank.communication_us:
+        return []
+    counted = f"counts {rank.communication_us:,} us of communication as it was recorded"
+    return [("", f"({counted}; 'layerdag simulate' takes the network's time instead)")]
 
 
 def _communication_lines(summary: WorkloadSummary) -> list[str]:

@@ -10,7 +10,44 @@ if TYPE_CHECKING:
     from layerdag.simulator import SimulationResult
 
 SHOWN_NODES = 10
+SHOWN_RANKS = 16
 MAX_CAPACITY_GB = 1e9
+
+
+def summary(result: "SimulationResult") -> list[str]:
+    """Return the lines that are printed on the terminal in any case."""
+    lines = [
+        f"{result.num_nodes} nodes on {result.num_ranks} ranks, makespan "
+        f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
+        f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
+    ]
+    columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    for rank, (finish, compute, exposed) in enumerate(rows[:SHOWN_RANKS]):
+        share = exposed / finish if finish else 0.0
+        lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {share:>8.1%}")
+    if len(rows) > SHOWN_RANKS:
+        lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
+    lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
+    unused_us = _unused_us(result)
+    if unused_us:
+        lines.append(
+            "communication takes the network's time; what the trace recorded for it "
+            f"({unused_us / 1000:,.3f} ms on rank 0), and 'layerdag info' counts, is not used"
+        )
+    return lines
+
+
+def _unused_us(result: "SimulationResult") -> int:
+    """Return how long the simulated communication of rank 0 took where it was recorded."""
+    import numpy as np
+
+    from layerdag.simulator.nodes import NodeKind
+
+    trace, nodes = result.program.workload.traces[0], result.nodes(0)
+    recorded_us_N = trace.duration_us_N[np.argsort(trace.id_N, kind="stable")]
+    simulated = (NodeKind.SEND, NodeKind.RECV, NodeKind.COLLECTIVE)
+    return int(recorded_us_N[np.isin(nodes.kind_N, simulated)].sum())
 
 
 def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
@@ -58,4 +95,6 @@ def peak_memory(
         raise SimulationError(over)
     if over:
         print(f"layerdag: warning: {over}", file=sys.stderr)
-    return memory.summary(), ["", memory.line()]
+    # Where no node names its tensors, the peak is that of single operators: worth no line.
+    tells = capacity is not None or memory.listed_R.any()
+    return memory.summary(), ["", memory.line()] if tells else []

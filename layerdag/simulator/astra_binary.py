@@ -5,23 +5,44 @@ another one after a sane run (docs/simulator.md). So the exit code is not asked.
 every rank printed its "finished" line once and every node of every rank was reported done.
 """
 
+import csv
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag.errors import ConfigError, SimulationError, UsageError
-from layerdag.files import write_text
+from layerdag.files import atomic_path, write_text
 from layerdag.reading import read_whole
 from layerdag.simulator.cluster import RunOptions
-from layerdag.traces.trace import Workload
+from layerdag.simulator.exports import NODE_COLUMNS
+from layerdag.traces.trace import NodeType, Workload
 from layerdag.traces.workload import rank_files
 
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
 _NODE = re.compile(r"\b(issue|callback),\s*sys->id=(\d+),\s*tick=(\d+),\s*node->id=(\d+)\b")
+_CAUSE = re.compile(
+    r"critical|error|fatal|assert|what\(\)|removed before call|terminate|unsupported|expected",
+    re.IGNORECASE,
+)
+"""Words of the lines in which ASTRA-sim says why it stops; the last line is often "Exiting"."""
 _LAST_WORDS = 200
+
+
+@dataclass(frozen=True)
+class AstraLogs:
+    """What the user wants of ASTRA-sim's logs.
+
+    Attributes:
+        configuration: Its logging configuration, None for its default.
+        folder: Where its log files are copied, None for nowhere.
+    """
+
+    configuration: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,7 @@ class AstraRequest:
         memory: ``memory.json``; None for no remote memory.
         options: Queues, injection scale and rendezvous; the congestion model is the binary's own.
         timeout_s: Seconds after which the run is given up: some inputs make the binary spin.
+        logs: What becomes of its logs.
     """
 
     binary: str
@@ -45,6 +67,7 @@ class AstraRequest:
     memory: str | None
     options: RunOptions
     timeout_s: float
+    logs: AstraLogs = AstraLogs()
 
 
 @dataclass(frozen=True)
@@ -106,15 +129,39 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
             ) from None
         printed = _text(done.stdout) + "\n" + _text(done.stderr)
         logs = [_text(path.read_bytes()) for path in sorted(folder.rglob("*.log"))]
-    lines = printed.strip().splitlines()
-    last = lines[-1][:_LAST_WORDS] if lines else "nothing"
+        if request.logs.folder:
+            _keep_logs(folder, Path(request.logs.folder))
     try:
         return judge("\n".join([printed, *logs]), workload)
     except SimulationError as error:
         raise SimulationError(
             f"{request.binary}: {error} Its exit code was {done.returncode}, "
-            f"the last it printed: {last}"
+            f"the last it printed: {_last_words(printed)}"
         ) from None
+
+
+def _keep_logs(source: Path, target: Path) -> None:
+    """Copy the log files that the binary wrote.
+
+    Raises:
+        UsageError: If they cannot be written there.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(source.rglob("*.log")):
+            shutil.copyfile(path, target / path.name)
+    except OSError as error:
+        raise UsageError(f"{target}: logs cannot be written there ({error.strerror}).") from None
+
+
+def _last_words(printed: str) -> str:
+    """Return the last line printed, and before it the last one that names a cause."""
+    lines = printed.strip().splitlines()
+    if not lines:
+        return "nothing"
+    cause = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[-1])
+    told = [cause, lines[-1]] if cause != lines[-1] else [cause]
+    return " ... ".join(line.strip()[:_LAST_WORDS] for line in told)
 
 
 def judge(printed: str, workload: Workload) -> AstraOutcome:
@@ -173,12 +220,14 @@ def _ticks(printed: str, workload: Workload) -> dict[tuple[int, int], tuple[int,
 
 def write_ticks(outcome: AstraOutcome, workload: Workload, path: str | Path) -> None:
     """Write the ticks of every node in the form of ``exports.write_nodes``."""
-    lines = ["sys,node_id,node_type,issue_tick,finish_tick"]
-    for rank, trace in enumerate(workload.traces):
-        for node, kind in sorted(zip(trace.id_N.tolist(), trace.type_N.tolist(), strict=True)):
-            issue, finish = outcome.ticks[rank, node]
-            lines.append(f"{rank},{node},{kind},{issue},{finish}")
-    write_text(path, "\n".join(lines) + "\n")
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        write = csv.writer(file, lineterminator="\n")
+        write.writerow(NODE_COLUMNS)
+        for rank, trace in enumerate(workload.traces):
+            columns = (trace.id_N.tolist(), trace.type_N.tolist(), trace.names())
+            for node, kind, name in sorted(zip(*columns, strict=True)):
+                ticks = outcome.ticks[rank, node]
+                write.writerow((rank, node, kind, *ticks, NodeType(kind).name, name))
 
 
 def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[str]:
@@ -209,7 +258,18 @@ def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[st
         f"--num-queues-per-dim={options.queues_per_dimension}",
         f"--injection-scale={options.injection_scale}",
         f"--rendezvous-protocol={str(options.rendezvous).lower()}",
+        *_logging_flags(request.logs),
     ]
+
+
+def _logging_flags(logs: AstraLogs) -> list[str]:
+    """Return the flag of a logging configuration; logs are written beside the run and copied."""
+    if logs.configuration is None:
+        return []
+    # "empty" is the name that stands for none there.
+    given = logs.configuration
+    path = given if given == "empty" else str(Path(given).resolve())
+    return [f"--logging-configuration={path}"]
 
 
 def _traced(system: str, target: Path) -> Path:

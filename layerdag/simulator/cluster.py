@@ -50,6 +50,16 @@ class UnmodelledCollectives(Enum):
     REPLAY = "replay"
 
 
+class MissingImplementations(Enum):
+    """What becomes of a collective whose implementation list is shorter than the network.
+
+    SKIP is the reference's: the dimensions without an entry are silently not communicated.
+    """
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
 class GroupCollectives(Enum):
     """How a collective runs in a group that is smaller than the cluster.
 
@@ -64,6 +74,8 @@ class GroupCollectives(Enum):
 
 _LONGEST_NS = 10**12
 MAX_COMM_STREAMS = 64
+POLICIES = ("LIFO", "FIFO", "EXPLICIT")
+OPTIMIZATIONS = ("localBWAware", "baseline")
 
 
 def _require(condition: bool, key: str, value: object, wanted: str) -> None:
@@ -144,7 +156,8 @@ class SystemConfig:
         all_to_all: The same for all-to-alls.
         broadcast: "inNetwork" in each dimension; by default a broadcast takes its recorded
             duration, as in the reference.
-        endpoint_delay_ns: Cost before the first send and after every receive, in ns.
+        endpoint_delay_ns: Cost before the first send and after every receive, in ns. None stands
+            for 10 ns that ``RunOptions.injection_scale`` leaves alone, as in the reference.
         active_chunks_per_dimension: Chunks of one collective in flight in one dimension.
         scheduling_policy: "LIFO", "FIFO" or "EXPLICIT"; without effect, since a rank has one
             collective in flight at a time (docs/simulator.md).
@@ -156,6 +169,7 @@ class SystemConfig:
         replay_only: Whether every node takes its ``duration_micros``, communication too.
         unmodelled: Whether a collective that the reference cannot run is an error, as by default,
             or takes its recorded duration on its own rank, as the reference does with BROADCAST.
+        missing: What becomes of a collective of all ranks whose list has no entry for a dimension.
         group_collectives: How collectives of smaller groups run; the reference's way by default.
     """
 
@@ -166,7 +180,7 @@ class SystemConfig:
     reduce_scatter: tuple[str, ...] = ()
     all_to_all: tuple[str, ...] = ()
     broadcast: tuple[str, ...] = ()
-    endpoint_delay_ns: int = 10
+    endpoint_delay_ns: int | None = None
     active_chunks_per_dimension: int = 1
     scheduling_policy: str = "LIFO"
     local_mem_bw_gb: float | None = None
@@ -174,6 +188,7 @@ class SystemConfig:
     roofline_enabled: bool = False
     replay_only: bool = False
     unmodelled: UnmodelledCollectives = UnmodelledCollectives.REFUSE
+    missing: MissingImplementations = MissingImplementations.REFUSE
     group_collectives: GroupCollectives = GroupCollectives.FLAT
 
     def __post_init__(self) -> None:
@@ -182,14 +197,11 @@ class SystemConfig:
         active = self.active_chunks_per_dimension
         _require(1 <= active <= 10**6, "active-chunks-per-dimension", active, "1 to 1e6")
         delay = self.endpoint_delay_ns
-        _require(1 <= delay <= _LONGEST_NS, "endpoint-delay", delay, "1 to 1e12 ns")
+        fine = delay is None or 0 <= delay <= _LONGEST_NS
+        _require(fine, "endpoint-delay", delay, "0 to 1e12 ns")
         for key, value, known in (
-            ("scheduling-policy", self.scheduling_policy, ("LIFO", "FIFO", "EXPLICIT")),
-            (
-                "collective-optimization",
-                self.collective_optimization,
-                ("localBWAware", "baseline"),
-            ),
+            ("scheduling-policy", self.scheduling_policy, POLICIES),
+            ("collective-optimization", self.collective_optimization, OPTIMIZATIONS),
         ):
             _require(value in known, key, value, "one of " + ", ".join(known))
         for key, rate in (
@@ -227,12 +239,14 @@ class MemoryConfig:
         latency_ns: Time before the first byte, in ns.
         bandwidth_bytes_per_ns: Bandwidth in bytes per ns, which is GB/s of 1e9 bytes.
         npus_per_node: Ranks that share one memory under PER_NODE.
+        num_nodes: Memories under PER_NODE; None for as many as the ranks need.
     """
 
     kind: MemoryKind = MemoryKind.NONE
     latency_ns: int = 0
     bandwidth_bytes_per_ns: float = 1.0
     npus_per_node: int = 1
+    num_nodes: int | None = None
 
     def __post_init__(self) -> None:
         fine = 0 <= self.latency_ns <= _LONGEST_NS
@@ -241,6 +255,8 @@ class MemoryConfig:
         fine = math.isfinite(rate) and rate > 0
         _require(fine, "remote-mem-bw", rate, "a positive number of bytes per ns")
         _require(self.npus_per_node >= 1, "num-npus-per-node", self.npus_per_node, "at least 1")
+        fine = self.num_nodes is None or self.num_nodes >= 1
+        _require(fine, "num-nodes", self.num_nodes, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -250,7 +266,7 @@ class RunOptions:
     Attributes:
         congestion: Network model.
         queues_per_dimension: Queues of a rank in each dimension.
-        injection_scale: Factor on the endpoint delay.
+        injection_scale: Factor on an endpoint delay that the system states.
         rendezvous: Whether a receiver asks (8192 bytes) before each message is sent.
         comm_streams: Communication nodes that a rank runs at once; beyond the reference, which has
             one. Each stream has queues of its own in every dimension.
@@ -268,5 +284,5 @@ class RunOptions:
         streams = self.comm_streams
         _require(1 <= streams <= MAX_COMM_STREAMS, "comm-streams", streams, "1 to 64")
         scale = self.injection_scale
-        fine = math.isfinite(scale) and scale > 0
-        _require(fine, "injection-scale", scale, "a positive number")
+        fine = math.isfinite(scale) and scale >= 0
+        _require(fine, "injection-scale", scale, "a number from 0 up")

@@ -3,67 +3,16 @@
 Source: docs/simulator.md, "Collectives" (ASTRA-sim 2.x, Sys::generate_collective).
 """
 
-from dataclasses import dataclass
-from enum import IntEnum
-
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator.algorithms import Algorithm, Implementation, parse_implementation
-from layerdag.simulator.cluster import NetworkConfig, SystemConfig, Topology
+from layerdag.simulator.cluster import (
+    MissingImplementations,
+    NetworkConfig,
+    SystemConfig,
+    Topology,
+)
+from layerdag.simulator.phases import CollectivePlan, Phase, PhaseType, QueueChoice
 from layerdag.traces.trace import CollectiveType
-
-
-class PhaseType(IntEnum):
-    """What a phase does; the values are those of native/sim.h."""
-
-    REDUCE_SCATTER = 0
-    ALL_REDUCE = 1
-    ALL_GATHER = 2
-    ALL_TO_ALL = 3
-    BROADCAST = 4
-
-
-class QueueChoice(IntEnum):
-    """Which queues of a dimension a phase may use; the values are those of native/sim.h."""
-
-    ROUND_ROBIN = 0
-    FIRST_HALF = 1
-    UPPER_HALF = 2
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One algorithm run in one dimension (struct Phase of native/sim.h).
-
-    Attributes:
-        size: Bytes that the phase starts from.
-        type: What it does.
-        algorithm: How.
-        window: Messages in flight.
-        dimension: Dimension whose queues it uses.
-        members: Ranks that take part.
-        stride: Distance of neighbours in rank numbers; 0 for the members of a group.
-        queue_choice: Which queues it may use.
-        tree_counter: Which of a rank's counters alternates the two binary trees.
-    """
-
-    size: int
-    type: PhaseType
-    algorithm: Algorithm
-    window: int
-    dimension: int
-    members: int
-    stride: int
-    queue_choice: QueueChoice = QueueChoice.ROUND_ROBIN
-    tree_counter: int = 0
-
-
-@dataclass(frozen=True)
-class CollectivePlan:
-    """A collective cut into equal chunks that all go through the same phases."""
-
-    chunks: int
-    phases: tuple[Phase, ...]
-
 
 _LISTS = {
     CollectiveType.ALL_REDUCE: ("all_reduce", PhaseType.ALL_REDUCE),
@@ -101,13 +50,13 @@ def plan_collective(
     attribute, phase_type = _LISTS[kind]
     names: tuple[str, ...] = getattr(system, attribute)
     if not names:
-        key = attribute.replace("_", "-") + "-implementation"
         raise ConfigError(
-            f"the workload has a collective of type {kind.name}, but '{key}' is missing."
+            f"the workload has a collective of type {kind.name}, but '{_key(attribute)}' is "
+            'missing; add it, e.g. ["ring"].'
         )
     if len(names) > len(network.dimensions):
         raise ConfigError(
-            f"{attribute.replace('_', '-')}-implementation has {len(names)} entries for "
+            f"{_key(attribute)} has {len(names)} entries for "
             f"{len(network.dimensions)} dimensions; give at most one a dimension."
         )
     chunk, chunks = _chunks(kind, size, system.preferred_dataset_splits, network.num_npus)
@@ -115,12 +64,38 @@ def plan_collective(
     if group_size is not None:
         phases = _group_phases(phase_type, chunk, group_size, implementations, (system, network))
     else:
+        if not implementations[0].flat:
+            _check_dimensions(attribute, involved, system, network)
         phases = _world_phases(phase_type, chunk, involved, implementations, (system, network))
     if not phases:
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
-        _check(phase, network.dimensions[phase.dimension].topology)
-    return CollectivePlan(chunks, tuple(phases))
+        _check(phase, kind, network.dimensions[phase.dimension].topology)
+    return CollectivePlan(chunks, tuple(phases), size)
+
+
+def _key(attribute: str) -> str:
+    """Return the key of system.json that an attribute of ``SystemConfig`` comes from."""
+    return attribute.replace("_", "-") + "-implementation"
+
+
+def _check_dimensions(
+    attribute: str, involved: tuple[bool, ...], system: SystemConfig, network: NetworkConfig
+) -> None:
+    """Refuse a collective that the reference would leave undone in some dimension."""
+    given, count = len(getattr(system, attribute)), len(network.dimensions)
+    if len(involved) < count:
+        raise SimulationError(
+            f"its involved_dim has {len(involved)} entries (4 where it is missing), but the "
+            f"network has {count} dimensions; give one for each"
+        )
+    undone = [d for d in range(given, count) if involved[d] and network.dimensions[d].npus > 1]
+    if undone and system.missing is MissingImplementations.REFUSE:
+        raise ConfigError(
+            f"{_key(attribute)} has {given} of {count} entries, so dimension {undone[0]} would not "
+            "be communicated at all; give one for each dimension, or ask for what the reference "
+            "does with --missing-implementations skip."
+        )
 
 
 def _chunks(kind: CollectiveType, size: int, splits: int, npus: int) -> tuple[int, int]:
@@ -237,17 +212,22 @@ def _window(implementation: Implementation, members: int) -> int:
     return min(implementation.window or members - 1, members - 1)
 
 
-def _check(phase: Phase, topology: Topology) -> None:
+def _check(phase: Phase, kind: CollectiveType, topology: Topology) -> None:
     """Raise where the reference hangs, crashes or gives up, or where no switch can do the phase."""
     power_of_two = phase.members & (phase.members - 1) == 0
+    tree = phase.algorithm is Algorithm.DOUBLE_BINARY_TREE
     halving = phase.algorithm is Algorithm.HALVING_DOUBLING
     in_network = phase.algorithm is Algorithm.IN_NETWORK
     if halving and phase.type is PhaseType.ALL_TO_ALL:
         raise SimulationError("halvingDoubling has no all-to-all; use ring or direct")
-    if (halving or phase.algorithm is Algorithm.DOUBLE_BINARY_TREE) and not power_of_two:
-        raise SimulationError(
-            f"{phase.algorithm.name.lower()} needs a power of two of ranks, found {phase.members}"
+    if tree and kind is not CollectiveType.ALL_REDUCE:
+        raise ConfigError(
+            f"{_key(_LISTS[kind][0])} has 'doubleBinaryTree', which can only all-reduce: the "
+            "reference runs a whole all-reduce in its place. Use another algorithm."
         )
+    if (halving or tree) and not power_of_two:
+        name = "doubleBinaryTree" if tree else "halvingDoubling"
+        raise SimulationError(f"{name} needs a power of two of ranks, found {phase.members}")
     if in_network and topology is not Topology.SWITCH:
         raise ConfigError(
             f"'inNetwork' stands for dimension {phase.dimension}, which is a {topology.value} and "

@@ -12,13 +12,11 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator.cluster import SystemConfig
+from layerdag.simulator.nodes import MAX_TIME_NS
 from layerdag.traces.trace import Trace
 
 SKIPPED = -1
 """Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
-
-MAX_TIME_NS = 10**15
-"""Longest node or message that is run, 11 days: sums of many stay far from the clock's end."""
 
 
 class ComputeModel(ABC):
@@ -43,6 +41,14 @@ class ComputeModel(ABC):
     def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
         """Return the time of nodes that are not simulated but replayed, int64 (M,) ns."""
         return recorded_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """Return whether the trace states what the model makes times of, at some of these nodes.
+
+        Where it does not, every node would take 1 ns.
+        """
+        del trace, rows
+        return True
 
 
 def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
@@ -79,17 +85,28 @@ class ReferenceCompute(ComputeModel):
         on_gpu = rows[~on_cpu]
         num_ops = self._needed(trace, "num_ops", on_gpu)
         tensor_size = self._needed(trace, "tensor_size", on_gpu)
+        if (tensor_size < 0).any():
+            first = int(np.argmax(tensor_size < 0))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has tensor_size "
+                f"{int(tensor_size[first])}; give its bytes, at least 0."
+            )
         runs = tensor_size > 0
         if ((num_ops <= 0) & runs).any():
-            bad = int(trace.id_N[on_gpu[np.argmax((num_ops <= 0) & runs)]])
+            first = int(np.argmax((num_ops <= 0) & runs))
             raise SimulationError(
-                f"{trace.source}: compute node {bad} has num_ops 0, for which the roofline has no "
-                "time; set num_ops, or roofline-enabled to 0."
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has num_ops "
+                f"{int(num_ops[first])}, for which the roofline has no time; give a positive "
+                "num_ops, or set roofline-enabled to 0."
             )
         gpu_ns = np.full(len(on_gpu), SKIPPED, dtype=np.int64)
         gpu_ns[runs] = self._roofline_ns(num_ops[runs], tensor_size[runs])
         time_ns[~on_cpu] = gpu_ns
         return time_ns
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``; the roofline refuses nodes without costs one by one."""
+        return self._roofline or bool(trace.duration_us_N[rows].any())
 
     def _roofline_ns(self, num_ops: np.ndarray, tensor_size: np.ndarray) -> np.ndarray:
         """Return floor(1e9 * num_ops / perf), in the reference's order of operations."""
@@ -133,6 +150,12 @@ class MeasuredCompute(ComputeModel):
         """See ``ComputeModel.durations_ns``; CPU and GPU nodes are treated alike."""
         del on_cpu
         return self.replayed_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``."""
+        if trace.duration_us_N[rows].any():
+            return True
+        return bool(trace.integers("duration_ns")[0][rows].any())
 
     def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.replayed_ns``."""

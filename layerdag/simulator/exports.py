@@ -1,5 +1,6 @@
 """Results as files: the ticks of every node as CSV, and a timeline that Perfetto opens."""
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,11 @@ from layerdag.files import atomic_path
 from layerdag.simulator.nodes import Slot
 from layerdag.simulator.result import SimulationResult
 from layerdag.traces.trace import NodeType
+
+NODE_COLUMNS = (
+    "sys", "node_id", "node_type", "issue_tick", "finish_tick", "type", "name",
+)  # fmt: skip
+"""Columns of the CSV file with every node; the first five are those of the reference's log."""
 
 _LANE = {
     Slot.CPU: "CPU",
@@ -30,12 +36,16 @@ def _lane(slot: int, stream: int) -> int:
 
 
 def write_nodes(result: SimulationResult, path: str | Path) -> None:
-    """Write ``sys,node_id,node_type,issue_tick,finish_tick`` of every node, by rank and node id."""
-    with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
-        file.write("sys,node_id,node_type,issue_tick,finish_tick\n")
+    """Write a row of ``NODE_COLUMNS`` for every node, by rank and node id."""
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        write = csv.writer(file, lineterminator="\n")
+        write.writerow(NODE_COLUMNS)
         for rank in range(result.num_ranks):
-            file.writelines(
-                f"{rank},{node},{t},{a},{b}\n" for node, t, a, b in _ticks(result, rank)
+            trace = result.program.workload.traces[rank]
+            name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
+            write.writerows(
+                (rank, node, kind, start, end, NodeType(kind).name, name_of[node])
+                for node, kind, start, end in _ticks(result, rank)
             )
 
 

@@ -1,10 +1,12 @@
 """Communicator groups as arrays."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from layerdag.errors import SimulationError
 from layerdag.traces.trace import Workload
 
 
@@ -32,8 +34,19 @@ class GroupIndex:
 
     @classmethod
     def build(cls, workload: Workload) -> "GroupIndex":
-        """Index the groups of ``workload``; names that are no positive integers are unusable."""
-        usable = {name: members for name, members in workload.groups.items() if is_group_name(name)}
+        """Index the groups of ``workload``.
+
+        Raises:
+            SimulationError: If a name is no integer above 0, or two are the same integer. A group
+                "0" of all ranks is what nodes without a group mean, and needs no entry.
+        """
+        everyone = tuple(range(workload.num_ranks))
+        usable = {
+            name: members
+            for name, members in workload.groups.items()
+            if (name, members) != (WORLD, everyone)
+        }
+        _check_names(workload.source, usable)
         sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)
         rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
         group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
@@ -73,6 +86,40 @@ class GroupIndex:
         return tuple(count > 1 for count in counts)
 
 
+WORLD = "0"
+
+
+def refuse_described_world(workload: Workload) -> None:
+    """Refuse a group file that describes group "0", on which ASTRA-sim aborts.
+
+    Raises:
+        SimulationError: If it does.
+    """
+    if WORLD in workload.groups:
+        raise SimulationError(
+            f'{workload.source}: its communicator groups describe group "0", which stands for all '
+            "ranks and on which ASTRA-sim aborts; remove the entry from the group file, or give "
+            "the group a number above 0."
+        )
+
+
+def _check_names(source: str, groups: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise SimulationError where names of groups are no distinct integers above 0."""
+    seen: dict[int, str] = {}
+    for name in groups:
+        if not is_group_name(name):
+            raise SimulationError(
+                f"{source}: communicator group '{name}' has no integer above 0 as its name, which "
+                "ASTRA-sim needs; rename it in the group file and in pg_name."
+            )
+        other = seen.setdefault(int(name), name)
+        if other != name:
+            raise SimulationError(
+                f"{source}: communicator groups '{other}' and '{name}' have the same number; "
+                "rename one."
+            )
+
+
 def is_group_name(name: str) -> bool:
     """Return whether ASTRA-sim can use ``name``: an integer above 0."""
-    return name.isascii() and name.isdigit() and 0 < int(name) < 2**31
+    return name.isascii() and name.isdigit() and len(name) <= 10 and 0 < int(name) < 2**31

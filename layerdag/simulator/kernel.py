@@ -91,7 +91,7 @@ class _Input(ctypes.Structure):
     _fields_ = tuple((name, _CTYPES[code]) for name, code in _FIELDS)
 
 
-_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane")
+_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane", "instant")
 
 
 class _Output(ctypes.Structure):
@@ -110,6 +110,8 @@ class Outcome:
         waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
         orphans: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
         events: Number of events handled.
+        instant: Row of the first node that put an event into tick 0, where the reference aborts;
+            -1 for none.
     """
 
     issue_ns: np.ndarray
@@ -119,6 +121,7 @@ class Outcome:
     waits: np.ndarray
     orphans: np.ndarray
     events: int
+    instant: int
 
 
 class Method(IntEnum):
@@ -152,6 +155,8 @@ def _solvable(program: Program) -> bool:
     options = program.cluster.options
     if options.congestion is not Congestion.UNAWARE or options.rendezvous:
         return False
+    if endpoint_delay(program.cluster) == 0:  # then the order inside a tick counts
+        return False
     shared = memory_ranks(program.cluster.memory, program.num_ranks) > 0
     return not (shared and any((c.kind_N == NodeKind.MEMORY).any() for c in program.classes))
 
@@ -175,6 +180,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         "rank_finish": np.empty(ranks, dtype=np.int64),
         "events": np.zeros(1, dtype=np.int64),
         "lane": np.zeros(rows, dtype=np.uint8),
+        "instant": np.zeros(1, dtype=np.int64),
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
@@ -200,6 +206,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         waits=waits[1:].reshape(-1, 5)[: waits[0]],
         orphans=orphans[1:].reshape(-1, 5)[: orphans[0]],
         events=int(out["events"][0]),
+        instant=int(out["instant"][0]),
     )
 
 

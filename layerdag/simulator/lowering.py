@@ -11,13 +11,27 @@ from layerdag.simulator.cluster import (
     SystemConfig,
     UnmodelledCollectives,
 )
-from layerdag.simulator.collectives import SUPPORTED, CollectivePlan, plan_collective
-from layerdag.simulator.compute import MAX_TIME_NS, SKIPPED, ComputeModel, recorded_ns
+from layerdag.simulator.collectives import SUPPORTED, plan_collective
+from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
 from layerdag.simulator.groups import GroupIndex, is_group_name
-from layerdag.simulator.nodes import ClassProgram, NodeColumns, NodeKind, children, slots
+from layerdag.simulator.messages import foreign_end, lower_messages, stated_ranks
+from layerdag.simulator.nodes import (
+    MAX_TIME_NS,
+    ClassProgram,
+    NodeColumns,
+    NodeKind,
+    children,
+    slots,
+)
+from layerdag.simulator.phases import CollectivePlan
 from layerdag.traces.trace import CollectiveType, NodeType, Trace
 
-TAG_MODULUS = 500_000_000
+DEFAULT_INVOLVED = 4
+"""Dimensions that take part where ``involved_dim`` does not say; the reference knows no more."""
+
+_KNOWN_TYPES = ", ".join(
+    f"{int(kind)} ({kind.name})" for kind in (*sorted(SUPPORTED), CollectiveType.BROADCAST)
+)
 
 
 class Lowering:
@@ -77,7 +91,7 @@ class Lowering:
         else:
             self._lower_compute(nodes)
             self._lower_memory(nodes)
-            self._lower_messages(nodes)
+            lower_messages(nodes, self._num_ranks, self._slowest)
             self._lower_collectives(nodes)
         used = nodes.tag_N[nodes.kind_N == NodeKind.COLLECTIVE]
         messages = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
@@ -94,6 +108,7 @@ class Lowering:
             indegree_N=indegree_N,
             groups=tuple(sorted(set(used[used >= 0].tolist()))),
             peers=frozenset(nodes.peer_N[messages].tolist()),
+            stated=stated_ranks(trace) if messages.any() else frozenset(),
         )
 
     def _check_types(self, nodes: NodeColumns) -> None:
@@ -122,47 +137,10 @@ class Lowering:
         if self._memory.kind is MemoryKind.NONE:
             raise nodes.error(wanted, "needs remote memory, but memory-type is NO_MEMORY_EXPANSION")
         size = nodes.attribute("tensor_size", wanted)
-        self._check_time(nodes, np.flatnonzero(wanted), size, self._memory.bandwidth_bytes_per_ns)
+        nodes.check_time(np.flatnonzero(wanted), size, self._memory.bandwidth_bytes_per_ns)
         runtime = self._memory.latency_ns + size / self._memory.bandwidth_bytes_per_ns // 1
         nodes.amount_N[wanted] = runtime.astype(np.int64)
         nodes.kind_N[wanted] = NodeKind.MEMORY
-
-    def _check_time(
-        self, nodes: NodeColumns, rows: np.ndarray, size: np.ndarray, rate: float
-    ) -> None:
-        """Refuse sizes whose transfer at ``rate`` bytes per ns would overflow the clock."""
-        wrong = (size < 0) | (size / rate > MAX_TIME_NS)
-        if wrong.any():
-            found = int(size[np.argmax(wrong)])
-            raise nodes.error_at(
-                rows[wrong], f"moves {found} bytes, which is negative or takes longer than 1e15 ns"
-            )
-
-    def _lower_messages(self, nodes: NodeColumns) -> None:
-        for type_, kind, peer in (
-            (NodeType.COMM_SEND, NodeKind.SEND, "comm_dst"),
-            (NodeType.COMM_RECV, NodeKind.RECV, "comm_src"),
-        ):
-            wanted = nodes.type_N == type_
-            if not wanted.any():
-                continue
-            rank = nodes.attribute(peer, wanted)
-            outside = (rank < 0) | (rank >= self._num_ranks)
-            if outside.any():
-                found = int(rank[np.argmax(outside)])
-                bad = np.flatnonzero(wanted)[outside]
-                raise nodes.error_at(
-                    bad, f"has {peer} {found}, but ranks are 0 to {self._num_ranks - 1}"
-                )
-            size = nodes.attribute("comm_size", wanted)
-            if (size <= 0).any():
-                bad = np.flatnonzero(wanted)[size <= 0]
-                raise nodes.error_at(bad, "has no positive comm_size; give its bytes")
-            self._check_time(nodes, np.flatnonzero(wanted), size, self._slowest)
-            nodes.kind_N[wanted] = kind
-            nodes.peer_N[wanted] = rank
-            nodes.amount_N[wanted] = size
-            nodes.tag_N[wanted] = np.fmod(nodes.attribute("comm_tag", wanted), TAG_MODULUS)
 
     def _lower_collectives(self, nodes: NodeColumns) -> None:
         row_C = np.flatnonzero(nodes.type_N == NodeType.COMM_COLL)
@@ -187,7 +165,7 @@ class Lowering:
         wanted[row_C] = True
         size_C = nodes.attribute("comm_size", wanted)
         # An all-gather grows by the number of ranks, and no rate is lower than the slowest.
-        self._check_time(nodes, row_C, size_C, self._slowest / self._num_ranks)
+        nodes.check_time(row_C, size_C, self._slowest / self._num_ranks)
         involved = nodes.involved()
         for at, row in enumerate(row_C.tolist()):
             dims = involved.get(int(nodes.order[row]))
@@ -212,9 +190,11 @@ class Lowering:
         unknown = ~supported & ~broadcast
         if unknown.any():
             found = int(type_C[np.argmax(unknown)])
-            name = CollectiveType(found).name if found in list(CollectiveType) else str(found)
+            name = f" ({CollectiveType(found).name})" if found in list(CollectiveType) else ""
             raise nodes.error_at(
-                row_C[unknown], f"is a collective of type {name}, which the model does not know"
+                row_C[unknown],
+                f"is a collective of comm_type {found}{name}, which the model does not know; known "
+                f"are {_KNOWN_TYPES}",
             )
         return broadcast
 
@@ -240,13 +220,10 @@ class Lowering:
         part = members if members < self._num_ranks else None
         # A group that spans the cluster runs as all ranks do; involved_dim is ignored there.
         count = len(self._network.dimensions)
-        everyone = (True,) * count
-        if group >= 0 or involved is None:
-            involved = everyone if group >= 0 or count <= 4 else None
-        if involved is None:
-            raise nodes.error_at(
-                np.array([row]), f"has no involved_dim, which {count} dimensions need; add it"
-            )
+        if group >= 0:
+            involved = (True,) * count
+        elif involved is None:
+            involved = (True,) * DEFAULT_INVOLVED
         if part and self._system.group_collectives is GroupCollectives.HIERARCHICAL:
             spanned = self._spanned_by(group)
             part, involved = (part, involved) if spanned is None else (None, spanned)
@@ -271,8 +248,10 @@ class Lowering:
             self._spanned[group] = self._groups.spanned(group, sizes)
         return self._spanned[group]
 
-    def check_member(self, program: ClassProgram, rank: int) -> None:
-        """Raise SimulationError if ``rank`` issues a collective of a group without being in it."""
+    def check_rank(self, program: ClassProgram, trace: Trace, rank: int) -> None:
+        """Raise SimulationError if ``rank`` cannot run ``trace``: foreign groups, wrong ends."""
+        if program.stated - {rank}:
+            raise foreign_end(trace, rank)
         own = self._groups.of_rank[self._groups.rank_ptr[rank] : self._groups.rank_ptr[rank + 1]]
         for group in program.groups:
             if group not in own:

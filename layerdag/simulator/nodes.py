@@ -7,7 +7,10 @@ import numpy as np
 
 from layerdag.errors import SimulationError
 from layerdag.traces.attributes import value_of
-from layerdag.traces.trace import NodeType, Trace
+from layerdag.traces.trace import NodeType, Trace, Wire, wire_name
+
+MAX_TIME_NS = 10**15
+"""Longest node or message that is run, 11 days: sums of many stay far from the clock's end."""
 
 
 class NodeKind(IntEnum):
@@ -47,6 +50,7 @@ class ClassProgram:
         indegree_N: int32.
         groups: Distinct group indexes of its collectives.
         peers: Distinct ranks that its messages go to or come from.
+        stated: Distinct ranks that its messages state as the rank of the trace itself.
     """
 
     id_N: np.ndarray
@@ -61,6 +65,7 @@ class ClassProgram:
     indegree_N: np.ndarray
     groups: tuple[int, ...]
     peers: frozenset[int]
+    stated: frozenset[int]
 
 
 class NodeColumns:
@@ -99,19 +104,46 @@ class NodeColumns:
             raise self.error(missing, f"lacks the attribute '{name}'; add it")
         return value_N[self.order][wanted_N]
 
+    def check_time(self, rows: np.ndarray, size: np.ndarray, rate: float) -> None:
+        """Refuse sizes whose transfer at ``rate`` bytes per ns would overflow the clock."""
+        wrong = (size < 0) | (size / rate > MAX_TIME_NS)
+        if wrong.any():
+            found = int(size[np.argmax(wrong)])
+            raise self.error_at(
+                rows[wrong], f"moves {found} bytes, which is negative or takes longer than 1e15 ns"
+            )
+
     def involved(self) -> dict[int, tuple[bool, ...]]:
-        """Return ``involved_dim`` by position in the trace, where it is given."""
+        """Return ``involved_dim`` by position in the trace, where it is given.
+
+        Raises:
+            SimulationError: If it is no bool_list, or a node carries two that differ.
+        """
         trace, table = self.trace, self.trace.attributes
         if "involved_dim" not in trace.strings:
             return {}
         name = trace.strings.index("involved_dim")
         row_A = np.flatnonzero(table.name_A == name)
         node_A = np.searchsorted(table.ptr_N1, row_A, side="right") - 1
-        found = {}
+        found: dict[int, tuple[bool, ...]] = {}
         for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
-            value = value_of(table, row, trace.strings)
-            found[node] = tuple(map(bool, value)) if isinstance(value, tuple) else (bool(value),)
+            wire, id = int(table.wire_A[row]), int(trace.id_N[node])
+            if wire != Wire.BOOL + 1:
+                raise SimulationError(
+                    f"{trace.source}: node {id} carries involved_dim as {wire_name(wire)}; "
+                    "write a bool_list."
+                )
+            value = tuple(map(bool, _listed(value_of(table, row, trace.strings))))
+            if found.setdefault(node, value) != value:
+                raise SimulationError(
+                    f"{trace.source}: node {id} carries involved_dim twice; keep one."
+                )
         return found
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    """Return the elements of a list attribute."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def slots(type_N: np.ndarray, on_cpu_N: np.ndarray) -> np.ndarray:

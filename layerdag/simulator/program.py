@@ -19,12 +19,15 @@ from layerdag.simulator.cluster import (
     SystemConfig,
     Topology,
 )
-from layerdag.simulator.collectives import CollectivePlan
 from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.groups import GroupIndex
 from layerdag.simulator.lowering import Lowering
-from layerdag.simulator.nodes import ClassProgram
+from layerdag.simulator.nodes import ClassProgram, NodeKind
+from layerdag.simulator.phases import CollectivePlan
 from layerdag.traces.trace import Workload
+
+DEFAULT_DELAY_NS = 10
+"""Endpoint delay of a system that states none."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,12 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Progra
             index_of[id(trace)] = len(classes)
             classes.append(lowering.lower(trace, rank))
         class_of_rank[rank] = index_of[id(trace)]
-        lowering.check_member(classes[class_of_rank[rank]], rank)
+        lowering.check_rank(classes[class_of_rank[rank]], trace, rank)
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
     out_ptr = np.concatenate([[0], np.cumsum(counts[class_of_rank])]).astype(np.int64)
     plans = lowering.plans()
+    if any((c.kind_N == NodeKind.MEMORY).any() for c in classes):
+        _check_memory(cluster.memory, workload.num_ranks)
     return Program(workload, cluster, tuple(classes), class_of_rank, out_ptr, groups, plans)
 
 
@@ -123,6 +128,18 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
         )
 
 
+def _check_memory(memory: MemoryConfig, ranks: int) -> None:
+    """Refuse fewer memories than the ranks need: the reference reads past their end."""
+    if memory.kind is not MemoryKind.PER_NODE or memory.num_nodes is None:
+        return
+    needed = -(-ranks // memory.npus_per_node)
+    if memory.num_nodes < needed:
+        raise ConfigError(
+            f"num-nodes is {memory.num_nodes}, but {ranks} ranks with num-npus-per-node "
+            f"{memory.npus_per_node} are {needed} nodes; enlarge one of them."
+        )
+
+
 class TopologyCode(IntEnum):
     """Values of enum Topology in native/sim.h."""
 
@@ -139,11 +156,6 @@ def memory_ranks(memory: MemoryConfig, num_ranks: int) -> int:
 
 
 def endpoint_delay(cluster: Cluster) -> int:
-    """Return the endpoint delay in ns after injection-scale, or refuse 0."""
-    delay = int(cluster.system.endpoint_delay_ns * cluster.options.injection_scale)
-    if delay < 1:
-        raise ConfigError(
-            f"endpoint-delay {cluster.system.endpoint_delay_ns} ns times injection-scale "
-            f"{cluster.options.injection_scale} is below 1 ns; enlarge one of them."
-        )
-    return delay
+    """Return the endpoint delay in ns; like the reference, scale it only where it is given."""
+    given = cluster.system.endpoint_delay_ns
+    return DEFAULT_DELAY_NS if given is None else int(given * cluster.options.injection_scale)

@@ -20,11 +20,14 @@ class SimulationResult:
         finish_ns: int64, the same for the end.
         rank_finish_ns: int64 (R,), tick at which nothing of a rank was ready or running any more.
         exposed_comm_ns: int64 (R,), finish minus the GPU compute time, as ASTRA-sim reports it:
-            exposed communication, idle time and CPU time together.
+            exposed communication, idle time and CPU time together. Under ``replay_only`` minus the
+            time of all nodes that are not on the CPU, as there; it may then be negative, where
+            several of these ran at once.
         compute_ns: int64 (R,), total GPU compute time.
         lane: uint8, which communication stream of its rank each node took, rows as in
             ``issue_ns``; 0 for nodes that take none.
         events: Number of events the kernel handled.
+        notes: What a reader of the figures should know, one sentence each.
     """
 
     program: Program
@@ -35,6 +38,7 @@ class SimulationResult:
     compute_ns: np.ndarray
     lane: np.ndarray
     events: int
+    notes: tuple[str, ...] = ()
 
     @property
     def makespan_ns(self) -> int:
@@ -70,6 +74,7 @@ class SimulationResult:
             "nodes": self.num_nodes,
             "events": self.events,
             "unit": "ns",
+            "notes": list(self.notes),
         }
 
 
@@ -81,6 +86,26 @@ def gpu_compute_ns(program: Program, duration_ns: np.ndarray) -> np.ndarray:
         duration_ns: finish minus issue of each row.
     """
     on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
-    mask = np.concatenate([on_gpu[c] for c in program.class_of_rank])
+    return _total_ns(program, duration_ns, on_gpu)
+
+
+def unexposed_ns(program: Program, duration_ns: np.ndarray) -> np.ndarray:
+    """Return what ASTRA-sim takes off a rank's finish to tell its exposed communication, (R,).
+
+    That is the time of GPU compute nodes; under replay the reference counts every node that is not
+    on the CPU, communication too.
+
+    Args:
+        program: What was run.
+        duration_ns: finish minus issue of each row.
+    """
+    if not program.cluster.system.replay_only:
+        return gpu_compute_ns(program, duration_ns)
+    return _total_ns(program, duration_ns, [c.slot_N != Slot.CPU for c in program.classes])
+
+
+def _total_ns(program: Program, duration_ns: np.ndarray, counted: list[np.ndarray]) -> np.ndarray:
+    """Return the total time of each rank's nodes that a mask for each class picks, int64 (R,)."""
+    mask = np.concatenate([counted[c] for c in program.class_of_rank])
     running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
     return running[program.out_ptr[1:]] - running[program.out_ptr[:-1]]

@@ -6,7 +6,8 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
-from layerdag.simulator.compute import MAX_TIME_NS, ComputeModel
+from layerdag.simulator.compute import ComputeModel
+from layerdag.simulator.nodes import MAX_TIME_NS
 from layerdag.traces.trace import Trace
 
 _CLASS_OF_DTYPE = {

@@ -4,13 +4,19 @@ import numpy as np
 
 from layerdag.errors import SimulationError
 from layerdag.simulator import kernel
-from layerdag.simulator.cluster import MemoryConfig, NetworkConfig, RunOptions, SystemConfig
+from layerdag.simulator.cluster import (
+    Congestion,
+    MemoryConfig,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+)
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute
 from layerdag.simulator.diagnosis import describe, explain
 from layerdag.simulator.kernel import Outcome
-from layerdag.simulator.nodes import NodeKind
+from layerdag.simulator.notes import notes_on, refuse_untimed
 from layerdag.simulator.program import Cluster, Program, lower
-from layerdag.simulator.result import SimulationResult, gpu_compute_ns
+from layerdag.simulator.result import SimulationResult, gpu_compute_ns, unexposed_ns
 from layerdag.simulator.variation import Variation, vary
 from layerdag.traces.trace import Workload
 
@@ -55,6 +61,7 @@ def simulate_on(
     variation: Variation | None = None,
 ) -> SimulationResult:
     """Run ``workload`` on ``cluster``; see ``simulate``, which takes the parts one by one."""
+    refuse_untimed(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
         program = vary(program, variation)
@@ -63,27 +70,32 @@ def simulate_on(
         raise SimulationError(explain(program, outcome))
     if isinstance(compute, ReferenceCompute):
         _refuse_instant_start(program, outcome)
-    compute_ns = gpu_compute_ns(program, outcome.finish_ns - outcome.issue_ns)
+    duration_ns = outcome.finish_ns - outcome.issue_ns
     return SimulationResult(
         program=program,
         issue_ns=outcome.issue_ns,
         finish_ns=outcome.finish_ns,
         rank_finish_ns=outcome.rank_finish_ns,
-        exposed_comm_ns=outcome.rank_finish_ns - compute_ns,
-        compute_ns=compute_ns,
+        exposed_comm_ns=outcome.rank_finish_ns - unexposed_ns(program, duration_ns),
+        compute_ns=gpu_compute_ns(program, duration_ns),
         lane=outcome.lane,
         events=outcome.events,
+        notes=notes_on(program, compute),
     )
 
 
 def _refuse_instant_start(program: Program, outcome: Outcome) -> None:
-    """Raise SimulationError where a node takes 0 ns at tick 0: the reference aborts there."""
-    kind = np.concatenate([program.classes[c].kind_N for c in program.class_of_rank])
-    instant = (outcome.issue_ns == 0) & (outcome.finish_ns == 0) & (kind != NodeKind.SKIP)
-    if instant.any():
-        at = int(np.argmax(instant))
-        rank = int(np.searchsorted(program.out_ptr, at, side="right") - 1)
-        raise SimulationError(
-            f"{describe(program, rank, at - int(program.out_ptr[rank]))} takes 0 ns at tick 0, "
-            "where the reference aborts; give it more work, or choose another compute model."
-        )
+    """Raise SimulationError where the reference aborts: an event in tick 0, before its clock runs.
+
+    A node of 0 ns causes one, as do a collective without endpoint delay, and with congestion a
+    message that takes its link for less than 1 ns.
+    """
+    at = outcome.instant
+    if at < 0 or program.cluster.options.congestion is Congestion.AWARE_MULTI:
+        return
+    rank = int(np.searchsorted(program.out_ptr, at, side="right") - 1)
+    raise SimulationError(
+        f"{describe(program, rank, at - int(program.out_ptr[rank]))} takes 0 ns at tick 0, "
+        "itself or for its endpoint delay or link, where the reference aborts; give it more work, "
+        "let a compute node go before it, or choose another compute model."
+    )

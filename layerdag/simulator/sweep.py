@@ -21,6 +21,7 @@ from layerdag.simulator.bounded_yaml import MAX_CONFIG_BYTES, load_yaml
 from layerdag.simulator.cluster import Congestion, MemoryConfig, RunOptions
 from layerdag.simulator.cluster_files import read_network, read_system
 from layerdag.simulator.compute_choice import compute_model
+from layerdag.simulator.groups import refuse_described_world
 from layerdag.simulator.program import Cluster
 from layerdag.simulator.run import simulate_on
 from layerdag.traces.workload import rank_files, read_workload
@@ -174,6 +175,7 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         options = RunOptions(congestion=Congestion(point.congestion))
         cluster = Cluster(network, system, MemoryConfig(), options)
         workload = read_workload(point.prefix)
+        refuse_described_world(workload)
         result = simulate_on(workload, cluster, compute_model(point.compute, system))
     except (LayerdagError, ValueError) as error:
         return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)

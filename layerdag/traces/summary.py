@@ -34,6 +34,7 @@ class RankSummary:
         duration_us: Sum of all durations, in microseconds.
         critical_path_us: Longest path by duration, in microseconds.
         critical_path_nodes: Number of nodes on it.
+        communication_us: Sum of the durations recorded for communication, in microseconds.
         tensor_bytes: Sum of ``tensor_size``, in bytes; None where no node has it.
     """
 
@@ -49,6 +50,7 @@ class RankSummary:
     duration_us: int
     critical_path_us: int
     critical_path_nodes: int
+    communication_us: int
     tensor_bytes: int | None
 
 
@@ -150,6 +152,7 @@ def summarise_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
         duration_us=int(trace.duration_us_N.sum()),
         critical_path_us=int(path.length),
         critical_path_nodes=path.row_P.size,
+        communication_us=int(trace.duration_us_N[trace.type_N >= NodeType.COMM_SEND].sum()),
         tensor_bytes=int(size_N.sum()) if sized_N.any() else None,
     )
 

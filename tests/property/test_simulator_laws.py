@@ -50,7 +50,10 @@ def random_cluster(rng: np.random.Generator) -> Cluster:
         for _ in range(pick(rng, 1, 1, 2))
     )
     usable = ALGORITHMS if all(d.npus != 3 for d in dimensions) else ALGORITHMS[:3]
-    names = [tuple(algorithm(rng, d, usable) for d in dimensions) for _ in range(3)]
+    # The double binary tree can only all-reduce.
+    names = [
+        tuple(algorithm(rng, d, known) for d in dimensions) for known in (usable, *[usable[:4]] * 2)
+    ]
     switches = all(d.topology is Topology.SWITCH for d in dimensions)
     system = SystemConfig(
         preferred_dataset_splits=pick(rng, 1, 2, 5),

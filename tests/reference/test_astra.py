@@ -22,6 +22,8 @@ def flags_of(folder: Path, out: Path) -> list[str]:
     flags += [f"--memory={folder / 'memory.json'}", *case["args"]]
     if case["has_comm"]:
         flags.append(f"--comm-group={folder / 'comm_group.json'}")
+    # One case has fewer implementations than dimensions, which is refused unless asked for.
+    flags.append("--missing-implementations=skip")
     return [*flags, f"--json={out / 'result.json'}", f"--nodes={out / 'nodes.csv'}"]
 
 
@@ -35,7 +37,7 @@ def differences(folder: Path, out: Path) -> list[str]:
     with gzip.open(folder / "nodes.csv.gz", "rt") as file:
         recorded = sorted(map(tuple, csv.reader(file)))
     with (out / "nodes.csv").open() as file:
-        ours = sorted(map(tuple, csv.reader(file)))
+        ours = sorted(tuple(row[:5]) for row in csv.reader(file))
     return wrong + ([] if ours == recorded else [f"{folder.name}: ticks of nodes"])
 
 

@@ -1,5 +1,6 @@
 """``layerdag simulate`` on files: outputs, summary, exit codes."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -54,8 +55,8 @@ def test_all_outputs_are_written(files, capsys):
     assert result["exposed_comm"] == {"0": 2136, "1": 2136}
     assert result["makespan"] == FINISH
     lines = (files / "nodes").read_text().splitlines()
-    assert lines[0] == "sys,node_id,node_type,issue_tick,finish_tick"
-    assert lines[1:3] == ["0,0,4,0,1000", f"0,1,7,1000,{FINISH}"]
+    assert lines[0] == "sys,node_id,node_type,issue_tick,finish_tick,type,name"
+    assert lines[1:3] == ["0,0,4,0,1000,COMP,n0", f"0,1,7,1000,{FINISH},COMM_COLL,n1"]
     events = json.loads((files / "trace").read_text())["traceEvents"]
     spans = [event for event in events if event["ph"] == "X" and event["pid"] == 1]
     assert [(span["name"], span["ts"], span["dur"]) for span in spans] == [
@@ -158,3 +159,92 @@ def test_communication_streams_are_a_flag_of_ours(files, capsys):
     assert simulate(files, "--comm-streams", "0") == 2
     assert simulate(files, "--comm-streams=2", "--backend=astra-sim", "--binary=x") == 2
     assert "--comm-streams is layerdag's own" in capsys.readouterr().err
+
+
+def preset(*words: str) -> list[str]:
+    return ["simulate", *words, "--preset=small", "--json=-"]
+
+
+def test_the_workload_may_stand_alone_and_may_be_a_folder(files, capsys):
+    assert main(preset(str(files / "w"))) == 0
+    alone = json.loads(capsys.readouterr().out)["makespan"]
+    assert main(preset(str(files))) == 0
+    assert json.loads(capsys.readouterr().out)["makespan"] == alone
+    assert main(preset(str(files / "w"), f"--workload={files / 'w'}")) == 2
+    assert "the workload is given twice" in capsys.readouterr().err
+    assert main(preset()) == 2
+    assert "write 'layerdag simulate PREFIX ...'" in capsys.readouterr().err
+
+
+def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, capsys):
+    flags = ["--compute-scale=2", "--comm-scale=0.5", "--logging-folder=x"]
+    assert simulate(files, *flags, "--logging-configuration=empty", "--json=-") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["makespan"] == FINISH
+    for flag in ("compute-scale", "comm-scale", "logging-folder", "logging-configuration"):
+        assert f"note: --{flag} has no effect" in told.err
+    assert not (files / "x").exists()
+
+
+def test_what_makes_figures_too_small_is_noted(files, capsys):
+    nodes = [comp(0, 1), all_reduce(1, 0, (0,))]
+    write_workload(workload(nodes, nodes), files / "w")
+    assert simulate(files, "--json=-") == 0
+    told = capsys.readouterr()
+    notes = json.loads(told.out)["notes"]
+    assert "a collective of 0 bytes runs with a byte for every rank" in notes[0]
+    assert "no local-mem-bw, so reductions take 0 ns" in notes[1]
+    assert all(f"layerdag: note: {note}" in told.err for note in notes)
+    (files / "system.json").write_text(json.dumps({**SYSTEM, "local-mem-bw": 100}))
+    write_workload(workload(*[[comp(0, 1), all_reduce(1, 8, (0,))]] * 2), files / "w")
+    assert simulate(files) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, capsys):
+    write_workload(workload(*[[comp(0, 0), all_reduce(1, 8, (0,))]] * 2), files / "w")
+    for flags in (["--compute=measured"], []):
+        assert simulate(files, *flags) == 1
+        error = capsys.readouterr().err
+        assert "none of its 2 compute nodes states a duration" in error
+        assert "convert the host trace together with its profile" in error
+        assert "--compute, such as h100" in error
+    assert main(preset(str(files / "w"))) == 1
+
+
+def test_costs_that_a_run_does_not_use_are_noted_or_refused(files, capsys):
+    nodes = [comp(0, 0, num_ops=10**9, tensor_size=8), all_reduce(1, 8, (0,))]
+    write_workload(workload(nodes, nodes), files / "w")
+    assert simulate(files) == 0  # as the reference does it, 1 ns a node
+    assert "set roofline-enabled to 1" in capsys.readouterr().err
+    assert main(preset(str(files / "w"))) == 1
+    assert "choose a device with --compute" in capsys.readouterr().err
+    assert main([*preset(str(files / "w")), "--compute=h100"]) == 0
+
+
+def test_a_described_world_group_is_refused_as_the_reference_aborts(files, capsys):
+    (files / "g.json").write_text('{"0": [0, 1]}')
+    assert simulate(files, f"--comm-group={files / 'g.json'}") == 1
+    assert 'describe group "0", which stands for all' in capsys.readouterr().err
+
+
+def test_recorded_communication_explains_why_info_tells_another_time(files, capsys):
+    assert simulate(files) == 0
+    assert "recorded" not in capsys.readouterr().out
+    measured = dataclasses.replace(all_reduce(1, 2048, (0,)), duration_us=25)
+    write_workload(workload(*[[comp(0, 1), measured]] * 2), files / "w")
+    assert simulate(files) == 0
+    assert "trace recorded for it (0.025 ms on rank 0), and 'layerdag info' counts, is not" in (
+        capsys.readouterr().out
+    )
+    assert main(["info", str(files / "w")]) == 0
+    assert "counts 25 us of communication as it was recorded; 'layerdag simulate' takes" in (
+        capsys.readouterr().out
+    )
+
+
+def test_the_line_on_memory_is_left_out_where_no_node_names_its_tensors(files, capsys):
+    assert simulate(files, "--report") == 0
+    assert "peak local memory" not in capsys.readouterr().out
+    assert simulate(files, "--report", "--memory-capacity=1") == 0
+    assert "peak local memory 0.000 GB on rank 0, a lower bound" in capsys.readouterr().out

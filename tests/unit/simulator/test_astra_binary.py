@@ -70,7 +70,27 @@ def test_complete_run_counts_whatever_the_exit_code(folder, capsys):
     assert found["exposed_comm"] == {"0": 5, "1": 0}
     assert (found["makespan"], found["nodes"]) == (3000, 3)
     lines = (folder / "nodes.csv").read_text().splitlines()
-    assert lines[1:] == ["0,3,4,0,1000", "0,7,4,1000,3000", "1,3,4,0,1000"]
+    assert lines == [
+        "sys,node_id,node_type,issue_tick,finish_tick,type,name",
+        "0,3,4,0,1000,COMP,n3",
+        "0,7,4,1000,3000,COMP,n7",
+        "1,3,4,0,1000,COMP,n3",
+    ]
+
+
+def test_logs_are_kept_where_the_user_wants_them(folder, capsys):
+    flags = (f"--logging-folder={folder / 'logs'}", "--logging-configuration=log.toml")
+    seen = f"assert flags['logging-configuration'] == {str(Path('log.toml').resolve())!r}"
+    assert simulate(folder, NODE_LINES, FINISHED, seen, *flags) == 0
+    assert (folder / "logs" / "log.log").read_text() == NODE_LINES
+    assert capsys.readouterr().err == ""
+
+
+def test_the_line_with_the_cause_is_told_beside_the_last_one(folder, capsys):
+    cause = "[critical] a callable is removed before call Comm node should not be on CPU"
+    words = f"print({cause!r}); print('[warning] Exiting')"
+    assert simulate(folder, "", "", words) == 1
+    assert f"the last it printed: {cause} ... [warning] Exiting" in capsys.readouterr().err
 
 
 def test_stuck_rank_is_an_error_though_the_exit_code_is_0(folder, capsys):

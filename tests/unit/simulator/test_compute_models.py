@@ -36,6 +36,8 @@ def duration(node, model) -> int:
         (4_000_000, 8, "float32", 4000),  # 4e6 / 1e12 s
         (4_000_000, 8, "bfloat16", 1000),
         (4_000_000, 8, "c10::BFloat16", 1000),
+        (4_000_000, 8, "half", 1000),
+        (4_000_000, 8, "c10::Half", 1000),
         (4_000_000, 8, "int8", 4000),  # the device lacks the format: f32
         (1, 8, "float32", 8),  # 8 B at 1 B/ns
         (0, 0, "float32", 1),  # never less than 1 ns

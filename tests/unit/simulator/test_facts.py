@@ -107,6 +107,39 @@ def test_replay_only_takes_the_recorded_duration_of_every_node():
     assert ticks(result) == [(0, 2000), (2000, 7000)]
 
 
+def test_replay_only_exposes_the_time_of_the_cpu_and_of_waiting_alone():
+    # GPU 0-2000, all-reduce 2000-7000, CPU 7000-8000: the reference takes off both of the first.
+    nodes = [
+        comp(0, 2),
+        node(1, NodeType.COMM_COLL, (0,), 5, comm_type=0, comm_size=1 << 30),
+        comp(2, 1, (1,), is_cpu_op=True),
+    ]
+    result = simulate(make_workload(nodes, nodes), system(replay_only=True), ring(2))
+    assert finish(result) == [8000, 8000]
+    assert result.exposed_comm_ns.tolist() == [1000, 1000]
+    assert result.compute_ns.tolist() == [2000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("delay", "scale", "expected"),
+    [
+        # After 1000 ns of compute a ring of 4 with messages of 1000 B: 7 E + 6 x 1100.
+        (10, 1.0, 7670),
+        (0, 1.0, 7600),
+        (1, 0.5, 7600),
+        (3, 0.5, 7607),
+        # Where the system states no delay it is 10 ns, and not scaled.
+        (None, 0.5, 7670),
+    ],
+)
+def test_the_endpoint_delay_may_be_0_after_the_first_tick(delay, scale, expected):
+    nodes = [comp(0, 1), all_reduce(1, 4000, (0,))]
+    options = RunOptions(injection_scale=scale)
+    plain = system(endpoint_delay_ns=delay)
+    result = simulate(make_workload(*[nodes] * 4), plain, ring(4), options=options)
+    assert finish(result) == [expected] * 4
+
+
 def test_children_of_a_skipped_node_wait_for_the_next_completion():
     # Node 0 ends at once, but node 2 is looked at only when node 1 completes at 2000.
     nodes = [node(0, NodeType.INVALID), comp(1, 2), comp(2, 1, (0,), is_cpu_op=True)]
@@ -171,7 +204,7 @@ def test_five_dimensions_need_to_be_told_who_takes_part():
     def load(*nodes: NodeSpec):
         return make_workload(*[list(nodes)] * 32)
 
-    with pytest.raises(SimulationError, match="has no involved_dim, which 5 dimensions need"):
+    with pytest.raises(SimulationError, match=r"4 where it is missing.* has 5 dimensions"):
         simulate(load(all_reduce(0, 3200)), system(dimensions=5), network)
     # Told that dimension 0 alone does: a ring of 2 with messages of 1600 B, 3 E + 2 x 1700.
     told = load(all_reduce(0, 3200, involved_dim=(True, False, False, False, False)))

@@ -56,6 +56,18 @@ def test_weights_that_are_updated_are_always_there():
     assert run(update, update).peak_bytes_R.tolist() == [140, 140]
 
 
+def test_what_no_node_reads_is_held_to_the_end_of_the_rank():
+    # r (500) is written by 0 and read by none: it is still there beside a and b at 2000..3000.
+    nodes = [
+        layer(0, (), "w:10", "r:500"),
+        layer(1, (0,), "w:10", "a:100"),
+        layer(2, (1,), "a:100", "b:30"),
+    ]
+    memory = run(nodes, nodes)
+    assert memory.peak_bytes_R.tolist() == [640, 640]
+    assert memory.peak_ns_R.tolist() == [2000, 2000]
+
+
 def test_nodes_without_lists_hold_their_tensor_size_while_they_run():
     memory = run([comp(0, 1, tensor_size=70), comp(1, 1, (0,), tensor_size=90)], CHAIN[:1])
     assert memory.peak_bytes_R.tolist() == [90, 110]
