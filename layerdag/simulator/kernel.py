@@ -180,7 +180,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         "rank_finish": np.empty(ranks, dtype=np.int64),
         "events": np.zeros(1, dtype=np.int64),
         "lane": np.zeros(rows, dtype=np.uint8),
-        "instant": np.zeros(1, dtype=np.int64),
+        "instant": np.full(1, -1, dtype=np.int64),
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
