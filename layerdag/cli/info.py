@@ -50,6 +50,8 @@ def _lines(summary: WorkloadSummary) -> list[str]:
         f"{summary.source}: {summary.num_ranks} rank{plural}{shared}, "
         f"{summary.nodes:,} nodes{version}"
     ]
+    if summary.num_ranks == 1:
+        lines.append("One rank: 'layerdag simulate' runs it, ASTRA-sim itself needs two or more.")
     alike = _merged(summary.ranks)
     for rank in alike[:8]:
         lines += ["", *_rank_lines(rank)]

@@ -3,9 +3,11 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag.errors import DataError, TraceError, UsageError
+from layerdag.sample_folder import doubt_samples
 from layerdag.traces.recognise import read_any
 from layerdag.traces.workload import holds_rank_files
 from layerdag.validator.rules import Finding, Severity, has_errors
@@ -20,6 +22,21 @@ EXAMPLE = (
     "  layerdag validate samples --against data    # copies and membership attacks"
 )
 GRAPH_SUFFIXES = (".graphml",)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One workload or graph that was checked.
+
+    Attributes:
+        target: Its path.
+        num_ranks: Ranks of a workload; None for a graph, and for what cannot be read.
+        findings: What is wrong with it.
+    """
+
+    target: Path
+    num_ranks: int | None
+    findings: tuple[Finding, ...]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +87,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "--checkpoint, --labels and --report need --against DATA; add it or leave them out."
         )
-    checked: list[str] = []
-    findings: list[Finding] = []
-    for path in args.paths:
-        for target in _targets(Path(path)):
-            checked.append(str(target))
-            findings += _check(target, args.comm_group)
+    checked = [
+        _check(target, args.comm_group) for path in args.paths for target in _targets(Path(path))
+    ]
+    findings = [finding for one in checked for finding in one.findings]
     if args.json:
         print(json.dumps(_as_json(checked, findings), indent=1))
     else:
@@ -118,17 +133,25 @@ def _prefix(file: Path) -> str:
     return prefix if prefix and rank.isdecimal() else file.name
 
 
-def _check(target: Path, groups: str | None) -> list[Finding]:
+def _check(target: Path, groups: str | None) -> Checked:
     """Check one workload or graph; what cannot be read is a finding like any other."""
     try:
         if target.is_file() and _is_graph(target):
-            return _check_graph(target)
+            return Checked(target, None, tuple(_check_graph(target)))
         workload = read_any(target, groups)
         described = check_group_file(workload) if groups or holds_rank_files(target) else []
-        return described + check_workload(workload)
+        findings = described + check_workload(workload)
     except DataError as error:
         found = " ".join(str(error).split()).removeprefix(f"{target}: ").rstrip(".")
-        return [Finding(TRACE_RULES["readable"], str(target), None, found)]
+        return Checked(target, None, (Finding(TRACE_RULES["readable"], str(target), None, found),))
+    if findings and _is_sampled(target):
+        findings = [replace(finding, sampled=True) for finding in findings]
+    return Checked(target, workload.num_ranks, tuple(findings))
+
+
+def _is_sampled(target: Path) -> bool:
+    """Return whether a workload is one of those that a manifest of samples lists."""
+    return not doubt_samples(target.parent) or not doubt_samples(target.parent.parent)
 
 
 def _is_graph(target: Path) -> bool:
@@ -155,21 +178,35 @@ def _check_graph(target: Path) -> list[Finding]:
     return list(check_structure([dag], names=[str(target)]).findings)
 
 
-def _print_text(checked: Sequence[str], findings: Sequence[Finding]) -> None:
-    """Print one line a finding and a last line with the counts."""
+def _print_text(checked: Sequence[Checked], findings: Sequence[Finding]) -> None:
+    """Print one line for each finding, a note on jobs of one rank, and the counts."""
     for finding in findings:
         print(f"{finding.rule.severity.value}: [{finding.rule.id}] {finding.sentence()}")
+    alone = sum(one.num_ranks == 1 for one in checked)
+    if alone:
+        print(
+            f"note: {alone} of {len(checked)} have one rank; 'layerdag simulate' runs these, "
+            "ASTRA-sim itself needs two or more"
+        )
     errors = sum(finding.rule.severity is Severity.ERROR for finding in findings)
     warnings = len(findings) - errors
     noun = "workload or graph" if len(checked) == 1 else "workloads and graphs"
-    verdict = f"{errors} errors, {warnings} warnings" if findings else "no finding"
+    verdict = "no finding"
+    if findings:
+        verdict = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
     print(f"{len(checked)} {noun} checked: {verdict}")
 
 
-def _as_json(checked: Sequence[str], findings: Sequence[Finding]) -> dict[str, object]:
+def _counted(count: int, noun: str) -> str:
+    """Return "1 error" or "2 errors"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _as_json(checked: Sequence[Checked], findings: Sequence[Finding]) -> dict[str, object]:
     """Return the findings for scripts."""
     return {
-        "checked": list(checked),
+        "checked": [str(one.target) for one in checked],
+        "one_rank": [str(one.target) for one in checked if one.num_ranks == 1],
         "valid": not has_errors(findings),
         "findings": [
             {
@@ -179,7 +216,7 @@ def _as_json(checked: Sequence[str], findings: Sequence[Finding]) -> dict[str, o
                 "node": finding.node,
                 "found": finding.found,
                 "count": finding.count,
-                "remedy": finding.rule.remedy,
+                "remedy": finding.remedy,
             }
             for finding in findings
         ],
@@ -194,7 +231,13 @@ def _print_rules(as_json: bool) -> int:
     if as_json:
         listed = {
             name: [
-                {"id": r.id, "severity": r.severity.value, "what": r.what, "remedy": r.remedy}
+                {
+                    "id": r.id,
+                    "severity": r.severity.value,
+                    "what": r.what,
+                    "remedy": r.remedy,
+                    "remedy_if_sampled": r.if_sampled or r.remedy,
+                }
                 for r in table.values()
             ]
             for name, table in tables.items()

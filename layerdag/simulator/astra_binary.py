@@ -107,9 +107,14 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
     Raises:
         UsageError: If the binary cannot be started.
         ConfigError: If ``system.json`` cannot be read.
-        SimulationError: If it does not end in time, or its run is incomplete; names the first rank
-            or node that is missing.
+        SimulationError: If the job has one rank, the binary does not end in time, or its run is
+            incomplete; names the first rank or node that is missing.
     """
+    if workload.num_ranks == 1:
+        raise SimulationError(
+            f"{request.prefix}: is a job of one rank; ASTRA-sim's network needs two or more. Leave "
+            "--backend out: layerdag's own simulator runs it."
+        )
     with tempfile.TemporaryDirectory(prefix="layerdag-astra-") as name:
         folder = Path(name)
         command = _command(workload, request, folder)

@@ -20,13 +20,15 @@ class Rule:
         id: Stable name, as printed and as scripts match it.
         severity: ERROR where a consumer refuses, hangs or miscounts; WARNING where it may.
         what: What is wrong where the rule is broken, in one sentence.
-        remedy: What to do about it, in one sentence.
+        remedy: What to do about it, in one sentence, for who writes or converts the traces.
+        if_sampled: The same for who sampled them, where it differs.
     """
 
     id: str
     severity: Severity
     what: str
     remedy: str
+    if_sampled: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Finding:
         node: Id of the first node concerned, None where none is.
         found: What was found there.
         count: Number of nodes (or graphs) for which the same holds.
+        sampled: Whether `layerdag sample` made what was checked.
     """
 
     rule: Rule
@@ -46,12 +49,18 @@ class Finding:
     node: int | None
     found: str
     count: int = 1
+    sampled: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of this finding can do about it."""
+        return (self.sampled and self.rule.if_sampled) or self.rule.remedy
 
     def sentence(self) -> str:
         """Return the finding as one line."""
         place = self.where if self.node is None else f"{self.where}: node {self.node}"
         more = f" (and {self.count - 1} more)" if self.count > 1 else ""
-        return f"{place}: {self.found}{more}. {self.rule.remedy}"
+        return f"{place}: {self.found}{more}. {self.remedy}"
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

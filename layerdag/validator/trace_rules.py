@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.traces.contract import FEEDER_WIRES, REQUIRED_ATTRIBUTES
+from layerdag.traces.contract import (
+    FEEDER_WIRES,
+    REQUIRED_ATTRIBUTES,
+    START_BYTES,
+    START_OPS,
+)
 from layerdag.traces.edges import rows_of, rows_on_a_cycle
 from layerdag.traces.trace import AttributeTable, CollectiveType, NodeType, Trace, Wire, wire_name
 from layerdag.validator.rules import Finding
@@ -19,6 +24,8 @@ SUPPORTED = (
     CollectiveType.BROADCAST,
 )
 WORLD_GROUPS = ("", "0")
+# Nodes that hold the communication slot of a rank.
+_HOLDING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMM_SEND, NodeType.COMM_COLL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +212,40 @@ def _devices(trace: Trace) -> Iterator[Broken]:
         yield Broken("costed-compute", free_N, _always(text))
 
 
+def _start(trace: Trace) -> Iterator[Broken]:
+    """Check that what a rank starts with takes time: its first operator, its first communication.
+
+    Of the nodes that wait for nothing the one with the lowest id comes first.
+    """
+    waits_N = (np.diff(trace.data_deps.ptr_N1) > 0) | (np.diff(trace.ctrl_deps.ptr_N1) > 0)
+    computes_N = (trace.type_N == NodeType.COMP) & (column(trace, "is_cpu_op").value_N == 0)
+    holds_N = np.isin(trace.type_N, _HOLDING)
+    first_N = _lowest_id(trace, computes_N & ~waits_N) | _lowest_id(trace, holds_N & ~waits_N)
+    sends_N = trace.type_N == NodeType.COMM_SEND
+    size_N = np.where(
+        sends_N, column(trace, "comm_size").value_N, column(trace, "tensor_size").value_N
+    )
+    small_N = (size_N > 0) & (size_N < START_BYTES) & (trace.type_N != NodeType.COMM_COLL)
+    small_N &= ~computes_N | (column(trace, "num_ops").value_N < START_OPS)
+    yield Broken(
+        "time-at-start",
+        first_N & small_N,
+        lambda row: (
+            f"starts its rank and moves {size_N[row]} bytes, for which a device or link of more "
+            f"than {size_N[row]:,} GB/s takes 0 ns"
+        ),
+    )
+
+
+def _lowest_id(trace: Trace, of_N: np.ndarray) -> np.ndarray:
+    """Return where the node with the lowest id among ``of_N`` stands."""
+    found_N = np.zeros(trace.num_nodes, dtype=bool)
+    rows = np.flatnonzero(of_N)
+    if rows.size:
+        found_N[rows[np.argmin(trace.id_N[rows])]] = True
+    return found_N
+
+
 def _communication(trace: Trace) -> Iterator[Broken]:
     """Check types and sizes of collectives and messages, and the form of group names."""
     kind, size = column(trace, "comm_type"), column(trace, "comm_size")
@@ -255,4 +296,4 @@ def group_texts(trace: Trace) -> list[str]:
     return texts
 
 
-_CHECKS = (_ids_and_types, _dependencies, _attribute_types, _devices, _communication)
+_CHECKS = (_ids_and_types, _dependencies, _attribute_types, _devices, _start, _communication)

@@ -133,6 +133,18 @@ TRACE_RULES = rule_table(
         "A compute node on the device with 0 FLOPs or 0 bytes; with the roofline switched on its "
         "time is NaN, or it and its children are skipped.",
         "Write num_ops and tensor_size, or run with the roofline off.",
+        "Sample again: layerdag now fills in what a sample lacks. If training traces had no costs, "
+        "run with the roofline off: each node carries its duration.",
+    ),
+    Rule(
+        "time-at-start",
+        _W,
+        "The first operator of a rank's device, or a send or memory access that is its first "
+        "communication, is so small that a fast device does it in 0 ns (with the roofline on, if "
+        "it is an operator); ASTRA-sim aborts where a node takes 0 ns at tick 0.",
+        "Let the step start with larger work (16 KiB are enough), or run with the roofline off.",
+        "Sample again: layerdag now makes the first node large enough; or run with the roofline "
+        "off.",
     ),
     Rule(
         "involved-dim-type",

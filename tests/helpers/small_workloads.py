@@ -14,7 +14,7 @@ def compute(node: int, *deps: int, **more: object) -> NodeSpec:
     attributes = (
         Attribute("is_cpu_op", Wire.BOOL, False),
         integer("num_ops", 100),
-        integer("tensor_size", 64, Wire.UINT64),
+        integer("tensor_size", 65_536, Wire.UINT64),
     )
     spec = NodeSpec(node, f"op{node}", NodeType.COMP, deps, attributes=attributes, duration_us=5)
     return replace(spec, **more)
@@ -38,7 +38,7 @@ def collective(
 
 
 def message(
-    node: int, *deps: int, sends: bool, source: int, target: int, tag: int = 0, size: int = 64
+    node: int, *deps: int, sends: bool, source: int, target: int, tag: int = 0, size: int = 65_536
 ) -> NodeSpec:
     attributes = (
         Attribute("is_cpu_op", Wire.BOOL, False),

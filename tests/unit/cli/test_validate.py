@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_findings_name_file_node_rule_and_remedy(
     assert first.startswith("error: [collectives-agree]")
     assert "run.0.et (rank 0): node 1" in first
     assert "Let all members call it in the same order" in first
-    assert last == "1 workload or graph checked: 1 errors, 0 warnings"
+    assert last == "1 workload or graph checked: 1 error, 0 warnings"
 
 
 def test_a_folder_of_workloads_is_walked_and_json_says_the_same(
@@ -66,12 +67,39 @@ def test_names_in_a_group_file_must_be_integers_above_0(
 
 
 def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     costless = replace(compute(1), attributes=())
     write_workload(job((costless,)), tmp_path / "run")
     assert main(["validate", str(tmp_path / "run")]) == 0
     assert main(["validate", str(tmp_path / "run"), "--strict"]) == 1
+
+
+def test_who_sampled_is_told_to_sample_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costless = replace(compute(1), attributes=())
+    write_workload(job((costless,), (costless,)), tmp_path / "sample-00000" / "sample-00000")
+    assert main(["validate", str(tmp_path)]) == 0
+    assert "Write num_ops and tensor_size" in capsys.readouterr().out
+    manifest = {
+        "layerdag_version": "0.1.0",
+        "checkpoint_sha256": "0",
+        "format": "et",
+        "samples": [{"name": "sample-00000"}],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["validate", str(tmp_path)]) == 0
+    assert "Sample again" in capsys.readouterr().out
+
+
+def test_jobs_of_one_rank_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(job((compute(1),)), tmp_path / "run")
+    assert main(["validate", str(tmp_path / "run")]) == 0
+    assert "1 of 1 have one rank; 'layerdag simulate' runs these" in capsys.readouterr().out
+    assert main(["validate", str(tmp_path / "run"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["one_rank"] == told["checked"]
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "ASTRA-sim itself needs two or more" in capsys.readouterr().out
 
 
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

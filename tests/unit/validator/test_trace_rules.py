@@ -13,6 +13,7 @@ from small_workloads import (
 )
 
 from layerdag.traces.build import NodeSpec
+from layerdag.traces.contract import START_BYTES, START_OPS
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.validator.trace_rules import check_trace
 
@@ -26,6 +27,12 @@ def _twice(spec: NodeSpec, attribute: Attribute) -> NodeSpec:
     return replace(spec, attributes=(*spec.attributes, attribute))
 
 
+def sized(spec: NodeSpec, size: int) -> NodeSpec:
+    """Return a compute node that moves so many bytes."""
+    return with_attribute(without(spec, "tensor_size"), integer("tensor_size", size, Wire.UINT64))
+
+
+ON_CPU = Attribute("is_cpu_op", Wire.BOOL, True)
 ABSENT_PARENT = trace(compute(1), compute(2, 1, 77))
 GATHER = CollectiveType.ALL_GATHER
 
@@ -78,6 +85,7 @@ BROKEN = {
     "broadcast-is-replayed": (trace(collective(9, kind=CollectiveType.BROADCAST)), 9, "BROADCAST"),
     "positive-sizes": (trace(collective(10, kind=GATHER, size=0)), 10, "comm_size 0"),
     "costed-compute": (trace(without(compute(11), "num_ops")), 11, "no positive num_ops"),
+    "time-at-start": (trace(compute(12, 11), sized(compute(11), 8)), 11, "moves 8 bytes"),
     "involved-dim-type": (
         trace(with_attribute(collective(12), integer("involved_dim", 1))),
         12,
@@ -112,6 +120,20 @@ def test_each_rule_finds_its_trace_and_names_the_node(name: str) -> None:
     assert words in found[0].found
     assert found[0].where == "job.0.et"
     assert found[0].rule.remedy in found[0].sentence()
+
+
+def test_only_what_starts_a_rank_without_time_is_found() -> None:
+    for nodes in (
+        (sized(compute(1), START_BYTES),),
+        (with_attribute(without(sized(compute(1), 8), "num_ops"), integer("num_ops", START_OPS)),),
+        (compute(1), sized(compute(2), 8)),
+        (with_attribute(without(sized(compute(1), 8), "is_cpu_op"), ON_CPU),),
+        (collective(1, size=8), message(2, sends=True, source=0, target=1, size=8)),
+        (message(1, sends=False, source=1, target=0, size=8),),
+    ):
+        assert "time-at-start" not in {finding.rule.id for finding in check_trace(trace(*nodes))}
+    first = message(1, sends=True, source=0, target=1, size=8)
+    assert [f.rule.id for f in check_trace(trace(first, compute(2)))] == ["time-at-start"]
 
 
 @pytest.mark.parametrize(

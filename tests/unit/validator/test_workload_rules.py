@@ -15,11 +15,11 @@ from layerdag.validator.workload_rules import check_workload
 PAIRS = {"1": (0, 1), "2": (2, 3)}
 
 
-def _send(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 64):
+def _send(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 65_536):
     return message(node, *deps, sends=True, source=source, target=target, size=size)
 
 
-def _receive(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 64):
+def _receive(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 65_536):
     return message(node, *deps, sends=False, source=source, target=target, size=size)
 
 
@@ -117,10 +117,10 @@ def test_collectives_differ_in_number_or_type(second, says: str) -> None:
 
 
 def test_message_sizes_and_missing_sends_are_found() -> None:
-    sizes = check_workload(job((_send(1, size=8),), (_receive(1, size=16),)))
+    sizes = check_workload(job((_send(1, size=65_536),), (_receive(1, size=65_537),)))
     alone = check_workload(job((compute(1),), (_receive(1),)))
     assert [f.rule.id for f in sizes] == [f.rule.id for f in alone] == ["messages-match"]
-    assert "8 bytes" in sizes[0].found
+    assert "65536 bytes" in sizes[0].found
 
 
 def test_ranks_that_share_a_trace_are_checked_once() -> None:
