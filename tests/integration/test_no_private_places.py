@@ -86,7 +86,7 @@ def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> Non
     words = ("train", "data=folder", f"data.folder={data}", f"data.labels={home}/labels.csv")
     assert run(*words, *TINY, f"out={out}/run") == 0
     assert run("sample", f"checkpoint={best}", "num=5", "max_nodes=60", f"out={samples}") == 0
-    audit = ("validate", samples, "--against", data, "--checkpoint", best)
+    audit = ("validate", samples, "--against", out / "run", "--checkpoint", best)
     assert run(*audit, "--report", out / "audit.html") == 0
     (home / "labels.csv").rename(data / "labels.csv")
     fit = ("surrogate", "fit", data, "--family", "boosting")
