@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from layerdag.cli.config import as_plain, run
 from layerdag.cli.train import pick_device
+from layerdag.datasets.requests import outside_training
 from layerdag.errors import ConfigError
-from layerdag.generate import GenerationSettings, write_samples
+from layerdag.generate import GenerationSettings, checkpoint_schema, write_samples
 from layerdag.graph.dag import Condition
 from layerdag.training.checkpoint import load_checkpoint
 
@@ -40,6 +41,8 @@ def _task(config: DictConfig) -> None:
     checkpoint = load_checkpoint(
         checkpoint_path(str(config.checkpoint)), pick_device(config.device)
     )
+    for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
+        sys.stderr.write(f"layerdag: warning: {warning}\n")
     with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
         manifest = write_samples(
             checkpoint,

@@ -52,6 +52,27 @@ def complete_conditions(
     return completed
 
 
+def outside_training(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:
+    """Return one sentence for each number asked for that lies outside the training range.
+
+    Bounds are compared as the schema keeps them, rounded to 3 significant digits.
+
+    Raises:
+        VocabularyError: If a given condition or category is unknown, or no number.
+    """
+    schema.encode_conditions([given])
+    found = []
+    for condition in schema.numeric_conditions:
+        value = given.get(condition.name)
+        low, high = condition.draw_range()
+        if value is not None and not low <= float(f"{float(value):.3g}") <= high:
+            found.append(
+                f"'{condition.name}' is {float(value):g}, but the model learnt from graphs with "
+                f"{low:g} to {high:g}; what it samples beyond is a guess."
+            )
+    return found
+
+
 def _decoded(
     schema: GraphSchema, codes_M: np.ndarray, numbers_C: np.ndarray
 ) -> dict[str, Condition]:

@@ -24,6 +24,8 @@ _COSTS_UNUSED = (
     "and tensor_size set roofline-enabled to 1, or choose a device with --compute."
 )
 
+_ALONE = "the job has one rank, which ASTRA-sim itself refuses: its network needs two or more."
+
 
 def refuse_untimed(workload: Workload, compute: ComputeModel) -> None:
     """Raise SimulationError where no compute node has a time, so that each would take 1 ns.
@@ -53,6 +55,8 @@ def notes_on(program: Program, compute: ComputeModel) -> tuple[str, ...]:
     """Return what a reader of the figures should know, one sentence each."""
     plans = program.plans
     notes = [_EMPTY] if any(plan.size == 0 for plan in plans) else []
+    if program.workload.num_ranks == 1:
+        notes.append(_ALONE)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
     if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):

@@ -119,6 +119,13 @@ def test_samples_have_a_manifest_with_seeds_and_conditions(
     assert {entry["conditions"]["label"] for entry in manifest["samples"]} == {0.001}
 
 
+def test_a_label_outside_the_training_range_is_warned_of(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(checkpoint, tmp_path / "out", "num=1", "max_nodes=20", "label=1e9") == 0
+    assert "warning: 'label' is 1e+09, but the model learnt from" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

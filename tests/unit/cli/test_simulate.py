@@ -186,6 +186,14 @@ def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, 
     assert not (files / "x").exists()
 
 
+def test_a_job_of_one_rank_runs_with_a_note(tmp_path, capsys):
+    write_workload(workload([comp(0, 1)]), tmp_path / "alone")
+    assert main(["simulate", str(tmp_path / "alone"), "--preset=small", "--json=-"]) == 0
+    told = capsys.readouterr()
+    assert "ASTRA-sim itself refuses" in told.err
+    assert any("one rank" in note for note in json.loads(told.out)["notes"])
+
+
 def test_what_makes_figures_too_small_is_noted(files, capsys):
     nodes = [comp(0, 1), all_reduce(1, 0, (0,))]
     write_workload(workload(nodes, nodes), files / "w")

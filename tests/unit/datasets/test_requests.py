@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from raw_graphs import chain
 
-from layerdag.datasets.requests import complete_conditions
+from layerdag.datasets.requests import complete_conditions, outside_training
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import VocabularyError
 
@@ -42,3 +42,21 @@ def test_drawn_labels_stay_in_the_training_range():
 def test_an_unknown_category_is_refused():
     with pytest.raises(VocabularyError, match="Did you mean 'gpt'"):
         complete_conditions(SCHEMA, {"family": "gpt2"}, [0])
+
+
+def test_a_number_outside_the_training_range_is_told_with_the_range():
+    for value in (1e9, 1e-3):
+        (sentence,) = outside_training(SCHEMA, {"label": value, "family": "gpt"})
+        assert f"'label' is {value:g}" in sentence
+        assert "graphs with 1 to 195" in sentence
+
+
+def test_every_number_of_the_training_range_is_taken_without_a_word():
+    for given in ({}, {"label": 1.0}, {"label": 195.0}, {"label": 195.04}, {"family": "mlp"}):
+        assert outside_training(SCHEMA, given) == []
+    assert len(outside_training(SCHEMA, {"label": 196.0})) == 1
+
+
+def test_a_number_that_is_none_is_refused():
+    with pytest.raises(VocabularyError, match="must be a positive number"):
+        outside_training(SCHEMA, {"label": "long"})
