@@ -15,6 +15,7 @@ from layerdag.datasets.requests import complete_conditions
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold_sampled
 from layerdag.errors import CheckpointError, UsageError
+from layerdag.finite_sampling import finite_sample
 from layerdag.graph.dag import DAG, Condition
 from layerdag.model.base import DAGModel, SampleRequest
 from layerdag.sample_folder import MANIFEST, filling, sample_name
@@ -136,7 +137,7 @@ def sample_like(
             guidance=settings.guidance,
             candidates=settings.candidates,
         )
-        result = model.sample(request)
+        result = finite_sample(model, schema, request)
         dags = [dag.to("cpu") for dag in result.dags]
         conditions = [dict(row) for row in part]
         if settings.labels == JUDGED:

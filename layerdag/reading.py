@@ -9,6 +9,7 @@ may not take more than half of the memory that is left, nor ``MAX_BYTES``.
 import io
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -258,6 +259,30 @@ def inside(folder: str | Path, name: str, error: type[LayerdagError] = DataError
             "must lie in it."
         )
     return path
+
+
+def require_plain_archive(path: str | Path, error: type[LayerdagError] = DataError) -> None:
+    """Refuse a zip archive (as ``torch.save`` writes) whose members are packed or larger than it.
+
+    torch stores tensors as they are, so that no file of its own is larger inside than outside. A
+    file that is no zip archive passes.
+
+    Raises:
+        LayerdagError: Of the kind asked for.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            return
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (OSError, zipfile.BadZipFile, ValueError) as fault:
+        raise error(f"{path}: the archive is damaged ({fault}); copy the file again.") from None
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    if packed or sum(member.file_size for member in members) > Path(path).stat().st_size:
+        raise error(
+            f"{path}: claims to hold more than its own size, as no file that torch writes does; "
+            "get it from its source again."
+        )
 
 
 def _too_large(source: object, limit: int) -> str:

@@ -10,6 +10,9 @@ import numpy as np
 from layerdag.datasets.vocabulary import OTHER
 from layerdag.errors import VocabularyError
 
+MAX_WORD = 4096
+"""Characters of a word of a vocabulary that comes from outside."""
+
 
 @dataclass(frozen=True)
 class CategoryAttribute:
@@ -84,4 +87,11 @@ def words_of(values: Any) -> tuple[str, ...]:
         raise TypeError(f"a list of strings is needed, found {values!r:.60}")
     if len(set(values)) != len(values):
         raise ValueError("a word occurs twice")
+    if max(map(len, values), default=0) > MAX_WORD or any(map(_is_unwritable, values)):
+        raise ValueError(f"a word is longer than {MAX_WORD} or cannot be written to a file")
     return tuple(values)
+
+
+def _is_unwritable(word: str) -> bool:
+    """Return whether a word has control characters or halves of characters, which XML forbids."""
+    return any(char < " " or "\ud800" <= char <= "\udfff" for char in word if char not in "\t\n\r")

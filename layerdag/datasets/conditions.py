@@ -15,6 +15,10 @@ from layerdag.graph.dag import Condition
 LABEL = "label"
 """Name of the condition that surrogates predict where nothing else is asked: a time or a cost."""
 
+# exp of more is no float.
+_LARGEST_LOG = 700.0
+# Standard deviations within which the scale of a checkpoint must give numbers.
+_ROOM = 40.0
 # Positive values spread over more than this ratio are standardised on a log scale.
 LOG_SPREAD = 20.0
 
@@ -62,6 +66,8 @@ class NumericCondition:
         mean, std = float(data["mean"]), float(data["std"])
         if not quantiles or not np.isfinite([mean, std, *quantiles]).all() or std <= 0:
             raise ValueError("mean, std and quantiles must be finite, and std positive")
+        if abs(mean) + _ROOM * std > (_LARGEST_LOG if data["log"] else 1e300):
+            raise ValueError(f"values of {_ROOM:g} deviations from the mean must be numbers")
         return cls(str(data["name"]), mean, std, bool(data["log"]), quantiles)
 
     def encode(self, value: Condition | None) -> float:
@@ -88,7 +94,7 @@ class NumericCondition:
     def decode(self, scaled: float) -> float:
         """Return the value in its own unit for a standardised one."""
         number = scaled * self.std + self.mean
-        return math.exp(number) if self.log else number
+        return math.exp(min(number, _LARGEST_LOG)) if self.log else number
 
 
 @dataclass(frozen=True)

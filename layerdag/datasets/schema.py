@@ -283,9 +283,12 @@ class GraphSchema:
                 ),
             )
             schema._check()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (
+            *(KeyError, TypeError, ValueError, AttributeError),
+            *(IndexError, OverflowError, RecursionError),
+        ) as error:
             raise CheckpointError(
-                f"The schema cannot be read ({error!r}); use a checkpoint that train wrote."
+                f"The schema cannot be read ({error!r:.300}); use a checkpoint that train wrote."
             ) from error
         return schema
 

@@ -13,7 +13,7 @@ from layerdag.datasets.conditions import LABEL
 from layerdag.datasets.raw import RawGraph, size_conditions
 from layerdag.errors import DataError
 from layerdag.graph.layering import longest_path_layers
-from layerdag.reading import read_parsed
+from layerdag.reading import read_parsed, require_plain_archive
 
 KEYS = ("src_list", "dst_list", "x_n_list", "y_list")
 
@@ -47,13 +47,14 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
 def _read(path: Path, split: str) -> list[RawGraph]:
     """Read one file; nothing in it is executed."""
     try:
+        require_plain_archive(path)
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
         columns = [content[key] for key in KEYS]
         return [_graph(f"{split}/{i}", *row) for i, row in enumerate(zip(*columns, strict=True))]
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, MemoryError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: cannot be read ({reason}); download it again.") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"{path}: is not a TPU Tile file ({error!r}); it must hold {', '.join(KEYS)}."
         ) from error
@@ -61,9 +62,9 @@ def _read(path: Path, split: str) -> list[RawGraph]:
 
 def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> RawGraph:
     """Return one graph of the file."""
-    edges_2E = np.stack([np.asarray(source_E), np.asarray(target_E)]).astype(np.int64)
+    edges_2E = np.stack([_numbers(source_E), _numbers(target_E)]).astype(np.int64)
     edges_2E = np.unique(edges_2E, axis=1)
-    kinds = np.asarray(kind_N).reshape(-1).astype(np.int64).tolist()
+    kinds = _numbers(kind_N).reshape(-1).astype(np.int64).tolist()
     layer_N = longest_path_layers(len(kinds), edges_2E)
     return RawGraph(
         name=name,
@@ -73,6 +74,21 @@ def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> 
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
         conditions={LABEL: float(label), **size_conditions(layer_N)},
     )
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Return a tensor or a flat list of numbers as an array.
+
+    Raises:
+        ValueError: If a tensor repeats its numbers, so that it may be larger than its file.
+    """
+    if isinstance(values, torch.Tensor):
+        if values.numel() * values.element_size() > values.untyped_storage().nbytes():
+            raise ValueError("a tensor repeats its numbers")
+        return values.numpy()
+    if not all(isinstance(value, int | float) for value in values):
+        raise TypeError("a list holds something else than numbers")
+    return np.asarray(values)
 
 
 def _split(folder: Path, graphs: list[RawGraph]) -> dict[Split, list[RawGraph]]:

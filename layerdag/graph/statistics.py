@@ -1,7 +1,7 @@
 """Counts over a set of DAGs that models need to be built: marginals, arities, widths."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,11 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.dag import DAG
 from layerdag.graph.sizes import GraphSizes
+
+MAX_COUNTED = 1_000_000_000
+"""No degree, layer or depth of a graph is larger."""
+
+MAX_TALLY = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,12 @@ class GraphStatistics:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "GraphStatistics":
-        """Rebuild from ``to_dict``'s data, after JSON has turned its tuples into lists."""
+        """Rebuild from ``to_dict``'s data, after JSON has turned its tuples into lists.
+
+        Raises:
+            KeyError, TypeError or ValueError: If an entry is missing or no such count.
+        """
+        _check_tables(data)
         return cls(**{name: _frozen(value) for name, value in data.items()})
 
 
@@ -121,6 +131,30 @@ class _Tally:
             layer_sizes=tuple(sorted(self.layer_sizes.items())),
             layer_counts=tuple(sorted(self.layer_counts.items())),
         )
+
+
+def _check_tables(data: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError if a count is none, or tables contradict each other."""
+    in_degrees, out_degrees = data["in_degrees"], data["out_degrees"]
+    _check_counts((data["graphs"],), *data["attributes"], data["edge_types"])
+    for pairs in (*in_degrees, *out_degrees, data["layer_sizes"], data["layer_counts"]):
+        firsts = [first for first, _ in pairs]
+        _check_counts(firsts, [count for _, count in pairs])
+        if max(firsts, default=0) > MAX_COUNTED or firsts != sorted(set(firsts)):
+            raise ValueError(f"degrees or sizes must ascend to at most {MAX_COUNTED}")
+    if not data["attributes"] or not sum(data["attributes"][0]) or not data["layer_sizes"]:
+        raise ValueError("there must be a node and a layer")
+    if not len(in_degrees) == len(out_degrees) == len(data["attributes"][0]):
+        raise ValueError("every kind needs its degrees")
+
+
+def _check_counts(*tables: Sequence[int]) -> None:
+    """Raise TypeError or ValueError unless all are whole numbers from 0 on."""
+    for table in tables:
+        if not all(type(count) is int for count in table):
+            raise TypeError(f"counts must be whole numbers, found {table!r:.60}")
+        if min(table, default=0) < 0 or max(table, default=0) > MAX_TALLY:
+            raise ValueError(f"counts must be from 0 to {MAX_TALLY}")
 
 
 def _count_degrees(degrees: list[Counter[int]], kind_N: np.ndarray, end_E: np.ndarray) -> None:

@@ -16,6 +16,7 @@ from layerdag.errors import ConfigError
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel
+from layerdag.model.bounds import require_few, require_types
 from layerdag.rng import derive_seed
 
 MODEL_NAMES = ("fast", "reference")
@@ -67,7 +68,10 @@ class ModelSpec:
             if counted != sizes.attributes or len(statistics.edge_types) != sizes.edge_types:
                 raise ValueError(f"statistics count {counted} codes, sizes {sizes.attributes}")
             return cls(str(data["name"]), sizes, statistics, _plain(data["arguments"]))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (
+            *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+            *(OverflowError, RecursionError),
+        ) as error:
             raise ConfigError(f"The model's description cannot be read: {error!r}.") from error
 
 
@@ -78,12 +82,13 @@ def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
         ConfigError: If the name or an argument is unknown, or a value is out of bounds.
     """
     model_class = _model_class(spec.name)
+    require_few(spec.sizes)
     _check_arguments(model_class, spec)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
         try:
             return model_class(sizes=spec.sizes, statistics=spec.statistics, **spec.arguments)
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
             raise ConfigError(f"model '{spec.name}' cannot be built: {error}.") from error
 
 
@@ -110,6 +115,7 @@ def _check_arguments(model_class: type[Any], spec: ModelSpec) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known are {sorted(known)}."
             raise ConfigError(f"model '{spec.name}' has no argument '{name}'; {hint}")
+    require_types(spec.name, model_class.__init__, spec.arguments)
 
 
 def _counts(values: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from layerdag.graph.batch import DAGBatch
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.model.bounds import MAX_DEPTH, MAX_WIDTH, require_between
 from layerdag.model.fast_arity import Arity
 from layerdag.model.fast_conditions import ConditionEncoder, at_tokens, drop_conditions
 from layerdag.model.fast_heads import Heads
@@ -61,10 +62,13 @@ class FastLayerDAG(DAGModel):
     ) -> None:
         super().__init__()
         self.sizes, self.statistics = sizes, statistics
-        if width % _HEAD_WIDTH or min(width, depth, block) < 1:
+        require_between("fast", 1, MAX_WIDTH, width=width, block=block)
+        require_between("fast", 1, MAX_DEPTH, depth=depth)
+        require_between("fast", 0, 1, dropout=dropout, token_dropout=token_dropout,
+                        condition_dropout=condition_dropout)  # fmt: skip
+        if width % _HEAD_WIDTH:
             raise ConfigError(
-                f"The fast model needs a width that is a multiple of {_HEAD_WIDTH} and a depth and "
-                f"block of at least 1, found width {width}, depth {depth}, block {block}."
+                f"The fast model needs a width that is a multiple of {_HEAD_WIDTH}, found {width}."
             )
         self.num_heads, self.block = width // _HEAD_WIDTH, block
         self.dropout, self.token_dropout = dropout, token_dropout

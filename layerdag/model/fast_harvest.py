@@ -39,11 +39,19 @@ class Harvest:
         self.truncated_B[sample_A.cpu()] = True
 
     def result(self) -> SampleResult:
-        """Return the graphs, all but the last sample's; positions inside bins are uniform."""
+        """Return the graphs, all but the last sample's; positions inside bins are uniform.
+
+        Raises:
+            ValueError: If a graph has no node, which weights that overflow lead to.
+        """
         count = self.seed_B.shape[0] - 1
+        if not self.nodes:
+            raise ValueError("no graph has a node, as where every probability is NaN")
         sample_N = torch.cat([sample for sample, _ in self.nodes]).cpu()
         order_N = torch.argsort(sample_N, stable=True)
         nodes_B = torch.bincount(sample_N, minlength=count)[:count]
+        if not nodes_B.all():
+            raise ValueError("a graph has no node, as where every probability is NaN")
         order_N = order_N[: int(nodes_B.sum())]
         x_NA = torch.cat([x_BA for _, x_BA in self.nodes]).cpu()[order_N]
         start_B = nodes_B.cumsum(0) - nodes_B

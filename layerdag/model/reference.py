@@ -11,6 +11,7 @@ from layerdag.graph.batch import DAGBatch
 from layerdag.graph.sizes import GraphSizes
 from layerdag.graph.statistics import GraphStatistics
 from layerdag.model.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.model.bounds import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between
 from layerdag.model.conditioning import Conditions
 from layerdag.model.degree_codes import DegreeCodes
 from layerdag.model.edge_denoiser import EdgeDenoiser, Pairs
@@ -70,6 +71,17 @@ class ReferenceLayerDAG(DAGModel):
         budget: int = 300_000,
     ) -> None:
         super().__init__()
+        widths = {"size_width": size_width, "node_width": node_width, "edge_width": edge_width}
+        rounds = {
+            "size_rounds": size_rounds,
+            "node_rounds": node_rounds,
+            "edge_rounds": edge_rounds,
+        }
+        require_between("reference", 1, MAX_WIDTH, **widths, node_heads=node_heads)
+        require_between("reference", 0, MAX_DEPTH, **rounds, node_blocks=node_blocks)
+        require_between("reference", 1, MAX_STEPS, node_steps=node_steps, edge_steps=edge_steps)
+        require_between("reference", 0, 1, condition_drop=condition_drop)
+        require_between("reference", 0, 1e9, budget=budget)
         self.degrees = DegreeCodes(statistics)
         self.condition_drop = condition_drop
         self.budget = budget

@@ -24,6 +24,8 @@ from layerdag.errors import CheckpointError, ConfigError
 from layerdag.files import FolderKind, atomic_folder, strangers
 from layerdag.model.base import DAGModel
 from layerdag.model.build import ModelSpec, build_model
+from layerdag.reading import require_plain_archive
+from layerdag.training.weights import check_finite, check_shapes
 
 FORMAT_VERSION = 2
 MAX_JSON_BYTES = 64 * 2**20
@@ -166,11 +168,12 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     schema = _read_json(path / SCHEMA)
     try:
         spec = ModelSpec.from_dict(config.get("model"))
-        _check_shapes(path, spec)
+        check_shapes(path / WEIGHTS, spec)
         model = build_model(spec)
     except ConfigError as error:
         raise CheckpointError(f"{path / CONFIG}: {error}") from error
     model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+    check_finite(path / WEIGHTS, model)
     run_config = config.get("run")
     return LoadedCheckpoint(
         model=model.to(device).eval(),
@@ -195,9 +198,13 @@ def load_trainer_state(path: str | Path) -> dict[str, Any]:
             f"{path} holds weights for sampling only ({TRAINER} is missing); "
             "resume from the run's 'last' checkpoint."
         )
+    require_plain_archive(file, CheckpointError)
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+    except (
+        *(pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError),
+        *(MemoryError, OverflowError, KeyError, TypeError, AttributeError, IndexError),
+    ) as error:
         raise _damaged(file, error) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{file} is not a trainer state but a {type(state).__name__}.")
@@ -219,27 +226,6 @@ def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool
         ),
         overwrite=overwrite,
     )
-
-
-def _check_shapes(path: Path, spec: ModelSpec) -> None:
-    """Compare the weights' names and shapes with the model's, before memory is spent on either."""
-    file = path / WEIGHTS
-    try:
-        with safetensors.safe_open(file, framework="pt") as handle:
-            found = {name: tuple(handle.get_slice(name).get_shape()) for name in handle.keys()}  # noqa: SIM118 - no mapping
-    except FileNotFoundError:
-        raise CheckpointError(f"{file} is missing; the checkpoint is incomplete.") from None
-    except (safetensors.SafetensorError, OSError) as error:
-        raise _damaged(file, error) from error
-    with torch.device("meta"):
-        wanted = {n: tuple(t.shape) for n, t in build_model(spec).state_dict().items()}
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            raise CheckpointError(
-                f"{file}: tensor '{name}' has shape {found.get(name, 'none')} but the model "
-                f"described in {CONFIG} needs {wanted.get(name, 'none')}; the two files are not "
-                "of one checkpoint."
-            )
 
 
 def read_meta(path: Path) -> CheckpointMeta:
@@ -264,16 +250,23 @@ def read_meta(path: Path) -> CheckpointMeta:
         )
     try:
         return CheckpointMeta(
-            step=int(data["step"]),
-            seed=int(data["seed"]),
+            step=_natural(data["step"]),
+            seed=_natural(data["seed"]),
             data_fingerprint=str(data["data_fingerprint"]),
             metrics={str(k): float(v) for k, v in data["metrics"].items()},
             layerdag_version=str(data["layerdag_version"]),
             torch_version=str(data["torch_version"]),
             split=SplitFingerprint.from_dict(data.get("split")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _damaged(path / META, error) from error
+
+
+def _natural(value: Any) -> int:
+    """Return a whole number from 0 on. Raises ValueError for anything else."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"found {value!r:.40} where a whole number belongs")
+    return value
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -114,7 +114,7 @@ FAULTS = {
     ),
     "absurd width": (
         edit("config.json", lambda d: d["model"]["arguments"].update(edge_width=2**20)),
-        "not of one checkpoint",
+        "must be from 1 to 8192",
     ),
     "no sizes": (edit("config.json", lambda d: d["model"].pop("sizes")), "cannot be read"),
     "negative sizes": (
