@@ -225,8 +225,11 @@ class Trace:
 
     def _refuse_contradictions(self, name: str, row_A: np.ndarray, node_A: np.ndarray) -> None:
         """Raise TraceError where a node carries the attribute of these rows twice, differently."""
+        repeated_A = node_A[1:] == node_A[:-1]
+        if not repeated_A.any():
+            return
         word_A = self.attributes.word_A[row_A]
-        differs_A = (node_A[1:] == node_A[:-1]) & (word_A[1:] != word_A[:-1])
+        differs_A = repeated_A & (word_A[1:] != word_A[:-1])
         if differs_A.any():
             bad = int(self.id_N[node_A[1:][np.argmax(differs_A)]])
             raise TraceError(
