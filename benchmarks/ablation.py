@@ -28,30 +28,29 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from layerdag import load_checkpoint
-from layerdag.cli.build import usual_plans
-from layerdag.datasets.base import GraphDataset
-from layerdag.generate import GenerationSettings, sample_like
-from layerdag.graph.batch import DAGBatch
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model import (
-    fast_cache,
-    fast_choice,
-    fast_conditions,
-    fast_losses,
-    fast_sampling,
-    fast_trunk,
+from layerdag.cli.settings import usual_plans
+from layerdag.datasets import GraphDataset
+from layerdag.evaluation import compare
+from layerdag.evaluation.metrics import AttributeView
+from layerdag.evaluation.privacy import novelty
+from layerdag.graph import DAGBatch, GraphStatistics
+from layerdag.models import ModelSpec
+from layerdag.models.autoregressive import (
+    Arity,
+    Heads,
+    SumEmbedding,
+    _conditioning as fast_conditions,
+    _encoder as fast_trunk,
+    _losses as fast_losses,
 )
-from layerdag.model.build import ModelSpec
-from layerdag.model.fast_arity import Arity
-from layerdag.model.fast_counts import SumEmbedding
-from layerdag.model.fast_heads import Heads
-from layerdag.surrogate.inputs import read_dataset
-from layerdag.training.loop import TrainJob, train
-from layerdag.training.settings import TrainSettings
-from layerdag.validator.copying import novelty
-from layerdag.validator.descriptors import AttributeView
-from layerdag.validator.similarity import compare
+from layerdag.models.autoregressive.sampling import (
+    _cache as fast_cache,
+    _parent_choice as fast_choice,
+    _sampler as fast_sampling,
+)
+from layerdag.sampling import GenerationSettings, sample_like
+from layerdag.surrogates import read_dataset
+from layerdag.training import TrainJob, TrainSettings, load_checkpoint, train
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 

@@ -17,12 +17,13 @@ from itertools import product
 
 import numpy as np
 
-from layerdag import load_checkpoint, load_corpus
-from layerdag.cli.sample import checkpoint_path
+from layerdag._runtime import numpy_generator
+from layerdag.cli.verbs import checkpoint_path
 from layerdag.datasets.schema import GraphSchema
-from layerdag.generate import GenerationSettings, sample_like
-from layerdag.graph.dag import DAG
-from layerdag.rng import numpy_generator
+from layerdag.datasets.sources import load_corpus
+from layerdag.graph import DAG
+from layerdag.sampling import GenerationSettings, sample_like
+from layerdag.training import load_checkpoint
 
 MAX_NODES = 400
 

@@ -1,11 +1,11 @@
 """How faithfully imported traces replay, by source: one command, one table.
 
-    python benchmarks/fidelity.py ../shared/data > docs/fidelity.md
+    python benchmarks/fidelity.py ../shared/data > docs/explanation/fidelity.md
     python benchmarks/fidelity.py ../shared/data --json
 
 Replays every single-process trace and every profile with GPU activity of the reference data with
-its measured durations and explicit delays (`layerdag.traces.replay`), and counts the structures of
-each SPMD run.
+its measured durations and explicit delays (`layerdag.traces.analysis`), and counts the structures
+of each SPMD run.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from layerdag._runtime import track
 from layerdag.errors import TraceError
-from layerdag.progress import track
+from layerdag.traces.analysis import replay
 from layerdag.traces.pytorch import import_pytorch
-from layerdag.traces.pytorch_import import ImportResult, import_host
-from layerdag.traces.replay import replay
-from layerdag.traces.timings import read_durations
+from layerdag.traces.pytorch.device import read_durations
+from layerdag.traces.pytorch.host import ImportResult, import_host
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def table(rows: Iterable[Row], runs: tuple[int, int]) -> str:
     lines = [
         "# Fidelity of the importers",
         "",
-        "Made by `python benchmarks/fidelity.py ../shared/data > docs/fidelity.md`. A trace is",
+        "Made by `python benchmarks/fidelity.py ../shared/data > docs/explanation/fidelity.md`. A trace is",
         "replayed along its dependencies with measured durations; idle time that no dependency",
         "explains is kept as explicit delays. A zero error therefore says that no dependency is",
         "false (a false one makes a node start late) and nothing is lost; it does not say that the",

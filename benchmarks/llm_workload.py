@@ -9,8 +9,7 @@ import dataclasses
 import numpy as np
 
 from layerdag.simulator import Dimension, NetworkConfig, SystemConfig, Topology
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.trace import (
+from layerdag.traces import (
     Attribute,
     AttributeTable,
     CollectiveType,
@@ -20,6 +19,7 @@ from layerdag.traces.trace import (
     Wire,
     Workload,
 )
+from layerdag.traces.chakra import NodeSpec, build_trace
 
 TENSOR_GROUP, DATA_GROUP = "<tensor>", "<data>"
 OPS_BYTES = 40_000_000_000, 90_000_000

@@ -66,7 +66,7 @@ def random_graphs(shape: Shape) -> list[Any]:
     """Return the random DAGs of a shape, in layer order."""
     import numpy as np
 
-    from layerdag.graph.random import random_dag
+    from layerdag.graph import random_dag
 
     rng = np.random.default_rng(0)
     layers_B = rng.integers(shape.layers[0], shape.layers[1] + 1, shape.graphs)
@@ -76,7 +76,7 @@ def random_graphs(shape: Shape) -> list[Any]:
 
 def tile_graphs(folder: Path) -> list[Any]:
     """Return the training graphs of TPU Tile."""
-    from layerdag.datasets.tpu_tile import load_tpu_tile
+    from layerdag.datasets.sources import load_tpu_tile
 
     return list(load_tpu_tile(folder).graphs["train"])
 
@@ -86,7 +86,7 @@ def na_edge_graphs(folder: Path) -> list[Any]:
 
     They are the first of a random split; all 1,550 would keep the reference busy for 20 minutes.
     """
-    from layerdag.datasets.dgrl import load_dgrl
+    from layerdag.datasets.sources import load_dgrl
 
     return list(load_dgrl(folder).graphs["train"][: SHAPES["na_edge"].graphs])
 
@@ -104,7 +104,7 @@ def _collated(graphs: list[Any]) -> Any:
     """Return graphs as one batch without conditions."""
     import torch
 
-    from layerdag.graph.batch import DAGBatch
+    from layerdag.graph import DAGBatch
 
     none = torch.zeros(len(graphs), 0)
     return DAGBatch.collate(graphs, [graph.layers() for graph in graphs], none, none.long())
@@ -112,9 +112,8 @@ def _collated(graphs: list[Any]) -> Any:
 
 def _model(name: str, graphs: list[Any], arguments: dict[str, int]) -> Any:
     """Return a new model for these graphs."""
-    from layerdag.graph.sizes import GraphSizes
-    from layerdag.graph.statistics import GraphStatistics
-    from layerdag.model.build import ModelSpec, build_model
+    from layerdag.graph import GraphSizes, GraphStatistics
+    from layerdag.models import ModelSpec, build_model
 
     columns = zip(*(graph.x_NA.amax(dim=0).tolist() for graph in graphs), strict=True)
     sizes = GraphSizes(tuple(max(column) + 1 for column in columns))
@@ -137,21 +136,21 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
     """Train ``name`` for a while on a set, then sample at several batch sizes."""
     import torch
 
-    from layerdag.training.batches import BucketedSource
+    from layerdag.training import BucketedSource
 
     torch.set_num_threads(options.threads)
     graphs = _graphs(set_name, options)
     model = _model(name, graphs, ARGUMENTS[name])
     source = BucketedSource(_collated(graphs), 256, TRAINING_NODES[name][set_name], 0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, fused=True)
     generator = torch.Generator().manual_seed(0)
 
     def step(graphs_G: torch.Tensor) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bfloat16"):
             terms = model.losses(source.load(graphs_G), generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.stack([term.mean() for term in terms.values()]).sum().backward()
-        optimiser.step()
+        optimizer.step()
 
     step(source.plan(0)[0])
     wall, processor, trained, epoch = 0.0, 0.0, 0, 0
@@ -181,7 +180,7 @@ def _sampling(model: Any, graphs: list[Any], count: int) -> dict[str, float]:
     """Return the sampling speed at one batch size, in graphs of the set's mean size."""
     import torch
 
-    from layerdag.model.base import SampleRequest
+    from layerdag.models import SampleRequest
 
     none = torch.zeros(count, 0)
     mean = sum(graph.num_nodes for graph in graphs) / len(graphs)
@@ -221,7 +220,7 @@ def sampling_cost(nodes: int, options: argparse.Namespace) -> dict[str, float]:
     """Return the cost of sampling per graph of ``nodes`` nodes in layers of ten, at batch 8."""
     import torch
 
-    from layerdag.model.base import SampleRequest
+    from layerdag.models import SampleRequest
 
     torch.set_num_threads(options.threads)
     width, count = 10, 8

@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag import load_checkpoint, load_corpus
-from layerdag.cli.config import compose
-from layerdag.cli.demo_stages import kind_of
-from layerdag.cli.sample import checkpoint_path
+from layerdag.cli.demo import kind_of
+from layerdag.cli.settings import compose
+from layerdag.cli.verbs import checkpoint_path
 from layerdag.datasets.schema import GraphSchema
-from layerdag.generate import GenerationSettings, sample_like
-from layerdag.graph.dag import DAG
-from layerdag.report.picture import write_picture
+from layerdag.datasets.sources import load_corpus
+from layerdag.graph import DAG
+from layerdag.sampling import GenerationSettings, sample_like
+from layerdag.training import load_checkpoint
+from layerdag.viz import write_picture
 
 KINDS = (
     "matrix product",
@@ -30,7 +31,7 @@ KINDS = (
     "element-wise",
     "reduction",
     "data movement",
-    "optimiser",
+    "optimizer",
 )
 
 
@@ -55,13 +56,13 @@ def main() -> None:
     samples = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
     titles = [f"real {args.family}, {args.strategy}: {real.num_nodes} nodes"]
     titles += [f"sampled, seed {i}: {dag.num_nodes} nodes" for i, dag in enumerate(samples)]
-    drawn = [_coloured(real, data.schema), *(_coloured(dag, schema) for dag in samples)]
+    drawn = [_colored(real, data.schema), *(_colored(dag, schema) for dag in samples)]
     write_picture(Path(args.out), drawn, titles)
     print(args.out)
 
 
-def _coloured(dag: DAG, schema: GraphSchema) -> DAG:
-    """Return the DAG with the kind of work as its only attribute, which gives the colour."""
+def _colored(dag: DAG, schema: GraphSchema) -> DAG:
+    """Return the DAG with the kind of work as its only attribute, which gives the color."""
     graph = schema.decode(dag)
     kinds = zip(graph.categories["op"], graph.categories["type"], strict=True)
     code_N = np.array([KINDS.index(kind_of(*pair)) for pair in kinds])

@@ -27,24 +27,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag import load_checkpoint, load_corpus
-from layerdag.cli.sample import checkpoint_path
-from layerdag.datasets.base import GraphDataset, Split
+from layerdag._runtime import track
+from layerdag.cli.verbs import checkpoint_path
+from layerdag.datasets import GraphDataset, Split, require_same_split
 from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.split_fingerprint import require_same_split
-from layerdag.generate import ASKED, LABELS, GenerationSettings, sample_like
-from layerdag.graph.dag import DAG
-from layerdag.progress import track
-from layerdag.surrogate.files import FAMILIES
-from layerdag.surrogate.inputs import labelled, read_dataset
-from layerdag.surrogate.tstr import REAL, SHARED, SYNTHETIC, transfer
-from layerdag.training.checkpoint import LoadedCheckpoint
-from layerdag.validator.copying import novelty
-from layerdag.validator.depth import compare_by_depth
-from layerdag.validator.descriptors import AttributeView
-from layerdag.validator.metrics import Interval
-from layerdag.validator.similarity import compare
-from layerdag.validator.structural import check_structure
+from layerdag.datasets.sources import load_corpus
+from layerdag.evaluation import compare, compare_by_depth
+from layerdag.evaluation.metrics import AttributeView, Interval
+from layerdag.evaluation.privacy import novelty
+from layerdag.evaluation.rules import check_structure
+from layerdag.graph import DAG
+from layerdag.sampling import ASKED, LABELS, GenerationSettings, sample_like
+from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, read_dataset, transfer
+from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 
@@ -216,10 +211,10 @@ def _transfer(
 ) -> dict[str, Any]:
     """Return scores of surrogates trained on samples and on real graphs, and their ratios."""
     real, test = (
-        labelled(data.graphs[part], data.schema, args.target, args.hide)
+        labeled(data.graphs[part], data.schema, args.target, args.hide)
         for part in ("train", args.split)
     )
-    synthetic = labelled(dags, schema, args.target, args.hide)
+    synthetic = labeled(dags, schema, args.target, args.hide)
     report = transfer(
         real,
         synthetic,

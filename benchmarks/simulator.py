@@ -9,7 +9,7 @@ reading or building the workload, and the simulation. The whole `layerdag simula
 one plain ``.et`` file a rank, real files with real copies of their content: written by
 ``write_workload``, untimed. In the training step no two of them are equal, since ranks name
 different groups. Figures of the reference simulator are quoted from its measurement on inputs of
-the same shape (docs/simulator.md, "How it is fast").
+the same shape (docs/reference/simulator.md, "How it is fast").
 """
 
 import argparse
@@ -58,8 +58,8 @@ def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, 
         Topology,
         simulate,
     )
-    from layerdag.traces.build import NodeSpec, build_trace
-    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
+    from layerdag.traces import Attribute, NodeType, Wire, Workload
+    from layerdag.traces.chakra import NodeSpec, build_trace
 
     attributes = (
         Attribute("comm_type", Wire.INT64, 0),
@@ -98,7 +98,7 @@ def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dic
     from llm_workload import llm_cluster
 
     from layerdag.simulator import simulate
-    from layerdag.traces.workload import read_workload
+    from layerdag.traces import read_workload
 
     result = simulate(read_workload(prefix), *llm_cluster(data_parallel, tensor_parallel))
     return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
@@ -123,7 +123,7 @@ def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_workload
 
-    from layerdag.traces.workload import write_workload
+    from layerdag.traces import write_workload
 
     write_workload(llm_workload(data_parallel, tensor_parallel), prefix)
     return {}
@@ -131,9 +131,8 @@ def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str
 
 def write_ring(folder: str, ranks: int) -> dict[str, object]:
     """Write a 64 MiB all-reduce of ``ranks`` ranks, one file each, with its configuration."""
-    from layerdag.traces.build import NodeSpec, build_trace
-    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
-    from layerdag.traces.workload import write_workload
+    from layerdag.traces import Attribute, NodeType, Wire, Workload, write_workload
+    from layerdag.traces.chakra import NodeSpec, build_trace
 
     values = {"comm_type": 0, "comm_size": 1 << 26}
     attributes = tuple(Attribute(name, Wire.INT64, value) for name, value in values.items())

@@ -21,9 +21,16 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.traces import (
+    AttributeTable,
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+    dependency_edges,
+    trace_layers,
+)
 from layerdag.traces.chakra import decode_trace, encode_trace, read_trace, write_trace
-from layerdag.traces.edges import dependency_edges, trace_layers
-from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire
 
 _NAMES = ("is_cpu_op", "num_ops", "tensor_size", "duration_ns", "device", "dtype", "stream", "seq")
 _WIRES = (

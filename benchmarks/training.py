@@ -44,7 +44,7 @@ def make_graphs(shape: Shape, count: int) -> list[Any]:
     import numpy as np
     import torch
 
-    from layerdag.graph.random import random_dag
+    from layerdag.graph import random_dag
 
     rng = np.random.default_rng(0)
     graphs = []
@@ -60,13 +60,9 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     """Return the figures of one model on one shape of graphs."""
     import torch
 
-    from layerdag.graph.batch import DAGBatch
-    from layerdag.graph.sizes import GraphSizes
-    from layerdag.graph.statistics import GraphStatistics
-    from layerdag.model.build import ModelSpec, build_model
-    from layerdag.training.job import TrainJob
-    from layerdag.training.loop import train
-    from layerdag.training.settings import TrainSettings
+    from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
+    from layerdag.models import ModelSpec, build_model
+    from layerdag.training import TrainJob, TrainSettings, train
 
     torch.set_num_threads(options.threads)
     shape = SHAPES[shape_name]
@@ -133,7 +129,7 @@ class _Speeds:
 
 def _load(path: Path) -> Any:
     """Return the model of a checkpoint."""
-    from layerdag.training.checkpoint import load_checkpoint
+    from layerdag.training import load_checkpoint
 
     return load_checkpoint(path).model
 
@@ -142,7 +138,7 @@ def _sample(model: Any, mean_nodes: int, count: int) -> dict[str, float]:
     """Return the sampling speed at one batch of ``count`` graphs, by graphs and by nodes."""
     import torch
 
-    from layerdag.model.base import SampleRequest
+    from layerdag.models import SampleRequest
 
     none = torch.zeros(count, 0)
     request = SampleRequest(

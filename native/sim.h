@@ -2,7 +2,7 @@
  *
  * One simulation lives in one Sim. Everything is an array indexed by small integers; pools grow
  * by doubling and recycle freed entries. Times are integer ns. The order of events inside one
- * tick is the reference simulator's (docs/simulator.md): one FIFO per tick for the network, one
+ * tick is the reference simulator's (docs/reference/simulator.md): one FIFO per tick for the network, one
  * FIFO per (rank, tick) for what a rank does to itself, and the latter is one event of the former.
  */
 #ifndef LAYERDAG_SIM_H
@@ -13,7 +13,7 @@
 
 enum { MAX_DIMS = 8, MAX_PHASES = 16, TIME_CACHE = 4096 };
 
-/* What a node costs; written by layerdag/simulator/program.py. */
+/* What a node costs; written by layerdag/simulator/engine/_program.py. */
 enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP };
 enum Slot { SLOT_CPU, SLOT_COMPUTE, SLOT_COMM, SLOT_NONE };
 enum Topology { TOPOLOGY_RING, TOPOLOGY_FULLY_CONNECTED, TOPOLOGY_SWITCH };
@@ -29,7 +29,7 @@ typedef struct {
     int32_t window;      /* messages in flight (1 for ring and halving-doubling) */
     int32_t dimension;   /* whose queues it uses; also whose members, unless group or flat */
     int32_t members;     /* ranks that take part */
-    int32_t stride;      /* distance between neighbours in rank numbers; 0: the members of a group */
+    int32_t stride;      /* distance between neighbors in rank numbers; 0: the members of a group */
     int32_t queue_choice;
     int32_t tree_counter; /* which of the rank's counters alternates the two trees */
 } Phase;
@@ -181,7 +181,7 @@ typedef struct {
     int32_t busy, head, tail;
 } Link;
 
-/* Places of the neighbours in a binary tree, -1 for none. */
+/* Places of the neighbors in a binary tree, -1 for none. */
 typedef struct {
     int32_t parent, left, right;
 } TreeNode;

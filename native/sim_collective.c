@@ -2,7 +2,7 @@
  *
  * An algorithm is driven by "packets": `window` of them at its start and one for every message
  * received. A packet becomes a right to send one message after an endpoint delay, and for some
- * packets after the time to reduce what was received (docs/simulator.md, "Collectives"). */
+ * packets after the time to reduce what was received (docs/reference/simulator.md, "Collectives"). */
 #include "sim.h"
 
 #include <string.h>

@@ -32,7 +32,7 @@ int64_t sim_transfer_ns(const Input *in, int32_t src, int32_t dst, int64_t size)
 }
 
 /* Directed links with queues. Dimension d owns a block of them: two a rank for a ring (clockwise,
- * anticlockwise) and a switch (up, down), one for each pair of neighbours when fully connected.
+ * anticlockwise) and a switch (up, down), one for each pair of neighbors when fully connected.
  * Devices are the ranks and, behind them, one switch for each dimension and line of ranks. */
 static int64_t links_of(const Input *in, int64_t d) {
     int full = in->dim_type[d] == TOPOLOGY_FULLY_CONNECTED;

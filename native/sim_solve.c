@@ -55,7 +55,7 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
             next[i] = sim_later(there, x[i]) + cost;
         }
         if (in_step && !ahead) {
-            /* Every rank waits for its neighbour, now and in all later steps: times only rotate. */
+            /* Every rank waits for its neighbor, now and in all later steps: times only rotate. */
             int32_t left = messages - 1 - k;
             int64_t rest = left * (link[0] + sim_endpoint_ns(s, p));
             int reduces = p->type == PHASE_ALL_REDUCE || p->type == PHASE_REDUCE_SCATTER;

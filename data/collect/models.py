@@ -26,7 +26,7 @@ ACTIVATIONS = {
 }
 
 
-def normalisation(kind: str, width: int) -> nn.Module:
+def normalization(kind: str, width: int) -> nn.Module:
     """Return the layer of the given kind for vectors of ``width`` elements."""
     if kind == "layer":
         return nn.LayerNorm(width)
@@ -112,13 +112,13 @@ def rotate(x_BHTK: Tensor) -> Tensor:
 
 
 class MLPBlock(nn.Module):
-    """Linear, normalisation, activation; optionally residual."""
+    """Linear, normalization, activation; optionally residual."""
 
     def __init__(self, hyper: Hyper) -> None:
         super().__init__()
         width = int(hyper["width"])
         self.linear = nn.Linear(width, width)
-        self.norm = normalisation(str(hyper["norm"]), width)
+        self.norm = normalization(str(hyper["norm"]), width)
         self.activation = ACTIVATIONS[str(hyper["activation"])]()
         self.residual = bool(hyper["residual"])
 
@@ -134,7 +134,7 @@ class ResidualFeedForward(nn.Module):
     def __init__(self, hyper: Hyper) -> None:
         super().__init__()
         width = int(hyper["width"])
-        self.norm = normalisation(str(hyper["norm"]), width)
+        self.norm = normalization(str(hyper["norm"]), width)
         parallel = int(hyper["parallel"])
         self.inner = FeedForward(width, 2 * width, str(hyper["activation"]), 0, parallel)
 
@@ -152,7 +152,7 @@ def mlp(hyper: Hyper) -> nn.Sequential:
 
 
 class ConvBlock(nn.Module):
-    """Convolution, normalisation, activation; optionally depthwise-separable and residual."""
+    """Convolution, normalization, activation; optionally depthwise-separable and residual."""
 
     def __init__(self, hyper: Hyper) -> None:
         super().__init__()
@@ -219,9 +219,9 @@ class TransformerBlock(nn.Module):
         self.attention = Attention(hyper, causal)
         self.inner = feed_forward(hyper)
         self.placement = str(hyper["placement"])
-        self.norm_1 = normalisation(str(hyper["norm"]), width)
+        self.norm_1 = normalization(str(hyper["norm"]), width)
         if self.placement != "parallel":
-            self.norm_2 = normalisation(str(hyper["norm"]), width)
+            self.norm_2 = normalization(str(hyper["norm"]), width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, time, width) to the same shape."""
@@ -254,7 +254,7 @@ def gpt(hyper: Hyper) -> nn.Sequential:
     width = int(hyper["width"])
     blocks = [TransformerBlock(hyper, causal=True) for _ in range(int(hyper["depth"]))]
     head = nn.Sequential(
-        normalisation(str(hyper["norm"]), width),
+        normalization(str(hyper["norm"]), width),
         nn.Linear(width, int(hyper["vocabulary"]), bias=False),
     )
     return nn.Sequential(Embedding(hyper, segments=False), *blocks, head)
@@ -331,7 +331,7 @@ class MixtureBlock(nn.Module):
 
     def __init__(self, hyper: Hyper) -> None:
         super().__init__()
-        self.norm = normalisation(str(hyper["norm"]), int(hyper["width"]))
+        self.norm = normalization(str(hyper["norm"]), int(hyper["width"]))
         self.inner = Mixture(hyper)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -405,7 +405,7 @@ class GraphLayer(nn.Module):
         self.linear = nn.Linear(width, width)
         self.own = nn.Linear(width, width) if self.kind in ("sage", "gin") else None
         self.score = nn.Linear(2 * width, 1) if self.kind == "gat" else None
-        self.norm = normalisation(str(hyper["norm"]), width)
+        self.norm = normalization(str(hyper["norm"]), width)
         self.activation = ACTIVATIONS[str(hyper["activation"])]()
         self.residual = bool(hyper["residual"])
 

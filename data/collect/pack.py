@@ -13,19 +13,24 @@ import numpy as np
 import torch
 from plan import RunPlan
 
-from layerdag.files import write_text
-from layerdag.graph.dag import DAG
-from layerdag.graph.hashing import graph_hash
-from layerdag.progress import track
-from layerdag.rng import derive_seed
+from layerdag._runtime import derive_seed, track, write_text
+from layerdag.graph import DAG, graph_hash
+from layerdag.traces import (
+    INDEX,
+    Ragged,
+    RankClass,
+    RunRecord,
+    Trace,
+    Workload,
+    read_run,
+    write_shard,
+    write_workload,
+)
+from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra import encode_trace
-from layerdag.traces.corpus import INDEX, RankClass, RunRecord, read_run, write_shard
-from layerdag.traces.matching import match_communication
-from layerdag.traces.pytorch_groups import number_groups
-from layerdag.traces.pytorch_import import import_operations, read_host
-from layerdag.traces.timings import read_durations
-from layerdag.traces.trace import Ragged, Trace, Workload
-from layerdag.traces.workload import write_workload
+from layerdag.traces.pytorch import number_groups
+from layerdag.traces.pytorch.device import read_durations
+from layerdag.traces.pytorch.host import import_operations, read_host
 
 EXAMPLES = {
     "ddp_mlp": ("mlp", "ddp", 2),

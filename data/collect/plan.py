@@ -1,6 +1,6 @@
 """The runs of the corpus: which model, cut how, trained how. Drawn once from a fixed seed.
 
-Structural knobs (depth, kinds of layers, optimiser, ...) are drawn until their combination is new,
+Structural knobs (depth, kinds of layers, optimizer, ...) are drawn until their combination is new,
 sizes (widths, batch) freely: so runs differ in structure, and equal structures in size are rare.
 """
 
@@ -37,7 +37,7 @@ class RunPlan:
 
 
 _ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "leaky_relu", "elu", "sigmoid", "softplus")
-_OPTIMISERS = ("sgd", "momentum", "adam", "adamw_foreach", "adamw_fused", "adagrad", "rmsprop")
+_OPTIMIZERS = ("sgd", "momentum", "adam", "adamw_foreach", "adamw_fused", "adagrad", "rmsprop")
 
 _TRANSFORMER: Choices = {
     "depth": (1, 2, 3),
@@ -95,7 +95,7 @@ STRUCTURE: Mapping[str, Choices] = {
         "readout": ("node", "mean", "max"),
     },
 }
-_TRAINING: Choices = {"optimiser": _OPTIMISERS, "clip": (0, 0, 1), "accumulate": (1, 1, 1, 2)}
+_TRAINING: Choices = {"optimizer": _OPTIMIZERS, "clip": (0, 0, 1), "accumulate": (1, 1, 1, 2)}
 _SIZES: Mapping[str, Choices] = {
     "mlp": {"width": (64, 128, 256, 512), "batch": (16, 32, 64, 128)},
     "cnn": {"width": (8, 16, 32), "batch": (4, 8, 16)},
@@ -188,8 +188,8 @@ def _constrain(drawn: dict[str, Value], kind: tuple[str, str, str]) -> dict[str,
     """Mend combinations that do not work or would be too large."""
     family, strategy, _ = kind
     deep = family in ("gpt", "bert", "moe", "dlrm") or int(drawn["depth"]) > 3
-    if deep and drawn.get("optimiser") in ("adam", "adagrad", "rmsprop"):
-        drawn["optimiser"] = "adamw_foreach"
+    if deep and drawn.get("optimizer") in ("adam", "adagrad", "rmsprop"):
+        drawn["optimizer"] = "adamw_foreach"
     if strategy == "pp":
         drawn.update(clip=0, accumulate=1)
         if family in ("gpt", "bert"):
@@ -200,8 +200,8 @@ def _constrain(drawn: dict[str, Value], kind: tuple[str, str, str]) -> dict[str,
         drawn["accumulate"] = 1
     if strategy == "fsdp2":
         drawn["clip"] = 0
-        if drawn.get("optimiser") == "adamw_fused":
-            drawn["optimiser"] = "adamw_foreach"
+        if drawn.get("optimizer") == "adamw_fused":
+            drawn["optimizer"] = "adamw_foreach"
     if strategy == "tp" and family == "mlp":
         drawn.update(
             norm="layer" if drawn["norm"] in ("none", "batch") else drawn["norm"], residual=1

@@ -26,17 +26,17 @@ def build_step(plan: RunPlan, rank: int) -> Step:
     if plan.phase == "inference":
         return inference_step(model, inputs)
     wrapped = spread(plan, model)
-    optimiser = make_optimiser(str(plan.hyper["optimiser"]), wrapped.parameters())
+    optimizer = make_optimizer(str(plan.hyper["optimizer"]), wrapped.parameters())
     replicated = dense_parameters(model) if plan.strategy in ("ep", "a2a") else []
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         for _ in range(int(plan.hyper["accumulate"])):
             loss_of(plan.hyper, wrapped(*inputs), target).backward()
         average_gradients(replicated, plan.hyper)
         if plan.hyper["clip"]:
             nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
 
     return step
 
@@ -78,23 +78,23 @@ def pipeline_step(plan: RunPlan, rank: int, model: nn.Module, batch: tuple[Tenso
     schedule = kind(
         stage, int(plan.hyper["microbatches"]), loss_fn=lambda y, t: loss_of(plan.hyper, y, t)
     )
-    optimiser = make_optimiser(str(plan.hyper["optimiser"]), stage_model.parameters())
+    optimizer = make_optimizer(str(plan.hyper["optimizer"]), stage_model.parameters())
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         if rank == 0:
             schedule.step(batch[0])
         elif rank == plan.world_size - 1:
             schedule.step(target=batch[1], losses=[])
         else:
             schedule.step()
-        optimiser.step()
+        optimizer.step()
 
     return step
 
 
-def make_optimiser(name: str, parameters: object) -> torch.optim.Optimizer:
-    """Return an optimiser; single-tensor, multi-tensor and fused variants differ in structure."""
+def make_optimizer(name: str, parameters: object) -> torch.optim.Optimizer:
+    """Return an optimizer; single-tensor, multi-tensor and fused variants differ in structure."""
     weights = list(parameters)  # type: ignore[call-overload]
     if name == "sgd":
         return torch.optim.SGD(weights, lr=0.01, foreach=False)

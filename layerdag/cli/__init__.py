@@ -1,1 +1,5 @@
-"""The command line: Hydra for train and sample, plain flags for the file tools."""
+"""``layerdag <verb>``: the only room with hydra, omegaconf and argparse."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

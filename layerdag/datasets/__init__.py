@@ -1,1 +1,5 @@
-"""Data sets: clean graphs with the schema that gives their codes a meaning."""
+"""Data sets: DAGs with their schema, split by run."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""DAGs as tensors: layering, batches, hashing, small random graphs. Knows no trace and no model."""
+"""DAGs as tensors, domain-free: one graph, batches, layers, hashes, statistics."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""One self-contained HTML page, and JSON beside it, from the results of the floors below."""
+"""One HTML page, and JSON beside it, from the results of the rooms below."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

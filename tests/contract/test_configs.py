@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli.config import as_plain, build, compose
-from layerdag.model.fast import FastLayerDAG
-from layerdag.model.reference import ReferenceLayerDAG
-from layerdag.training.settings import TrainSettings
+from layerdag.cli.settings import as_plain, build, compose
+from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.training import TrainSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Null in the file: build_spec settles them by the data set.

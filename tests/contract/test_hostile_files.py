@@ -12,23 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerdag import reading
-from layerdag.datasets.dgrl import load_dgrl
-from layerdag.datasets.flow_files import read_graphml, read_json
-from layerdag.datasets.label_file import read_labels
+from layerdag._runtime import _reading as reading
+from layerdag.datasets.files import read_graphml, read_json, read_labels
+from layerdag.datasets.sources import load_dgrl
 from layerdag.errors import LayerdagError
-from layerdag.simulator import cluster_files, sweep
-from layerdag.simulator.cluster_files import read_network, read_system
-from layerdag.simulator.sweep import read_sweep
-from layerdag.surrogate.files import load_surrogate
-from layerdag.traces import corpus, host_scan, json_stream
+from layerdag.simulator.astra import _config_files as cluster_files, read_network, read_system
+from layerdag.simulator.sweep import _run as sweep, read_sweep
+from layerdag.surrogates import load_surrogate
+from layerdag.traces import _corpus as corpus, _json_stream as json_stream, read_any, read_index
+from layerdag.traces._workload import read_groups
 from layerdag.traces.chakra import read_trace
-from layerdag.traces.corpus import read_index
-from layerdag.traces.kineto import read_profile, read_timings
-from layerdag.traces.pytorch_et import read_host_blocks
-from layerdag.traces.recognise import read_any
-from layerdag.traces.timings import read_durations
-from layerdag.traces.workload import read_groups
+from layerdag.traces.pytorch.device import read_durations, read_profile, read_timings
+from layerdag.traces.pytorch.host import _scan as host_scan, read_host_blocks
 
 LIMIT = 1 << 20
 HOST = b'{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "nodes": ['
@@ -199,10 +194,8 @@ def test_anchors_that_multiply_are_one_sentence(tmp_path: Path, text: str, read)
 def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from layerdag.traces import wire
-    from layerdag.traces.build import NodeSpec, build_trace
-    from layerdag.traces.chakra import encode_trace
-    from layerdag.traces.trace import NodeType
+    from layerdag.traces import NodeType
+    from layerdag.traces.chakra import NodeSpec, _wire as wire, build_trace, encode_trace
 
     monkeypatch.setattr(reading, "memory_left", lambda: 1 << 30)
     monkeypatch.setattr(wire, "memory_left", lambda: 1 << 20)

@@ -1,7 +1,6 @@
 """Laws are checked on the same examples in every run of ``make test``."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from laws import tried
 
 

@@ -1,17 +1,30 @@
+import importlib
 import subprocess
 import sys
+from types import ModuleType
 
-import layerdag
-
-
-def test_all_lists_the_public_names_in_order() -> None:
-    assert layerdag.__all__ == sorted(layerdag.__all__)
-    assert set(layerdag.__all__) == {*layerdag._HOME, "__version__"}
+import pytest
+from rooms import ROOMS
 
 
-def test_every_public_name_can_be_imported() -> None:
-    for name in layerdag.__all__:
-        assert getattr(layerdag, name) is not None
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_resolves_twice_and_is_no_module(room: str) -> None:
+    package = importlib.import_module(room)
+    for name in getattr(package, "__all__", ()):
+        first, second = getattr(package, name), getattr(package, name)
+        assert first is second
+        assert not isinstance(second, ModuleType), f"{room}.{name} is shadowed by a module"
+
+
+def test_public_names_of_the_package_survive_each_others_import() -> None:
+    code = (
+        "import layerdag\n"
+        "for _ in range(2):\n"
+        "    for name in layerdag.__all__:\n"
+        "        value = getattr(layerdag, name)\n"
+        "        assert callable(value) or name == '__version__', name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_import_and_reading_traces_do_not_load_torch() -> None:

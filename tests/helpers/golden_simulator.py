@@ -4,10 +4,9 @@ import csv
 import json
 from pathlib import Path
 
-from layerdag.cli.main import main
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
-from layerdag.traces.workload import write_workload
+from layerdag.cli import main
+from layerdag.traces import Attribute, NodeType, Wire, Workload, write_workload
+from layerdag.traces.chakra import NodeSpec, build_trace
 
 _WIRES = {bool: Wire.BOOL, int: Wire.INT64, str: Wire.STRING, list: Wire.BOOL + 1}
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from layerdag.datasets.jobs import EDGE_TYPES, MESSAGE, NONE
-from layerdag.datasets.raw import RawGraph
-from layerdag.graph.random import random_dag
+from layerdag.codec import RawGraph
+from layerdag.codec._fold import EDGE_TYPES, MESSAGE, NONE
+from layerdag.graph import random_dag
 
 
 def random_job(seed: int, num_stages: int, *, layers: int = 6) -> RawGraph:

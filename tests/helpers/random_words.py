@@ -3,7 +3,7 @@
 MASK = 2**64 - 1
 
 
-def splitmix_finaliser(word: int) -> int:
+def splitmix_finalizer(word: int) -> int:
     z = word & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK

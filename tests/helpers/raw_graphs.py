@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from layerdag.datasets.raw import RawGraph
+from layerdag.codec import RawGraph
 
 
 def chain(name: str, kinds: str, **conditions: float | str) -> RawGraph:

@@ -2,15 +2,9 @@
 
 import dataclasses
 
-from layerdag.simulator import (
-    Dimension,
-    NetworkConfig,
-    SimulationResult,
-    SystemConfig,
-    Topology,
-)
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.simulator import Dimension, NetworkConfig, SimulationResult, SystemConfig, Topology
+from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.chakra import NodeSpec, build_trace
 
 
 def node(

@@ -5,16 +5,11 @@ from pathlib import Path
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag.datasets.base import GraphDataset
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model.build import ModelSpec, build_model
-from layerdag.training.checkpoint import (
-    CheckpointContents,
-    CheckpointMeta,
-    LoadedCheckpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
+from layerdag.datasets import GraphDataset
+from layerdag.graph import GraphStatistics
+from layerdag.models import ModelSpec, build_model
+from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
 
 
 def chain_checkpoint(folder: Path) -> LoadedCheckpoint:

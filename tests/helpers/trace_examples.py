@@ -2,9 +2,9 @@
 
 import struct
 
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.protobuf import FIXED32, VARINT, length_delimited, tag, varint
-from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
+from layerdag.traces import Attribute, NodeType, Trace, Wire, Workload
+from layerdag.traces.chakra import NodeSpec, build_trace
+from layerdag.traces.chakra._protobuf import FIXED32, VARINT, length_delimited, tag, varint
 
 NOT_ON_CPU = Attribute("is_cpu_op", Wire.BOOL, False)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.traces.corpus import INDEX, read_index
+from layerdag.traces import INDEX, read_index
 
 RUNS_OF_SPLIT = {"train": 24, "val": 6, "test": 10}
 MAX_NODES = 60

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli import demo
-from layerdag.cli.demo_stages import DemoSettings
+from layerdag.cli.demo import DemoSettings
+from layerdag.cli.verbs import _demo as demo
 
 
 def test_demo_runs_end_to_end_on_tiny_sizes(

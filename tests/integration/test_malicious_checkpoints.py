@@ -13,15 +13,15 @@ import safetensors.torch
 import torch
 from raw_graphs import chain
 
-from layerdag.datasets.base import GraphDataset
+from layerdag.datasets import GraphDataset
 from layerdag.errors import CheckpointError
-from layerdag.generate import GenerationSettings, checkpoint_schema, generate
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model.build import ModelSpec, build_model
-from layerdag.training.checkpoint import (
+from layerdag.graph import GraphStatistics
+from layerdag.models import ModelSpec, build_model
+from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
+from layerdag.training import load_checkpoint
+from layerdag.training._checkpoint import (
     CheckpointContents,
     CheckpointMeta,
-    load_checkpoint,
     load_trainer_state,
     save_checkpoint,
 )

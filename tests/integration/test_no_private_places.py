@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from random_jobs import random_job
 
-from layerdag.cli.main import main
-from layerdag.cli.run_file import RUN_FILE
-from layerdag.datasets.unfold import unfold
-from layerdag.traces.workload import write_workload
+from layerdag.cli import main
+from layerdag.cli.settings._run_file import RUN_FILE
+from layerdag.codec._unfold import unfold
+from layerdag.traces import write_workload
 
 FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
 TINY = (

@@ -4,28 +4,29 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 from laws import tried
 from random_jobs import random_job
 
-from layerdag.datasets.job_plan import TYPES
-from layerdag.datasets.jobs import (
-    EDGE_TYPES,
-    NONE,
+from layerdag.codec import (
     OPEN_VOCABULARIES,
     VOCABULARIES,
+    RawGraph,
+    Unfolded,
+    fitting_ranks,
     job_graph,
+    rank_classes,
+    unfold_sampled,
 )
-from layerdag.datasets.numeric import NumericAttribute
-from layerdag.datasets.rank_classes import rank_classes
-from layerdag.datasets.raw import RawGraph
+from layerdag.codec._fold import EDGE_TYPES, NONE
+from layerdag.codec._placement import TYPES
+from layerdag.codec._unfold import unfold
+from layerdag.datasets._splits import content_key
+from layerdag.datasets._unions import layers_of
 from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.splits import content_key
-from layerdag.datasets.unfold import Unfolded, fitting_ranks, unfold, unfold_sampled
-from layerdag.datasets.unions import layers_of
-from layerdag.graph.random import random_dag
-from layerdag.graph.statistics import GraphStatistics
+from layerdag.datasets.schema._numeric import NumericAttribute
+from layerdag.evaluation.rules import check_structure, check_workload
+from layerdag.graph import GraphStatistics, random_dag
 from layerdag.simulator import (
     Dimension,
     MemoryConfig,
@@ -38,11 +39,8 @@ from layerdag.simulator import (
     simulate,
     small_cluster,
 )
-from layerdag.traces.edges import dependency_edges
-from layerdag.traces.matching import match_communication
-from layerdag.traces.trace import NodeType, Trace
-from layerdag.validator.structural import check_structure
-from layerdag.validator.workload_rules import check_workload
+from layerdag.traces import NodeType, Trace, dependency_edges
+from layerdag.traces.analysis import match_communication
 
 SEEDS = st.integers(0, 2**32 - 1)
 VALUES = st.one_of(

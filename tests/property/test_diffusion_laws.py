@@ -1,14 +1,18 @@
 import itertools
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.diffusion.categorical import draw, noisy_distribution, reverse_distribution
-from layerdag.diffusion.choose import choose_in_groups
-from layerdag.diffusion.schedule import cosine_keep, strided_times
-from layerdag.diffusion.streams import SampleStreams
+from layerdag.models.diffusion.process import (
+    SampleStreams,
+    cosine_keep,
+    draw,
+    reverse_distribution,
+    strided_times,
+)
+from layerdag.models.diffusion.process._categorical import noisy_distribution
+from layerdag.models.diffusion.process._subset_draws import choose_in_groups
 
 weights = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
 small = tried(60)

@@ -1,12 +1,9 @@
 import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.graph.hashing import graph_hash
-from layerdag.graph.layering import longest_path_layers
-from layerdag.graph.random import random_dag
+from layerdag.graph import graph_hash, longest_path_layers, random_dag
 
 LAYERS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
@@ -27,7 +24,7 @@ def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
 @tried(40)
-def test_relabelling_moves_layers_along_and_keeps_the_hash(sizes: list[int], seed: int) -> None:
+def test_relabeling_moves_layers_along_and_keeps_the_hash(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, sizes, [3], extra_edges=0.7)
     order_N = torch.from_numpy(rng.permutation(dag.num_nodes))

@@ -1,15 +1,11 @@
 import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.graph.batch import DAGBatch
-from layerdag.graph.random import random_dag
-from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model.base import SampleRequest
-from layerdag.model.reference import ReferenceLayerDAG
+from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
+from layerdag.models import SampleRequest
+from layerdag.models.diffusion import ReferenceLayerDAG
 
 SIZES = GraphSizes((5, 2), edge_types=3)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=6)

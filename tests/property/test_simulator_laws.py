@@ -1,25 +1,22 @@
 """Laws of the simulator on random workloads, clusters and times that often coincide."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 from simulator_traces import coll, comp, recv, send, workload
 
 from layerdag.simulator import (
     Dimension,
-    MeasuredCompute,
     MemoryConfig,
     NetworkConfig,
     RunOptions,
     SystemConfig,
     Topology,
-    kernel,
 )
-from layerdag.simulator.nodes import Slot
-from layerdag.simulator.program import Cluster, Program, lower
-from layerdag.traces.build import NodeSpec
-from layerdag.traces.trace import CollectiveType, Workload
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.simulator.engine import Cluster, Program, Slot, _event_loop as kernel, lower
+from layerdag.traces import CollectiveType, Workload
+from layerdag.traces.chakra import NodeSpec
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
 TYPES = (

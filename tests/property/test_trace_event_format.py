@@ -6,20 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 from simulator_traces import ring, system
 from trace_event_format import faults
 from trace_examples import coll, comp, pair_workload
 
 from layerdag.simulator import RunOptions, simulate
-from layerdag.simulator.exports import write_timeline
-from layerdag.traces.astra_step import text_to_workload
-from layerdag.traces.astra_text import parse_text
-from layerdag.traces.build import build_trace
-from layerdag.traces.chrome_trace import chrome_trace
-from layerdag.traces.trace import Workload
+from layerdag.simulator.analysis import write_timeline
+from layerdag.traces import Workload
+from layerdag.traces.astra import parse_text, text_to_workload
+from layerdag.traces.chakra import build_trace
+from layerdag.viz import chrome_trace
 
 NODES = st.lists(
     st.tuples(st.integers(0, 9), st.booleans(), st.lists(st.integers(0, 40), max_size=3)),

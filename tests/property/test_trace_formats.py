@@ -4,25 +4,28 @@ import contextlib
 import json
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
 from trace_examples import pair_workload, rich_trace
 
 from layerdag.errors import TraceError
-from layerdag.traces.astra_step import text_to_workload
-from layerdag.traces.astra_text import parse_text
-from layerdag.traces.attributes import list_to_payload, payload_to_list
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.chakra import decode_trace, encode_trace
-from layerdag.traces.contract import conform
-from layerdag.traces.edges import dependency_edges
-from layerdag.traces.json_feeder import decode_feeder_json, encode_feeder_json
-from layerdag.traces.matching import match_communication
-from layerdag.traces.recognise import format_of
-from layerdag.traces.scrub import scrub
-from layerdag.traces.trace import Attribute, Wire, Workload
-from layerdag.traces.trace_json import decode_trace_json, encode_trace_json
+from layerdag.traces import Attribute, Wire, Workload, dependency_edges
+from layerdag.traces._detect import format_of
+from layerdag.traces.analysis import match_communication
+from layerdag.traces.anonymize import scrub
+from layerdag.traces.astra import parse_text, text_to_workload
+from layerdag.traces.chakra import (
+    NodeSpec,
+    build_trace,
+    conform,
+    decode_feeder_json,
+    decode_trace,
+    decode_trace_json,
+    encode_feeder_json,
+    encode_trace,
+    encode_trace_json,
+)
+from layerdag.traces.chakra._attributes import list_to_payload, payload_to_list
 
 # A shared machine may stall for longer than the deadline of an example.
 unhurried = tried(60)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag.graph.dag import DAG
-from layerdag.graph.random import random_dag
-from layerdag.validator.copying import nearness, novelty
-from layerdag.validator.descriptors import AttributeView
-from layerdag.validator.similarity import compare
+from layerdag.evaluation import compare
+from layerdag.evaluation.metrics import AttributeView
+from layerdag.evaluation.privacy import novelty
+from layerdag.evaluation.privacy._memorization import nearness
+from layerdag.graph import DAG, random_dag
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 COUNT = 80

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli.main import main
+from layerdag.cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli import info
-from layerdag.cli.faults import TRACEBACK
-from layerdag.cli.main import main
+from layerdag.cli import main
+from layerdag.cli._faults import TRACEBACK
+from layerdag.cli.verbs import _info as info
 from layerdag.errors import DataError, UsageError
 
 FAULTS = [
@@ -100,7 +100,7 @@ def test_a_device_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     words = {"sample": ["num=1", "candidates=1", "max_nodes=3"], "train": ["data.families=[mlp]"]}
-    command = [sys.executable, "-m", "layerdag.cli.main", verb, *words[verb]]
+    command = [sys.executable, "-m", "layerdag.cli._main", verb, *words[verb]]
     done = subprocess.run(
         [*command, f"out={tmp_path}/file/x"], capture_output=True, text=True, check=False
     )

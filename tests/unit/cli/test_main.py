@@ -1,6 +1,7 @@
 import pytest
 
-from layerdag.cli.main import VERBS, main
+from layerdag.cli import main
+from layerdag.cli._main import VERBS
 
 
 def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -8,7 +9,7 @@ def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert "destroy" in capsys.readouterr().err
 
 
-def test_a_misspelt_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["traine"]) == 2
     assert "Did you mean 'train'?" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from layerdag.cli.start import without_garbage_search
+from layerdag.cli import without_garbage_search
 
 
 def test_the_search_is_off_inside_only():
@@ -19,7 +19,7 @@ def test_the_search_is_off_inside_only():
 def _told(function: str, name: str, given: dict[str, str]) -> str:
     """Return what a new process finds in the environment after a function of ``start``."""
     code = (
-        f"import os; from layerdag.cli.start import {function}; {function}();"
+        f"import os; from layerdag.cli._start import {function}; {function}();"
         f"print(os.environ.get('{name}'))"
     )
     done = subprocess.run(
@@ -35,7 +35,7 @@ def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given,
 
 def test_a_numpy_that_is_there_is_left_alone():
     code = (
-        "import os, numpy; from layerdag.cli.start import without_blas_threads;"
+        "import os, numpy; from layerdag.cli._start import without_blas_threads;"
         "without_blas_threads(); print('OPENBLAS_NUM_THREADS' in os.environ)"
     )
     done = subprocess.run(

@@ -5,8 +5,8 @@ import pytest
 import torch
 from raw_graphs import chain
 
-from layerdag.datasets.base import GraphDataset, encode_batch
-from layerdag.datasets.raw import RawGraph
+from layerdag.codec import RawGraph
+from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.errors import DataError, GraphError, VocabularyError
 
 

@@ -5,8 +5,8 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
-from layerdag.datasets.base import GraphDataset
-from layerdag.datasets.pyg import from_pyg, pyg_list, to_pyg
+from layerdag.datasets import GraphDataset
+from layerdag.datasets._pyg import from_pyg, pyg_list, to_pyg
 from layerdag.errors import GraphError
 
 DATA = GraphDataset.build(

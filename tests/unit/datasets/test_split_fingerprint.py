@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 from raw_graphs import chain
 
-from layerdag.datasets.base import GraphDataset
-from layerdag.datasets.raw import RawGraph
-from layerdag.datasets.split_fingerprint import (
-    SplitFingerprint,
-    content_hash,
-    require_same_split,
-)
+from layerdag.codec import RawGraph
+from layerdag.datasets import GraphDataset, SplitFingerprint, require_same_split
+from layerdag.datasets._split_fingerprint import content_hash
 from layerdag.errors import UsageError
 
 
@@ -39,8 +35,8 @@ def test_a_hash_does_not_depend_on_the_order_of_nodes_nor_on_conditions() -> Non
     sizes = [1.0, 2.0, float("nan"), -0.0]
     first = content_hash(diamond([0, 1, 2, 3], sizes))
     assert content_hash(diamond([2, 0, 3, 1], [1.0, 2.0, float("nan"), 0.0])) == first
-    labelled = replace(diamond([0, 1, 2, 3], sizes), conditions={"label": 3.0})
-    assert content_hash(labelled) == first
+    labeled = replace(diamond([0, 1, 2, 3], sizes), conditions={"label": 3.0})
+    assert content_hash(labeled) == first
 
 
 @pytest.mark.parametrize(
@@ -91,15 +87,15 @@ def test_plain_data_comes_back_and_anything_else_is_no_fingerprint() -> None:
 
 
 def test_another_split_is_refused_with_the_parts_that_differ() -> None:
-    learnt = split("aa ab bb", "ba", "bab")
-    require_same_split(learnt, split("bb aa ab", "ba", "bab"), model="m", data="d")
+    learned = split("aa ab bb", "ba", "bab")
+    require_same_split(learned, split("bb aa ab", "ba", "bab"), model="m", data="d")
     with pytest.raises(UsageError, match=r"the training and test graphs differ.*held out here"):
-        require_same_split(learnt, split("aa ab", "ba", "bab bb"), model="m", data="d")
+        require_same_split(learned, split("aa ab", "ba", "bab bb"), model="m", data="d")
 
 
 def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> None:
-    from layerdag.cli.sample import checkpoint_path
-    from layerdag.training.checkpoint import load_checkpoint
+    from layerdag.cli.verbs import checkpoint_path
+    from layerdag.training import load_checkpoint
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
     assert loaded.meta.split is not None
@@ -109,9 +105,9 @@ def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> Non
 
 @pytest.mark.slow
 def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repository) -> None:
-    from layerdag.cli.sample import checkpoint_path
-    from layerdag.datasets.corpus import load_corpus
-    from layerdag.training.checkpoint import load_checkpoint
+    from layerdag.cli.verbs import checkpoint_path
+    from layerdag.datasets.sources import load_corpus
+    from layerdag.training import load_checkpoint
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
     limit = loaded.data_settings["max_nodes"]

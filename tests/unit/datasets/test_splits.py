@@ -3,14 +3,8 @@ import itertools
 import pytest
 from raw_graphs import chain
 
-from layerdag.datasets.splits import (
-    content_key,
-    enough_to_judge,
-    held_out_share,
-    named_splits,
-    split_graphs,
-    tenths,
-)
+from layerdag.datasets import enough_to_judge, held_out_share, named_splits, split_graphs
+from layerdag.datasets._splits import content_key, tenths
 from layerdag.errors import ConfigError
 
 WORDS = ["".join(word) for word in itertools.product("ab", repeat=5)]

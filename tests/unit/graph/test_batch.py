@@ -1,7 +1,6 @@
 import torch
 
-from layerdag.graph.batch import DAGBatch
-from layerdag.graph.dag import DAG
+from layerdag.graph import DAG, DAGBatch
 
 
 def chain(length: int, code: int) -> DAG:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from layerdag.errors import GraphError
-from layerdag.graph.dag import DAG
+from layerdag.graph import DAG
 
 
 def diamond() -> DAG:

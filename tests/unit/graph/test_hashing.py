@@ -3,8 +3,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from layerdag.graph.hashing import graph_hash
-from layerdag.graph.random import random_dag
+from layerdag.graph import graph_hash, random_dag
 
 
 def test_hash_does_not_depend_on_node_order(rng: np.random.Generator) -> None:

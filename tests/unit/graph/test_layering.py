@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from layerdag.errors import GraphError
-from layerdag.graph.layering import expand_ranges, group_by, longest_path_layers
+from layerdag.graph import expand_ranges, group_by, longest_path_layers
 
 
 def test_layer_is_the_longest_path_from_a_source() -> None:

@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from layerdag.errors import GraphError
-from layerdag.graph.dag import DAG
-from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
+from layerdag.graph import DAG, GraphSizes, GraphStatistics
 
 SIZES = GraphSizes(attributes=(3, 2), edge_types=2)
 

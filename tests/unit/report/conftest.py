@@ -1,26 +1,23 @@
 import numpy as np
 import pytest
 
-from layerdag.graph.dag import DAG
-from layerdag.graph.random import random_dag
-from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.report.content import (
+from layerdag.evaluation import compare, compare_by_depth
+from layerdag.evaluation.metrics import AttributeView
+from layerdag.evaluation.privacy import leak_series, novelty
+from layerdag.evaluation.rules import check_structure
+from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
+from layerdag.report import (
     Distribution,
-    Picture,
     ReportContent,
     Sample,
     SystemTimes,
+    attribute_shares,
+    structure_distributions,
+    summary_rows,
 )
-from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
-from layerdag.surrogate.boosting import BoostingSettings, fit_boosting
-from layerdag.surrogate.tstr import REAL, SYNTHETIC, Labelled, transfer
-from layerdag.validator.copying import novelty
-from layerdag.validator.depth import compare_by_depth
-from layerdag.validator.descriptors import AttributeView
-from layerdag.validator.leak_series import leak_series
-from layerdag.validator.similarity import compare
-from layerdag.validator.structural import check_structure
+from layerdag.surrogates import REAL, SYNTHETIC, Labeled, transfer
+from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
+from layerdag.viz import Picture
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 SIZES = GraphSizes(attributes=(5, 4))
@@ -36,8 +33,8 @@ def _fit(dags, target_B, sizes, seed):
     )
 
 
-def _labelled(dags: list[DAG]) -> Labelled:
-    return Labelled(tuple(dags), np.array([float(dag.num_nodes) for dag in dags]))
+def _labeled(dags: list[DAG]) -> Labeled:
+    return Labeled(tuple(dags), np.array([float(dag.num_nodes) for dag in dags]))
 
 
 @pytest.fixture
@@ -49,9 +46,9 @@ def content(rng: np.random.Generator) -> ReportContent:
     novel = novelty(train, test, synthetic, structure.valid_B)
     similar = compare(train, test, synthetic, ATTRIBUTES, replicates=3)
     taught = transfer(
-        _labelled(train),
-        _labelled(synthetic),
-        _labelled(test),
+        _labeled(train),
+        _labeled(synthetic),
+        _labeled(test),
         SIZES,
         {"boosting": _fit},
         seeds=(0,),

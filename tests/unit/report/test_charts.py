@@ -2,9 +2,15 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from layerdag.report.charts import distribution_chart, ratio_strip, shares_chart
-from layerdag.report.content import Distribution, Sample, Shares
-from layerdag.validator.metrics import Interval
+from layerdag.evaluation.metrics import Interval
+from layerdag.report import (
+    Distribution,
+    Sample,
+    Shares,
+    distribution_chart,
+    ratio_strip,
+    shares_chart,
+)
 
 
 def test_a_distribution_has_one_line_a_sample(rng: np.random.Generator) -> None:

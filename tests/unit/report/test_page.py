@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag.report.content import ReportContent
-from layerdag.report.page import SECTIONS, plain, render, write_report
+from layerdag.report import ReportContent, plain, write_report
+from layerdag.report._page import SECTIONS, render
 
 VOID = {"meta", "br"}
 

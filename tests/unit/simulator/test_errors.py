@@ -21,13 +21,13 @@ from layerdag.simulator import (
     Congestion,
     MemoryConfig,
     MemoryKind,
+    MissingImplementations,
     NetworkConfig,
     RunOptions,
     simulate,
 )
-from layerdag.simulator.cluster import MissingImplementations
-from layerdag.traces.build import NodeSpec
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.chakra import NodeSpec
 
 
 def complaint(*ranks: list[NodeSpec], **changes: object) -> str:

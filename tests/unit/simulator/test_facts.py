@@ -16,8 +16,8 @@ from simulator_traces import (
     send,
     system,
     ticks,
+    workload as make_workload,
 )
-from simulator_traces import workload as make_workload
 
 from layerdag.errors import SimulationError
 from layerdag.simulator import (
@@ -28,8 +28,8 @@ from layerdag.simulator import (
     Topology,
     simulate,
 )
-from layerdag.traces.build import NodeSpec
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces import CollectiveType, NodeType
+from layerdag.traces.chakra import NodeSpec
 
 TWO_SPEEDS = NetworkConfig(
     (
@@ -43,7 +43,7 @@ TWO_SPEEDS = NetworkConfig(
 @pytest.mark.parametrize(
     ("algorithm", "kind", "expected"),
     [
-        # 0 -> 1 -> 2 -> 3 -> 0: all neighbours differ in dimension 0, T = 1100 in all six steps.
+        # 0 -> 1 -> 2 -> 3 -> 0: all neighbors differ in dimension 0, T = 1100 in all six steps.
         ("oneRing", CollectiveType.ALL_REDUCE, 7 * 10 + 6 * 1100),
         # Three messages of 1000 B leave at 10; two are charged to dimension 0 and arrive at 1110.
         ("oneDirect", CollectiveType.REDUCE_SCATTER, 10 + 1100 + 10),

@@ -12,16 +12,15 @@ from simulator_traces import (
     recv,
     ring,
     send,
+    system as make_system,
     ticks,
+    workload as make_workload,
 )
-from simulator_traces import system as make_system
-from simulator_traces import workload as make_workload
 
 from layerdag.simulator import (
     Congestion,
     Dimension,
     GroupCollectives,
-    MeasuredCompute,
     MemoryConfig,
     MemoryKind,
     NetworkConfig,
@@ -30,7 +29,8 @@ from layerdag.simulator import (
     simulate,
     small_cluster,
 )
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.traces import CollectiveType, NodeType
 
 
 def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():
@@ -175,7 +175,7 @@ def test_only_the_lowest_differing_dimension_is_charged():
     assert simulate(load, make_system(), NetworkConfig(dims)).rank_finish_ns[3] == 500
 
 
-def test_links_are_shared_when_congestion_is_modelled():
+def test_links_are_shared_when_congestion_is_modeled():
     # Ranks 0 and 1 of a switch send 1000 B to rank 2: both are up at 1100, the down link carries
     # one after the other: 2200 and 2100 + 1100.
     load = make_workload(

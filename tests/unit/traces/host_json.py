@@ -4,8 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from layerdag.traces.host_scan import HostBlock
-from layerdag.traces.pytorch_et import read_host_blocks
+from layerdag.traces.pytorch.host import HostBlock, read_host_blocks
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 RELU_ = "aten::relu_(Tensor(a!) self) -> Tensor(a!)"

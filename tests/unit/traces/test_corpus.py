@@ -3,16 +3,8 @@ from dataclasses import replace
 import pytest
 
 from layerdag.errors import TraceError
-from layerdag.traces.build import NodeSpec, build_trace
-from layerdag.traces.chakra import encode_trace
-from layerdag.traces.corpus import (
-    RankClass,
-    RunRecord,
-    read_index,
-    read_run,
-    read_runs,
-    write_shard,
-)
+from layerdag.traces import RankClass, RunRecord, read_index, read_run, read_runs, write_shard
+from layerdag.traces.chakra import NodeSpec, build_trace, encode_trace
 
 RECORD = RunRecord(
     run="r1", family="mlp", strategy="pp", world_size=3, phase="training", split="train",

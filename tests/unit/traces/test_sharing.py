@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from trace_examples import coll, comp, rich_trace
 
-from layerdag.traces.build import build_trace
-from layerdag.traces.chakra import encode_trace
-from layerdag.traces.sharing import ColumnPool
+from layerdag.traces._sharing import ColumnPool
+from layerdag.traces.chakra import build_trace, encode_trace
 
 
 def test_equal_columns_are_held_once_and_different_ones_apart() -> None:

@@ -6,10 +6,9 @@ import pytest
 from trace_examples import comp, pair_workload
 
 from layerdag.errors import TraceError
-from layerdag.traces.build import build_trace
-from layerdag.traces.chakra import encode_trace
-from layerdag.traces.trace import Workload
-from layerdag.traces.workload import rank_files, read_groups, read_workload, write_workload
+from layerdag.traces import Workload, rank_files, read_workload, write_workload
+from layerdag.traces._workload import read_groups
+from layerdag.traces.chakra import build_trace, encode_trace
 
 
 def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path: Path) -> None:

@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag.graph.batch import DAGBatch
-from layerdag.graph.random import random_dag
-from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model.build import ModelSpec
+from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
+from layerdag.models import ModelSpec
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 TINY = {

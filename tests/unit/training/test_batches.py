@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from layerdag.errors import ConfigError
-from layerdag.graph.batch import DAGBatch
-from layerdag.training.batches import BucketedSource, take_graphs
+from layerdag.graph import DAGBatch
+from layerdag.training import BucketedSource
+from layerdag.training._batches import take_graphs
 
 
 def test_every_graph_occurs_once_an_epoch(data: DAGBatch):

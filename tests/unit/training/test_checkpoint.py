@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.datasets.split_fingerprint import SplitFingerprint
+from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError
-from layerdag.model.build import ModelSpec, build_model
-from layerdag.training.checkpoint import (
+from layerdag.models import ModelSpec, build_model
+from layerdag.training import load_checkpoint
+from layerdag.training._checkpoint import (
     CheckpointContents,
     CheckpointMeta,
     export_checkpoint,
-    load_checkpoint,
     load_trainer_state,
     save_checkpoint,
 )

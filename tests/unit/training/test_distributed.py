@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.training.checkpoint import load_checkpoint
-from layerdag.training.distributed import World, joined_world, local_device
+from layerdag.training import World, joined_world, load_checkpoint, local_device
 
 SCRIPT = """
 import sys

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.graph.batch import DAGBatch
-from layerdag.model.build import ModelSpec
-from layerdag.training.job import TrainJob
-from layerdag.training.loggers import JsonlLogger
-from layerdag.training.loop import train
-from layerdag.training.settings import TrainSettings
+from layerdag.graph import DAGBatch
+from layerdag.models import ModelSpec
+from layerdag.training import TrainJob, TrainSettings, train
+from layerdag.training.monitoring import JsonlLogger
 
 NAMES = ("layer_size", "node", "edge")
 

@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.datasets.split_fingerprint import SplitFingerprint
+from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
-from layerdag.graph.batch import DAGBatch
-from layerdag.model.base import DAGModel
-from layerdag.model.build import ModelSpec
-from layerdag.training.checkpoint import load_checkpoint, load_trainer_state
-from layerdag.training.job import Observation, TrainJob, TrainResult
-from layerdag.training.loop import train
-from layerdag.training.settings import TrainSettings
+from layerdag.graph import DAGBatch
+from layerdag.models import DAGModel, ModelSpec
+from layerdag.training import (
+    Observation,
+    TrainJob,
+    TrainResult,
+    TrainSettings,
+    load_checkpoint,
+    train,
+)
+from layerdag.training._checkpoint import load_trainer_state
 
 Run = Callable[..., TrainResult]
 

@@ -3,9 +3,8 @@ import math
 import pytest
 import torch
 
-from layerdag.model.base import DAGModel
-from layerdag.model.build import ModelSpec, build_model
-from layerdag.training.selection import best_weights, tracks_of
+from layerdag.models import DAGModel, ModelSpec, build_model
+from layerdag.training._selection import best_weights, tracks_of
 
 
 @pytest.fixture

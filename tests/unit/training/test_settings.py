@@ -1,7 +1,7 @@
 import pytest
 
 from layerdag.errors import ConfigError
-from layerdag.training.settings import TrainSettings
+from layerdag.training import TrainSettings
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,8 @@
+"""``python -m layerdag <verb>``, the same as the command ``layerdag``."""
+
+import sys
+
+from layerdag.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

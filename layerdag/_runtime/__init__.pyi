@@ -1,0 +1,37 @@
+from ._bounded_yaml import (
+    MAX_CONFIG_BYTES as MAX_CONFIG_BYTES,
+    load_yaml as load_yaml,
+    load_yaml_texts as load_yaml_texts,
+)
+from ._files import (
+    FolderKind as FolderKind,
+    atomic_folder as atomic_folder,
+    atomic_path as atomic_path,
+    install_folder as install_folder,
+    require_replaceable as require_replaceable,
+    strangers as strangers,
+    write_bytes as write_bytes,
+    write_text as write_text,
+)
+from ._locks import locked as locked
+from ._memory import memory_left as memory_left
+from ._native import library as library
+from ._progress import track as track
+from ._reading import (
+    Unpacked as Unpacked,
+    inside as inside,
+    open_unpacked as open_unpacked,
+    read_parsed as read_parsed,
+    read_whole as read_whole,
+    require_parsable as require_parsable,
+    require_plain_archive as require_plain_archive,
+)
+from ._rng import (
+    GOLDEN_GAMMA as GOLDEN_GAMMA,
+    derive_seed as derive_seed,
+    numpy_generator as numpy_generator,
+    scrambled as scrambled,
+    shifted_right as shifted_right,
+)
+from ._spelling import nearest as nearest
+from ._waiting import wait_briefly as wait_briefly

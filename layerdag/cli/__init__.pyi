@@ -1,0 +1,6 @@
+from ._collect_step import collect_step as collect_step
+from ._main import main as main
+from ._start import (
+    without_blas_threads as without_blas_threads,
+    without_garbage_search as without_garbage_search,
+)

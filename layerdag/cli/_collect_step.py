@@ -1,0 +1,103 @@
+"""Running a user's script while one of its training steps is captured."""
+
+import runpy
+import sys
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from layerdag.errors import DataError, LayerdagError
+from layerdag.traces.pytorch import Capture, capture
+
+
+class _Done(BaseException):
+    """Stops the script once its trace is written; no handler of the script's should catch it."""
+
+
+class _StepHook:
+    """Counts optimizer steps and captures what lies between two of them."""
+
+    def __init__(self, prefix: str, step: int, keep_going: bool) -> None:
+        self.prefix = prefix
+        self.step = step
+        self.keep_going = keep_going
+        self.seen = 0
+        self.first: Optimizer | None = None
+        self.open = ExitStack()
+        self.captured: Capture | None = None
+
+    def __call__(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        """Called by torch after each optimizer step; only the first optimizer counts."""
+        self.first = self.first or optimizer
+        if optimizer is not self.first:
+            return
+        self.seen += 1
+        if self.seen == self.step - 1:
+            self.captured = self.open.enter_context(capture(self.prefix))
+        elif self.seen == self.step:
+            self.open.close()
+            if not self.keep_going:
+                raise _Done
+
+
+def collect_step(
+    script: Path, words: list[str], prefix: str, step: int, keep_going: bool
+) -> tuple[Path, int]:
+    """Run ``script`` with ``words`` and capture its ``step``-th training step.
+
+    Returns:
+        The file of this rank's trace and its number of nodes.
+
+    Raises:
+        DataError: If the script fails, or ends before the step.
+    """
+    hook = _StepHook(prefix, step, keep_going)
+    handle = register_optimizer_step_post_hook(hook)
+    try:
+        _run_script(script, words)
+    except _Done:
+        pass
+    finally:
+        handle.remove()
+    captured = hook.captured
+    if captured is None or captured.path is None:
+        raise DataError(
+            f"{script} ended after {hook.seen} optimizer steps, before step {step} was traced; "
+            "let it do more steps, lower --step, or mark the step in the script with "
+            "layerdag.traces.pytorch._capture.capture()."
+        )
+    return captured.path, captured.imported().trace.num_nodes
+
+
+def _run_script(script: Path, words: list[str]) -> None:
+    """Run the script as the main program; its faults become one sentence."""
+    old_argv, old_path = sys.argv, list(sys.path)
+    sys.argv, sys.path[0] = [str(script), *words], str(script.resolve().parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except LayerdagError:
+        raise
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            raise DataError(f"{script} stopped itself with exit code {stop.code}.") from None
+    except Exception as error:
+        raise DataError(f"{script} failed{_line(error, script)}: {_say(error)}") from error
+    finally:
+        sys.argv, sys.path[:] = old_argv, old_path
+
+
+def _line(error: Exception, script: Path) -> str:
+    """Return " at line N" of the last place in the script that the error passed."""
+    if isinstance(error, SyntaxError):
+        return f" at line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).name == script.name]
+    return f" at line {lines[-1]}" if lines else ""
+
+
+def _say(error: Exception) -> str:
+    """Return kind and first line of an error."""
+    first = str(error).strip().splitlines()[:1]
+    return ": ".join([type(error).__name__, *first])

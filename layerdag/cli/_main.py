@@ -1,0 +1,103 @@
+"""``layerdag <verb>``: dispatch, help, exit codes.
+
+Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong, 70 a fault of layerdag itself
+(``faults``), 130 and 143 stopped by the keyboard or by SIGTERM (``stopping``). A verb is one module
+of this package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``;
+imported only when called, so that ``layerdag info`` does not wait for torch.
+"""
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from layerdag._version import __version__
+from layerdag.cli._faults import complain
+from layerdag.cli._stopping import TERMINATED, exit_code, terminating
+from layerdag.errors import UsageError
+
+VERBS = {
+    "collect": "Run a training script and write its execution trace, one file a rank.",
+    "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
+    "info": "Count nodes, types, layers, communication and memory of traces.",
+    "view": "Draw a trace or graph as picture, zoomable page or timeline.",
+    "validate": "Check traces and graphs against the rules that consumers rely on.",
+    "simulate": "Run a workload on a described cluster.",
+    "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
+    "surrogate": "Fit and use models that predict performance from a graph.",
+    "train": "Train a generator (Hydra overrides; the same as train.py).",
+    "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+    "demo": "Run the main job end to end on the embedded corpus and write a report.",
+}
+_EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the bare command, which knows the verbs but not their flags."""
+    listing = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="layerdag",
+        usage="layerdag <verb> [options]",
+        description="Generate, judge and use synthetic execution traces and flow graphs.",
+        epilog=f"verbs:\n{listing}\n\n"
+        "example:\n  layerdag info data/examples/ddp_mlp\n\n"
+        "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"layerdag {__version__}")
+    parser.add_argument("verb", choices=VERBS, metavar="verb", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    try:
+        _check_verb(words)
+        verb = build_parser().parse_args(words[:1] or ["--help"]).verb
+        with terminating():
+            return _run(verb, words[1:])
+    except KeyboardInterrupt as stop:
+        code = exit_code(stop)
+        by = "SIGTERM" if code == TERMINATED else "the keyboard"
+        told = f": {stop}" if str(stop) else ""
+        print(f"layerdag: stopped by {by}{told}", file=sys.stderr)
+        return code
+    except BrokenPipeError:
+        # The reader (head, less) went away: not our error, and nothing more may be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return complain(error)
+
+
+def _check_verb(words: Sequence[str]) -> None:
+    """Refuse an unknown verb with the nearest one."""
+    word = words[0] if words else "--help"
+    if word not in VERBS and not word.startswith("-"):
+        near = difflib.get_close_matches(word, VERBS, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(VERBS)}."
+        raise UsageError(f"There is no verb '{word}'. {hint} 'layerdag --help' explains them.")
+
+
+def _run(verb: str, words: list[str]) -> int:
+    """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
+    module = importlib.import_module(f"layerdag.cli.verbs._{verb}")
+    if verb in ("train", "sample"):
+        return int(module.main(words))
+    parser = argparse.ArgumentParser(
+        prog=f"layerdag {verb}",
+        description=module.SUMMARY,
+        epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    return int(module.run(parser.parse_args(words)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""The stages of ``layerdag demo``: plain results in and out; the verb puts them in order."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from layerdag._runtime import track
+from layerdag.cli.settings import compose
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.schema import CategoryAttribute
+from layerdag.datasets.sources import load_corpus
+from layerdag.evaluation.metrics import AttributeView
+from layerdag.graph import DAG, GraphStatistics
+from layerdag.models import ModelSpec
+from layerdag.sampling import GeneratedGraph, GenerationSettings, as_workload, sample_like
+from layerdag.surrogates import (
+    FAMILIES,
+    REAL,
+    SHUFFLED,
+    SYNTHETIC,
+    Labeled,
+    TransferReport,
+    transfer,
+)
+from layerdag.traces import Workload
+from layerdag.training import (
+    LoadedCheckpoint,
+    TrainJob,
+    TrainResult,
+    TrainSettings,
+    load_checkpoint,
+    train,
+)
+from layerdag.training.monitoring import JsonlLogger
+from layerdag.viz import Picture
+
+# What the surrogate must not see: the sum of the durations is the target, nearly.
+HIDDEN_FROM_SURROGATE = "duration"
+
+KINDS = (
+    (("foreach", "fused_adam", "fused_sgd"), "optimizer"),
+    (("mm", "convolution", "attention", "linear"), "matrix product"),
+    (
+        ("embedding", "index", "gather", "scatter", "cat", "copy", "clone", "select"),
+        "data movement",
+    ),
+    (("norm", "softmax", "sum", "mean", "max", "loss", "amax", "pool"), "reduction"),
+)
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """How large the demo is.
+
+    Attributes:
+        data: Corpus folder.
+        out: Folder of everything it writes.
+        seed: Of training and sampling.
+        max_nodes: Larger jobs of the corpus are left out.
+        train_steps: Optimizer steps. No limit of time is set beside them, so that the same model
+            comes out on a slow machine as on a fast one.
+        width: Of the model.
+        samples: Number of graphs sampled, conditions taken from training graphs.
+        surrogate_seeds: Seeds of the surrogate fits.
+        families: Families of surrogates.
+    """
+
+    data: Path
+    out: Path
+    seed: int = 0
+    max_nodes: int = 600
+    train_steps: int = 600
+    width: int = 128
+    samples: int = 192
+    surrogate_seeds: tuple[int, ...] = (0,)
+    families: tuple[str, ...] = ("boosting", "message_passing")
+
+
+def load_stage(settings: DemoSettings) -> GraphDataset:
+    """Load the corpus."""
+    return load_corpus(settings.data, max_nodes=settings.max_nodes)
+
+
+def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheckpoint, TrainResult]:
+    """Train a small model; return its best checkpoint, and how far training came."""
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    folder = settings.out / "training"
+    job = TrainJob(
+        spec=ModelSpec("fast", sizes, statistics, {"width": settings.width, "plans": False}),
+        train=data.batch("train"),
+        validation=data.batch("val"),
+        directory=folder,
+        schema=data.schema.to_dict(),
+        run_config={"demo": True, "seed": settings.seed},
+        data_fingerprint=data.fingerprint,
+        split=data.split,
+    )
+    plan = TrainSettings(
+        seed=settings.seed,
+        max_steps=settings.train_steps,
+        batch_nodes=3000,
+        learning_rate=2e-3,
+        weight_decay=0.05,
+        schedule="cosine",
+        ema_decay=0.98,
+        evaluate_every=100,
+        patience=0,
+        precision="auto",
+    )
+    logger = JsonlLogger(folder / "train.jsonl")
+    try:
+        result = train(job, plan, loggers=[logger])
+    finally:
+        logger.close()
+    return load_checkpoint(job.best), result
+
+
+def sample_stage(
+    settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
+) -> tuple[GeneratedGraph, ...]:
+    """Sample one graph for each of several training graphs' conditions, as `layerdag sample`."""
+    train_dags = data.graphs["train"]
+    rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
+    usual = compose("sample")
+    plan = GenerationSettings(
+        seed=settings.seed,
+        max_nodes=2 * settings.max_nodes,
+        batch_size=64,
+        guidance=usual.guidance,
+        candidates=usual.candidates,
+    )
+    sampled = sample_like(checkpoint.model, data.schema, rows, plan)
+    return tuple(track(sampled, "sampling", settings.samples))
+
+
+def attribute_views(data: GraphDataset) -> tuple[AttributeView, ...]:
+    """Return how each attribute enters the comparison."""
+    return tuple(
+        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute))
+        for a in data.schema.attributes
+    )
+
+
+def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
+    """Return the name of each code of each attribute."""
+    return tuple(
+        a.values if isinstance(a, CategoryAttribute) else tuple(map(str, range(a.num_codes)))
+        for a in data.schema.attributes
+    )
+
+
+def synthetic_workloads(
+    data: GraphDataset, samples: Sequence[GeneratedGraph]
+) -> tuple[list[Workload], dict[str, int]]:
+    """Decode samples into traces; return them with the repairs that were needed."""
+    workloads, repairs = [], dict[str, int]()
+    for sample in samples:
+        unfolded = as_workload(data.schema.decode(sample.dag, sample.name))
+        workloads.append(unfolded.workload)
+        for name, count in unfolded.repairs.items():
+            repairs[name] = repairs.get(name, 0) + count
+    return workloads, repairs
+
+
+def transfer_stage(
+    settings: DemoSettings, data: GraphDataset, samples: Sequence[GeneratedGraph]
+) -> TransferReport:
+    """Train surrogates of the step time on real and on synthetic graphs, test on real ones."""
+    column = [a.name for a in data.schema.attributes].index(HIDDEN_FROM_SURROGATE)
+
+    def labeled(dags: Sequence[DAG]) -> Labeled:
+        target_B = np.array([float(dag.conditions["label"]) for dag in dags])
+        return Labeled(tuple(_without(dag, column) for dag in dags), target_B)
+
+    return transfer(
+        labeled(data.graphs["train"]),
+        labeled([sample.dag for sample in samples]),
+        labeled(data.graphs["test"]),
+        data.schema.sizes(),
+        {name: FAMILIES[name] for name in settings.families},
+        seeds=settings.surrogate_seeds,
+        conditions=(REAL, SYNTHETIC, SHUFFLED),
+    )
+
+
+def _without(dag: DAG, column: int) -> DAG:
+    """Return the DAG with one attribute set to "absent" everywhere."""
+    x_NA = dag.x_NA.clone()
+    x_NA[:, column] = 0
+    return replace(dag, x_NA=x_NA)
+
+
+def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:
+    """Return a graph with the operator and stage of each node, to be drawn."""
+    graph = data.schema.decode(dag)
+    operators = tuple(graph.categories["op"])
+    kinds = zip(operators, graph.categories["type"], strict=True)
+    return Picture(title, dag, operators, tuple(kind_of(*pair) for pair in kinds))
+
+
+def kind_of(operator: str, node_type: str) -> str:
+    """Return what a node does, in a word or two, for colors."""
+    if node_type != "COMP":
+        return "communication"
+    name = operator.partition("::")[2]
+    for words, kind in KINDS:
+        if any(word in name for word in words):
+            return kind
+    return "element-wise"
+
+
+def timed(seconds: dict[str, float], name: str, start: float) -> float:
+    """Note how long a stage took and return the time now."""
+    now = time.perf_counter()
+    seconds[name] = now - start
+    return now
+
+
+def hardware() -> str:
+    """Return processor count and torch build in a few words."""
+    import os
+    import platform
+
+    return f"{os.cpu_count()} {platform.machine()} cores, torch {torch.__version__}, CPU"

@@ -1,0 +1,156 @@
+"""The real graphs that samples are compared with, selected and split as they were in training.
+
+What was learned from and what was held out depends on settings (largest job, seed of the split,
+label file), so a folder alone does not say it. Checkpoints and manifests of samples record the
+settings and a fingerprint of the split; a folder that does not give that split is refused.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerdag.cli.settings._run_file import RUN_FILE, read_run_file
+from layerdag.datasets import GraphDataset, SplitFingerprint, require_same_split
+from layerdag.errors import DataError, UsageError
+from layerdag.surrogates import LABEL_FILES, read_dataset, read_manifest
+from layerdag.training import META, LoadedCheckpoint
+
+
+@dataclass(frozen=True)
+class RealData:
+    """Which real graphs to read.
+
+    Attributes:
+        place: Folder of a data set, or of a training run, which knows its data set.
+        labels: Label file; None looks for one in the folder.
+    """
+
+    place: str
+    labels: str | None = None
+
+    def alone(self) -> GraphDataset:
+        """Return the data set by itself.
+
+        Raises:
+            UsageError: If ``place`` is no data set and no run.
+            DataError: If a file is missing or damaged.
+        """
+        return self._read({})
+
+    def beside_samples(self, samples: str) -> GraphDataset:
+        """Return the data set as the model that made these samples was trained on it.
+
+        Raises:
+            UsageError: If it is split in another way.
+            DataError: If a file is missing or damaged.
+        """
+        manifest = read_manifest(samples)
+        settings = manifest.get("data")
+        data = self._read(settings if isinstance(settings, Mapping) else {})
+        learned = SplitFingerprint.from_dict(manifest.get("split"))
+        if learned is None:
+            warn(
+                f"{samples}: its manifest records no fingerprint of the training split, so nothing "
+                f"tells whether graphs of {self.place} that count as held out were trained on. "
+                "Sample again from a checkpoint that records its split."
+            )
+        else:
+            require_same_split(learned, data.split, model=samples, data=self.place)
+        return data
+
+    def beside_weights(self, checkpoint: LoadedCheckpoint) -> GraphDataset:
+        """Return the data set as this checkpoint was trained on it, with its conditions.
+
+        Raises:
+            UsageError: If its training graphs are not those of the checkpoint.
+            DataError: If a file is missing or damaged.
+        """
+        settings = checkpoint.run_config.get("data")
+        data = self._read(settings if isinstance(settings, Mapping) else {})
+        conditions = checkpoint.run_config.get("conditions")
+        if isinstance(conditions, list):
+            data = data.conditioned_on([str(name) for name in conditions])
+        learned = checkpoint.meta.split
+        if learned is not None:
+            require_same_split(learned, data.split, model=str(checkpoint.path), data=self.place)
+        elif data.fingerprint != checkpoint.meta.data_fingerprint:
+            raise UsageError(
+                f"{checkpoint.path}: was trained on graphs with fingerprint "
+                f"{checkpoint.meta.data_fingerprint or 'unknown'}, but those in {self.place} have "
+                f"{data.fingerprint}; give the data set that it was trained on."
+            )
+        return data
+
+    def _read(self, settings: Mapping[str, Any]) -> GraphDataset:
+        """Read the folder with the settings of a run; without any, by what lies in it."""
+        from omegaconf import OmegaConf
+
+        from layerdag.cli.settings._build import build_dataset
+
+        chosen = self._of_run() or self._of_folder(settings)
+        if chosen is None:
+            return read_dataset(self.place, self.labels)
+        try:
+            return build_dataset(OmegaConf.create(chosen))
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{self.place}: the recorded settings of the data set cannot be used ({error}); "
+                "sample or train again."
+            ) from None
+
+    def _of_run(self) -> dict[str, Any] | None:
+        """Return the settings, paths included, of the run that ``place`` is; None if it is none.
+
+        Raises:
+            UsageError: If it is a checkpoint without the run's own file, which has the paths.
+        """
+        folder = Path(self.place)
+        for run in (folder, folder.parent):
+            if (run / RUN_FILE).is_file() and (run is folder or (folder / META).is_file()):
+                settings = dict(read_run_file(run)["data"])
+                return settings | ({"labels": self.labels} if self.labels else {})
+        if (folder / META).is_file() or (folder / "best" / META).is_file():
+            raise UsageError(
+                f"{self.place}: does not say where the data lies that it learned from (it has no "
+                f"{RUN_FILE}); give the data folder instead."
+            )
+        return None
+
+    def _of_folder(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the recorded settings for the folder that ``place`` is; None without any."""
+        if "name" not in settings:
+            return None
+        if settings["name"] == "latent_preferential":
+            return dict(settings)  # Generated, not read.
+        chosen = {**settings, "folder": self.place}
+        if settings["name"] == "folder":
+            chosen["labels"] = self._label_file(settings.get("labels"))
+        return chosen
+
+    def _label_file(self, recorded: object) -> str | None:
+        """Return the label file: the one named, else one in the folder or, as recorded, beside it.
+
+        Raises:
+            UsageError: If one was trained with, and is not found.
+        """
+        if self.labels is not None:
+            return self.labels
+        folder = Path(self.place)
+        names = [Path(str(recorded)).name] if recorded else list(LABEL_FILES)
+        places = [folder, folder.resolve().parent] if recorded else [folder]
+        for path in (place / name for place in places for name in names):
+            if path.is_file():
+                return str(path)
+        if recorded:
+            raise UsageError(
+                f"{self.place}: the model was trained with a label file '{names[0]}', which is "
+                "neither in this folder nor beside it; name it with --labels."
+            )
+        return None
+
+
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
+    print(f"layerdag: warning: {sentence}", file=sys.stderr)

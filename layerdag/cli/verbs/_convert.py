@@ -1,0 +1,169 @@
+"""``layerdag convert``: from any trace format to Chakra or JSON."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from layerdag._runtime import write_bytes
+from layerdag.errors import UsageError
+from layerdag.traces import (
+    Format,
+    Workload,
+    drop_dangling,
+    holds_rank_files,
+    pytorch_format,
+    read_any,
+    write_workload,
+)
+from layerdag.traces.anonymize import scrub
+from layerdag.traces.chakra import encode_feeder_json, encode_trace_json
+from layerdag.traces.pytorch import ImportedJob, find_rank_files, import_ranks, refuse_missing_ranks
+
+SUMMARY = "Convert traces between formats; scrub what may not be shared."
+EXAMPLE = (
+    "  layerdag convert host.0.json host.1.json --device dev.0.json dev.1.json --out run/job\n"
+    "  layerdag convert folder_of_host_traces_and_profiles --out run/job\n"
+    "  layerdag convert old_trace.et --out new/job            (any Chakra generation to 1.0.0)\n"
+    "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
+    "  layerdag convert run/job --scrub --out shared/job"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="input",
+        help="a prefix, folder or file; several PyTorch host traces, or several Kineto profiles, "
+        "or a folder of them, one a rank, are the ranks of one job",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="PREFIX",
+        help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json: the file; "
+        "feeder-json: prefix of PREFIX.<rank>.json",
+    )
+    parser.add_argument(
+        "--to",
+        choices=("et", "json", "feeder-json"),
+        default="et",
+        help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
+        "loss; feeder-json: for Chakra's feeder v1",
+    )
+    parser.add_argument(
+        "--device",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="Kineto profiles of the same steps, one for each host trace, in the same order",
+    )
+    parser.add_argument(
+        "--ranks", type=int, default=1, help="number of ranks of an ASTRA-sim text workload"
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+    parser.add_argument(
+        "--drop-dangling",
+        action="store_true",
+        help="drop dependencies on nodes that are not in the trace instead of refusing it",
+    )
+    parser.add_argument(
+        "--scrub",
+        action="store_true",
+        help="remove every string outside a public vocabulary, timestamps and process data, and "
+        "renumber ids",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, scrub if asked, and write."""
+    workload = _read(args)
+    if args.drop_dangling:
+        workload = _without_dangling(workload)
+    if args.scrub:
+        workload = _scrubbed(workload)
+    _write(workload, args.to, Path(args.out))
+    nodes = sum(trace.num_nodes for trace in workload.traces)
+    _say(f"wrote {workload.num_ranks} ranks with {nodes:,} nodes to {args.out}")
+    return 0
+
+
+def _say(text: str) -> None:
+    """Print one line on standard error, where it cannot mix with data."""
+    print(text, file=sys.stderr)
+
+
+def _read(args: argparse.Namespace) -> Workload:
+    """Read the inputs: one of any kind, or PyTorch traces of several ranks."""
+    kinds = {_pytorch_kind(path) for path in args.inputs}
+    if kinds == {Format.KINETO} and not args.device:
+        return _imported(import_ranks((), args.inputs))
+    if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
+        return _imported(import_ranks(args.inputs, args.device))
+    files = None if holds_rank_files(args.inputs[0]) else find_rank_files(args.inputs[0])
+    if files is not None:
+        return _imported(import_ranks(files.hosts, files.devices))
+    return read_any(args.inputs[0], args.comm_group, args.ranks)
+
+
+def _pytorch_kind(path: str) -> Format | None:
+    """Return the format of a file if it comes from PyTorch."""
+    if not Path(path).is_file():
+        return None
+    return pytorch_format(path)
+
+
+def _imported(job: ImportedJob) -> Workload:
+    """Report what the import found and return the workload."""
+    for rank, result in enumerate(job.results):
+        _say(
+            f"rank {rank}: {result.num_host_nodes:,} host nodes became {result.trace.num_nodes:,}; "
+            f"{100 * result.share_joined:.1f} % have a measured duration"
+            + (f"; group of {result.guessed_groups} guessed" if result.guessed_groups else "")
+        )
+    refuse_missing_ranks(job)
+    return job.workload
+
+
+def _without_dangling(workload: Workload) -> Workload:
+    """Drop dangling dependencies and say how many."""
+    clean, dropped = drop_dangling(workload)
+    _say(f"dropped {dropped:,} dependencies on nodes that are not in the trace")
+    return clean
+
+
+def _scrubbed(workload: Workload) -> Workload:
+    """Scrub and say what was removed."""
+    clean, report = scrub(workload)
+    _say(
+        f"scrubbed: {report.replaced_names:,} names replaced, {report.kept_names:,} public "
+        f"operator names kept; removed {report.removed_io:,} inputs and outputs, "
+        f"{report.removed_start_times:,} start times, {report.removed_metadata:,} metadata "
+        f"entries; renumbered {report.renumbered_nodes:,} nodes, {report.renamed_groups:,} groups, "
+        f"{report.renumbered_tags:,} tags, {report.renumbered_streams:,} streams, "
+        f"{report.renumbered_priorities:,} priorities"
+    )
+    for name, count in report.removed_attributes.items():
+        _say(f"  removed attribute {name!r} {count:,} times")
+    return clean
+
+
+def _write(workload: Workload, kind: str, out: Path) -> None:
+    """Write the workload in the chosen form."""
+    if kind == "json":
+        write_bytes(out, encode_trace_json(workload))
+        return
+    if out.suffix in (".et", ".json"):
+        raise UsageError(
+            f"--out {out}: a prefix is needed, since every rank gets a file of its own; write "
+            f"--out {out.with_suffix('')}."
+        )
+    if kind == "et":
+        write_workload(workload, out)
+        return
+    encoded = [encode_feeder_json(trace) for trace in workload.traces]
+    for rank, data in enumerate(encoded):
+        write_bytes(out.with_name(f"{out.name}.{rank}.json"), data)

@@ -1,0 +1,98 @@
+"""``layerdag sample`` and ``sample.py``: synthetic workloads or graphs from a checkpoint."""
+
+import json
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from layerdag.cli.settings import as_plain, run
+from layerdag.cli.verbs._train import pick_device
+from layerdag.datasets.schema import outside_training
+from layerdag.errors import ConfigError
+from layerdag.graph import Condition
+from layerdag.sampling import GenerationSettings, checkpoint_schema, write_samples
+from layerdag.training import load_checkpoint
+
+EPILOG = """example:
+  layerdag sample num=20 label=0.02 conditions.family=gpt seed=0 out=samples
+  layerdag sample checkpoint=outputs/train/.../best num=100 out=samples
+"""
+PRETRAINED = "pretrained"
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``sample`` with Hydra overrides."""
+    return run("sample", _task, words)
+
+
+def _task(config: DictConfig) -> None:
+    """Sample once and print where the manifest is."""
+    if config.dry_run:
+        sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
+        return
+    if config.threads:
+        torch.set_num_threads(int(config.threads))
+    settings = generation_settings(config)
+    checkpoint = load_checkpoint(
+        checkpoint_path(str(config.checkpoint)), pick_device(config.device)
+    )
+    for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
+        sys.stderr.write(f"layerdag: warning: {warning}\n")
+    with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
+        manifest = write_samples(
+            checkpoint,
+            settings,
+            str(config.out),
+            file_format=config.format,
+            overwrite=bool(config.overwrite),
+            on_each=bar.update,
+        )
+    summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
+    sys.stdout.write(json.dumps(summary) + "\n")
+
+
+def checkpoint_path(name: str) -> Path:
+    """Return the folder of a checkpoint; "pretrained" is the one inside the package.
+
+    Raises:
+        ConfigError: If the package was built without it.
+    """
+    if name != PRETRAINED:
+        return Path(name)
+    folder = Path(str(files("layerdag"))) / "pretrained" / "corpus"
+    if not folder.is_dir():
+        raise ConfigError("This layerdag has no pretrained checkpoint; pass checkpoint=FOLDER.")
+    return folder
+
+
+def generation_settings(config: DictConfig) -> GenerationSettings:
+    """Return what to sample from the settings of ``sample.yaml``.
+
+    Raises:
+        ConfigError: If a value has the wrong type.
+        UsageError: If a value is out of bounds.
+    """
+    plain = as_plain(config)
+    wanted: dict[str, Condition] = dict(plain["conditions"])
+    if plain["label"] is not None:
+        wanted["label"] = plain["label"]
+    for name in ("num", "seed", "max_nodes", "batch_size", "candidates"):
+        if not isinstance(plain[name], int):
+            raise ConfigError(f"'{name}' must be a whole number, found {plain[name]!r}.")
+    return GenerationSettings(
+        num=plain["num"],
+        seed=plain["seed"],
+        conditions=wanted,
+        ranks=plain["ranks"],
+        steps=plain["steps"],
+        guidance=float(plain["guidance"]),
+        candidates=plain["candidates"],
+        labels=str(plain["labels"]),
+        max_nodes=plain["max_nodes"],
+        batch_size=plain["batch_size"],
+    )

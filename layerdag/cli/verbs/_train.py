@@ -1,0 +1,187 @@
+"""``layerdag train`` and ``train.py``: one training run from a composed config."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from layerdag.cli.output import Watch, too_few_held_out
+from layerdag.cli.settings import (
+    as_plain,
+    build,
+    build_dataset,
+    build_spec,
+    public_config,
+    run,
+    warn,
+    write_run_file,
+)
+from layerdag.datasets import GraphDataset
+from layerdag.errors import ConfigError
+from layerdag.training import (
+    TrainJob,
+    TrainResult,
+    TrainSettings,
+    joined_world,
+    local_device,
+    train,
+)
+from layerdag.training.monitoring import (
+    DISABLED,
+    ConsoleLogger,
+    JsonlLogger,
+    Logger,
+    WandbLogger,
+    wandb_mode,
+)
+
+EPILOG = """example:
+  layerdag train data=corpus model=fast training.max_seconds=600 seed=0
+  layerdag train --multirun model=fast,reference seed=0,1,2
+  torchrun --nproc-per-node 2 train.py data=corpus
+"""
+
+
+@dataclass(frozen=True)
+class LoggerSettings:
+    """Where figures go, beside the JSONL file that is always written.
+
+    Attributes:
+        console: One line per validation on standard error.
+        wandb: "disabled", "offline" or "online".
+        project: Weights & Biases project.
+        sample_graphs: Graphs sampled at each validation, for validity, speed and pictures.
+    """
+
+    console: bool = True
+    wandb: str = DISABLED
+    project: str = "layerdag"
+    sample_graphs: int = 4
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``train`` with Hydra overrides."""
+    return run("train", _task, words)
+
+
+def _task(config: DictConfig) -> float | None:
+    """Train once; the return value is what a sweeper minimizes."""
+    settings = build(TrainSettings, {**as_plain(config.training), "seed": config.seed}, "training")
+    logging = logger_settings(config)
+    if config.dry_run:
+        sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
+        return None
+    if config.threads:
+        torch.set_num_threads(int(config.threads))
+    data = build_dataset(config.data)
+    if config.conditions is not None:
+        data = data.conditioned_on(list(config.conditions))
+    device = pick_device(str(config.device))
+    directory = Path(str(config.resume or config.out))
+    job = make_job(config, data, directory)
+    with joined_world(device) as world:
+        quiet = world.rank != 0
+        if not quiet:
+            write_run_file(directory, as_plain(config))
+            if (advice := too_few_held_out(data)) is not None:
+                warn(advice)
+        loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
+        watch = Watch(data.schema, directory / "pictures", logging.sample_graphs)
+        try:
+            result = train(
+                job,
+                settings,
+                device=device,
+                world=world,
+                loggers=loggers,
+                hook=watch if logging.sample_graphs and not quiet else None,
+                resume_from=job.last if config.resume else None,
+            )
+        finally:
+            for logger in loggers:
+                logger.close()
+        if not quiet:
+            sys.stdout.write(json.dumps(describe(result)) + "\n")
+    return sum(result.metrics.values())
+
+
+def logger_settings(config: DictConfig) -> LoggerSettings:
+    """Return where figures go; off, false and no disable wandb as the word itself does.
+
+    Raises:
+        ConfigError: If a setting is unknown, or wandb is asked for and cannot be used.
+    """
+    values = dict(config.logger)
+    return build(LoggerSettings, {**values, "wandb": wandb_mode(values.get("wandb"))}, "logger")
+
+
+def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJob:
+    """Return the training job of a config.
+
+    Raises:
+        DataError: If the validation part is empty.
+    """
+    return TrainJob(
+        spec=build_spec(config.model, data),
+        train=data.batch("train"),
+        validation=data.batch("val"),
+        directory=directory,
+        schema=data.schema.to_dict(),
+        run_config=public_config(as_plain(config)),
+        data_fingerprint=data.fingerprint,
+        split=data.split,
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that ``name`` means; "auto" is the GPU where there is one.
+
+    Raises:
+        ConfigError: If the device is unknown or not there.
+    """
+    try:
+        device = local_device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"There is no device '{name}'; use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device=cuda, but torch sees no GPU; use device=cpu.")
+    return device
+
+
+def open_loggers(
+    settings: LoggerSettings, directory: Path, config: Mapping[str, Any], resume: str | None
+) -> list[Logger]:
+    """Return the loggers of a run; the JSONL file goes on after a resumed step."""
+    step = _resumed_step(directory) if resume else 0
+    loggers: list[Logger] = [JsonlLogger(directory / "train.jsonl", step)]
+    say = partial(tqdm.write, file=sys.stderr, end="")
+    if settings.console:
+        loggers.append(ConsoleLogger(say))
+    if settings.wandb != DISABLED:
+        loggers.append(WandbLogger(directory, settings.project, config, settings.wandb, say))
+    return loggers
+
+
+def _resumed_step(directory: Path) -> int:
+    """Return the step of the run's last checkpoint, 0 if there is none."""
+    meta = directory / "last" / "meta.json"
+    return int(json.loads(meta.read_text())["step"]) if meta.is_file() else 0
+
+
+def describe(result: TrainResult) -> dict[str, Any]:
+    """Return the outcome as one JSON object for scripts."""
+    return {
+        "reason": result.reason,
+        "step": result.step,
+        "seconds": round(result.seconds, 1),
+        "metrics": dict(result.metrics),
+        "best": str(result.best),
+        "last": str(result.last),
+    }

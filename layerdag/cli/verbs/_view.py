@@ -1,0 +1,135 @@
+"""``layerdag view``: pictures, pages, graph files and timelines of a trace."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from layerdag._runtime import write_bytes, write_text
+from layerdag.errors import UsageError
+from layerdag.traces import Workload, read_any
+from layerdag.traces.chakra import encode_trace_json
+from layerdag.viz import (
+    GraphView,
+    chrome_trace,
+    dot,
+    graphml,
+    html_page,
+    save_picture,
+    view_of_trace,
+)
+
+SUMMARY = "Draw a trace or graph as picture or zoomable page; write graph files and timelines."
+EXAMPLE = (
+    "  layerdag view traces/run --rank 0 --out run.svg\n"
+    "  layerdag view traces/run.0.et --out run.html\n"
+    "  layerdag view traces/run --to chrome --out timeline.json    (open in ui.perfetto.dev)"
+)
+_BY_SUFFIX = {
+    ".svg": "picture",
+    ".png": "picture",
+    ".pdf": "picture",
+    ".html": "html",
+    ".graphml": "graphml",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".json": "json",
+}
+_KINDS = ("picture", "html", "graphml", "dot", "json", "chrome")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "workload",
+        help="prefix, folder or file of a trace in any format that layerdag reads, or a flow graph "
+        "(GraphML, or JSON from 'sample')",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="file to write: .svg .png .pdf (up to 2,000 nodes), .html (zoomable, up to 20,000), "
+        ".graphml, .dot, .json (without loss)",
+    )
+    parser.add_argument(
+        "--to", choices=_KINDS, help="what to write, where the suffix of --out does not say"
+    )
+    parser.add_argument(
+        "--rank", type=int, default=0, help="which rank to draw (default 0; json, chrome: all)"
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file."""
+    out = Path(args.out)
+    kind = args.to or _BY_SUFFIX.get(out.suffix.lower())
+    if kind is None:
+        known = " ".join(_BY_SUFFIX)
+        raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
+    if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
+        raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
+    if _is_flow_graph(Path(args.workload)):
+        _write_graph(kind, Path(args.workload), out)
+    else:
+        _write(kind, read_any(args.workload, args.comm_group), args.rank, out)
+    print(f"wrote {out}", file=sys.stderr)
+    return 0
+
+
+def _is_flow_graph(path: Path) -> bool:
+    """Return whether a file is a flow graph: GraphML, or the JSON that ``sample`` writes."""
+    if not path.is_file():
+        return False
+    start = _start(path)
+    return start.startswith(b"<") or (start.startswith(b"{") and b'"layerdag-graph-' in start)
+
+
+def _start(path: Path) -> bytes:
+    """Return the first characters of a file that are no white space."""
+    with path.open("rb") as file:
+        return file.read(4096).lstrip()
+
+
+def _write_graph(kind: str, path: Path, out: Path) -> None:
+    """Write a flow graph in the chosen form."""
+    from layerdag.datasets.files import read_graphml, read_json, write_json
+    from layerdag.viz import view_of_graph
+
+    graph = read_graphml(path) if _start(path).startswith(b"<") else read_json(path)
+    if kind == "chrome":
+        raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
+    if kind == "json":
+        write_json(out, graph)
+    else:
+        _draw(kind, view_of_graph(graph), out)
+
+
+def _draw(kind: str, view: GraphView, out: Path) -> None:
+    """Draw a view, or write it as a graph file."""
+    if kind == "picture":
+        save_picture(view, out)
+        return
+    render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
+    write_text(out, render(view))
+
+
+def _write(kind: str, workload: Workload, rank: int, out: Path) -> None:
+    """Write a workload, or one rank of it, in the chosen form."""
+    if kind == "json":
+        write_bytes(out, encode_trace_json(workload))
+    elif kind == "chrome":
+        write_text(out, chrome_trace(workload))
+    else:
+        _draw(kind, _view(workload, rank), out)
+
+
+def _view(workload: Workload, rank: int) -> GraphView:
+    """Return the view of one rank."""
+    if not 0 <= rank < workload.num_ranks:
+        raise UsageError(
+            f"--rank {rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
+        )
+    return view_of_trace(workload.traces[rank])

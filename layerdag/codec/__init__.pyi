@@ -1,0 +1,13 @@
+from ._attributed_graph import RawGraph as RawGraph, size_conditions as size_conditions
+from ._fold import (
+    CATEGORIES as CATEGORIES,
+    OPEN_VOCABULARIES as OPEN_VOCABULARIES,
+    VOCABULARIES as VOCABULARIES,
+    RankClassTrace as RankClassTrace,
+    job_graph as job_graph,
+)
+from ._placement import fitting_ranks as fitting_ranks
+from ._rank_classes import rank_classes as rank_classes
+from ._repairs import repair_in_words as repair_in_words
+from ._unfold import Unfolded as Unfolded, unfold_sampled as unfold_sampled
+from ._vocabulary import OTHER as OTHER

@@ -1,0 +1,83 @@
+"""A graph with names and numbers, before a schema has turned it into codes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerdag.errors import GraphError
+from layerdag.graph import Condition
+
+
+def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
+    """Return the conditions "num_nodes" and "num_layers" of a graph with these layers."""
+    return {"num_nodes": float(len(layer_N)), "num_layers": float(layer_N.max(initial=-1) + 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class RawGraph:
+    """A DAG as its source gives it. The order of attributes is the order of the model's columns.
+
+    Attributes:
+        name: For messages and manifests.
+        categories: Words of each categorical attribute, one a node.
+        numbers: Values of each numeric attribute, float64 (N,), NaN for absent.
+        units: Unit of each numeric attribute.
+        edge_index_2E: int64 source and target.
+        edge_type_E: int64 position in ``edge_type_names``.
+        edge_type_names: Name of each edge type.
+        conditions: Graph-level values by name.
+        open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
+        vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
+    """
+
+    name: str
+    categories: Mapping[str, list[str]]
+    numbers: Mapping[str, np.ndarray]
+    edge_index_2E: np.ndarray
+    edge_type_E: np.ndarray
+    units: Mapping[str, str] = field(default_factory=dict)
+    edge_type_names: tuple[str, ...] = ("data",)
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    open_vocabularies: tuple[str, ...] = ()
+    vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        for words in self.categories.values():
+            return len(words)
+        for values in self.numbers.values():
+            return len(values)
+        return 0
+
+    def checked(self) -> "RawGraph":
+        """Return self if columns, edges and edge types agree; cycles are found when encoding.
+
+        Raises:
+            GraphError: With one sentence that names the first fault.
+        """
+        sizes = {name: len(words) for name, words in self.categories.items()}
+        sizes |= {name: len(values) for name, values in self.numbers.items()}
+        if self.num_nodes == 0:
+            raise GraphError(f"{self.name}: there is no node, or no node attribute.")
+        for name, size in sizes.items():
+            if size != self.num_nodes:
+                raise GraphError(
+                    f"{self.name}: attribute '{name}' has {size} values for {self.num_nodes} nodes."
+                )
+        num_edges = self.edge_index_2E.shape[1]
+        if self.edge_type_E.shape != (num_edges,):
+            raise GraphError(
+                f"{self.name}: there are {len(self.edge_type_E)} edge types for {num_edges} edges."
+            )
+        if num_edges and not 0 <= self.edge_index_2E.min() <= self.edge_index_2E.max() < (
+            self.num_nodes
+        ):
+            raise GraphError(
+                f"{self.name}: an edge names node {int(self.edge_index_2E.max())}, but nodes are "
+                f"0 to {self.num_nodes - 1}."
+            )
+        if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
+            raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")
+        return self

@@ -1,0 +1,187 @@
+"""From the graph of a job back to one execution trace a rank.
+
+Messages and collectives are single nodes of the graph, so that what is unfolded here matches on
+all ranks by construction. Where a sampled graph contradicts itself, ``job_plan`` mends it by fixed
+rules and counts the repairs, so that a reader of the manifest knows how often the model was wrong.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from layerdag.codec._attributed_graph import RawGraph
+from layerdag.codec._fold import HOST, MESSAGE, NONE
+from layerdag.codec._node_costs import NodeNumbers, node_numbers, with_time_at_start
+from layerdag.codec._placement import JobPlan, fitting_ranks, num_stages
+from layerdag.codec._vocabulary import OTHER, RECEIVE
+from layerdag.traces import Attribute, NodeType, Trace, Wire, Workload
+from layerdag.traces.chakra import NodeSpec, build_trace
+
+__all__ = ["Unfolded", "fitting_ranks", "num_stages", "unfold", "unfold_sampled"]
+
+
+@dataclass(frozen=True)
+class Unfolded:
+    """A workload made from a graph.
+
+    Attributes:
+        workload: One trace a rank; ranks with the same program share one ``Trace``.
+        repairs: How often each repair was needed, by its name.
+    """
+
+    workload: Workload
+    repairs: Mapping[str, int] = field(default_factory=dict)
+
+
+def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
+    """Return one trace a rank.
+
+    Stages share the ranks as evenly as possible: stage s of S gets ranks ``[s * R // S,
+    (s + 1) * R // S)``. Node ids count the topological order of the whole graph; a message around
+    the ranks of one stage takes two, since a rank both sends and receives it.
+
+    Args:
+        graph: A job as ``jobs.job_graph`` makes it; any node order.
+        num_ranks: R, at least the number of stages, and a multiple of it if there are messages.
+
+    Raises:
+        UsageError: If the job cannot run on so many ranks; see ``fitting_ranks``.
+        DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
+        GraphError: If it has a cycle.
+    """
+    plan = JobPlan(graph, num_ranks)
+    return _unfolded(plan, node_numbers(plan))
+
+
+def unfold_sampled(graph: RawGraph, num_ranks: int) -> Unfolded:
+    """Return one trace a rank of a sampled job; no rank starts with a node that takes no time.
+
+    Otherwise like ``unfold``, which gives real jobs back as they were.
+
+    Raises:
+        UsageError, DataError, GraphError: As ``unfold`` does.
+    """
+    plan = JobPlan(graph, num_ranks)
+    return _unfolded(plan, with_time_at_start(plan, node_numbers(plan)))
+
+
+def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
+    """Write the traces of all ranks."""
+    writer = _Writer(plan, numbers)
+    traces: list[Trace] = []
+    for stage in range(plan.num_stages):
+        ranks = plan.ranks_of(stage)
+        if plan.is_uniform(stage):
+            traces.extend([writer.trace(ranks.start)] * len(ranks))
+        else:
+            traces.extend(writer.trace(rank) for rank in ranks)
+    groups = {name: ranks for ranks, name in writer.groups.items()}
+    workload = Workload(tuple(traces), groups, plan.graph.name)
+    costs = {"compute_without_cost": numbers.filled, "start_without_time": numbers.lifted}
+    repairs = {**plan.repairs, **{name: count for name, count in costs.items() if count}}
+    return Unfolded(workload, dict(sorted(repairs.items())))
+
+
+class _Writer:
+    """Writes the trace of one rank after the other, and names the groups that they use."""
+
+    def __init__(self, plan: JobPlan, numbers: NodeNumbers) -> None:
+        self._plan = plan
+        self._numbers = numbers
+        self._only_world = not plan.has_groups()
+        rings_N = map(plan.is_ring, range(plan.graph.num_nodes))
+        bounds = accumulate((1 + ring for ring in rings_N), initial=0)
+        self._ids = [range(*pair) for pair in pairwise(bounds)]
+        self.groups: dict[tuple[int, ...], str] = {}
+
+    def trace(self, rank: int) -> Trace:
+        """Return the trace of one rank: the nodes it takes part in, in topological order."""
+        plan = self._plan
+        mine_N = plan.takes_part(plan.stage_of(rank))
+        nodes = []
+        for node in np.flatnonzero(mine_N).tolist():
+            for number, end in zip(self._ids[node], self._ends(node, rank), strict=True):
+                nodes.append(self._node(node, number, end, rank, mine_N))
+        return build_trace(nodes, source=f"{plan.graph.name}.{rank}")
+
+    def _ends(self, node: int, rank: int) -> tuple[NodeType, ...]:
+        """Return the type of each node that the rank runs for a node of the graph."""
+        plan = self._plan
+        if plan.kind_N[node] != MESSAGE:
+            return (NodeType[plan.kind_N[node]],)
+        if plan.is_ring(node):
+            return NodeType.COMM_SEND, NodeType.COMM_RECV
+        sends = plan.stage_N[node] == plan.stage_of(rank)
+        return (NodeType.COMM_SEND if sends else NodeType.COMM_RECV,)
+
+    def _node(
+        self, node: int, number: int, kind: NodeType, rank: int, mine_N: list[bool]
+    ) -> NodeSpec:
+        """Return one node of a trace; the receiving end of a message has its own operator."""
+        return NodeSpec(
+            id=number,
+            name=RECEIVE if kind == NodeType.COMM_RECV else self._plan.name_N[node],
+            type=kind,
+            data_deps=self._parents(node, mine_N, control=False),
+            ctrl_deps=self._parents(node, mine_N, control=True),
+            duration_us=round(int(self._numbers.duration_N[node]) / 1000),
+            attributes=tuple(self._attributes(node, kind, rank)),
+        )
+
+    def _parents(self, node: int, mine_N: list[bool], *, control: bool) -> tuple[int, ...]:
+        """Return the ids of the parents of one kind that the rank runs."""
+        found = self._plan.parents[node]
+        return tuple(
+            number
+            for parent, kind in found
+            if mine_N[parent] and (kind == "control") == control
+            for number in self._ids[parent]
+        )
+
+    def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
+        """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
+        communicates = kind >= NodeType.COMM_SEND
+        device = self._plan.words("device")[node]
+        yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
+        if device not in (NONE, OTHER):
+            yield Attribute("device", Wire.STRING, "cpu" if device == HOST else device)
+        dtype = self._plan.words("dtype")[node]
+        if dtype not in (NONE, OTHER):
+            yield Attribute("dtype", Wire.STRING, dtype)
+        numbers = self._numbers
+        for attribute, wire, value_N in (
+            ("duration_ns", Wire.INT64, numbers.duration_N),
+            ("num_ops", Wire.INT64, numbers.flops_N),
+            ("tensor_size", Wire.UINT64, numbers.bytes_N),
+        ):
+            if value_N[node]:
+                yield Attribute(attribute, wire, int(value_N[node]))
+        if communicates:
+            yield Attribute("comm_size", Wire.INT64, int(numbers.comm_bytes_N[node]))
+        if kind == NodeType.COMM_SEND:
+            yield from _ends_of(rank, self._plan.target(node, rank), node)
+        elif kind == NodeType.COMM_RECV:
+            yield from _ends_of(self._plan.source(node, rank), rank, node)
+        elif kind == NodeType.COMM_COLL:
+            collective = self._plan.collective_N[node]
+            assert collective is not None, "the plan settles every collective"
+            yield Attribute("comm_type", Wire.INT64, int(collective))
+            yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
+
+    def _group_name(self, ranks: tuple[int, ...]) -> str:
+        """Return the integer name of a group; "0" is the world where there is no other.
+
+        ASTRA-sim numbers the collectives of "0" by rank, those of other groups included, so that
+        ranks with unequal numbers of these would never meet: beside groups the world is one too.
+        """
+        if self._only_world and len(ranks) == self._plan.num_ranks:
+            return "0"
+        return self.groups.setdefault(ranks, str(len(self.groups) + 1))
+
+
+def _ends_of(source: int, target: int, tag: int) -> Iterator[Attribute]:
+    """Yield the ends of a message; nodes of the graph serve as tags, so no two messages meet."""
+    for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", tag)):
+        yield Attribute(name, Wire.INT32, value)

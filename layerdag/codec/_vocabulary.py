@@ -1,0 +1,52 @@
+"""The public vocabulary: the only strings of a trace that may enter a schema, and so a sample.
+
+The operators that PyTorch registers itself, data types and kinds of device are public knowledge;
+scopes, file names, kernel names, names of custom operators and whatever else a trace may hold are
+not, and become ``<other>``.
+"""
+
+import re
+
+from layerdag.traces import CollectiveType
+from layerdag.traces.anonymize import public_operators
+
+OTHER = "<other>"
+DEVICES = frozenset(
+    {
+        "cpu", "cuda", "hip", "hpu", "ipu", "meta", "mps", "mtia", "npu", "privateuseone", "tpu",
+        "vulkan", "xla", "xpu",
+    }
+)  # fmt: skip
+
+_DTYPE = re.compile(
+    r"bool|unknown|bfloat16|float(16|32|64)|q?u?int(4|8|16|32|64)|complex(32|64|128)"
+    r"|float8_e[0-9]m[0-9](fn|fnuz)?|float4_e2m1fn_x2"
+)
+
+
+# The names that the importer gives to communication, whatever the backend (traces/collectives.py).
+COLLECTIVE_NAMES = {kind.name: f"c10d::{kind.name.lower()}" for kind in CollectiveType}
+SEND, RECEIVE = "c10d::send", "c10d::recv"
+_COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})
+
+
+def public_name(name: str) -> str:
+    """Return the operator without its overload if it is a public one, else ``<other>``."""
+    operator = name.partition(".")[0]
+    return operator if operator in _COMMUNICATION or operator in public_operators() else OTHER
+
+
+def is_communication(name: str) -> bool:
+    """Return whether a public name is that of a collective or a message."""
+    return name.startswith(("c10d::", "_c10d_functional::"))
+
+
+def public_dtype(word: str) -> str:
+    """Return ``word`` if it is a data type such as "float32", else ``<other>``."""
+    return word if _DTYPE.fullmatch(word) else OTHER
+
+
+def public_device(word: str) -> str:
+    """Return the kind of device without its index ("cuda:0" is "cuda"), else ``<other>``."""
+    kind = word.partition(":")[0].lower()
+    return kind if kind in DEVICES else OTHER

@@ -1,0 +1,172 @@
+"""A data set: DAGs with their schema, split by run, ready for training and for any PyG user."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from layerdag.codec import RawGraph
+from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
+from layerdag.datasets._unions import in_layer_order, layers_of
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, GraphError, VocabularyError
+from layerdag.graph import DAG, Condition, DAGBatch, graph_hash
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDataset:
+    """DAGs in layer order with the schema that was learned from the training part.
+
+    Attributes:
+        name: Of the data set.
+        schema: What the codes mean.
+        graphs: The graphs of each split.
+        names: Name of each graph of each split, in the same order.
+        left_out: Graphs that could not be used, with the reason.
+        contents: ``content_hash`` of each graph of each split.
+    """
+
+    name: str
+    schema: GraphSchema
+    graphs: Mapping[Split, tuple[DAG, ...]]
+    names: Mapping[Split, tuple[str, ...]]
+    left_out: tuple[str, ...] = ()
+    contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def build(
+        cls, name: str, kind: str, parts: Mapping[Split, Sequence[RawGraph]], *, num_bins: int = 16
+    ) -> "GraphDataset":
+        """Learn the schema from ``parts["train"]`` and encode every part.
+
+        A validation or test graph with a word that no training graph has, in a closed vocabulary,
+        is left out and listed: a model could not express it, and guessing would hide that. A
+        condition that the schema cannot encode is unknown for that graph.
+
+        Raises:
+            DataError: If there is no training graph.
+        """
+        if not parts.get("train"):
+            raise DataError(f"{name}: there is no training graph; check the files and the split.")
+        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
+        graphs: dict[Split, tuple[DAG, ...]] = {}
+        names: dict[Split, tuple[str, ...]] = {}
+        contents: dict[Split, tuple[str, ...]] = {}
+        left_out: list[str] = []
+        for split in SPLITS:
+            encoded, refused = _encoded(schema, parts.get(split, ()))
+            if split == "train" and refused:
+                raise refused[0][1]
+            left_out.extend(f"{label}: {error}" for label, error in refused)
+            graphs[split] = tuple(dag for _, dag in encoded)
+            names[split] = tuple(label for label, _ in encoded)
+            kept = set(names[split])
+            raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
+            contents[split] = tuple(content_hash(raw) for raw in raws)
+        return cls(name, schema, graphs, names, tuple(left_out), contents)
+
+    def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
+        """Return the data set with these conditions alone, in schema and graphs.
+
+        Raises:
+            VocabularyError: If there is no condition of such a name.
+        """
+        schema = self.schema.conditioned_on(names)
+        graphs = {
+            split: tuple(
+                replace(dag, conditions={k: v for k, v in dag.conditions.items() if k in names})
+                for dag in dags
+            )
+            for split, dags in self.graphs.items()
+        }
+        return replace(self, schema=schema, graphs=graphs)
+
+    def batch(self, split: Split) -> DAGBatch:
+        """Return all graphs of a split as one batch, with encoded conditions.
+
+        Raises:
+            GraphError: If the split is empty.
+        """
+        return encode_batch(self.schema, self.graphs[split])
+
+    @property
+    def held_out(self) -> tuple[DAG, ...]:
+        """The graphs that no gradient came from: those of validation and of test."""
+        return (*self.graphs["val"], *self.graphs["test"])
+
+    @property
+    def split(self) -> SplitFingerprint:
+        """Which graphs are for training, validation and test."""
+        return SplitFingerprint.of({split: self.contents.get(split, ()) for split in SPLITS})
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of schema and training graphs with their conditions, to tell data sets apart."""
+        digest = hashlib.sha256(repr(self.schema.to_dict()).encode())
+        for dag in self.graphs["train"]:
+            digest.update(graph_hash(dag).encode())
+            digest.update(dag.u_NA.numpy().tobytes())
+            digest.update(repr(sorted(dag.conditions.items())).encode())
+        return digest.hexdigest()[:16]
+
+
+def _encoded(
+    schema: GraphSchema, raws: Sequence[RawGraph]
+) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+    """Return the encoded graphs with their names, and the names of the others with the reason."""
+    encoded: list[tuple[str, DAG]] = []
+    refused: list[tuple[str, DataError]] = []
+    for raw in raws:
+        try:
+            dag = schema.codes(raw)
+        except DataError as error:
+            refused.append((raw.name, error))
+            continue
+        encoded.append((raw.name, replace(dag, conditions=_expressible(schema, dag.conditions))))
+    try:
+        ordered = in_layer_order([dag for _, dag in encoded])
+        return [(label, dag) for (label, _), dag in zip(encoded, ordered, strict=True)], refused
+    except GraphError:
+        return _ordered_singly(encoded, refused)
+
+
+def _ordered_singly(
+    encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]
+) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+    """Bring graphs into layer order one by one, to tell which of them has a cycle."""
+    kept = []
+    for label, dag in encoded:
+        try:
+            kept.append((label, dag.in_layer_order()))
+        except GraphError as error:
+            refused.append((label, error))
+    return kept, refused
+
+
+def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:
+    """Return the conditions that the schema can encode."""
+    kept = {}
+    for name, value in conditions.items():
+        try:
+            schema.encode_conditions([{name: value}])
+        except VocabularyError:
+            continue
+        kept[name] = value
+    return kept
+
+
+def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
+    """Return ``dags`` (in layer order) as one batch with those conditions that the schema knows.
+
+    Raises:
+        GraphError: If there is no graph.
+    """
+    if not dags:
+        raise GraphError("There is no graph to lay into a batch; check the split.")
+    known = set(schema.condition_names)
+    rows = [{k: v for k, v in dag.conditions.items() if k in known} for dag in dags]
+    numeric_BC, category_BM = schema.encode_conditions(rows)
+    return DAGBatch.collate(dags, layers_of(dags), numeric_BC, category_BM)

@@ -1,0 +1,106 @@
+"""Splitting graphs into train, val and test so that no graph stands in two of them."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from layerdag._runtime import derive_seed
+from layerdag.codec import RawGraph
+from layerdag.datasets._base import SPLITS, Split
+from layerdag.errors import ConfigError
+from layerdag.graph import DAG, graph_hash
+
+SHARES = (0.8, 0.1)
+LEAST_HELD_OUT = 10
+"""Graphs for validation, and as many for test, where a data set is large enough for them."""
+
+
+Sizes = Callable[[int], tuple[int, int]]
+"""Numbers of validation and of test graphs among so many distinct graphs."""
+
+
+def tenths(count: int) -> tuple[int, int]:
+    """Return a tenth for validation and a tenth for test."""
+    return round(SHARES[1] * count), round((1 - sum(SHARES)) * count)
+
+
+def enough_to_judge(count: int) -> tuple[int, int]:
+    """Return a tenth each, or ``LEAST_HELD_OUT`` each as long as that is no more than a fifth.
+
+    A tenth of a small data set is a handful, which tells neither when to stop training nor what
+    samples give away; from 100 graphs on this is ``tenths``.
+    """
+    least = min(LEAST_HELD_OUT, count // 5)
+    return max(tenths(count)[0], least), max(tenths(count)[1], least)
+
+
+def held_out_share(share: float) -> Sizes:
+    """Return sizes that hold this share of all graphs out, half of it for test.
+
+    Raises:
+        ConfigError: If training would get nothing, or the share is no share.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"The share of held-out graphs must lie between 0 and 1, found {share}.")
+    return lambda count: (round(share / 2 * count), round(share / 2 * count))
+
+
+def split_graphs(
+    graphs: Iterable[RawGraph], seed: int, *, sizes: Sizes = tenths
+) -> dict[Split, list[RawGraph]]:
+    """Split graphs at random; graphs that are equal but for their conditions stay together.
+
+    Args:
+        graphs: All graphs.
+        seed: Of the order; the split depends on it and on what the graphs are, not on their order.
+        sizes: Numbers of val and test graphs among so many distinct ones. Of few graphs the first
+            is for training, the second for val, the third for test.
+    """
+    by_content: dict[str, list[RawGraph]] = {}
+    for graph in graphs:
+        by_content.setdefault(content_key(graph), []).append(graph)
+    keys = sorted(by_content, key=lambda key: derive_seed(seed, "split", key))
+    count = len(keys)
+    wanted_val, wanted_test = sizes(count)
+    num_val = max(wanted_val, min(count - 1, 1))
+    num_test = max(wanted_test, min(count - 2, 1))
+    first = count - num_val - max(num_test, 0)
+    second = first + num_val
+    parts: dict[Split, list[RawGraph]] = {split: [] for split in SPLITS}
+    for place, key in enumerate(keys):
+        split: Split = "train" if place < first else "val" if place < second else "test"
+        parts[split].extend(by_content[key])
+    return parts
+
+
+def named_splits(
+    graphs: Sequence[RawGraph], split_of: Mapping[str, Split]
+) -> dict[Split, list[RawGraph]]:
+    """Split graphs by the names that a label file gives; graphs without one go to training."""
+    parts: dict[Split, list[RawGraph]] = {split: [] for split in SPLITS}
+    for graph in graphs:
+        parts[split_of.get(graph.name, "train")].append(graph)
+    return parts
+
+
+def content_key(graph: RawGraph) -> str:
+    """Return a hash that is equal for graphs with isomorphic structure and equal attributes."""
+    words_N = ["\x1f".join(row) for row in zip(*graph.categories.values(), strict=True)]
+    words_N = words_N or [""] * graph.num_nodes
+    numbers_N = np.array([values for values in graph.numbers.values()]).T.reshape(
+        graph.num_nodes, -1
+    )
+    codes = [
+        int.from_bytes(
+            hashlib.blake2b(word.encode() + row.tobytes(), digest_size=7).digest(), "little"
+        )
+        for word, row in zip(words_N, numbers_N, strict=True)
+    ]
+    dag = DAG.build(
+        torch.tensor(codes, dtype=torch.int64)[:, None],
+        torch.from_numpy(graph.edge_index_2E),
+        edge_type_E=torch.from_numpy(graph.edge_type_E),
+    )
+    return graph_hash(dag, rounds=8)

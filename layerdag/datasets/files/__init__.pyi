@@ -1,0 +1,3 @@
+from ._flow_files import read_json as read_json, write_json as write_json
+from ._graphml import read_graphml as read_graphml, write_graphml as write_graphml
+from ._labels import Labels as Labels, read_labels as read_labels

@@ -1,0 +1,91 @@
+"""Graphs as files: a JSON of our own that loses nothing, and GraphML for other tools."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag._runtime import read_parsed, write_text
+from layerdag.codec import RawGraph
+from layerdag.datasets.files._graphml import read_graphml, write_graphml
+from layerdag.errors import GraphError
+from layerdag.graph import Condition
+
+__all__ = ["JSON_FORMAT", "read_graphml", "read_json", "write_graphml", "write_json"]
+
+JSON_FORMAT = "layerdag-graph-1"
+
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def write_json(path: str | Path, graph: RawGraph) -> None:
+    """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
+    numbers = {
+        name: [None if math.isnan(v) else v for v in values.tolist()]
+        for name, values in graph.numbers.items()
+    }
+    document = {
+        "format": JSON_FORMAT,
+        "name": graph.name,
+        "categories": dict(graph.categories),
+        "numbers": numbers,
+        "units": dict(graph.units),
+        "edges": graph.edge_index_2E.T.tolist(),
+        "edge_types": [graph.edge_type_names[code] for code in graph.edge_type_E.tolist()],
+        "edge_type_names": list(graph.edge_type_names),
+        "conditions": dict(graph.conditions),
+    }
+    write_text(path, json.dumps(document) + "\n")
+
+
+def read_json(path: str | Path) -> RawGraph:
+    """Read a graph that ``write_json`` wrote; the file is not trusted.
+
+    Raises:
+        GraphError: If the file is not of this format, or contradicts itself.
+    """
+    try:
+        data = json.loads(read_parsed(path, GraphError))
+        if data.get("format") != JSON_FORMAT:
+            raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
+        names = tuple(str(name) for name in data["edge_type_names"])
+        return RawGraph(
+            name=str(data["name"]),
+            categories={k: [str(w) for w in words] for k, words in data["categories"].items()},
+            numbers={
+                k: np.array([math.nan if v is None else float(v) for v in values])
+                for k, values in data["numbers"].items()
+            },
+            units={str(k): str(v) for k, v in data["units"].items()},
+            edge_index_2E=np.array(data["edges"], dtype=np.int64).reshape(-1, 2).T,
+            edge_type_E=np.array([names.index(t) for t in data["edge_types"]], dtype=np.int64),
+            edge_type_names=names,
+            conditions=_conditions(data["conditions"]),
+        ).checked()
+    except GraphError:
+        raise
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise GraphError(
+            f"{path}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
+        ) from error
+
+
+def _conditions(data: Mapping[str, Any]) -> dict[str, Condition]:
+    """Keep numbers and strings."""
+    found: dict[str, Condition] = {}
+    for name, value in data.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[str(name)] = float(value)
+        elif isinstance(value, str):
+            found[str(name)] = value
+    return found

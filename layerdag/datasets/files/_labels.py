@@ -1,0 +1,124 @@
+"""Label files: what is known of each graph of a folder, by name."""
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerdag._runtime import read_parsed
+from layerdag.datasets import SPLITS, Split
+from layerdag.datasets.schema import LABEL
+from layerdag.errors import DataError
+from layerdag.graph import Condition
+
+NAME, SPLIT = "name", "split"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The content of a label file.
+
+    Attributes:
+        conditions: Conditions by name of the graph.
+        splits: Split by name of the graph, where the file says.
+    """
+
+    conditions: Mapping[str, Mapping[str, Condition]]
+    splits: Mapping[str, Split]
+
+
+def read_labels(path: str | Path) -> Labels:
+    """Read a label file.
+
+    CSV has a header with a column ``name``; JSON is ``{name: value}`` or ``{name: {condition:
+    value}}``. A column ``split`` holds train, val or test; every other one is a condition, a
+    number where every value of it is one, else a category. Empty cells are unknown.
+
+    Raises:
+        DataError: If the file is missing or of another form; names the line or graph.
+    """
+    path = Path(path)
+    data = read_parsed(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: the label file cannot be read ({error}).") from None
+    rows = _json_rows(path, text) if path.suffix.lower() == ".json" else _csv_rows(path, text)
+    splits = {
+        name: _split(path, name, row.pop(SPLIT)) for name, row in rows.items() if SPLIT in row
+    }
+    numeric = _numeric_columns(rows)
+    conditions = {
+        name: {key: float(value) if key in numeric else value for key, value in row.items()}
+        for name, row in rows.items()
+    }
+    return Labels(conditions, splits)
+
+
+def _csv_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
+    """Return the cells that are not empty, by name and column."""
+    reader = csv.DictReader(text.splitlines())
+    if not reader.fieldnames or NAME not in reader.fieldnames:
+        raise DataError(
+            f"{path}: the first line must name the columns, one of them '{NAME}', such as "
+            f"'{NAME},{LABEL}'; found {reader.fieldnames}."
+        )
+    rows: dict[str, dict[str, str]] = {}
+    for number, row in enumerate(reader, start=2):
+        if None in row or None in row.values():
+            raise DataError(f"{path}: line {number} has not as many cells as the first line.")
+        name = _new(path, row.pop(NAME), rows)
+        rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
+    return rows
+
+
+def _json_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
+    """Return the values as text, by name and condition."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}).") from None
+    if not isinstance(data, dict):
+        raise DataError(f"{path}: must hold an object with a graph's name for each value.")
+    rows: dict[str, dict[str, str]] = {}
+    for name, value in data.items():
+        cells = value if isinstance(value, dict) else {LABEL: value}
+        if not all(isinstance(cell, str | int | float) for cell in cells.values()):
+            raise DataError(f"{path}: graph '{name}' has a value that is no number and no string.")
+        rows[name] = {str(k): str(v) for k, v in cells.items()}
+    return rows
+
+
+def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
+    """Return the name, or raise DataError if it occurs twice."""
+    if name in rows:
+        raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
+    return name
+
+
+def _split(path: Path, name: str, word: str) -> Split:
+    """Return the split that a word names."""
+    for split in SPLITS:
+        if word.strip() == split:
+            return split
+    raise DataError(
+        f"{path}: graph '{name}' is of split '{word}'; write one of {', '.join(SPLITS)}."
+    )
+
+
+def _numeric_columns(rows: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the columns all of whose values are finite numbers."""
+    columns = {key for row in rows.values() for key in row}
+    return {
+        key for key in columns if all(_is_number(row[key]) for row in rows.values() if key in row)
+    }
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,320 @@
+"""What the codes of a data set mean: vocabularies, bins, edge types and conditions.
+
+The schema is learned from training graphs only, lies in every checkpoint as JSON beside the
+weights, and is all that is needed to turn a sampled graph back into names and numbers.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerdag.codec import RawGraph
+from layerdag.datasets.schema._categorical import CategoryAttribute, words_of
+from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition
+from layerdag.datasets.schema._numeric import NumericAttribute
+from layerdag.errors import CheckpointError, GraphError, VocabularyError
+from layerdag.graph import DAG, Condition, GraphSizes
+
+KINDS = ("trace", "flow")
+# Standard deviations; the training graphs' conditions are kept no finer.
+ROW_STEP = 0.25
+
+Attribute = CategoryAttribute | NumericAttribute
+
+
+@dataclass(frozen=True)
+class GraphSchema:
+    """Names and meanings of everything a data set's graphs carry.
+
+    Attributes:
+        kind: "trace" for jobs made of execution traces, "flow" for any other DAG.
+        attributes: Node attributes in the order of the columns of ``x_NA``.
+        edge_types: Name of each edge type, code by position.
+        numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
+        category_conditions: Graph-level categories, in the order of ``category_BM``.
+        condition_rows: What training graphs were like, to draw plausible requests from: codes of
+            the categories, then the numbers rounded to ``ROW_STEP`` standard deviations. Sorted, so
+            that a row cannot be tied to a graph.
+    """
+
+    kind: str
+    attributes: tuple[Attribute, ...]
+    edge_types: tuple[str, ...]
+    numeric_conditions: tuple[NumericCondition, ...] = ()
+    category_conditions: tuple[CategoryCondition, ...] = ()
+    condition_rows: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def fit(cls, kind: str, graphs: Sequence[RawGraph], *, num_bins: int = 16) -> "GraphSchema":
+        """Learn vocabularies, bins and scales from training graphs.
+
+        Raises:
+            GraphError: If there is no graph, or a graph has other attributes than the first.
+        """
+        if not graphs:
+            raise GraphError("There is no training graph to learn a schema from.")
+        first = graphs[0]
+        for graph in graphs:
+            if set(graph.categories) ^ set(first.categories) | set(graph.numbers) ^ set(
+                first.numbers
+            ):
+                raise GraphError(
+                    f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
+                    "set need the same."
+                )
+        categories = [_fit_category(name, graphs) for name in first.categories]
+        numbers = [
+            NumericAttribute.fit(
+                name, first.units.get(name, "1"),
+                np.concatenate([g.numbers[name] for g in graphs]), num_bins,
+            )
+            for name in first.numbers
+        ]  # fmt: skip
+        names = list(dict.fromkeys(name for graph in graphs for name in graph.conditions))
+        found = {n: [g.conditions[n] for g in graphs if n in g.conditions] for n in names}
+        texts = {n for n, values in found.items() if any(isinstance(v, str) for v in values)}
+        schema = cls(
+            kind=kind,
+            attributes=(*categories, *numbers),
+            edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
+            numeric_conditions=tuple(
+                NumericCondition.fit(n, [float(v) for v in values])
+                for n, values in found.items()
+                if n not in texts
+            ),
+            category_conditions=tuple(
+                CategoryCondition(n, tuple(sorted({str(v) for v in values})))
+                for n, values in found.items()
+                if n in texts
+            ),
+        )
+        return replace(schema, condition_rows=schema._rows(graphs))
+
+    def _rows(self, graphs: Sequence[RawGraph]) -> tuple[tuple[float, ...], ...]:
+        """Return the coarse conditions of the training graphs, sorted."""
+        numeric_BC, category_BM = self.encode_conditions(graph.conditions for graph in graphs)
+        coarse_BC = (numeric_BC / ROW_STEP).round() * ROW_STEP
+        return tuple(sorted(tuple(row) for row in torch.cat([category_BM, coarse_BC], 1).tolist()))
+
+    def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
+        """Return the schema with these conditions alone.
+
+        Raises:
+            VocabularyError: If there is no condition of such a name; names the nearest.
+        """
+        for name in names:
+            self._check_condition(name)
+        kept = [name in names for name in (*_names(self.category_conditions),
+                                           *_names(self.numeric_conditions))]  # fmt: skip
+        rows = [tuple(compress(row, kept)) for row in self.condition_rows]
+        return replace(
+            self,
+            numeric_conditions=tuple(c for c in self.numeric_conditions if c.name in names),
+            category_conditions=tuple(c for c in self.category_conditions if c.name in names),
+            condition_rows=tuple(sorted(rows)) if any(kept) else (),
+        )
+
+    @property
+    def condition_names(self) -> list[str]:
+        """Names of all conditions, numbers first."""
+        return [*_names(self.numeric_conditions), *_names(self.category_conditions)]
+
+    def sizes(self) -> GraphSizes:
+        """Return the counts that fix a model's shapes."""
+        return GraphSizes(
+            attributes=tuple(attribute.num_codes for attribute in self.attributes),
+            edge_types=len(self.edge_types),
+            numeric_conditions=len(self.numeric_conditions),
+            category_conditions=tuple(len(c.values) for c in self.category_conditions),
+        )
+
+    def encode(self, graph: RawGraph) -> DAG:
+        """Return the graph as codes and positions, nodes in layer order.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph has a cycle or lacks an attribute.
+        """
+        return self.codes(graph).in_layer_order()
+
+    def codes(self, graph: RawGraph) -> DAG:
+        """Return the graph as codes and positions, in its own node order; cycles are not noticed.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph lacks an attribute.
+        """
+        codes, positions = [], []
+        for attribute in self.attributes:
+            source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
+            if attribute.name not in source:
+                raise GraphError(
+                    f"{graph.name}: attribute '{attribute.name}' is missing; this schema needs "
+                    + ", ".join(f"'{a.name}'" for a in self.attributes) + "."
+                )  # fmt: skip
+            if isinstance(attribute, CategoryAttribute):
+                code_N = attribute.encode(graph.categories[attribute.name])
+                position_N = np.zeros(len(code_N), np.float32)
+            else:
+                code_N, position_N = attribute.encode(graph.numbers[attribute.name])
+            codes.append(code_N)
+            positions.append(position_N)
+        return DAG.build(
+            torch.from_numpy(np.stack(codes, axis=1)),
+            torch.from_numpy(graph.edge_index_2E),
+            edge_type_E=torch.from_numpy(self._edge_codes(graph)),
+            u_NA=torch.from_numpy(np.stack(positions, axis=1)),
+            conditions=graph.conditions,
+        )
+
+    def _edge_codes(self, graph: RawGraph) -> np.ndarray:
+        """Return this schema's code of each edge's type.
+
+        Raises:
+            VocabularyError: If no training graph has an edge of that type.
+        """
+        code_of = {name: code for code, name in enumerate(self.edge_types)}
+        table_T = np.array([code_of.get(name, -1) for name in graph.edge_type_names], np.int64)
+        code_E = table_T[graph.edge_type_E]
+        if (code_E < 0).any():
+            unknown = graph.edge_type_names[int(graph.edge_type_E[np.argmax(code_E < 0)])]
+            raise VocabularyError(
+                f"{graph.name}: has an edge of type '{unknown}', which no training graph has; "
+                f"known are {', '.join(self.edge_types)}."
+            )
+        return code_E
+
+    def decode(self, dag: DAG, name: str = "graph") -> RawGraph:
+        """Return names and numbers for a graph of codes, in its node order."""
+        categories, numbers, units = {}, {}, {}
+        for column, attribute in enumerate(self.attributes):
+            code_N = dag.x_NA[:, column].numpy()
+            if isinstance(attribute, CategoryAttribute):
+                categories[attribute.name] = attribute.decode(code_N)
+            else:
+                position_N = dag.u_NA[:, column].numpy()
+                numbers[attribute.name] = attribute.decode(code_N, position_N)
+                units[attribute.name] = attribute.unit
+        return RawGraph(
+            name=name,
+            categories=categories,
+            numbers=numbers,
+            units=units,
+            edge_index_2E=dag.edge_index_2E.numpy(),
+            edge_type_E=dag.edge_type_E.numpy(),
+            edge_type_names=self.edge_types,
+            conditions=dag.conditions,
+        )
+
+    def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
+        """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
+
+        Raises:
+            VocabularyError: If a condition or category is unknown; names the nearest.
+        """
+        rows = list(rows)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            self._check_condition(name)
+        numeric = [[c.encode(row.get(c.name)) for c in self.numeric_conditions] for row in rows]
+        category = [[c.encode(row.get(c.name)) for c in self.category_conditions] for row in rows]
+        shape = (len(rows), -1) if rows else (0, 0)
+        return (
+            torch.tensor(numeric, dtype=torch.float32).reshape(*shape),
+            torch.tensor(category, dtype=torch.int64).reshape(*shape),
+        )
+
+    def _check_condition(self, name: str) -> None:
+        """Raise VocabularyError if there is no condition of this name."""
+        known = self.condition_names
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise VocabularyError(
+                f"There is no condition '{name}'.{hint} Known: {', '.join(known) or 'none'}."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON-serializable data."""
+        return {
+            "kind": self.kind,
+            "categories": [asdict(a) for a in self.attributes if isinstance(a, CategoryAttribute)],
+            "numbers": [asdict(a) for a in self.attributes if isinstance(a, NumericAttribute)],
+            "edge_types": list(self.edge_types),
+            "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
+            "category_conditions": [asdict(c) for c in self.category_conditions],
+            "condition_rows": [
+                [None if math.isnan(value) else value for value in row]
+                for row in self.condition_rows
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "GraphSchema":
+        """Return the schema that ``to_dict`` wrote; the data is not trusted.
+
+        Raises:
+            CheckpointError: If an entry is missing or has another type.
+        """
+        try:
+            schema = cls(
+                kind=str(data["kind"]),
+                attributes=(
+                    *map(CategoryAttribute.from_dict, data["categories"]),
+                    *map(NumericAttribute.from_dict, data["numbers"]),
+                ),
+                edge_types=words_of(data["edge_types"]),
+                numeric_conditions=tuple(
+                    map(NumericCondition.from_dict, data["numeric_conditions"])
+                ),
+                category_conditions=tuple(
+                    map(CategoryCondition.from_dict, data["category_conditions"])
+                ),
+                condition_rows=tuple(
+                    tuple(math.nan if v is None else float(v) for v in row)
+                    for row in data["condition_rows"]
+                ),
+            )
+            schema._check()
+        except (
+            *(KeyError, TypeError, ValueError, AttributeError),
+            *(IndexError, OverflowError, RecursionError),
+        ) as error:
+            raise CheckpointError(
+                f"The schema cannot be read ({error!r:.300}); use a checkpoint that train wrote."
+            ) from error
+        return schema
+
+    def _check(self) -> None:
+        """Raise ValueError if parts contradict each other."""
+        if self.kind not in KINDS or not self.edge_types or not self.attributes:
+            raise ValueError("kind, attributes or edge types are not those of a data set")
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError("two attributes have the same name")
+        num_categories = len(self.category_conditions)
+        for row in self.condition_rows:
+            if len(row) != len(self.condition_names):
+                raise ValueError("condition_rows do not have one entry for each condition")
+            for code, condition in zip(row[:num_categories], self.category_conditions, strict=True):
+                if not -1 <= code < len(condition.values) or code != int(code):
+                    raise ValueError(f"condition_rows hold a code that '{condition.name}' lacks")
+
+
+def _names(conditions: Iterable[NumericCondition | CategoryCondition]) -> list[str]:
+    """Return the names of some conditions."""
+    return [condition.name for condition in conditions]
+
+
+def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
+    """Return the attribute with every word of the training graphs and of fixed vocabularies."""
+    words = {word for graph in graphs for word in graph.categories[name]}
+    words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
+    open_ended = any(name in graph.open_vocabularies for graph in graphs)
+    return CategoryAttribute.fit(name, words, open_ended=open_ended)

@@ -1,0 +1,95 @@
+"""The embedded corpus of collected execution traces, one graph a run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from layerdag._runtime import track
+from layerdag.codec import RankClassTrace, RawGraph, job_graph
+from layerdag.datasets import SPLITS, GraphDataset, Split
+from layerdag.datasets.schema import LABEL
+from layerdag.errors import DataError, TraceError
+from layerdag.graph import Condition
+from layerdag.traces import CollectedRun, RunRecord, embedded_corpus, read_index, read_runs
+
+
+def load_corpus(
+    folder: str | Path | None = None,
+    *,
+    max_nodes: int = 2000,
+    families: tuple[str, ...] = (),
+    strategies: tuple[str, ...] = (),
+    num_bins: int = 16,
+) -> GraphDataset:
+    """Load the runs of a corpus folder (layout in ``layerdag.traces``).
+
+    The label is the measured step time in seconds, the minimum of the repeats; family, strategy,
+    phase, world size, number of nodes and number of layers are further conditions.
+
+    Args:
+        folder: A corpus folder; None is the embedded corpus.
+        max_nodes: Larger graphs are left out, and listed.
+        families: Keep only these model families; all if empty.
+        strategies: Keep only these strategies; all if empty.
+        num_bins: Bins of each numeric attribute.
+
+    Raises:
+        TraceError: If the corpus is missing or damaged.
+        DataError: If nothing is left for training.
+    """
+    folder = embedded_corpus() if folder is None else folder
+    records = [
+        record
+        for record in read_index(folder)
+        if (not families or record.family in families)
+        and (not strategies or record.strategy in strategies)
+    ]
+    splits = {record.run: _split_of(record, folder) for record in records}
+    parts: dict[Split, list[RawGraph]] = {"train": [], "val": [], "test": []}
+    left_out: list[str] = []
+    for run in track(read_runs(folder, records), "reading traces", len(records)):
+        try:
+            graph = run_graph(run)
+        except DataError as error:
+            left_out.append(f"{run.record.run}: {error}")
+            continue
+        if graph.num_nodes > max_nodes:
+            left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
+            continue
+        parts[splits[run.record.run]].append(graph)
+    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
+    return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def _split_of(record: RunRecord, folder: str | Path) -> Split:
+    """Return the split that the index names.
+
+    Raises:
+        TraceError: If it is none.
+    """
+    for split in SPLITS:
+        if record.split == split:
+            return split
+    raise TraceError(
+        f"{folder}: run {record.run} is of split '{record.split}', which is none of "
+        f"{', '.join(SPLITS)}; restore the index."
+    )
+
+
+def run_graph(run: CollectedRun) -> RawGraph:
+    """Return the graph of one collected run.
+
+    Raises:
+        DataError: If its ranks contradict each other.
+    """
+    record = run.record
+    classes = [
+        RankClassTrace(trace, rank_class.ranks)
+        for trace, rank_class in zip(run.traces, record.classes, strict=True)
+    ]
+    conditions: dict[str, Condition] = {
+        LABEL: record.step_time_s_min,
+        "family": record.family,
+        "strategy": record.strategy,
+        "phase": record.phase,
+    }
+    return job_graph(record.run, classes, record.groups, conditions)

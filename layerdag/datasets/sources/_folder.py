@@ -1,0 +1,217 @@
+"""Any folder of workloads (``PREFIX.<rank>.et``) or of flow graphs (GraphML, layerdag's JSON)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from layerdag._runtime import track
+from layerdag.codec import (
+    CATEGORIES,
+    OPEN_VOCABULARIES,
+    VOCABULARIES,
+    RawGraph,
+    job_graph,
+    rank_classes,
+    size_conditions,
+)
+from layerdag.datasets import (
+    GraphDataset,
+    enough_to_judge,
+    held_out_share,
+    named_splits,
+    split_graphs,
+)
+from layerdag.datasets.files import Labels, read_graphml, read_json, read_labels
+from layerdag.errors import DataError
+from layerdag.graph import longest_path_layers
+from layerdag.traces import read_workload
+
+# A text attribute with more words than this is a name of nodes, not a category.
+MAX_WORDS = 512
+_TRACE = re.compile(r"(?:(?P<prefix>.*?)\.?(?P<rank>\d{1,9})|(?P<single>.+))\.et(?:\.gz|\.xz)?")
+
+Reader = Callable[[Path, str], RawGraph]
+
+
+def load_folder(
+    folder: str | Path,
+    *,
+    labels: str | Path | None = None,
+    seed: int = 0,
+    max_nodes: int = 10_000,
+    num_bins: int = 16,
+    held_out: float | None = None,
+) -> GraphDataset:
+    """Load every graph below a folder.
+
+    A graph is called as its file without the ending, or as the workload's prefix, relative to the
+    folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
+    has a column ``split``: a tenth for validation and a tenth for test; of fewer than 100 graphs
+    ten each, as long as that is no more than a fifth.
+
+    Args:
+        folder: Searched with its sub-folders, for traces or for flow graphs, not both.
+        labels: CSV or JSON, see ``label_file``. A graph without a line in it has no label.
+        seed: Of the split.
+        max_nodes: Larger graphs are left out, and listed.
+        num_bins: Bins of each numeric attribute.
+        held_out: Share of the graphs for validation and test together; None for the rule above.
+
+    Raises:
+        ConfigError: If ``held_out`` is no share.
+        DataError: If there is no graph, or both kinds, or labels and graphs share no name.
+    """
+    folder = Path(folder)
+    known = read_labels(labels) if labels else Labels({}, {})
+    sources = _sources(folder, Path(labels) if labels else None)
+    graphs: list[RawGraph] = []
+    left_out: list[str] = []
+    for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
+        try:
+            graph = reader(path, name)
+        except DataError as error:
+            left_out.append(f"{name}: {error}")
+            continue
+        if graph.num_nodes > max_nodes:
+            left_out.append(f"{name}: {graph.num_nodes} nodes, more than {max_nodes}")
+            continue
+        graphs.append(
+            replace(graph, conditions={**graph.conditions, **known.conditions.get(name, {})})
+        )
+    if not graphs:
+        raise DataError(
+            f"{folder}: no graph could be read; "
+            + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
+        )
+    _check_names(folder, labels, known, graphs)
+    graphs = harmonized(graphs)
+    kind = "flow"
+    if set(CATEGORIES) <= set(graphs[0].categories):
+        kind = "trace"
+        graphs = [
+            replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
+            for graph in graphs
+        ]
+    sizes = enough_to_judge if held_out is None else held_out_share(held_out)
+    parts = (
+        named_splits(graphs, known.splits)
+        if known.splits
+        else split_graphs(graphs, seed, sizes=sizes)
+    )
+    data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins)
+    return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def harmonized(graphs: Sequence[RawGraph]) -> list[RawGraph]:
+    """Return the graphs with the same attributes and edge types.
+
+    An attribute that a graph lacks is absent there (NaN, or the word ""); one that is text in some
+    graph is text in all; a text attribute of more than ``MAX_WORDS`` words is left out.
+    """
+    texts = {name for graph in graphs for name in graph.categories}
+    numbers = [n for n in dict.fromkeys(n for g in graphs for n in g.numbers) if n not in texts]
+    words: dict[str, set[str]] = {
+        name: {word for graph in graphs for word in _words(graph, name)} for name in texts
+    }
+    # The first graph's order is kept: the first attribute is the kind of a node.
+    order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
+    order += sorted(texts - set(order))
+    kept = [name for name in order if len(words[name]) <= MAX_WORDS]
+    edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
+    return [_with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
+
+
+def _with_attributes(
+    graph: RawGraph, texts: Sequence[str], numbers: Sequence[str], edge_types: tuple[str, ...]
+) -> RawGraph:
+    """Return the graph with exactly these attributes and edge types."""
+    table_T = np.array([edge_types.index(name) for name in graph.edge_type_names], dtype=np.int64)
+    absent_N = np.full(graph.num_nodes, np.nan)
+    return replace(
+        graph,
+        categories={name: _words(graph, name) for name in texts}
+        or {"kind": ["node"] * graph.num_nodes},
+        numbers={name: graph.numbers.get(name, absent_N) for name in numbers},
+        edge_type_E=table_T[graph.edge_type_E],
+        edge_type_names=edge_types,
+    )
+
+
+def _words(graph: RawGraph, name: str) -> list[str]:
+    """Return an attribute as words, "" where it is absent."""
+    if name in graph.categories:
+        return list(graph.categories[name])
+    if name in graph.numbers:
+        return ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
+    return [""] * graph.num_nodes
+
+
+def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]]:
+    """Return path and reader of each graph by its name, in order of the names."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; check the path.")
+    traces: dict[str, tuple[Path, Reader]] = {}
+    flows: dict[str, tuple[Path, Reader]] = {}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or (labels is not None and path.samefile(labels)):
+            continue
+        match = _TRACE.fullmatch(path.name)
+        if match:
+            at = path if match["single"] else path.parent / match["prefix"]
+            name = path.parent / (match["single"] or match["prefix"])
+            traces[name.relative_to(folder).as_posix()] = (at, _workload)
+        elif path.suffix == ".graphml":
+            flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _graphml)
+        elif path.suffix == ".json" and _is_graph_json(path):
+            flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _json)
+    if traces and flows:
+        raise DataError(
+            f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "
+            "made of one kind, so name a sub-folder."
+        )
+    return traces or flows
+
+
+def _is_graph_json(path: Path) -> bool:
+    """Return whether a file begins like layerdag's JSON of a flow graph."""
+    with path.open("rb") as file:
+        return b'"layerdag-graph-' in file.read(200)
+
+
+def _workload(prefix: Path, name: str) -> RawGraph:
+    """Read all ranks of a job as one graph."""
+    workload = read_workload(prefix)
+    return job_graph(name, rank_classes(workload), workload.groups, {})
+
+
+def _graphml(path: Path, name: str) -> RawGraph:
+    """Read a GraphML file."""
+    return _sized(read_graphml(path), name)
+
+
+def _json(path: Path, name: str) -> RawGraph:
+    """Read a file of layerdag's JSON."""
+    return _sized(read_json(path), name)
+
+
+def _sized(graph: RawGraph, name: str) -> RawGraph:
+    """Return a flow graph under its name in the folder, with its sizes as conditions."""
+    layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
+    conditions = {**graph.conditions, **size_conditions(layer_N)}
+    return replace(graph, name=name, conditions=conditions)
+
+
+def _check_names(
+    folder: Path, path: str | Path | None, labels: Labels, graphs: Sequence[RawGraph]
+) -> None:
+    """Raise DataError if labels are given but none of them belongs to a graph."""
+    names = [graph.name for graph in graphs]
+    known: Mapping[str, object] = labels.conditions
+    if known and not set(names) & set(known):
+        raise DataError(
+            f"{path}: names graphs such as '{next(iter(known))}', but those of {folder} are called "
+            f"such as '{names[0]}'; make the names agree."
+        )

@@ -1,1 +1,0 @@
-"""Discrete diffusion on tensors: schedules, noise, draws. Knows no graph and no model."""

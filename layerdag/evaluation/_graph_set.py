@@ -1,0 +1,141 @@
+"""Many DAGs as one disjoint union in numpy, so that every statistic is one vectorized step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from layerdag.errors import DataError, UsageError
+from layerdag.graph import DAG, longest_path_layers
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSet:
+    """B DAGs laid end to end. Node numbers of edges count through the union.
+
+    Attributes:
+        x_NA: int64 attribute codes.
+        edge_index_2E: int64 source and target.
+        edge_type_E: int64.
+        node_ptr: int64 (B+1,).
+        edge_ptr: int64 (B+1,).
+    """
+
+    x_NA: np.ndarray
+    edge_index_2E: np.ndarray
+    edge_type_E: np.ndarray
+    node_ptr: np.ndarray
+    edge_ptr: np.ndarray
+
+    @classmethod
+    def of(cls, dags: Sequence[DAG]) -> "GraphSet":
+        """Lay ``dags`` end to end.
+
+        Raises:
+            UsageError: If there is no graph.
+            DataError: If graphs have different numbers of node attributes; names the first.
+        """
+        if not dags:
+            raise UsageError("There is no graph to look at; pass at least one.")
+        widths = [dag.x_NA.shape[1] for dag in dags]
+        odd = next((i for i, width in enumerate(widths) if width != widths[0]), None)
+        if odd is not None:
+            raise DataError(
+                f"Graph {odd} has {widths[odd]} node attributes but graph 0 has {widths[0]}; "
+                "compare graphs of one schema only."
+            )
+        node_ptr = _running_sum([dag.num_nodes for dag in dags])
+        edge_ptr = _running_sum([dag.num_edges for dag in dags])
+        edge_index_2E = np.concatenate([dag.edge_index_2E.numpy() for dag in dags], axis=1)
+        return cls(
+            x_NA=np.concatenate([dag.x_NA.numpy() for dag in dags]),
+            edge_index_2E=edge_index_2E + np.repeat(node_ptr[:-1], np.diff(edge_ptr)),
+            edge_type_E=np.concatenate([dag.edge_type_E.numpy() for dag in dags]),
+            node_ptr=node_ptr,
+            edge_ptr=edge_ptr,
+        )
+
+    @property
+    def num_graphs(self) -> int:
+        """B."""
+        return len(self.node_ptr) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """N over all graphs."""
+        return int(self.node_ptr[-1])
+
+    @property
+    def num_attributes(self) -> int:
+        """A."""
+        return self.x_NA.shape[1]
+
+    @cached_property
+    def nodes_B(self) -> np.ndarray:
+        """Number of nodes of each graph."""
+        return np.diff(self.node_ptr)
+
+    @cached_property
+    def edges_B(self) -> np.ndarray:
+        """Number of edges of each graph."""
+        return np.diff(self.edge_ptr)
+
+    @cached_property
+    def graph_N(self) -> np.ndarray:
+        """Graph of each node."""
+        return np.repeat(np.arange(self.num_graphs), self.nodes_B)
+
+    @cached_property
+    def graph_E(self) -> np.ndarray:
+        """Graph of each edge."""
+        return np.repeat(np.arange(self.num_graphs), self.edges_B)
+
+    @cached_property
+    def layer_N(self) -> np.ndarray:
+        """Longest-path layer of each node. Raises GraphError on a cycle."""
+        return longest_path_layers(self.num_nodes, self.edge_index_2E)
+
+    @cached_property
+    def layers_B(self) -> np.ndarray:
+        """Number of layers of each graph."""
+        depth_B = np.zeros(self.num_graphs, dtype=np.int64)
+        np.maximum.at(depth_B, self.graph_N, self.layer_N + 1)
+        return depth_B
+
+    @cached_property
+    def layer_ptr(self) -> np.ndarray:
+        """(B+1,); the layers of graph b are entries ``layer_ptr[b]:layer_ptr[b+1]`` of width_L."""
+        return _running_sum(self.layers_B)
+
+    @cached_property
+    def width_L(self) -> np.ndarray:
+        """Number of nodes of each layer of each graph."""
+        return np.bincount(
+            self.layer_ptr[self.graph_N] + self.layer_N, minlength=int(self.layer_ptr[-1])
+        )
+
+    @cached_property
+    def graph_L(self) -> np.ndarray:
+        """Graph of each layer."""
+        return np.repeat(np.arange(self.num_graphs), self.layers_B)
+
+    @cached_property
+    def in_degree_N(self) -> np.ndarray:
+        """Number of parents of each node."""
+        return np.bincount(self.edge_index_2E[1], minlength=self.num_nodes)
+
+    @cached_property
+    def out_degree_N(self) -> np.ndarray:
+        """Number of children of each node."""
+        return np.bincount(self.edge_index_2E[0], minlength=self.num_nodes)
+
+    @cached_property
+    def span_E(self) -> np.ndarray:
+        """Layers that each edge descends, at least 1."""
+        return self.layer_N[self.edge_index_2E[1]] - self.layer_N[self.edge_index_2E[0]]
+
+
+def _running_sum(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the running sums of ``sizes``, starting with 0."""
+    return np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64)))).astype(np.int64)

@@ -1,0 +1,5 @@
+"""Distances between sets of graphs: descriptors, MMD, classifier, precision and recall."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

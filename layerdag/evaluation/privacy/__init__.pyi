@@ -1,0 +1,14 @@
+from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
+from ._membership import (
+    FALSE_ALARMS as FALSE_ALARMS,
+    Attack as Attack,
+    likelihood_attack as likelihood_attack,
+)
+from ._memorization import Nearness as Nearness, Novelty as Novelty, novelty as novelty
+from ._verdict import (
+    CHANCE as CHANCE,
+    MARGIN as MARGIN,
+    Verdict as Verdict,
+    chance_half_width as chance_half_width,
+    needed as needed,
+)

@@ -1,0 +1,268 @@
+"""Can an attacker tell which real graphs a generator was trained on?
+
+Distances of samples to real graphs alone miss leaks (Yao et al., "The DCR Delusion", ESORICS
+2025), so the question is put as an attack: score each real graph, half of them members of the
+training set and half not, and see how well the score tells them apart. Two attacks need the
+samples alone, as somebody has to whom only those were given; the third needs the weights.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+
+from layerdag._runtime import derive_seed, numpy_generator, wait_briefly
+from layerdag.datasets import encode_batch
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import UsageError
+from layerdag.evaluation.metrics import NORMAL_95, Interval, bootstrap_weights
+from layerdag.evaluation.privacy._memorization import kernel_distances
+from layerdag.evaluation.privacy._verdict import Need, Verdict, chance_half_width, needed
+from layerdag.graph import DAG
+from layerdag.models import DAGModel
+
+REPLICATES = 500
+MOST_SCORED = 256
+FALSE_ALARMS = 0.1
+
+Scores = tuple[np.ndarray, np.ndarray]
+"""Scores of members and of others."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How well one score tells members of the training set from other real graphs.
+
+    Attributes:
+        name: "nearest_sample", "density_ratio" or "likelihood".
+        what: The score, in one sentence.
+        auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
+            1 that every member is known.
+        interval: 95 % bootstrap interval of ``auc`` over members and over others, no narrower than
+            that of a score that says nothing.
+        caught: Share of members above the score that a share ``FALSE_ALARMS`` of others exceeds.
+        members: Number of training graphs scored.
+        others: Number of held-out graphs scored.
+        verdict: What the interval says.
+        need: How many graphs a verdict would take; None where there is one.
+    """
+
+    name: str
+    what: str
+    auc: float
+    interval: Interval
+    caught: float
+    members: int
+    others: int
+    verdict: Verdict
+    need: Need | None
+
+    @property
+    def leaks(self) -> bool:
+        """Whether the attack does better than guessing, beyond chance."""
+        return self.verdict is Verdict.LEAKS
+
+    def in_words(self) -> str:
+        """Return the verdict as a clause."""
+        if self.need is None:
+            return self.verdict.value
+        return f"{self.verdict.value} ({self.need.in_words()})"
+
+
+def sample_attacks(
+    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
+) -> tuple[Attack, ...]:
+    """Return the attacks that need the samples alone.
+
+    "nearest_sample" (Chen et al., GAN-Leaks, CCS 2020): the nearer a sample, the likelier a member.
+    "density_ratio" (van Breugel et al., DOMIAS, AISTATS 2023): the same density of samples means
+    more where real graphs are rare, so it is divided by the density of other real graphs, which
+    the attacker has: a random half of the held-out ones, while the other half are the non-members.
+    Both halves take both parts in turn, and the figure is the mean. Densities are Gaussian kernel
+    estimates over Weisfeiler-Lehman distances.
+
+    Args:
+        train: Training graphs, the members.
+        held_out: Real graphs that the generator never saw; the second attack needs two.
+        generated: Samples.
+        seed: Of the halves and of the bootstrap.
+
+    Raises:
+        UsageError: If a set is empty.
+    """
+    _require(train, held_out, generated)
+    real = [*train, *held_out]
+    distance = kernel_distances(real, [*generated, *held_out])
+    to_sample, to_held_out = distance[:, : len(generated)], distance[:, len(generated) :]
+    return attacks_by_distance(to_sample, to_held_out, seed)
+
+
+def attacks_by_distance(
+    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, seed: int
+) -> tuple[Attack, ...]:
+    """Return the same from the distances of all real graphs, training graphs first.
+
+    Args:
+        to_sample_GK: To the samples.
+        to_held_out_GH: To the held-out graphs, which are the last H rows, too.
+        seed: Of the halves and of the bootstrap.
+    """
+    members = to_sample_GK.shape[0] - to_held_out_GH.shape[1]
+    nearest_G = -to_sample_GK.min(axis=1)
+    what = "how near the nearest sample is"
+    plain = [(nearest_G[:members], nearest_G[members:])]
+    found = [_attack("nearest_sample", what, plain, seed)]
+    if to_held_out_GH.shape[1] > 1:
+        what = "density of samples over that of other real graphs"
+        ratios = _density_ratios(to_sample_GK, to_held_out_GH, members, seed)
+        found.append(_attack("density_ratio", what, ratios, seed))
+    return tuple(found)
+
+
+def _density_ratios(
+    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, members: int, seed: int
+) -> list[Scores]:
+    """Return the scores of members and of one half of the others, by the other half; twice."""
+    count = to_held_out_GH.shape[1]
+    order = numpy_generator(seed, "membership").permutation(count)
+    halves = order[: count // 2], order[count // 2 :]
+    folds = []
+    for reference, others in (halves, halves[::-1]):
+        to_reference = to_held_out_GH[:, reference]
+        rows = np.concatenate([np.arange(members), members + others])
+        width = _bandwidth(to_reference[rows])
+        ratio_G = _log_density(to_sample_GK[rows], width) - _log_density(to_reference[rows], width)
+        folds.append((ratio_G[:members], ratio_G[members:]))
+    return folds
+
+
+def likelihood_attack(
+    model: DAGModel,
+    schema: GraphSchema,
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    seed: int = 0,
+) -> Attack:
+    """Return the attack of somebody who has the weights: members have a higher likelihood.
+
+    The score is minus the model's losses of a graph in nats a node (Yeom et al., CSF 2018). At most
+    ``MOST_SCORED`` graphs of each set, drawn at random, are scored.
+
+    Raises:
+        UsageError: If a set is too small.
+    """
+    _require(train, held_out)
+    rng = numpy_generator(seed, "membership-likelihood")
+    scored = [
+        [dags[i] for i in np.sort(rng.permutation(len(dags))[:MOST_SCORED])]
+        for dags in (train, held_out)
+    ]
+    member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
+    what = "likelihood of the graph, by the weights"
+    return _attack("likelihood", what, [(-member_T, -other_H)], seed)
+
+
+@torch.no_grad()
+def graph_losses(
+    model: DAGModel, schema: GraphSchema, dags: Sequence[DAG], seed: int = 0
+) -> np.ndarray:
+    """Return the sum of all losses of each graph, in nats a node, float64 (B,).
+
+    The noise of every graph comes from the same seed, so that graphs differ by themselves alone.
+
+    Args:
+        model: Its mode (training or evaluation) is kept.
+        schema: By which the graphs and their conditions are encoded.
+        dags: In layer order.
+        seed: Of the noise.
+    """
+    wait_briefly()
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    losses = []
+    for dag in dags:
+        generator = torch.Generator(device).manual_seed(derive_seed(seed, "likelihood"))
+        terms = model.losses(encode_batch(schema, [dag]).to(device), generator)
+        losses.append(sum(float(term.total) for term in terms.values()) / dag.num_nodes)
+    model.train(was_training)
+    return np.array(losses)
+
+
+def area_under_curve(member_T: np.ndarray, other_H: np.ndarray) -> float:
+    """Return the chance that a member scores above another graph; a tie counts half."""
+    rank_G = rankdata(np.concatenate([member_T, other_H]))
+    wins = rank_G[: member_T.size].sum() - member_T.size * (member_T.size + 1) / 2
+    return float(wins / (member_T.size * other_H.size))
+
+
+def _attack(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
+    """Return how well a score tells members from others, the mean over folds.
+
+    Args:
+        name: Of the attack.
+        what: The score.
+        folds: Scores of the same members and of other others in each.
+        seed: Of the bootstrap.
+    """
+    members, others = folds[0][0].size, sum(other_H.size for _, other_H in folds)
+    auc = float(np.mean([area_under_curve(*fold) for fold in folds]))
+    draws_R = _bootstrap(name, folds, seed)
+    half = max(NORMAL_95 * float(draws_R.std(ddof=1)), chance_half_width(members, others))
+    interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
+    verdict = Verdict.of(interval)
+    need = Need("held-out graphs", others, needed(auc, half, others))
+    return Attack(
+        name=name,
+        what=what,
+        auc=auc,
+        interval=interval,
+        caught=float(np.mean([_caught(*fold) for fold in folds])),
+        members=members,
+        others=others,
+        verdict=verdict,
+        need=need if verdict is Verdict.TOO_FEW else None,
+    )
+
+
+def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
+    """Return the area under the curve of resampled members and others, the mean over folds."""
+    rng = numpy_generator(seed, "membership-bootstrap", name)
+    members = folds[0][0].size
+    weight_RT = bootstrap_weights(rng, REPLICATES, members)
+    total_R = np.zeros(REPLICATES)
+    for member_T, other_H in folds:
+        weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
+        above_TH = (member_T[:, None] > other_H) + 0.5 * (member_T[:, None] == other_H)
+        total_R += ((weight_RT @ above_TH) * weight_RH).sum(axis=1) / (members * other_H.size)
+    return total_R / len(folds)
+
+
+def _caught(member_T: np.ndarray, other_H: np.ndarray) -> float:
+    """Return the share of members above the score that a share ``FALSE_ALARMS`` of others has."""
+    return float((member_T > np.quantile(other_H, 1 - FALSE_ALARMS)).mean())
+
+
+def _bandwidth(distance_GK: np.ndarray) -> float:
+    """Return a third of the median distance to the nearest graph.
+
+    A copy then weighs as much as exp(9 / 2), about 90, neighbors at that distance.
+    """
+    return max(float(np.median(distance_GK.min(axis=1))) / 3, 1e-3)
+
+
+def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
+    """Return the logarithm of a kernel density from distances, up to one constant."""
+    exponent_GK = -0.5 * (distance_GK / width) ** 2
+    return np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])
+
+
+def _require(*sets: Sequence[DAG]) -> None:
+    """Raise UsageError if a set is empty."""
+    if not all(sets):
+        raise UsageError(
+            "A membership attack needs training, held-out and, unless it attacks weights, sampled "
+            "graphs; one set is empty."
+        )

@@ -1,0 +1,257 @@
+"""Does a generator copy its training graphs? Valid, unique, novel; exact and near copies.
+
+Always three sets: training, held-out of the same size, generated. A copy test alone proves nothing
+(Yao et al., ESORICS 2025); it is the first of several attacks. Hashes are Weisfeiler-Lehman hashes
+of the attributed directed graph: graphs that they cannot tell apart count as copies, which errs on
+the side of reporting a copy.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, hstack
+
+from layerdag._runtime import numpy_generator
+from layerdag.errors import UsageError
+from layerdag.evaluation import GraphSet
+from layerdag.evaluation.metrics import NORMAL_95, Interval
+from layerdag.evaluation.privacy._verdict import Need, Verdict, half_width_for_verdict, round_up
+from layerdag.graph import DAG, graph_hash, node_colors
+
+ROUNDS = 3
+RELABELINGS = 500
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """Shares among the generated graphs.
+
+    Attributes:
+        graphs: Number of generated graphs.
+        valid: Share that is valid.
+        unique: Distinct hashes / graphs.
+        novel: Share whose hash no training graph has.
+        vun: Share of graphs that are valid, novel and the first with their hash.
+        copied: Share that repeats a training graph (1 - novel).
+        copied_real: Share of real held-out graphs that repeat a training graph, the scale of it;
+            None without held-out graphs.
+    """
+
+    graphs: int
+    valid: float
+    unique: float
+    novel: float
+    vun: float
+    copied: float
+    copied_real: float | None
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Whether generated graphs lie nearer to the training set than to held-out graphs.
+
+    Attributes:
+        share: Share of generated graphs nearer to training than to held-out; ties count half.
+            0.5 is ideal, 1 is a generator that stays beside its training graphs.
+        interval: 95 % interval of ``share``: Wilson's, which is about the samples, or the spread
+            where chance calls a real graph a training graph, whichever is wider.
+        median_to_train: Median Weisfeiler-Lehman distance to the nearest training graph.
+        median_to_held_out: The same to the nearest held-out graph.
+        compared: Number of training and of held-out graphs compared with, equal.
+        samples: Number of generated graphs.
+        verdict: What the interval says.
+        need: How many graphs a verdict would take; None where there is one.
+    """
+
+    share: float
+    interval: Interval
+    median_to_train: float
+    median_to_held_out: float
+    compared: int
+    samples: int
+    verdict: Verdict
+    need: Need | None
+
+    def in_words(self) -> str:
+        """Return the verdict as a clause."""
+        return {
+            Verdict.LEAKS: "nearer to training graphs",
+            Verdict.CHANCE: "as near to held-out graphs",
+            Verdict.TOO_FEW: f"{self.verdict.value} ({self.need.in_words() if self.need else ''})",
+            Verdict.REVERSED: "nearer to held-out graphs: the two parts are not alike",
+        }[self.verdict]
+
+
+def novelty(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    generated: Sequence[DAG],
+    valid_B: np.ndarray | None = None,
+) -> Novelty:
+    """Return the shares of valid, unique and novel graphs.
+
+    Args:
+        train: Training graphs.
+        held_out: Real graphs that the generator never saw; may be empty.
+        generated: Samples.
+        valid_B: Validity of each sample (``StructureReport.valid_B``); all valid by default.
+
+    Raises:
+        UsageError: If there is no training or no generated graph.
+    """
+    _require(train, generated)
+    known = {graph_hash(dag) for dag in train}
+    hashes = [graph_hash(dag) for dag in generated]
+    valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
+    novel = np.array([word not in known for word in hashes])
+    first = np.zeros(len(hashes), dtype=bool)
+    first[np.unique(hashes, return_index=True)[1]] = True
+    return Novelty(
+        graphs=len(hashes),
+        valid=float(valid.mean()),
+        unique=float(first.mean()),
+        novel=float(novel.mean()),
+        vun=float((valid & novel & first).mean()),
+        copied=float(1 - novel.mean()),
+        copied_real=_share_of(known, held_out),
+    )
+
+
+def nearness(
+    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
+) -> Nearness:
+    """Return how often a generated graph is nearer to training than to held-out graphs.
+
+    The larger of the two real sets is cut at random to the size of the smaller one, since the
+    nearest of more graphs is nearer.
+
+    Raises:
+        UsageError: If a set is empty.
+    """
+    _require(train, held_out, generated)
+    distance_KG = kernel_distances(generated, [*train, *held_out])
+    return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
+
+
+def nearness_by_distance(to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int) -> Nearness:
+    """Return the same from the distances of K generated graphs to all real ones."""
+    size = min(to_train_KT.shape[1], to_held_KH.shape[1])
+    rng = numpy_generator(seed, "nearness")
+    to_train_KS = to_train_KT[:, rng.permutation(to_train_KT.shape[1])[:size]]
+    to_held_KS = to_held_KH[:, rng.permutation(to_held_KH.shape[1])[:size]]
+    near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
+    is_train_G = np.arange(2 * size) < size
+    by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
+    share = float(_shares(near_KG, is_train_G[:, None])[0])
+    spread = float(np.sqrt(np.mean((_shares(near_KG, by_chance_GR) - 0.5) ** 2)))
+    interval = _wider(wilson_interval(share, len(near_KG)), share, NORMAL_95 * spread)
+    verdict = Verdict.of(interval)
+    return Nearness(
+        share=share,
+        interval=interval,
+        median_to_train=float(np.median(to_train_KS.min(axis=1))),
+        median_to_held_out=float(np.median(to_held_KS.min(axis=1))),
+        compared=size,
+        samples=len(near_KG),
+        verdict=verdict,
+        need=_need(share, spread, len(near_KG), size) if verdict is Verdict.TOO_FEW else None,
+    )
+
+
+def _nearest(distance_KG: np.ndarray) -> np.ndarray:
+    """Return which real graphs are the nearest of each generated one, ties included, as floats."""
+    least_K1 = distance_KG.min(axis=1, keepdims=True)
+    return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
+
+
+def _shares(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
+    """Return the share of generated graphs nearer to training for R ways to tell it from the rest.
+
+    A generated graph whose nearest graphs are of both kinds counts half.
+    """
+    of_train_KR = near_KG @ is_train_GR > 0
+    of_rest_KR = near_KG @ ~is_train_GR > 0
+    shares_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).mean(axis=0)
+    return shares_R
+
+
+def _wider(interval: Interval, value: float, half: float) -> Interval:
+    """Return the interval that holds ``interval`` and value +- half, cut at 0 and 1."""
+    return Interval(
+        max(min(interval.low, value - half), 0.0), min(max(interval.high, value + half), 1.0)
+    )
+
+
+def _need(share: float, spread: float, samples: int, compared: int) -> Need:
+    """Return which graphs are too few, and about how many are needed.
+
+    Were all samples next to different real graphs, the spread would be 0.5 / sqrt(samples). What it
+    is beyond that comes from real graphs that are the nearest of many samples, and more samples do
+    not take it away.
+    """
+    crowding = max((4 * spread**2 * samples - 1) / max(samples - 1, 1), 0.0)
+    allowed = (2 * half_width_for_verdict(share) / NORMAL_95) ** 2
+    if crowding < allowed:
+        return Need("samples", samples, round_up((1 - crowding) / (allowed - crowding)))
+    left = max(allowed - 1 / samples, allowed / 2)
+    return Need("held-out graphs", compared, round_up(compared * crowding / left))
+
+
+def _share_of(known: set[str], dags: Sequence[DAG]) -> float | None:
+    """Return the share of graphs whose hash is known; None for no graph."""
+    return float(np.mean([graph_hash(dag) in known for dag in dags])) if dags else None
+
+
+def kernel_distances(left: Sequence[DAG], right: Sequence[DAG]) -> np.ndarray:
+    """Return Weisfeiler-Lehman kernel distances, shape (left, right), values in [0, sqrt(2)].
+
+    The features of a graph count the colors of its nodes after 0 to 3 rounds of refinement
+    (Shervashidze et al., JMLR 12, 2011) and are normalized to length 1 in each round, so that all
+    rounds weigh the same.
+    """
+    features = _color_counts([*left, *right])
+    cosine = (features[: len(left)] @ features[len(left) :].T).toarray()
+    return np.sqrt(np.maximum(2 - 2 * cosine, 0))
+
+
+def wilson_interval(share: float, count: int) -> Interval:
+    """Return the 95 % Wilson score interval of a share of ``count`` trials."""
+    z2 = NORMAL_95**2
+    center = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = NORMAL_95 * math.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
+    half /= 1 + z2 / count
+    return Interval(center - half, center + half)
+
+
+def _color_counts(dags: Sequence[DAG]) -> csr_array:
+    """Return normalized color counts of all rounds, shape (B, colors)."""
+    graphs = GraphSet.of(dags)
+    union = DAG.build(
+        torch.from_numpy(graphs.x_NA),
+        torch.from_numpy(graphs.edge_index_2E),
+        edge_type_E=torch.from_numpy(graphs.edge_type_E),
+    )
+    blocks = []
+    for rounds in range(ROUNDS + 1):
+        names, color_N = np.unique(node_colors(union, rounds), return_inverse=True)
+        ones_N = np.ones(color_N.size)
+        counts = csr_array(
+            (ones_N, (graphs.graph_N, color_N)), shape=(graphs.num_graphs, names.size)
+        )
+        length_B = np.sqrt((counts**2).sum(axis=1)) * math.sqrt(ROUNDS + 1)
+        scale = csr_array(
+            (1 / np.maximum(length_B, 1e-12), np.arange(len(dags)), np.arange(len(dags) + 1))
+        )
+        blocks.append(scale @ counts)
+    return csr_array(hstack(blocks))
+
+
+def _require(*sets: Sequence[DAG]) -> None:
+    """Raise UsageError if a set is empty."""
+    if not all(sets):
+        raise UsageError(
+            "Training, held-out and generated graphs are all needed; one set is empty."
+        )

@@ -1,0 +1,5 @@
+from ._base import Finding as Finding, Severity as Severity, has_errors as has_errors
+from ._graph import StructureReport as StructureReport, check_structure as check_structure
+from ._graph_table import GRAPH_RULES as GRAPH_RULES
+from ._trace_table import TRACE_RULES as TRACE_RULES
+from ._workload import check_group_file as check_group_file, check_workload as check_workload

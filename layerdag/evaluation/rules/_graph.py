@@ -1,0 +1,248 @@
+"""Does a set of DAGs keep the laws of layered DAGs and the limits seen in training?
+
+Layer laws: LayerDAG (arXiv 2411.02322), section 3.1. A sampled graph lists its nodes layer by
+layer; a node whose longest-path layer is smaller than that of a node listed before it has drifted:
+no parent of it stands in the layer before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from layerdag.errors import GraphError
+from layerdag.evaluation import GraphSet
+from layerdag.evaluation.rules._base import Finding, Severity
+from layerdag.evaluation.rules._graph_table import GRAPH_RULES
+from layerdag.graph import DAG, GraphStatistics, longest_path_layers
+
+
+@dataclass(frozen=True, eq=False)
+class DepthRow:
+    """Figures of the nodes in one stretch of the depth.
+
+    Attributes:
+        first_layer: First layer of the stretch.
+        last_layer: Last layer of the stretch.
+        nodes: Number of nodes in it.
+        consistent: Share of them that keep "layer-consistent".
+        seen: Share that keep "arity-seen" and "source-seen"; None without training statistics.
+    """
+
+    first_layer: int
+    last_layer: int
+    nodes: int
+    consistent: float
+    seen: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class StructureReport:
+    """The verdict on a set of graphs.
+
+    Attributes:
+        graphs: Number of graphs.
+        share: For each rule id, the share of graphs that keep it.
+        valid_B: True where a graph keeps every rule of severity ERROR.
+        findings: One for each broken rule and graph.
+        by_depth: Figures along the depth, so that drift shows.
+    """
+
+    graphs: int
+    share: dict[str, float]
+    valid_B: np.ndarray
+    findings: tuple[Finding, ...]
+    by_depth: tuple[DepthRow, ...]
+
+    @property
+    def validity(self) -> float:
+        """Share of graphs that keep every rule of severity ERROR."""
+        return float(self.valid_B.mean())
+
+
+def check_structure(
+    dags: Sequence[DAG],
+    training: GraphStatistics | None = None,
+    names: Sequence[str] | None = None,
+    depth_rows: int = 5,
+) -> StructureReport:
+    """Judge graphs that may be wrong in any way; nothing here raises because of their content.
+
+    Args:
+        dags: Graphs whose nodes are listed layer by layer.
+        training: Statistics of the training graphs; without them the rules "attribute-range",
+            "arity-seen" and "source-seen" are not applied.
+        names: What to call each graph in findings; numbers by default.
+        depth_rows: Number of stretches of ``by_depth``.
+
+    Raises:
+        UsageError: If there is no graph.
+        DataError: If graphs have different numbers of attributes.
+    """
+    graphs, outside_B = _without_outside_edges(GraphSet.of(dags))
+    position_N = np.concatenate([_positions_wrong(dag) for dag in dags])
+    layer_N, cyclic_B = _layers(graphs)
+    bad_nodes = {
+        "layer-consistent": _drifted(graphs, layer_N),
+        "position-range": position_N,
+    }
+    if training is not None:
+        bad_nodes |= _against_training(graphs, training)
+    bad_graphs = {
+        "edge-range": outside_B,
+        "acyclic": cyclic_B,
+        "no-double-edge": _double_edges(graphs) > 0,
+        "not-empty": graphs.nodes_B == 0,
+        "connected": _parts(graphs) > 1,
+    }
+    bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
+    return StructureReport(
+        graphs=graphs.num_graphs,
+        share={
+            name: float(1 - bad_graphs[name].mean()) for name in GRAPH_RULES if name in bad_graphs
+        },
+        valid_B=~np.any([bad for name, bad in bad_graphs.items() if _is_error(name)], axis=0),
+        findings=tuple(_findings(graphs, bad_graphs, bad_nodes, names)),
+        by_depth=tuple(_depth_rows(layer_N, bad_nodes, depth_rows)),
+    )
+
+
+def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
+    """Return the set without edges that leave their graph, and which graphs had any."""
+    first_E = graphs.node_ptr[:-1][graphs.graph_E]
+    last_E = graphs.node_ptr[1:][graphs.graph_E]
+    inside_E = ((graphs.edge_index_2E >= first_E) & (graphs.edge_index_2E < last_E)).all(axis=0)
+    edges_B = np.bincount(graphs.graph_E[inside_E], minlength=graphs.num_graphs)
+    kept = replace(
+        graphs,
+        edge_index_2E=graphs.edge_index_2E[:, inside_E],
+        edge_type_E=graphs.edge_type_E[inside_E],
+        edge_ptr=np.concatenate(([0], np.cumsum(edges_B))),
+    )
+    return kept, edges_B < graphs.edges_B
+
+
+def _is_error(name: str) -> bool:
+    return GRAPH_RULES[name].severity is Severity.ERROR
+
+
+def _any(graphs: GraphSet, bad_N: np.ndarray) -> np.ndarray:
+    """Return whether each graph has a bad node, shape (B,)."""
+    return np.bincount(graphs.graph_N[bad_N], minlength=graphs.num_graphs) > 0
+
+
+def _positions_wrong(dag: DAG) -> np.ndarray:
+    """Return whether some position of each node lies outside [0, 1), shape (N,)."""
+    u_NA = dag.u_NA.numpy()
+    return ((u_NA < 0) | (u_NA >= 1) | np.isnan(u_NA)).any(axis=1)
+
+
+def _layers(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return (layer_N, cyclic_B); nodes of cyclic graphs have layer -1."""
+    cyclic_B = np.zeros(graphs.num_graphs, dtype=bool)
+    try:
+        return graphs.layer_N, cyclic_B
+    except GraphError:
+        pass
+    layer_N = np.full(graphs.num_nodes, -1, dtype=np.int64)
+    for graph, (first, last) in enumerate(zip(graphs.node_ptr, graphs.node_ptr[1:], strict=False)):
+        edges = slice(graphs.edge_ptr[graph], graphs.edge_ptr[graph + 1])
+        try:
+            edge_index_2E = graphs.edge_index_2E[:, edges] - first
+            layer_N[first:last] = longest_path_layers(int(last - first), edge_index_2E)
+        except GraphError:
+            cyclic_B[graph] = True
+    return layer_N, cyclic_B
+
+
+def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
+    """Return whether a node listed before each node of its graph has a greater layer."""
+    # One running maximum over the union: each graph is lifted above all layers of those before it.
+    lift = int(layer_N.max(initial=0)) + 2
+    lifted_N = layer_N + graphs.graph_N * lift
+    return np.maximum.accumulate(lifted_N) > lifted_N
+
+
+def _double_edges(graphs: GraphSet) -> np.ndarray:
+    """Return the number of repeated edges of each graph."""
+    key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
+    _, first = np.unique(key_E, return_index=True)
+    distinct_B = np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
+    return graphs.edges_B - distinct_B
+
+
+def _parts(graphs: GraphSet) -> np.ndarray:
+    """Return the number of weakly connected parts of each graph."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = graphs.num_nodes
+    ones_E = np.ones(graphs.edge_index_2E.shape[1], dtype=np.int8)
+    if size == 0:
+        return np.zeros(graphs.num_graphs, dtype=np.int64)
+    matrix = coo_array((ones_E, tuple(graphs.edge_index_2E)), shape=(size, size))
+    count, part_N = connected_components(matrix.tocsr(), directed=False)
+    graph_of_part = np.zeros(count, dtype=np.int64)
+    graph_of_part[part_N] = graphs.graph_N
+    return np.bincount(graph_of_part, minlength=graphs.num_graphs)
+
+
+def _against_training(graphs: GraphSet, training: GraphStatistics) -> dict[str, np.ndarray]:
+    """Return, for each rule on training limits, whether each node breaks it."""
+    codes_A = np.array([len(counts) for counts in training.attributes])
+    outside_N = ((graphs.x_NA < 0) | (graphs.x_NA >= codes_A)).any(axis=1)
+    most_K = np.array([max((d for d, _ in pairs), default=0) for pairs in training.in_degrees])
+    least_K = np.array([min((d for d, _ in pairs), default=0) for pairs in training.in_degrees])
+    kind_N = np.clip(graphs.x_NA[:, 0], 0, len(most_K) - 1)
+    degree_N = graphs.in_degree_N
+    return {
+        "attribute-range": outside_N,
+        "arity-seen": degree_N > most_K[kind_N],
+        "source-seen": (degree_N == 0) & (least_K[kind_N] > 0),
+    }
+
+
+def _findings(
+    graphs: GraphSet,
+    bad_graphs: dict[str, np.ndarray],
+    bad_nodes: dict[str, np.ndarray],
+    names: Sequence[str] | None,
+) -> list[Finding]:
+    """Return one finding for each broken rule and graph."""
+    found = []
+    for name, bad_B in bad_graphs.items():
+        for graph in np.flatnonzero(bad_B).tolist():
+            where = names[graph] if names else f"graph {graph}"
+            node, count = None, 1
+            if name in bad_nodes:
+                first = int(graphs.node_ptr[graph])
+                nodes = np.flatnonzero(bad_nodes[name][first : graphs.node_ptr[graph + 1]])
+                node, count = int(nodes[0]), nodes.size
+            what = GRAPH_RULES[name].what.rstrip(".")
+            found.append(Finding(GRAPH_RULES[name], where, node, what, count))
+    return found
+
+
+def _depth_rows(layer_N: np.ndarray, bad_nodes: dict[str, np.ndarray], rows: int) -> list[DepthRow]:
+    """Return the node figures of ``rows`` stretches with about equally many nodes."""
+    inside = layer_N >= 0
+    if not inside.any():
+        return []
+    cuts = np.unique(np.quantile(layer_N[inside], np.linspace(0, 1, rows + 1)[1:], method="higher"))
+    unseen_N = None
+    if "arity-seen" in bad_nodes:
+        unseen_N = bad_nodes["arity-seen"] | bad_nodes["source-seen"]
+    result, first = [], 0
+    for last in cuts.astype(int).tolist():
+        here = inside & (layer_N >= first) & (layer_N <= last)
+        result.append(
+            DepthRow(
+                first,
+                last,
+                int(here.sum()),
+                float(1 - bad_nodes["layer-consistent"][here].mean()),
+                None if unseen_N is None else float(1 - unseen_N[here].mean()),
+            )
+        )
+        first = last + 1
+    return result

@@ -1,0 +1,11 @@
+from ._batch import DAGBatch as DAGBatch
+from ._dag import DAG as DAG, Condition as Condition
+from ._hashing import graph_hash as graph_hash, node_colors as node_colors
+from ._layering import (
+    expand_ranges as expand_ranges,
+    group_by as group_by,
+    longest_path_layers as longest_path_layers,
+)
+from ._random import random_dag as random_dag
+from ._sizes import GraphSizes as GraphSizes
+from ._statistics import GraphStatistics as GraphStatistics

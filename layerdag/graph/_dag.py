@@ -1,0 +1,125 @@
+"""One attributed DAG as tensors, the type that data sets yield and the model samples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from layerdag.errors import GraphError
+from layerdag.graph._layering import longest_path_layers
+
+Condition = float | str
+
+
+@dataclass(frozen=True, eq=False)
+class DAG:
+    """A DAG with several categorical attributes a node, typed edges and graph-level conditions.
+
+    Attributes:
+        x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.
+        u_NA: float32 position in [0, 1) inside the bin of a numeric attribute, else 0.
+        edge_index_2E: int64; row 0 is the source, row 1 the target.
+        edge_type_E: int64 edge-type codes.
+        conditions: Raw graph-level values by name ("label", "family", ...); missing is unknown.
+    """
+
+    x_NA: Tensor
+    edge_index_2E: Tensor
+    edge_type_E: Tensor
+    u_NA: Tensor
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+
+    @classmethod
+    def build(
+        cls,
+        x_NA: Tensor,
+        edge_index_2E: Tensor,
+        *,
+        edge_type_E: Tensor | None = None,
+        u_NA: Tensor | None = None,
+        conditions: Mapping[str, Condition] | None = None,
+    ) -> "DAG":
+        """Make a DAG from what is known: edge types default to 0, positions in bins to 0."""
+        if edge_type_E is None:
+            edge_type_E = torch.zeros(edge_index_2E.shape[1], dtype=torch.int64)
+        if u_NA is None:
+            u_NA = torch.zeros(x_NA.shape, dtype=torch.float32)
+        return cls(x_NA, edge_index_2E, edge_type_E, u_NA, dict(conditions or {}))
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.x_NA.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return self.edge_index_2E.shape[1]
+
+    def layers(self) -> Tensor:
+        """Return the longest-path layer of each node, shape (N,). Raises GraphError on a cycle."""
+        return torch.from_numpy(longest_path_layers(self.num_nodes, self.edge_index_2E.numpy()))
+
+    def in_layer_order(self) -> "DAG":
+        """Return the same DAG with nodes sorted by layer (stable) and edges by (target, source)."""
+        layer_N = self.layers()
+        order_N = torch.argsort(layer_N, stable=True)
+        return self.permuted(order_N)
+
+    def permuted(self, order_N: Tensor) -> "DAG":
+        """Return the same DAG whose node i is the old node ``order_N[i]``; edges are sorted."""
+        rank_N = torch.empty_like(order_N)
+        rank_N[order_N] = torch.arange(self.num_nodes)
+        edge_index_2E = rank_N[self.edge_index_2E]
+        sort_E = torch.argsort(edge_index_2E[1] * max(self.num_nodes, 1) + edge_index_2E[0])
+        return replace(
+            self,
+            x_NA=self.x_NA[order_N],
+            u_NA=self.u_NA[order_N],
+            edge_index_2E=edge_index_2E[:, sort_E],
+            edge_type_E=self.edge_type_E[sort_E],
+        )
+
+    def to(self, device: torch.device | str) -> "DAG":
+        """Return the DAG with its tensors on ``device``."""
+        return replace(
+            self,
+            x_NA=self.x_NA.to(device),
+            u_NA=self.u_NA.to(device),
+            edge_index_2E=self.edge_index_2E.to(device),
+            edge_type_E=self.edge_type_E.to(device),
+        )
+
+    def check(self) -> "DAG":
+        """Return self if shapes, dtypes and ranges agree and there is no cycle or double edge.
+
+        Raises:
+            GraphError: With one sentence that names the first fault and the values found.
+        """
+        if self.x_NA.ndim != 2 or self.x_NA.dtype != torch.int64:
+            raise GraphError(
+                f"x_NA must be an int64 matrix of shape (nodes, attributes), found "
+                f"{self.x_NA.dtype} of shape {tuple(self.x_NA.shape)}."
+            )
+        if self.u_NA.shape != self.x_NA.shape:
+            raise GraphError(
+                f"u_NA has shape {tuple(self.u_NA.shape)} but x_NA {tuple(self.x_NA.shape)}; "
+                "pass one position in [0, 1) for each attribute code."
+            )
+        if self.edge_index_2E.ndim != 2 or self.edge_index_2E.shape[0] != 2:
+            raise GraphError(
+                f"edge_index must have shape (2, edges), found {tuple(self.edge_index_2E.shape)}."
+            )
+        if self.edge_type_E.shape != (self.num_edges,):
+            raise GraphError(
+                f"There are {self.num_edges} edges but {self.edge_type_E.shape[0]} edge types."
+            )
+        self.layers()
+        key_E = self.edge_index_2E[0] * self.num_nodes + self.edge_index_2E[1]
+        if key_E.unique().numel() != self.num_edges:
+            raise GraphError(
+                f"{self.num_edges - key_E.unique().numel()} edges occur twice; "
+                "keep one edge for each (source, target) pair."
+            )
+        return self

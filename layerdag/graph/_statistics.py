@@ -1,0 +1,180 @@
+"""Counts over a set of DAGs that models need to be built: marginals, arities, widths."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import GraphError
+from layerdag.graph._dag import DAG
+from layerdag.graph._sizes import GraphSizes
+
+MAX_COUNTED = 1_000_000_000
+"""No degree, layer or depth of a graph is larger."""
+
+MAX_TALLY = 1 << 53
+
+
+@dataclass(frozen=True)
+class GraphStatistics:
+    """What a model may know of its training graphs before it has seen one; plain data only.
+
+    The *kind* of a node is its first attribute (for traces the operator). A node lies in layer 0
+    exactly if its in-degree is 0, so ``in_degrees`` also tells which kinds can start a graph.
+
+    Attributes:
+        graphs: Number of graphs counted.
+        attributes: For each attribute, the number of nodes with each code.
+        edge_types: Number of edges of each type.
+        in_degrees: For each kind, pairs (in-degree, number of nodes), ascending in-degree.
+        out_degrees: The same for out-degrees.
+        layer_sizes: Pairs (layer size, number of layers), ascending.
+        layer_counts: Pairs (number of layers, number of graphs), ascending.
+    """
+
+    graphs: int
+    attributes: tuple[tuple[int, ...], ...]
+    edge_types: tuple[int, ...]
+    in_degrees: tuple[tuple[tuple[int, int], ...], ...]
+    out_degrees: tuple[tuple[tuple[int, int], ...], ...]
+    layer_sizes: tuple[tuple[int, int], ...]
+    layer_counts: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def measure(cls, dags: Iterable[DAG], sizes: GraphSizes) -> "GraphStatistics":
+        """Count over ``dags``, which may come in any node order.
+
+        Raises:
+            GraphError: If there is no graph, or a graph has a cycle or codes outside ``sizes``.
+        """
+        tally = _Tally(sizes)
+        for dag in dags:
+            tally.add(dag)
+        return tally.result()
+
+    @property
+    def max_in_degree(self) -> int:
+        """Largest in-degree of any kind."""
+        return max((degree for pairs in self.in_degrees for degree, _ in pairs), default=0)
+
+    @property
+    def max_out_degree(self) -> int:
+        """Largest out-degree of any kind."""
+        return max((degree for pairs in self.out_degrees for degree, _ in pairs), default=0)
+
+    @property
+    def max_layer_size(self) -> int:
+        """Largest number of nodes of a layer."""
+        return self.layer_sizes[-1][0]
+
+    @property
+    def mean_in_degree(self) -> float:
+        """Edges per node."""
+        return sum(self.edge_types) / sum(self.attributes[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-serializable data that ``from_dict`` accepts."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "GraphStatistics":
+        """Rebuild from ``to_dict``'s data, after JSON has turned its tuples into lists.
+
+        Raises:
+            KeyError, TypeError or ValueError: If an entry is missing or no such count.
+        """
+        _check_tables(data)
+        return cls(**{name: _frozen(value) for name, value in data.items()})
+
+
+class _Tally:
+    """The running counts behind ``GraphStatistics.measure``."""
+
+    def __init__(self, sizes: GraphSizes) -> None:
+        self.graphs = 0
+        self.attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
+        self.edge_types = np.zeros(sizes.edge_types, np.int64)
+        self.in_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
+        self.out_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
+        self.layer_sizes: Counter[int] = Counter()
+        self.layer_counts: Counter[int] = Counter()
+
+    def add(self, dag: DAG) -> None:
+        """Count one graph."""
+        self.graphs += 1
+        for index, (counts_K, code_N) in enumerate(
+            zip(self.attributes, dag.x_NA.numpy().T, strict=True)
+        ):
+            counts_K += _histogram(code_N, counts_K.size, f"attribute {index} of a node")
+        edge_type_E = dag.edge_type_E.numpy()
+        self.edge_types += _histogram(edge_type_E, self.edge_types.size, "an edge type")
+        source_E, target_E = dag.edge_index_2E.numpy()
+        kind_N = dag.x_NA[:, 0].numpy()
+        _count_degrees(self.in_degrees, kind_N, target_E)
+        _count_degrees(self.out_degrees, kind_N, source_E)
+        sizes_L = np.bincount(dag.layers().numpy())
+        self.layer_sizes.update(sizes_L.tolist())
+        self.layer_counts[sizes_L.size] += 1
+
+    def result(self) -> GraphStatistics:
+        """Return the counts as plain data."""
+        if self.graphs == 0:
+            raise GraphError("There is no graph to take statistics of; the training set is empty.")
+        return GraphStatistics(
+            graphs=self.graphs,
+            attributes=tuple(tuple(counts_K.tolist()) for counts_K in self.attributes),
+            edge_types=tuple(self.edge_types.tolist()),
+            in_degrees=tuple(tuple(sorted(counter.items())) for counter in self.in_degrees),
+            out_degrees=tuple(tuple(sorted(counter.items())) for counter in self.out_degrees),
+            layer_sizes=tuple(sorted(self.layer_sizes.items())),
+            layer_counts=tuple(sorted(self.layer_counts.items())),
+        )
+
+
+def _check_tables(data: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError if a count is none, or tables contradict each other."""
+    in_degrees, out_degrees = data["in_degrees"], data["out_degrees"]
+    _check_counts((data["graphs"],), *data["attributes"], data["edge_types"])
+    for pairs in (*in_degrees, *out_degrees, data["layer_sizes"], data["layer_counts"]):
+        firsts = [first for first, _ in pairs]
+        _check_counts(firsts, [count for _, count in pairs])
+        if max(firsts, default=0) > MAX_COUNTED or firsts != sorted(set(firsts)):
+            raise ValueError(f"degrees or sizes must ascend to at most {MAX_COUNTED}")
+    if not data["attributes"] or not sum(data["attributes"][0]) or not data["layer_sizes"]:
+        raise ValueError("there must be a node and a layer")
+    if not len(in_degrees) == len(out_degrees) == len(data["attributes"][0]):
+        raise ValueError("every kind needs its degrees")
+
+
+def _check_counts(*tables: Sequence[int]) -> None:
+    """Raise TypeError or ValueError unless all are whole numbers from 0 on."""
+    for table in tables:
+        if not all(type(count) is int for count in table):
+            raise TypeError(f"counts must be whole numbers, found {table!r:.60}")
+        if min(table, default=0) < 0 or max(table, default=0) > MAX_TALLY:
+            raise ValueError(f"counts must be from 0 to {MAX_TALLY}")
+
+
+def _count_degrees(degrees: list[Counter[int]], kind_N: np.ndarray, end_E: np.ndarray) -> None:
+    """Count how often nodes of each kind stand at so many ends of edges."""
+    degree_N = np.bincount(end_E, minlength=kind_N.size)
+    pairs_P2, counts_P = np.unique(np.stack([kind_N, degree_N]), axis=1, return_counts=True)
+    for (kind, degree), count in zip(pairs_P2.T.tolist(), counts_P.tolist(), strict=True):
+        degrees[kind][degree] += count
+
+
+def _histogram(code_N: np.ndarray, size: int, what: str) -> np.ndarray:
+    """Return how often each code occurs; a code outside [0, size) raises GraphError."""
+    if code_N.size and not 0 <= code_N.min() <= code_N.max() < size:
+        raise GraphError(
+            f"The code of {what} is {int(code_N.min())} to {int(code_N.max())}, but the sizes "
+            f"allow 0 to {size - 1}; encode the graphs with the schema that the sizes come from."
+        )
+    return np.bincount(code_N, minlength=size)
+
+
+def _frozen(value: Any) -> Any:
+    """Turn nested lists into nested tuples."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

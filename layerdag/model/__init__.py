@@ -1,1 +1,0 @@
-"""The networks and samplers: the faithful `reference` model and the `fast` one."""

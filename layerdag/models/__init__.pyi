@@ -1,0 +1,26 @@
+from ._base import (
+    DAGModel as DAGModel,
+    LossTerm as LossTerm,
+    SampleRequest as SampleRequest,
+    SampleResult as SampleResult,
+)
+from ._bounds import (
+    MAX_DEPTH as MAX_DEPTH,
+    MAX_STEPS as MAX_STEPS,
+    MAX_WIDTH as MAX_WIDTH,
+    require_between as require_between,
+)
+from ._layers import (
+    MLP as MLP,
+    CodeEmbedding as CodeEmbedding,
+    SegmentAttention as SegmentAttention,
+    Segments as Segments,
+    segment_pointers as segment_pointers,
+    segment_ranges as segment_ranges,
+    single as single,
+    sinusoids as sinusoids,
+    take_rows as take_rows,
+)
+from ._posterior import Judge as Judge
+from ._resampling import resample as resample
+from ._spec import ModelSpec as ModelSpec, build_model as build_model

@@ -1,0 +1,72 @@
+"""Bounds of a model's settings and sizes, so that a file from outside cannot ask for all memory.
+
+They lie far above every model that was ever trained here, and are checked before anything is built.
+"""
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from layerdag.errors import ConfigError
+from layerdag.graph import GraphSizes
+
+MAX_WIDTH = 8192
+MAX_DEPTH = 256
+MAX_STEPS = 10_000
+MAX_CODES = 100_000
+"""Codes of one attribute or condition, and edge types."""
+
+MAX_COLUMNS = 1_000
+"""Attributes of a node, conditions of a graph."""
+
+
+def require_between(model: str, low: int | float, high: int | float, **values: int | float) -> None:
+    """Refuse settings that are not between ``low`` and ``high``, both included.
+
+    Raises:
+        ConfigError: Names the model and the first setting out of bounds; NaN is.
+    """
+    for name, value in values.items():
+        if not low <= value <= high:
+            raise ConfigError(
+                f"model '{model}': '{name}' must be from {low:g} to {high:g}, found {value!r:.40}."
+            )
+
+
+def require_types(model: str, constructor: Any, arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that are not of the type that a constructor declares.
+
+    Raises:
+        ConfigError: Names the model and the first argument of another type.
+    """
+    hints = typing.get_type_hints(constructor)
+    for name, value in arguments.items():
+        hint = hints[name]
+        wanted = tuple(typing.get_args(hint)) if isinstance(hint, types.UnionType) else (hint,)
+        if float in wanted:
+            wanted = (*wanted, int)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise ConfigError(
+                f"model '{model}' cannot be built: '{name}' must be of type {hint}, found "
+                f"{value!r:.40}."
+            )
+
+
+def require_few(sizes: GraphSizes) -> None:
+    """Refuse sizes that no data set has.
+
+    Raises:
+        ConfigError: If there are more than ``MAX_COLUMNS`` attributes or conditions, or more than
+            ``MAX_CODES`` codes of one; names the number.
+    """
+    columns = len(sizes.attributes), sizes.numeric_conditions, len(sizes.category_conditions)
+    codes = *sizes.attributes, *sizes.category_conditions, sizes.edge_types
+    if not sizes.attributes or min(codes) < 1 or min(columns) < 0:
+        raise ConfigError("A model needs at least one attribute, and positive numbers of codes.")
+    if max(columns) > MAX_COLUMNS:
+        raise ConfigError(
+            f"A model of {max(columns)} columns is refused; {MAX_COLUMNS} is the most."
+        )
+    if max(codes) > MAX_CODES:
+        raise ConfigError(f"A column of {max(codes)} codes is refused; {MAX_CODES} is the most.")

@@ -1,0 +1,158 @@
+"""The decisions of the fast model as readouts of one state a node, for training and for sampling.
+
+For node j, given everything before it (state of token j-1):
+
+    first parent -> kind -> in-degree -> further parents and edge types -> other attributes -> plan
+
+The *kind* is the first attribute. The other attributes follow one another, each given those before
+it (NADE, arXiv 1605.02226). The *plan* is the number of children the node will get: a function of
+the whole graph, so that adding it changes no probability of a graph, but it lets siblings, widths
+and the end of the graph agree with what earlier nodes announced. A model may do without.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from layerdag.graph import GraphSizes, GraphStatistics
+from layerdag.models import single, take_rows
+from layerdag.models.autoregressive._counts import CountCode, Counter, SumEmbedding
+from layerdag.models.autoregressive._parents import (
+    BLOCK_CODES,
+    STUB_CODES,
+    TOKEN_CODES,
+    Candidates,
+)
+
+
+class Readout(nn.Module):
+    """Logits from a state: normalize, bend, project."""
+
+    def __init__(self, width: int, num_codes: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.project = nn.Linear(width, num_codes)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Return logits, shape (..., codes)."""
+        logits: Tensor = self.project(F.gelu(self.norm(state)))
+        return logits
+
+
+class Pointer(nn.Module):
+    """Scores of candidate parents: a dot product of state and key, plus terms for dynamic codes."""
+
+    offset_F: Tensor
+
+    def __init__(self, width: int, key_width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.query = nn.Linear(width, key_width)
+        self.far_query = nn.Linear(width, key_width)
+        self.code_scores = nn.Linear(width, sum(TOKEN_CODES))
+        self.block_scores = nn.Linear(width, BLOCK_CODES)
+        self.key = nn.Linear(width, key_width, bias=False)
+        ends = torch.tensor(TOKEN_CODES).cumsum(0)
+        self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
+
+    def bend(self, state_DH: Tensor) -> Tensor:
+        """Return the hidden state that the scores below start from."""
+        return F.gelu(self.norm(state_DH))
+
+    def tokens(
+        self, hidden_DH: Tensor, key_PK: Tensor, codes_P4: Tensor, candidates: Candidates
+    ) -> Tensor:
+        """Return the score of each candidate token, shape (P,)."""
+        decision_P = candidates.decision_P
+        query_PK = take_rows(self.query(hidden_DH), decision_P)
+        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        code_DK = self.code_scores(hidden_DH)
+        flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
+        return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
+
+    def blocks(
+        self, hidden_DH: Tensor, key_PK: Tensor, codes_P: Tensor, candidates: Candidates
+    ) -> Tensor:
+        """Return the score of each candidate block (mean key, code of its open children)."""
+        decision_P = candidates.decision_P
+        query_PK = take_rows(self.far_query(hidden_DH), decision_P)
+        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
+
+
+class Heads(nn.Module):
+    """States and readouts of all decisions but the layer size's trunk."""
+
+    plan: Counter | None
+    plan_readout: Readout | None
+
+    def __init__(
+        self,
+        sizes: GraphSizes,
+        statistics: GraphStatistics,
+        width: int,
+        key_width: int,
+        *,
+        plans: bool,
+    ) -> None:
+        super().__init__()
+        kinds, *others = sizes.attributes
+        self.size = Counter(CountCode(24, statistics.max_layer_size))
+        self.degree = Counter(CountCode(16, statistics.max_in_degree))
+        self.plan = Counter(CountCode(16, statistics.max_out_degree)) if plans else None
+        slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
+        self.context = nn.Linear(width, width)
+        self.slot = SumEmbedding(slot_codes, width)
+        self.pointer = Pointer(width, key_width)
+        self.first_parent = nn.Linear(width, width, bias=False)
+        self.first_stub = SumEmbedding([STUB_CODES], width)
+        self.kind_embedding = SumEmbedding([kinds], width)
+        self.degree_embedding = SumEmbedding([self.degree.num_codes], width)
+        self.open_embedding = SumEmbedding([self.degree.num_codes], width)
+        self.last_parent = nn.Linear(width, width, bias=False)
+        self.all_parents = nn.Linear(width, width, bias=False)
+        # The last one is read by the plan alone.
+        read = others if plans else others[:-1]
+        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in read)
+        self.size_readout = Readout(width, self.size.num_codes)
+        self.kind_readout = Readout(width, kinds)
+        self.degree_readout = Readout(width, self.degree.num_codes)
+        self.type_readout = Readout(width, sizes.edge_types)
+        self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
+        self.plan_readout = Readout(width, self.plan.num_codes) if self.plan else None
+
+    def size_logits(self, encoded_LH: Tensor, first_L: Tensor) -> Tensor:
+        """Return the logits of layer sizes; size 0 ends the graph and is no first layer's."""
+        logits_LK = self.size_readout(encoded_LH)
+        empty_K = torch.arange(self.size.num_codes, device=first_L.device) == 0
+        return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
+
+    def context_state(self, encoded_NH: Tensor, size_N: Tensor, index_N: Tensor) -> Tensor:
+        """Return the state from the token before and the slot (layer size, index) of the node."""
+        slot_N3 = torch.stack([size_N, index_N, size_N - index_N], dim=1)
+        return self.context(encoded_NH) + self.slot(self.size.encode(slot_N3))
+
+    def kind_state(self, context_NH: Tensor, parent_NH: Tensor, stub_N: Tensor) -> Tensor:
+        """Add the first parent: its encoding (zero in layer 0) and its stub code."""
+        return context_NH + self.first_parent(parent_NH) + self.first_stub(stub_N[:, None])
+
+    def degree_state(self, state_NH: Tensor, kind_N: Tensor) -> Tensor:
+        """Add the kind."""
+        return state_NH + self.kind_embedding(kind_N[:, None])
+
+    def further_state(self, state_DH: Tensor, parent_DH: Tensor, open_D: Tensor) -> Tensor:
+        """Add the parent chosen last and the number of parents still to choose."""
+        open_DH = self.open_embedding(self.degree.encode(open_D)[:, None])
+        return state_DH + self.last_parent(parent_DH) + open_DH
+
+    def after_other(self, state_NH: Tensor, index: int, code_N: Tensor) -> Tensor:
+        """Add the attribute number ``index`` after the kind, if a decision is left to read it."""
+        if index == len(self.other_embeddings):
+            return state_NH
+        embedded_NH: Tensor = self.other_embeddings[index](code_N[:, None])
+        return state_NH + embedded_NH
+
+    def other_state(self, state_NH: Tensor, degree_N: Tensor, parents_NH: Tensor) -> Tensor:
+        """Add the in-degree and the mean encoding of all parents."""
+        degree_NH = self.degree_embedding(self.degree.encode(degree_N)[:, None])
+        return state_NH + degree_NH + self.all_parents(parents_NH)

@@ -1,0 +1,133 @@
+"""Which nodes may become a parent, and what is known of each when the decision is made.
+
+A parent is chosen from an interval of earlier tokens: the first parent from the layer before, every
+further one from the tokens before the parent chosen last. Tokens in the attention window of the
+decision are candidates of their own; older ones stand together as blocks, and a second decision
+picks the token inside the block. So there are at most as many candidates as two blocks have tokens,
+plus one a block, and yet every earlier node can be reached.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
+
+STUB_CODES, OFFSET_CODES, GAP_CODES = 16, 10, 10
+TOKEN_CODES = (STUB_CODES, OFFSET_CODES, GAP_CODES, GAP_CODES)
+BLOCK_CODES = GAP_CODES
+NEVER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Choices of one parent each, by token.
+
+    Attributes:
+        child_D: Token that gets the parent.
+        low_D: First token that may be chosen.
+        high_D: One past the last token that may be chosen.
+        reference_D: Token to measure offsets from, ``NEVER`` for none: the parent chosen last for
+            the same child, or for a first parent that of the sibling before.
+    """
+
+    child_D: Tensor
+    low_D: Tensor
+    high_D: Tensor
+    reference_D: Tensor
+
+    @classmethod
+    def of(cls, layout: Layout, edges: Edges) -> "Decisions":
+        """Return the decision behind each edge of a batch."""
+        first_E = edges.rank_E == 0
+        start_E = layout.start_B[layout.graph_T[edges.child_E]]
+        before_E = torch.cat([edges.parent_E[:1], edges.parent_E[:-1]])
+        sibling_T = torch.full((layout.num_tokens + 1,), NEVER, device=start_E.device)
+        sibling_T[edges.child_E[first_E] + 1] = edges.parent_E[first_E]
+        has_sibling_E = layout.index_T[edges.child_E] > 0
+        sibling_E = sibling_T[edges.child_E].masked_fill(~has_sibling_E, NEVER)
+        still_open_E = edges.degree_E - edges.rank_E
+        return cls(
+            child_D=edges.child_E,
+            low_D=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + still_open_E),
+            high_D=torch.where(first_E, layout.layer_start_N[edges.node_E], before_E),
+            reference_D=torch.where(first_E, sibling_E, before_E),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidates of many decisions as one flat list of pairs.
+
+    Attributes:
+        decision_P: Decision of each pair.
+        item_P: The token or block that could be chosen.
+    """
+
+    decision_P: Tensor
+    item_P: Tensor
+
+    @classmethod
+    def ranges(cls, low_D: Tensor, high_D: Tensor) -> "Candidates":
+        """Pair each decision with the integers of its range [low, high)."""
+        length_D = (high_D - low_D).clamp(min=0)
+        decision_P = torch.repeat_interleave(length_D)
+        start_D = length_D.cumsum(0) - length_D
+        number_P = torch.arange(decision_P.shape[0], device=low_D.device)
+        return cls(decision_P, number_P - start_D[decision_P] + low_D[decision_P])
+
+
+def split_ranges(decisions: Decisions, layout: Layout, blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Return the first token of each decision's window, and one past its last far block."""
+    seen_D = decisions.child_D - 1
+    block_D = blocks.of_T[seen_D]
+    local_D = (seen_D - layout.start_B[layout.graph_T[seen_D]]) // blocks.block
+    window_D = seen_D - blocks.offset_T[seen_D] - blocks.block * (local_D > 0)
+    return window_D, block_D - 1
+
+
+class History:
+    """How often and when each node was used as a parent before a given child."""
+
+    def __init__(self, group_E: Tensor, child_E: Tensor, num_groups: int, num_tokens: int) -> None:
+        self.num_tokens = num_tokens
+        self.key_E = torch.sort(group_E * num_tokens + child_E).values
+        count_G = torch.bincount(group_E, minlength=num_groups)
+        self.start_G = count_G.cumsum(0) - count_G
+
+    def before(self, group_P: Tensor, child_P: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (number of uses, last user or ``NEVER``) of each group before ``child_P``."""
+        rank_P = torch.searchsorted(self.key_E, group_P * self.num_tokens + child_P)
+        used_P = rank_P - self.start_G[group_P]
+        if self.key_E.shape[0] == 0:
+            return used_P, torch.full_like(used_P, NEVER)
+        last_P = self.key_E[(rank_P - 1).clamp(min=0)] % self.num_tokens
+        return used_P, last_P.masked_fill(used_P == 0, NEVER)
+
+
+def log_code(count: Tensor) -> Tensor:
+    """Return 0, 1, 2, 3, 4, 5-6, 7-9, 10-16, 17-32 and beyond as ``GAP_CODES`` codes."""
+    borders = torch.tensor([1, 2, 3, 4, 5, 7, 10, 17, 33], device=count.device)
+    return torch.searchsorted(borders, count.contiguous(), right=True)
+
+
+def stub_code(used: Tensor, planned: Tensor) -> Tensor:
+    """Return one of 16 codes for (uses so far, children still planned), each cut at 3."""
+    return used.clamp(max=3) * 4 + (planned - used).clamp(0, 3)
+
+
+def token_codes(
+    stub_P: Tensor, offset_P: Tensor, has_reference_P: Tensor, gap_P: Tensor, layers_P: Tensor
+) -> Tensor:
+    """Return the codes of candidates that are tokens, shape (P, 4).
+
+    Args:
+        stub_P: From ``stub_code``.
+        offset_P: Token minus the reference of the decision.
+        has_reference_P: Whether there is a reference.
+        gap_P: Tokens since the last use, 0 for never used.
+        layers_P: Layers between candidate and child.
+    """
+    offset_P = (offset_P.clamp(-4, 4) + 4).masked_fill(~has_reference_P, OFFSET_CODES - 1)
+    return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)

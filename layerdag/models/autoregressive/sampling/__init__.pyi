@@ -1,0 +1,1 @@
+from ._sampler import Parts as Parts, Sampler as Sampler

@@ -1,0 +1,76 @@
+"""Collecting what was sampled, step by step, and cutting it into graphs at the end."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerdag.graph import DAG
+from layerdag.models import SampleResult
+from layerdag.models.autoregressive.sampling._draws import uniforms
+
+_POSITION_IN_BIN = 1 << 32
+
+
+class Harvest:
+    """Nodes and edges of all samples, in the order in which they were drawn.
+
+    The last sample is *nobody*: what rows of finished graphs go on drawing, to be thrown away.
+    """
+
+    def __init__(self, seed_B: np.ndarray, device: torch.device) -> None:
+        self.seed_B = seed_B
+        self.truncated_B = torch.zeros(seed_B.shape[0], dtype=torch.bool)
+        empty = torch.zeros(0, dtype=torch.int64, device=device)
+        self.nodes: list[tuple[Tensor, Tensor]] = []
+        self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
+
+    def add_nodes(self, sample_B: Tensor, x_BA: Tensor) -> None:
+        """Note the newest node of the samples ``sample_B``."""
+        self.nodes.append((sample_B, x_BA))
+
+    def add_edges(
+        self, sample_A: Tensor, parent_A: Tensor, child_A: Tensor, type_A: Tensor
+    ) -> None:
+        """Note one edge each of the samples ``sample_A``; positions count from 1."""
+        self.edges.append((sample_A, parent_A - 1, child_A - 1, type_A))
+
+    def cut(self, sample_A: Tensor) -> None:
+        """Note that the samples ``sample_A`` ran into a limit of the request."""
+        self.truncated_B[sample_A.cpu()] = True
+
+    def result(self) -> SampleResult:
+        """Return the graphs, all but the last sample's; positions inside bins are uniform.
+
+        Raises:
+            ValueError: If a graph has no node, which weights that overflow lead to.
+        """
+        count = self.seed_B.shape[0] - 1
+        if not self.nodes:
+            raise ValueError("no graph has a node, as where every probability is NaN")
+        sample_N = torch.cat([sample for sample, _ in self.nodes]).cpu()
+        order_N = torch.argsort(sample_N, stable=True)
+        nodes_B = torch.bincount(sample_N, minlength=count)[:count]
+        if not nodes_B.all():
+            raise ValueError("a graph has no node, as where every probability is NaN")
+        order_N = order_N[: int(nodes_B.sum())]
+        x_NA = torch.cat([x_BA for _, x_BA in self.nodes]).cpu()[order_N]
+        start_B = nodes_B.cumsum(0) - nodes_B
+        position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
+        slots = range(_POSITION_IN_BIN, _POSITION_IN_BIN + x_NA.shape[1])
+        u_NA = uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
+        columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
+        sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
+        most = int(nodes_B.max())
+        order_E = torch.argsort((sample_E * most + child_E) * most + parent_E)
+        edges_B = torch.bincount(sample_E, minlength=count)
+        dags = [
+            DAG.build(x_nA, edge_index_2e, edge_type_E=type_e, u_NA=u_nA)
+            for x_nA, u_nA, edge_index_2e, type_e in zip(
+                x_NA.split(nodes_B.tolist()),
+                u_NA.float().clamp(max=1 - 2**-24).split(nodes_B.tolist()),
+                torch.stack([parent_E, child_E])[:, order_E].split(edges_B.tolist(), dim=1),
+                type_E[order_E].split(edges_B.tolist()),
+                strict=True,
+            )
+        ]
+        return SampleResult(tuple(dags), tuple(self.truncated_B[:count].tolist()))

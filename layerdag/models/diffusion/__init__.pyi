@@ -1,0 +1,2 @@
+from ._encoder import Round as Round
+from ._model import ReferenceLayerDAG as ReferenceLayerDAG

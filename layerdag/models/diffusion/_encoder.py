@@ -1,0 +1,144 @@
+"""The encoder of a partial DAG: message passing along and against the edges."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from layerdag.graph import GraphSizes
+from layerdag.models import MLP, CodeEmbedding, single, sinusoids, take_rows
+from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
+
+# Layers further back than this look alike.
+MAX_AGE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """Several partial DAGs (items) end to end, as the networks see them.
+
+    Attributes:
+        code_NA: Codes of the distinct nodes, in-degree last.
+        graph_N: Graph of each distinct node, an index into the condition vectors.
+        node_R: Distinct node behind each row.
+        item_R: Item of each row.
+        age_R: Layers between the row and the layer to come, 0 for that layer itself.
+        graph_I: Graph of each item.
+        depth_I: Number of finished layers of each item.
+        edge_index_2P: Rows joined by an edge.
+        edge_kind_P: Kind of each edge, below the encoder's number of kinds.
+    """
+
+    code_NA: Tensor
+    graph_N: Tensor
+    node_R: Tensor
+    item_R: Tensor
+    age_R: Tensor
+    graph_I: Tensor
+    depth_I: Tensor
+    edge_index_2P: Tensor
+    edge_kind_P: Tensor
+
+
+class Round(nn.Module):
+    """``h' = GELU(LN(A W h + A^T W' h + W'' h))`` with an embedding of the kind on each message.
+
+    The published round (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
+    over many neighbors in range.
+    """
+
+    def __init__(self, width: int, edge_kinds: int) -> None:
+        super().__init__()
+        self.maps = nn.Linear(width, 3 * width)
+        self.norm = nn.LayerNorm(width)
+        self.kinds = nn.Embedding(edge_kinds, 2 * width) if edge_kinds > 1 else None
+
+    def forward(self, rows_RF: Tensor, edge_index_2P: Tensor, edge_kind_P: Tensor) -> Tensor:
+        """Return the new rows, shape (R, F)."""
+        source_P, target_P = edge_index_2P
+        own_RF, down_RF, up_RF = single(self.maps(rows_RF)).chunk(3, dim=-1)
+        down_PF, up_PF = take_rows(down_RF, source_P), take_rows(up_RF, target_P)
+        if self.kinds is not None:
+            kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
+            down_kind_PF, up_kind_PF = kind_PF.chunk(2, dim=-1)
+            down_PF, up_PF = down_PF + down_kind_PF, up_PF + up_kind_PF
+        total_RF = own_RF.index_add(0, target_P, down_PF).index_add(0, source_P, up_PF)
+        return F.gelu(self.norm(total_RF))
+
+
+class PartialEncoder(nn.Module):
+    """States of the rows of a ``Partial``: outputs of all rounds, concatenated and projected.
+
+    Args:
+        sizes: Of the data set, for the conditions.
+        cardinalities: Number of codes of each node column, in-degree included.
+        width: F.
+        rounds: Number of message-passing rounds.
+        edge_kinds: Number of edge kinds.
+    """
+
+    def __init__(
+        self,
+        sizes: GraphSizes,
+        cardinalities: tuple[int, ...],
+        *,
+        width: int,
+        rounds: int,
+        edge_kinds: int,
+    ) -> None:
+        super().__init__()
+        self.codes = CodeEmbedding(cardinalities, width)
+        self.ages = nn.Embedding(MAX_AGE + 1, width)
+        self.conditions = ConditionEncoder(sizes, width)
+        self.rounds = nn.ModuleList([Round(width, edge_kinds) for _ in range(rounds)])
+        self.project = nn.Linear((rounds + 1) * width, width)
+
+    def forward(self, partial: Partial, given: Conditions) -> Tensor:
+        """Return the state of each row, shape (R, F)."""
+        node_NF = self.codes(partial.code_NA) + take_rows(self.conditions(given), partial.graph_N)
+        rows_RF = take_rows(node_NF, partial.node_R) + self.ages(partial.age_R.clamp(max=MAX_AGE))
+        outputs = [rows_RF]
+        for layer in self.rounds:
+            outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
+        return single(self.project(torch.cat(outputs, dim=-1)))
+
+
+class PrefixEncoder(nn.Module):
+    """States of the items of a ``Partial``, one vector a prefix.
+
+    The sum over the rows plus a start vector (the dummy node of the empty prefix) is normalized and
+    joined by the conditions and by sinusoids of the numbers of layers and nodes.
+
+    Args:
+        sizes: Of the data set.
+        cardinalities: Number of codes of each node column, in-degree included.
+        width: F.
+        rounds: Number of message-passing rounds.
+    """
+
+    def __init__(
+        self, sizes: GraphSizes, cardinalities: tuple[int, ...], *, width: int, rounds: int
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.rows = PartialEncoder(
+            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
+        )
+        self.start = nn.Parameter(torch.zeros(width))
+        self.norm = nn.LayerNorm(width)
+        self.state = MLP(4 * width, width, width)
+
+    def forward(self, partial: Partial, given: Conditions) -> Tensor:
+        """Return the state of each item, shape (I, F)."""
+        rows_RF = self.rows(partial, given)
+        items = partial.graph_I.numel()
+        pooled_IF = rows_RF.new_zeros(items, self.width).index_add(0, partial.item_R, rows_RF)
+        nodes_I = torch.bincount(partial.item_R, minlength=items)
+        parts = [
+            self.norm(pooled_IF + self.start),
+            take_rows(self.rows.conditions(given), partial.graph_I),
+            sinusoids(partial.depth_I.to(rows_RF), self.width),
+            sinusoids(nodes_I.to(rows_RF), self.width),
+        ]
+        return self.state(torch.cat(parts, dim=-1))

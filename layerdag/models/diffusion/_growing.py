@@ -1,0 +1,101 @@
+"""Graphs while they are sampled: flat arrays that grow by one layer at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerdag.graph import DAG
+
+
+@dataclass(frozen=True, eq=False)
+class NewLayer:
+    """One layer of every graph that has one, nodes ordered by graph.
+
+    Attributes:
+        graph_W: Graph of each new node.
+        code_WA: Attribute codes.
+        source_P: Earlier node of each new edge, numbered through all graphs.
+        target_P: New node of each edge, 0..W.
+        type_P: Type of each edge.
+    """
+
+    graph_W: Tensor
+    code_WA: Tensor
+    source_P: Tensor
+    target_P: Tensor
+    type_P: Tensor
+
+
+class GrowingGraphs:
+    """All nodes and edges so far, in the order in which they were drawn.
+
+    Attributes:
+        graph_N: Graph of each node.
+        layer_N: Layer of each node.
+        code_NA: Attribute codes, in-degree last.
+        edge_index_2E: Nodes joined.
+        edge_type_E: Types.
+        depth: Number of layers drawn.
+    """
+
+    def __init__(self, columns: int, device: torch.device) -> None:
+        empty = torch.zeros(0, dtype=torch.int64, device=device)
+        self.graph_N, self.layer_N, self.edge_type_E = empty, empty, empty
+        self.code_NA = empty.reshape(0, columns)
+        self.edge_index_2E = empty.reshape(2, 0)
+        self.depth = 0
+
+    def append(self, layer: NewLayer) -> None:
+        """Add the next layer."""
+        start = self.graph_N.numel()
+        depth_W = torch.full_like(layer.graph_W, self.depth)
+        edge_index_2P = torch.stack([layer.source_P, start + layer.target_P])
+        self.graph_N = torch.cat([self.graph_N, layer.graph_W])
+        self.layer_N = torch.cat([self.layer_N, depth_W])
+        self.code_NA = torch.cat([self.code_NA, layer.code_WA])
+        self.edge_index_2E = torch.cat([self.edge_index_2E, edge_index_2P], dim=1)
+        self.edge_type_E = torch.cat([self.edge_type_E, layer.type_P])
+        self.depth += 1
+
+    def finished(self, u_NA: Tensor, num_graphs: int) -> list[DAG]:
+        """Return the graphs, nodes in layer order and edges by (target, source).
+
+        Args:
+            u_NA: Positions inside the bins, rows ordered by graph and layer.
+            num_graphs: B.
+        """
+        order_N = torch.argsort(self.graph_N, stable=True)
+        rank_N = torch.empty_like(order_N)
+        rank_N[order_N] = torch.arange(order_N.numel(), device=order_N.device)
+        edge_index_2E = rank_N[self.edge_index_2E]
+        sort_E = torch.argsort(edge_index_2E[1] * max(order_N.numel(), 1) + edge_index_2E[0])
+        edge_graph_E = self.graph_N[self.edge_index_2E[1]][sort_E]
+        nodes = torch.bincount(self.graph_N, minlength=num_graphs).tolist()
+        edges = torch.bincount(edge_graph_E, minlength=num_graphs).tolist()
+        x_NA = self.code_NA[order_N, :-1].cpu()
+        return _cut(x_NA, u_NA.cpu(), edge_index_2E[:, sort_E].cpu(),
+                    self.edge_type_E[sort_E].cpu(), nodes, edges)  # fmt: skip
+
+
+def _cut(
+    x_NA: Tensor,
+    u_NA: Tensor,
+    edge_index_2E: Tensor,
+    edge_type_E: Tensor,
+    nodes: Sequence[int],
+    edges: Sequence[int],
+) -> list[DAG]:
+    """Cut flat tensors ordered by graph into DAGs."""
+    dags, first_node = [], 0
+    parts = zip(
+        x_NA.split(nodes), u_NA.split(nodes),
+        edge_index_2E.split(edges, dim=1), edge_type_E.split(edges), strict=True,
+    )  # fmt: skip
+    for x, u, pairs, types in parts:
+        dags.append(
+            DAG.build(x.clone(), pairs - first_node, edge_type_E=types.clone(), u_NA=u.clone())
+        )
+        first_node += x.shape[0]
+    return dags

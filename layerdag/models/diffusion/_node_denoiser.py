@@ -1,0 +1,121 @@
+"""Diffusion of the attributes of a new layer's nodes, with the in-degree as one more attribute."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from layerdag.graph import GraphSizes
+from layerdag.models import MLP, CodeEmbedding, LossTerm, SegmentAttention, Segments, sinusoids
+from layerdag.models.diffusion._encoder import PrefixEncoder
+from layerdag.models.diffusion.process import add_noise, cosine_keep
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block over the nodes of each layer."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = SegmentAttention(width, heads)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = MLP(width, 2 * width, width)
+
+    def forward(self, rows_RF: Tensor, segments: Segments) -> Tensor:
+        """Return the new rows, shape (R, F)."""
+        rows_RF = rows_RF + self.attention(self.attention_norm(rows_RF), segments)
+        return rows_RF + self.mlp(self.mlp_norm(rows_RF))
+
+
+class NodeDenoiser(nn.Module):
+    """Predicts the clean attributes of the new nodes from noisy ones and the prefix.
+
+    Each of the A attributes is noised on its own toward its training marginal (with one added
+    count a code, so that no code is impossible).
+
+    Args:
+        sizes: Of the data set.
+        counts: Number of training nodes with each code, of each node column (in-degree included).
+        width: F.
+        rounds: Rounds of the prefix encoder.
+        blocks: Transformer blocks over the new nodes.
+        heads: Attention heads.
+        steps: T.
+    """
+
+    marginal_AK: Tensor
+    allowed_AK: Tensor
+    keep_T: Tensor
+
+    def __init__(
+        self,
+        sizes: GraphSizes,
+        counts: Sequence[Sequence[int]],
+        *,
+        width: int,
+        rounds: int,
+        blocks: int,
+        heads: int,
+        steps: int,
+    ) -> None:
+        super().__init__()
+        self.steps = steps
+        cardinalities = tuple(map(len, counts))
+        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
+        self.noisy = CodeEmbedding(cardinalities, width)
+        self.time = MLP(width, width, width)
+        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, len(cardinalities) * max(cardinalities))
+        marginal_AK = _marginals(counts)
+        self.register_buffer("marginal_AK", marginal_AK, persistent=False)
+        self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
+        self.register_buffer("keep_T", cosine_keep(steps).float(), persistent=False)
+
+    def times(self, time_I: Tensor) -> Tensor:
+        """Return what the times 1..T add to the state of a prefix, shape (I, F)."""
+        width = self.encoder.width
+        return self.time(sinusoids(1000 * time_I.to(self.encoder.start) / self.steps, width))
+
+    def forward(self, item_IF: Tensor, noisy_RA: Tensor, segments: Segments) -> Tensor:
+        """Return logits of the clean codes.
+
+        Args:
+            item_IF: State of each prefix (``encoder``) plus its ``times``.
+            noisy_RA: Noisy codes of the new nodes.
+            segments: The new nodes of each item.
+
+        Returns:
+            Shape (R, A, K); minus infinity for codes that an attribute does not have.
+        """
+        rows_RF = self.noisy(noisy_RA) + segments.spread(item_IF)
+        for block in self.blocks:
+            rows_RF = block(rows_RF, segments)
+        logits_RAK = self.head(self.norm(rows_RF)).unflatten(-1, self.marginal_AK.shape)
+        return logits_RAK.masked_fill(~self.allowed_AK, float("-inf"))
+
+    def loss(
+        self, state_IF: Tensor, clean_RA: Tensor, ptr: Tensor, generator: torch.Generator
+    ) -> LossTerm:
+        """Return the cross entropy of the clean codes at a random time per item."""
+        items, device = state_IF.shape[0], state_IF.device
+        time_I = torch.randint(1, self.steps + 1, (items,), generator=generator, device=device)
+        uniform_RA2 = torch.rand(*clean_RA.shape, 2, generator=generator, device=device)
+        time_R = torch.repeat_interleave(time_I, ptr.diff(), output_size=clean_RA.shape[0])
+        keep_R1 = self.keep_T[time_R].unsqueeze(-1)
+        noisy_RA = add_noise(clean_RA, keep_R1, self.marginal_AK, uniform_RA2)
+        logits_RAK = self(state_IF + self.times(time_I), noisy_RA, Segments.of(ptr))
+        total = F.cross_entropy(logits_RAK.flatten(0, 1), clean_RA.flatten(), reduction="sum")
+        return LossTerm(total, torch.tensor(clean_RA.numel(), device=device))
+
+
+def _marginals(columns: Sequence[Sequence[int]]) -> Tensor:
+    """Return the smoothed frequency of each code, 0 for codes that do not exist, shape (A, K)."""
+    width = max(map(len, columns))
+    rows = []
+    for counts in columns:
+        total = sum(counts) + len(counts)
+        row = [(count + 1) / total for count in counts]
+        rows.append(row + [0.0] * (width - len(row)))
+    return torch.tensor(rows)

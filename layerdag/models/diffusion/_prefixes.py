@@ -1,0 +1,134 @@
+"""Training items of the layerwise model: every prefix of every graph, as one block-diagonal graph.
+
+In a ``DAGBatch`` the nodes of a graph are sorted by layer and its edges by target, so the prefix of
+the first l layers is a contiguous range of nodes and of edges: all items are built with pointers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerdag.graph import DAGBatch
+from layerdag.models import segment_pointers, segment_ranges
+
+
+@dataclass(frozen=True, eq=False)
+class LayerIndex:
+    """Where the layers of a batch lie.
+
+    Attributes:
+        count_B: Layers of each graph.
+        first_B: Number of the graph's layer 0, counting layers through the batch.
+        start_L1: First node of each layer; the last entry is the number of nodes.
+    """
+
+    count_B: Tensor
+    first_B: Tensor
+    start_L1: Tensor
+
+    @classmethod
+    def of(cls, batch: DAGBatch) -> "LayerIndex":
+        """Find the layers of ``batch``."""
+        count_B = batch.num_layers()
+        first_B = count_B.cumsum(0) - count_B
+        layer_N = first_B[batch.graph_of_node()] + batch.layer_N
+        size_L = torch.bincount(layer_N, minlength=int(count_B.sum()))
+        return cls(count_B, first_B, segment_pointers(size_L))
+
+    def end_of(self, graph_I: Tensor, depth_I: Tensor) -> Tensor:
+        """Return the first node beyond the first ``depth_I`` layers of each graph ``graph_I``."""
+        return self.start_L1[self.first_B[graph_I] + depth_I]
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Which prefixes are looked at: the first ``depth_I`` layers of the graphs ``graph_I``."""
+
+    graph_I: Tensor
+    depth_I: Tensor
+
+    def __len__(self) -> int:
+        return self.graph_I.numel()
+
+    def where(self, keep_I: Tensor) -> "Items":
+        """Return the items at which ``keep_I`` is true, or whose numbers it lists."""
+        return Items(self.graph_I[keep_I], self.depth_I[keep_I])
+
+
+def all_items(layers: LayerIndex) -> Items:
+    """Return every prefix of every graph, from the empty one to the whole graph."""
+    zero_B = torch.zeros_like(layers.count_B)
+    return Items(*segment_ranges(zero_B, layers.count_B + 1))
+
+
+def affordable_items(
+    items: Items, cost_I: Tensor, budget: int, generator: torch.Generator
+) -> Items:
+    """Return the items themselves, or a random part of them that costs at most ``budget``.
+
+    One item is always returned, however dear it is.
+    """
+    if int(cost_I.sum()) <= budget:
+        return items
+    key_I = torch.rand(len(items), generator=generator, device=cost_I.device)
+    order_I = torch.argsort(key_I)
+    affordable = int((cost_I[order_I].cumsum(0) <= budget).sum())
+    chosen_I = order_I[: max(affordable, 1)].sort().values
+    return items.where(chosen_I)
+
+
+@dataclass(frozen=True, eq=False)
+class Prefixes:
+    """Rows and edges of several prefixes laid end to end.
+
+    Attributes:
+        node_R: Node of the batch behind each row.
+        item_R: Item of each row, ascending.
+        age_R: Layers between the row's node and the layer to come; 1 is the latest layer, 0 the
+            layer to come itself.
+        row_ptr: Rows of item i are ``row_ptr[i]:row_ptr[i+1]``.
+        edge_index_2P: Source and target rows of the known edges.
+        edge_type_P: Their types.
+    """
+
+    node_R: Tensor
+    item_R: Tensor
+    age_R: Tensor
+    row_ptr: Tensor
+    edge_index_2P: Tensor
+    edge_type_P: Tensor
+
+    @property
+    def num_items(self) -> int:
+        """Number of prefixes."""
+        return self.row_ptr.numel() - 1
+
+
+def prefixes(batch: DAGBatch, layers: LayerIndex, items: Items, ahead: int) -> Prefixes:
+    """Lay the prefixes ``items`` end to end.
+
+    Args:
+        batch: The graphs.
+        layers: Their layers.
+        items: Which prefixes.
+        ahead: 0, or 1 to add the nodes (without edges) of the layer after the prefix.
+    """
+    start_I = batch.node_ptr[items.graph_I]
+    known_I = layers.end_of(items.graph_I, items.depth_I)
+    last_I = layers.end_of(items.graph_I, items.depth_I + ahead) if ahead else known_I
+    item_R, node_R = segment_ranges(start_I, last_I - start_I)
+    row_ptr = segment_pointers(last_I - start_I)
+    target_E = batch.edge_index_2E[1].contiguous()
+    first_edge_I = batch.edge_ptr[items.graph_I]
+    edges_I = torch.searchsorted(target_E, known_I) - first_edge_I
+    item_P, edge_P = segment_ranges(first_edge_I, edges_I)
+    shift_P = (row_ptr[:-1] - start_I)[item_P]
+    return Prefixes(
+        node_R=node_R,
+        item_R=item_R,
+        age_R=items.depth_I[item_R] - batch.layer_N[node_R],
+        row_ptr=row_ptr,
+        edge_index_2P=batch.edge_index_2E[:, edge_P] + shift_P,
+        edge_type_P=batch.edge_type_E[edge_P],
+    )

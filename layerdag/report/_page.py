@@ -1,0 +1,105 @@
+"""The whole page, and the JSON with all of its figures beside it."""
+
+import dataclasses
+import json
+import math
+from enum import Enum
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from layerdag._runtime import write_text
+from layerdag._version import __version__
+from layerdag.graph import DAG
+from layerdag.report._content import ReportContent
+from layerdag.report.sections import _sections as sections, membership, usefulness
+from layerdag.viz import Markup, element, joined, text
+
+SECTIONS = (
+    ("summary", "Summary", sections.summary),
+    ("pictures", "Pictures", sections.pictures),
+    ("validity", "Validity", sections.validity),
+    ("membership", "Membership", membership),
+    ("similarity", "Similarity", sections.similarity),
+    ("distributions", "Distributions", sections.distributions),
+    ("usefulness", "Usefulness", usefulness),
+    ("simulation", "Simulation", sections.simulation),
+    ("provenance", "Provenance", sections.provenance),
+)
+
+# The page needs nothing from anywhere, so it forbids itself everything but its own style.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def write_report(content: ReportContent, path: str | Path) -> Path:
+    """Write the page to ``path`` and its figures to the same name with ``.json``; return ``path``.
+
+    Both are self-contained: no script, no font, no picture is loaded from elsewhere.
+
+    Raises:
+        GraphError: If a graph to be drawn has a cycle.
+    """
+    path = Path(path)
+    page = render(content)
+    figures = json.dumps(plain(content), indent=1, allow_nan=False)
+    write_text(path.with_suffix(".json"), figures + "\n")
+    write_text(path, page)
+    return path
+
+
+def render(content: ReportContent) -> str:
+    """Return the page as one HTML document."""
+    made = [(name, label, make(content)) for name, label, make in SECTIONS]
+    present = [(name, label, part) for name, label, part in made if part is not None]
+    links = (element("li", element("a", label, href=f"#{name}")) for name, label, _ in present)
+    head = element(
+        "header",
+        element("h1", content.title),
+        element("p", content.lead, class_="lead"),
+        element("nav", element("ul", *links), aria_label="Sections"),
+    )
+    main = element("main", *(part for _, _, part in present), id="main")
+    foot = element(
+        "footer", f"Written by layerdag {__version__}. The figures lie beside this page as JSON."
+    )
+    skip = element("a", "Skip to the content", class_="skip", href="#main")
+    style = (files("layerdag.report") / "style.css").read_text()
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{text(content.title).html}</title><style>{style}</style></head>"
+        f"<body>{_body(skip, head, main, foot)}</body></html>\n"
+    )
+
+
+def _body(*parts: Markup) -> str:
+    return joined(parts).html
+
+
+def plain(value: object) -> object:
+    """Return ``value`` as JSON-serializable data; NaN and infinities become None.
+
+    Dataclasses become objects, arrays lists. Graphs and labels of nodes are left out: the JSON
+    holds figures, not graphs.
+    """
+    if isinstance(value, DAG):
+        return {"nodes": value.num_nodes, "edges": value.num_edges}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name not in ("label_N", "class_N")
+        }
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,2 @@
+from ._membership import membership as membership
+from ._usefulness import fits as fits, usefulness as usefulness

@@ -1,0 +1,62 @@
+"""The section on what surrogates learn from the samples."""
+
+from collections.abc import Sequence
+
+from layerdag.report import ReportContent
+from layerdag.surrogates import SCORES, SHARED, Share, TransferReport, TransferRow
+from layerdag.viz import Markup, element, interval, joined, number, section, table, text
+
+
+def usefulness(content: ReportContent) -> Markup | None:
+    """Return the table of surrogates."""
+    report = content.transfer
+    if report is None:
+        return None
+    explanation = element(
+        "p",
+        f"Surrogates predict {content.target} from the graph. All are tested on the same "
+        f"{report.tested_on} real graphs that no training saw; {fits(report.seeds)}. Intervals of "
+        f"95 % over {'fits and ' if len(report.seeds) > 1 else ''}test graphs.",
+    )
+    head = ("trained on", "graphs", *(metric.name for metric in SCORES))
+    tables = []
+    for family in dict.fromkeys(row.family for row in report.rows):
+        rows = [_transfer_row(row) for row in report.rows if row.family == family]
+        caption = f"{family}{_ceiling(report, family)}"
+        tables.append(table(caption, head, rows, *range(1, len(head))))
+    return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
+
+
+def fits(seeds: Sequence[int]) -> str:
+    """Return in words how many fits a figure is the mean of, and their seeds."""
+    if len(seeds) == 1:
+        return f"one fit, seed {seeds[0]}"
+    listed = ", ".join(map(str, seeds[:-1]))
+    return f"mean of {len(seeds)} fits, seeds {listed} and {seeds[-1]}"
+
+
+def _ceiling(report: TransferReport, family: str) -> str:
+    """Return what share of the ceiling synthetic graphs reach, where both were run."""
+    mine = {share.score: share for share in report.shares if share.family == family}
+    if not mine:
+        return ""
+    return f": synthetic reaches {' and '.join(_share(mine[name]) for name in SHARED)}"
+
+
+def _share(share: Share) -> str:
+    """Return a share in percent, with its interval."""
+    found = f"{number(100 * share.value, 3)}% of the real {share.score}"
+    if share.interval is None:
+        return found
+    low, high = (number(100 * end, 3) for end in (share.interval.low, share.interval.high))
+    return f"{found} ({low} to {high})"
+
+
+def _transfer_row(row: TransferRow) -> list[Markup | str]:
+    """Return the cells of one training condition, each score with its interval below."""
+    cells: list[Markup | str] = [row.condition, str(row.trained_on)]
+    for metric in SCORES:
+        score = row.scores[metric.name]
+        spread = element("span", interval(score.interval), class_="quiet")
+        cells.append(joined([text(number(score.mean)), Markup("<br>"), spread]))
+    return cells

@@ -1,0 +1,329 @@
+"""From a checkpoint to files: complete the request, sample, decode, write with a manifest."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from layerdag._version import __version__
+from layerdag.codec import RawGraph, Unfolded, fitting_ranks, unfold_sampled
+from layerdag.datasets import encode_batch
+from layerdag.datasets.files import write_graphml, write_json
+from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.graph import DAG, Condition
+from layerdag.models import DAGModel, SampleRequest
+from layerdag.sampling._finite import finite_sample
+from layerdag.sampling._folder import MANIFEST, filling, sample_name
+from layerdag.traces import write_workload
+from layerdag.training import LoadedCheckpoint
+
+# What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
+ASKED, JUDGED = LABELS = ("asked", "judged")
+FORMATS = ("auto", "et", "graphml", "json")
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to sample.
+
+    Attributes:
+        num: Number of graphs.
+        seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
+        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
+        ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
+        steps: Denoising steps of a wide layer; None takes the model's own.
+        guidance: Weight of classifier-free guidance.
+        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the numbers of children that training shows; `reference` draws one.
+        labels: One of ``LABELS``: whether the condition "label" of a sample is the one it was asked
+            for, or what the model's judge, which learned the training graphs' labels, expects of
+            the finished graph. A surrogate learns more from the second.
+        max_nodes: Limit of a graph; one that reaches it is marked truncated.
+        batch_size: Graphs sampled side by side; changes speed, never a graph.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    num: int = 16
+    seed: int = 0
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float = 1.0
+    candidates: int = 1
+    labels: str = ASKED
+    max_nodes: int = 10_000
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("num", "max_nodes", "batch_size", "candidates"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
+        if self.ranks is not None and self.ranks < 1:
+            raise UsageError(f"'ranks' must be at least 1, found {self.ranks}.")
+        if self.labels not in LABELS:
+            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedGraph:
+    """One sampled graph.
+
+    Attributes:
+        name: "sample-" and its number.
+        seed: It was sampled with.
+        dag: Codes, with the conditions that were asked for, but for a label that was judged.
+        truncated: Whether a limit cut it short.
+    """
+
+    name: str
+    seed: int
+    dag: DAG
+    truncated: bool
+
+
+def generate(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> Iterator[GeneratedGraph]:
+    """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
+
+    Raises:
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    seeds = [settings.seed + i for i in range(settings.num)]
+    rows = complete_conditions(schema, settings.conditions, seeds)
+    yield from sample_like(model, schema, rows, settings)
+
+
+def sample_like(
+    model: DAGModel,
+    schema: GraphSchema,
+    rows: Sequence[Mapping[str, Condition]],
+    settings: GenerationSettings,
+) -> Iterator[GeneratedGraph]:
+    """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
+
+    Args:
+        model: In evaluation mode.
+        schema: Of the model.
+        rows: Conditions in their own units; missing ones are unknown to the model.
+        settings: Steps, guidance, limits and batch size; its ``num`` and conditions are not used.
+
+    Raises:
+        VocabularyError: If a condition or category is unknown to the schema.
+        UsageError: If labels are to be judged, and the model has no judge or no label.
+    """
+    if settings.labels == JUDGED:
+        _check_judges_labels(model, schema)
+    device = next(model.parameters()).device
+    for start in range(0, len(rows), settings.batch_size):
+        part = rows[start : start + settings.batch_size]
+        numeric_BC, category_BM = schema.encode_conditions(part)
+        seeds = tuple(settings.seed + start + i for i in range(len(part)))
+        request = SampleRequest(
+            numeric_BC=numeric_BC.to(device),
+            category_BM=category_BM.to(device),
+            seeds=seeds,
+            max_nodes=settings.max_nodes,
+            steps=settings.steps,
+            guidance=settings.guidance,
+            candidates=settings.candidates,
+        )
+        result = finite_sample(model, schema, request)
+        dags = [dag.to("cpu") for dag in result.dags]
+        conditions = [dict(row) for row in part]
+        if settings.labels == JUDGED:
+            labels = _judged_labels(model, schema, dags)
+            conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
+        for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
+            dag = replace(dag, conditions=conditions[i])
+            yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut)
+
+
+def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
+    """Return the label that the model's judge expects of each graph, in its own unit."""
+    found_BC = model.judged_numbers(encode_batch(schema, dags).to(next(model.parameters()).device))
+    assert found_BC is not None
+    column = [condition.name for condition in schema.numeric_conditions].index(LABEL)
+    label = schema.numeric_conditions[column]
+    return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
+
+
+def _check_judges_labels(model: DAGModel, schema: GraphSchema) -> None:
+    """Raise UsageError, before anything is sampled, if the model cannot judge labels."""
+    labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
+    if not labeled or not model.judging_objectives():
+        raise UsageError(
+            "Only a fast model that was trained with a numeric condition 'label' can judge labels; "
+            "ask for labels=asked."
+        )
+
+
+def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
+    """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
+
+    Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
+    gets the next number on which it can, which counts as a repair.
+
+    Raises:
+        DataError: If it is not the graph of a job.
+    """
+    wanted = int(ranks or graph.conditions.get("world_size", 1))
+    fitting = fitting_ranks(graph, wanted)
+    unfolded = unfold_sampled(graph, fitting)
+    if fitting == wanted:
+        return unfolded
+    return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})
+
+
+def write_samples(
+    checkpoint: LoadedCheckpoint,
+    settings: GenerationSettings,
+    out: str | Path,
+    *,
+    file_format: str = "auto",
+    overwrite: bool = False,
+    on_each: Callable[[], object] = lambda: None,
+) -> Path:
+    """Sample and write into the folder ``out``; return the path of the manifest.
+
+    Until all are finished they lie in ``<out>.partial``. If the run is stopped, the same call goes
+    on from there and ends with the same files as one that was not stopped.
+
+    Traces are written as ``<name>/<name>.<rank>.et`` with communicator groups beside them, other
+    graphs as ``<name>.graphml`` or ``<name>.json``.
+
+    Args:
+        checkpoint: What to sample from.
+        settings: What to sample.
+        out: Folder.
+        file_format: One of ``FORMATS``; "auto" is "et" for traces and "graphml" otherwise.
+        overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
+        on_each: Called after each graph, those of a stopped run included, for progress bars.
+
+    Raises:
+        UsageError: If the format is unknown or does not fit the checkpoint, or something stands at
+            ``out`` that may not be replaced, or another process is sampling into ``out``.
+        CheckpointError: If schema and model of the checkpoint do not belong together.
+    """
+    schema = checkpoint_schema(checkpoint)
+    file_format = _format(file_format, schema.kind)
+    facts = _facts(checkpoint, settings, file_format)
+    request = {**facts, **_request(checkpoint, settings)}
+    with filling(Path(out), request, settings.num, overwrite=overwrite) as folder:
+        done = len(folder.entries)
+        for _ in range(done):
+            on_each()
+        for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
+            named = replace(sample, name=sample_name(i))
+            raw = schema.decode(named.dag, named.name)
+            extra = _write_one(folder.path, raw, file_format, settings.ranks)
+            folder.add(_entry(named, extra))
+            on_each()
+        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
+    return Path(out) / MANIFEST
+
+
+def _facts(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
+) -> dict[str, Any]:
+    """Return what the manifest says of all samples together."""
+    return {
+        "layerdag_version": __version__,
+        "checkpoint": checkpoint.path.resolve().name,
+        "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
+        "model": checkpoint.spec.name,
+        "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),
+        "data": checkpoint.data_settings,
+        "format": file_format,
+        "guidance": settings.guidance,
+        "candidates": settings.candidates,
+        "labels": settings.labels,
+        "steps": settings.steps,
+    }
+
+
+def _request(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
+    """Return what else determines each sample."""
+    return {
+        "seed": settings.seed,
+        "conditions": dict(settings.conditions),
+        "ranks": settings.ranks,
+        "max_nodes": settings.max_nodes,
+        "device": next(checkpoint.model.parameters()).device.type,
+    }
+
+
+def _rest(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int
+) -> Iterator[GeneratedGraph]:
+    """Yield the samples after the first ``done`` ones."""
+    if done < settings.num:
+        rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
+        yield from generate(model, schema, rest)
+
+
+def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
+    """Return the schema of a checkpoint.
+
+    Raises:
+        CheckpointError: If it cannot be read, or the model was built for another one.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    if schema.sizes() != checkpoint.spec.sizes:
+        raise CheckpointError(
+            f"{checkpoint.path}: the schema speaks of {schema.sizes()}, but the model was built "
+            f"for {checkpoint.spec.sizes}; use a checkpoint as train wrote it."
+        )
+    return schema
+
+
+def checkpoint_fingerprint(path: Path) -> str:
+    """Return the SHA-256 of the weights file of a checkpoint."""
+    return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
+
+
+def _format(file_format: str, kind: str) -> str:
+    """Return the format to write, after checking that it fits the kind of graph."""
+    if file_format not in FORMATS:
+        raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
+    if file_format == "auto":
+        return "et" if kind == "trace" else "graphml"
+    if file_format == "et" and kind != "trace":
+        raise UsageError(
+            "This checkpoint samples flow graphs, which are no execution traces; "
+            "ask for format=graphml or format=json."
+        )
+    return file_format
+
+
+def _write_one(
+    folder: Path, graph: RawGraph, file_format: str, ranks: int | None
+) -> dict[str, Any]:
+    """Write one graph and return what the manifest says of it."""
+    if file_format == "et":
+        unfolded = as_workload(graph, ranks)
+        (folder / graph.name).mkdir()
+        write_workload(unfolded.workload, folder / graph.name / graph.name)
+        return {"ranks": unfolded.workload.num_ranks, "repairs": dict(unfolded.repairs)}
+    path = folder / f"{graph.name}.{file_format}"
+    (write_graphml if file_format == "graphml" else write_json)(path, graph)
+    return {"file": path.name}
+
+
+def _entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest's line of one sample."""
+    return {
+        "name": sample.name,
+        "seed": sample.seed,
+        "conditions": dict(sample.dag.conditions),
+        "nodes": sample.dag.num_nodes,
+        "edges": sample.dag.num_edges,
+        "truncated": sample.truncated,
+        **extra,
+    }

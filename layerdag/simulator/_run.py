@@ -1,0 +1,106 @@
+"""The simulator as a library: workload and cluster in, ticks out."""
+
+import numpy as np
+
+from layerdag.errors import SimulationError
+from layerdag.simulator._cluster import (
+    Congestion,
+    MemoryConfig,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+)
+from layerdag.simulator._notes import notes_on, refuse_untimed
+from layerdag.simulator._result import SimulationResult, gpu_compute_ns, unexposed_ns
+from layerdag.simulator._variation import Variation, vary
+from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.engine import (
+    Cluster,
+    Outcome,
+    Program,
+    _event_loop as kernel,
+    describe,
+    explain,
+    lower,
+)
+from layerdag.traces import Workload
+
+
+def simulate(
+    workload: Workload,
+    system: SystemConfig,
+    network: NetworkConfig,
+    *,
+    memory: MemoryConfig | None = None,
+    options: RunOptions | None = None,
+    compute: ComputeModel | None = None,
+    variation: Variation | None = None,
+) -> SimulationResult:
+    """Run ``workload`` on a cluster and return the ticks of every node.
+
+    Args:
+        workload: Traces of all ranks with communicator groups.
+        system: Algorithms, chunking, local rates.
+        network: Dimensions; their sizes multiply to the number of ranks.
+        memory: Remote memory; none by default.
+        options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
+        compute: Times of compute nodes; by default ASTRA-sim's (roofline or recorded durations).
+        variation: Ranks that differ in speed, and noise; none by default.
+
+    Returns:
+        The complete outcome: every node of every rank has run.
+
+    Raises:
+        SimulationError: If a node cannot run, ranks wait for each other for ever, or a message is
+            never received; names rank, node and cause.
+        ConfigError: If workload and cluster do not fit together.
+    """
+    cluster = Cluster(network, system, memory or MemoryConfig(), options or RunOptions())
+    return simulate_on(workload, cluster, compute or ReferenceCompute(system), variation)
+
+
+def simulate_on(
+    workload: Workload,
+    cluster: Cluster,
+    compute: ComputeModel,
+    variation: Variation | None = None,
+) -> SimulationResult:
+    """Run ``workload`` on ``cluster``; see ``simulate``, which takes the parts one by one."""
+    refuse_untimed(workload, compute)
+    program = lower(workload, cluster, compute)
+    if variation is not None:
+        program = vary(program, variation)
+    outcome = kernel.run(program)
+    if (outcome.finish_ns < 0).any() or len(outcome.orphans):
+        raise SimulationError(explain(program, outcome))
+    if isinstance(compute, ReferenceCompute):
+        _refuse_instant_start(program, outcome)
+    duration_ns = outcome.finish_ns - outcome.issue_ns
+    return SimulationResult(
+        program=program,
+        issue_ns=outcome.issue_ns,
+        finish_ns=outcome.finish_ns,
+        rank_finish_ns=outcome.rank_finish_ns,
+        exposed_comm_ns=outcome.rank_finish_ns - unexposed_ns(program, duration_ns),
+        compute_ns=gpu_compute_ns(program, duration_ns),
+        lane=outcome.lane,
+        events=outcome.events,
+        notes=notes_on(program, compute),
+    )
+
+
+def _refuse_instant_start(program: Program, outcome: Outcome) -> None:
+    """Raise SimulationError where the reference aborts: an event in tick 0, before its clock runs.
+
+    A node of 0 ns causes one, as do a collective without endpoint delay, and with congestion a
+    message that takes its link for less than 1 ns.
+    """
+    at = outcome.instant
+    if at < 0 or program.cluster.options.congestion is Congestion.AWARE_MULTI:
+        return
+    rank = int(np.searchsorted(program.out_ptr, at, side="right") - 1)
+    raise SimulationError(
+        f"{describe(program, rank, at - int(program.out_ptr[rank]))} takes 0 ns at tick 0, "
+        "itself or for its endpoint delay or link, where the reference aborts; give it more work, "
+        "let a compute node go before it, or choose another compute model."
+    )

@@ -1,0 +1,194 @@
+"""Compute-cost models: how long a compute node takes on the simulated device.
+
+One interface, several final models. The reference's own model is ``ReferenceCompute``; the others
+are off unless asked for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator import SystemConfig
+from layerdag.simulator.engine import MAX_TIME_NS
+from layerdag.traces import Trace
+
+SKIPPED = -1
+"""Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
+
+
+class ComputeModel(ABC):
+    """Durations of compute nodes."""
+
+    @abstractmethod
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """Return the time of each compute node.
+
+        Args:
+            trace: The trace.
+            rows: int64 (M,), positions of the compute nodes in the trace.
+            on_cpu: bool (M,), whether ``is_cpu_op`` is set.
+
+        Returns:
+            int64 (M,) ns, or ``SKIPPED``.
+
+        Raises:
+            SimulationError: If a node lacks what the model needs; names file and node.
+        """
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """Return the time of nodes that are not simulated but replayed, int64 (M,) ns."""
+        return recorded_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """Return whether the trace states what the model makes times of, at some of these nodes.
+
+        Where it does not, every node would take 1 ns.
+        """
+        del trace, rows
+        return True
+
+
+def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return ``duration_micros`` in ns, 1 ns where it is 0 (ASTRA-sim's replay), int64 (M,)."""
+    microseconds = trace.duration_us_N[rows]
+    if (microseconds > MAX_TIME_NS // 1000).any():
+        bad = int(trace.id_N[rows[np.argmax(microseconds)]])
+        raise SimulationError(
+            f"{trace.source}: node {bad} lasts {int(microseconds.max())} us; "
+            "at most 1e12 us can be run."
+        )
+    return np.maximum(microseconds.astype(np.int64) * 1000, 1)
+
+
+@final
+class ReferenceCompute(ComputeModel):
+    """ASTRA-sim's model: the roofline for GPU nodes where it is enabled, else the recorded time.
+
+    perf = min(local-mem-bw * num_ops / tensor_size, peak-perf); t = floor(1e9 * num_ops / perf) ns.
+    A GPU node with tensor_size 0 is skipped (docs/reference/simulator.md, "Nodes").
+    """
+
+    def __init__(self, system: SystemConfig) -> None:
+        self._roofline = system.roofline_enabled and not system.replay_only
+        self._bytes_per_s = (system.local_mem_bw_gb or 0.0) * 1e9
+        self._flops = (system.peak_perf_tflops or 0.0) * 1e12
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        if not self._roofline:
+            return recorded_ns(trace, rows)
+        time_ns = np.empty(len(rows), dtype=np.int64)
+        time_ns[on_cpu] = recorded_ns(trace, rows[on_cpu])
+        on_gpu = rows[~on_cpu]
+        num_ops = self._needed(trace, "num_ops", on_gpu)
+        tensor_size = self._needed(trace, "tensor_size", on_gpu)
+        if (tensor_size < 0).any():
+            first = int(np.argmax(tensor_size < 0))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has tensor_size "
+                f"{int(tensor_size[first])}; give its bytes, at least 0."
+            )
+        runs = tensor_size > 0
+        if ((num_ops <= 0) & runs).any():
+            first = int(np.argmax((num_ops <= 0) & runs))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has num_ops "
+                f"{int(num_ops[first])}, for which the roofline has no time; give a positive "
+                "num_ops, or set roofline-enabled to 0."
+            )
+        gpu_ns = np.full(len(on_gpu), SKIPPED, dtype=np.int64)
+        gpu_ns[runs] = self._roofline_ns(num_ops[runs], tensor_size[runs])
+        time_ns[~on_cpu] = gpu_ns
+        return time_ns
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``; the roofline refuses nodes without costs one by one."""
+        return self._roofline or bool(trace.duration_us_N[rows].any())
+
+    def _roofline_ns(self, num_ops: np.ndarray, tensor_size: np.ndarray) -> np.ndarray:
+        """Return floor(1e9 * num_ops / perf), in the reference's order of operations."""
+        ops = num_ops.astype(np.float64)
+        intensity = ops / tensor_size.astype(np.float64)
+        perf = np.minimum(self._bytes_per_s * intensity, self._flops)
+        time_ns = np.floor(ops / perf * 1e9)
+        return np.minimum(time_ns, 2.0 * MAX_TIME_NS).astype(np.int64)
+
+    @staticmethod
+    def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return an integer attribute that every node of ``rows`` must carry."""
+        value_N, present_N = trace.integers(name)
+        if not present_N[rows].all():
+            bad = int(trace.id_N[rows[np.argmin(present_N[rows])]])
+            raise SimulationError(
+                f"{trace.source}: compute node {bad} lacks '{name}', which the roofline needs; "
+                "add it, or set roofline-enabled to 0."
+            )
+        return value_N[rows]
+
+
+@final
+class MeasuredCompute(ComputeModel):
+    """Measured times: the attribute ``duration_ns`` where a node has it, else ``duration_micros``.
+
+    Traces that this package collects or samples carry ``duration_ns``; most host operators last
+    less than a microsecond, which ASTRA-sim's model would round away. Every node lasts at least
+    1 ns. Off unless asked for.
+
+    Args:
+        scale: Factor on every measured time, e.g. 0.5 for a device twice as fast.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        if not 0 < scale < float("inf"):
+            raise ConfigError(f"the scale of measured times is {scale}; it must be positive.")
+        self._scale = scale
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``; CPU and GPU nodes are treated alike."""
+        del on_cpu
+        return self.replayed_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``."""
+        if trace.duration_us_N[rows].any():
+            return True
+        return bool(trace.integers("duration_ns")[0][rows].any())
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.replayed_ns``."""
+        fine_N, present_N = trace.integers("duration_ns")
+        time_ns = np.where(present_N[rows], fine_N[rows], recorded_ns(trace, rows))
+        if (time_ns < 0).any():
+            bad = int(trace.id_N[rows[np.argmin(time_ns)]])
+            raise SimulationError(
+                f"{trace.source}: node {bad} has a negative duration_ns; mend it."
+            )
+        time_ns = np.minimum(np.floor(time_ns * self._scale), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)
+
+
+@final
+class PredictedCompute(ComputeModel):
+    """Times that any function predicts, such as a trained surrogate.
+
+    Args:
+        predict: Maps (trace, positions of the nodes) to microseconds, one a node.
+    """
+
+    def __init__(self, predict: Callable[[Trace, np.ndarray], np.ndarray]) -> None:
+        self._predict = predict
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        del on_cpu
+        time_us = np.asarray(self._predict(trace, rows), dtype=np.float64)
+        if time_us.shape != rows.shape or not (np.isfinite(time_us) & (time_us >= 0)).all():
+            raise SimulationError(
+                f"{trace.source}: the predictor gave {time_us.shape[0] if time_us.ndim else 0} "
+                f"times for {len(rows)} nodes, or one that is no time; fix the predictor."
+            )
+        time_ns = np.minimum(np.floor(time_us * 1000), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)

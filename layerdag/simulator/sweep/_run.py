@@ -1,0 +1,257 @@
+"""Sweeps: many workloads on many clusters from one YAML file, in parallel and resumable."""
+
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from layerdag._runtime import MAX_CONFIG_BYTES, load_yaml, read_whole
+from layerdag._version import __version__
+from layerdag.errors import ConfigError, LayerdagError
+from layerdag.simulator import Congestion, MemoryConfig, RunOptions, simulate_on
+from layerdag.simulator.astra import read_network, read_system
+from layerdag.simulator.compute import compute_model
+from layerdag.simulator.engine import Cluster, refuse_described_world
+from layerdag.traces import rank_files, read_workload
+
+_KEYS = frozenset({"workloads", "systems", "networks", "compute", "congestion", "costs"})
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One simulation of a sweep.
+
+    Attributes:
+        workload: Name of the workload.
+        system: Name of the system file.
+        network: Name of the network file.
+        compute: Name of the compute-cost model.
+        congestion: "unaware" or "aware".
+        prefix: Prefix of the workload's files.
+        system_file: Path of ``system.json``.
+        network_file: Path of ``network.yml``.
+        cost: Cost of the network as the sweep file gives it, 0 if it does not.
+    """
+
+    workload: str
+    system: str
+    network: str
+    compute: str
+    congestion: str
+    prefix: str
+    system_file: str
+    network_file: str
+    cost: float = 0.0
+
+    def key(self) -> str:
+        """Return a hash of all that determines the outcome: contents of files, our version."""
+        named = {"layerdag": __version__, **asdict(self)}
+        digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode())
+        groups = sorted(Path(self.prefix).parent.glob("*comm_group.json"))
+        for path in (*rank_files(self.prefix), *groups):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        for name in (self.system_file, self.network_file):
+            digest.update(hashlib.sha256(Path(name).read_bytes()).digest())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """Outcome of one point; ``error`` is empty if it ran to its end.
+
+    Attributes:
+        workload: Name of the workload.
+        system: Name of the system.
+        network: Name of the network.
+        compute: Compute-cost model.
+        congestion: Network model.
+        cost: Cost of the network.
+        ranks: Number of ranks.
+        nodes: Number of nodes of all ranks.
+        makespan_ns: End of the last rank.
+        mean_compute_ns: GPU compute time, mean over ranks.
+        mean_exposed_ns: The rest of a rank's time, mean over ranks.
+        error: Why the point could not run.
+        key: Hash of everything that went in.
+    """
+
+    workload: str
+    system: str
+    network: str
+    compute: str
+    congestion: str
+    cost: float
+    ranks: int = 0
+    nodes: int = 0
+    makespan_ns: int = 0
+    mean_compute_ns: float = 0.0
+    mean_exposed_ns: float = 0.0
+    error: str = ""
+    key: str = field(default="", compare=False)
+
+
+def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
+    """Read a sweep file: the product of its workloads, systems, networks and models.
+
+    Example::
+
+        workloads: {gpt: runs/gpt/workload}
+        systems: {ring: ring.json, direct: direct.json}
+        networks: {slow: slow.yml, fast: fast.yml}
+        compute: [reference, h100]        # default: reference
+        congestion: [unaware]             # default: unaware
+        costs: {slow: 1.0, fast: 2.5}     # of networks, for the Pareto table
+
+    Paths are relative to the sweep file.
+
+    Raises:
+        ConfigError: If the file is missing or no YAML, or a key is unknown, missing or of the
+            wrong form.
+    """
+    path = Path(path)
+    try:
+        content = load_yaml(read_whole(path, MAX_CONFIG_BYTES, ConfigError).decode())
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error}).") from None
+    if not isinstance(content, dict) or set(content) - _KEYS:
+        unknown = sorted(set(content) - _KEYS) if isinstance(content, dict) else [content]
+        known = ", ".join(sorted(_KEYS))
+        raise ConfigError(f"{path}: unknown {unknown[:1]}; known keys are {known}.")
+    named = [_mapping(path, content, key) for key in ("workloads", "systems", "networks")]
+    costs = content.get("costs", {})
+    if not isinstance(costs, dict):
+        raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
+    models = _list(path, content, "compute", ["reference"])
+    congestions = _list(path, content, "congestion", ["unaware"])
+    return tuple(
+        SweepPoint(
+            workload=workload,
+            system=system,
+            network=network,
+            compute=compute,
+            congestion=congestion,
+            prefix=str(path.parent / named[0][workload]),
+            system_file=str(path.parent / named[1][system]),
+            network_file=str(path.parent / named[2][network]),
+            cost=float(costs.get(network, 0.0)),
+        )
+        for workload, system, network in itertools.product(*named)
+        for compute, congestion in itertools.product(models, congestions)
+    )
+
+
+def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
+    value = content.get(key)
+    texts = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    if not texts or not value:
+        raise ConfigError(f"{path}: '{key}' must map names to paths.")
+    return {str(name): item for name, item in value.items()}
+
+
+def _list(path: Path, content: dict[str, Any], key: str, default: list[str]) -> list[str]:
+    value = content.get(key, default)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{path}: '{key}' must be a list of names.")
+    return value
+
+
+def run_point(point: SweepPoint, key: str = "") -> SweepRow:
+    """Simulate one point; what cannot run becomes a row with an error."""
+    head = (point.workload, point.system, point.network, point.compute, point.congestion)
+    try:
+        system, network = read_system(point.system_file), read_network(point.network_file)
+        options = RunOptions(congestion=Congestion(point.congestion))
+        cluster = Cluster(network, system, MemoryConfig(), options)
+        workload = read_workload(point.prefix)
+        refuse_described_world(workload)
+        result = simulate_on(workload, cluster, compute_model(point.compute, system))
+    except (LayerdagError, ValueError) as error:
+        return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)
+    return SweepRow(
+        *head,
+        point.cost,
+        ranks=result.num_ranks,
+        nodes=result.num_nodes,
+        makespan_ns=result.makespan_ns,
+        mean_compute_ns=float(result.compute_ns.mean()),
+        mean_exposed_ns=float(result.exposed_comm_ns.mean()),
+        key=key,
+    )
+
+
+def _without_folders(message: str, point: SweepPoint) -> str:
+    """Return a message that names files without their folders: results are handed on."""
+    for file in (point.prefix, point.system_file, point.network_file):
+        message = message.replace(f"{Path(file).parent}{os.sep}", "")
+    return message
+
+
+def run_sweep(
+    points: Iterable[SweepPoint],
+    journal: str | Path,
+    run_all: Callable[[list[tuple[SweepPoint, str]]], Iterator[SweepRow]] | None = None,
+) -> Iterator[SweepRow]:
+    """Yield the row of every point, as they become ready; known rows come from the journal first.
+
+    Args:
+        points: What to simulate.
+        journal: A file of JSON lines that finished rows are appended to. A point whose inputs are
+            unchanged is taken from it, so an interrupted sweep goes on where it stopped.
+        run_all: Who simulates points, given with their keys, and yields rows in any order, for
+            example ``in_processes`` or ``ray_cluster.run_on_ray`` with their first argument bound;
+            by default this process.
+    """
+    journal = Path(journal)
+    known = _read_journal(journal)
+    todo = []
+    for point in points:
+        key = point.key()
+        if key in known:
+            yield known[key]
+        else:
+            todo.append((point, key))
+    if not todo:
+        return
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with journal.open("a", encoding="utf-8") as file:
+        if file.tell():
+            file.write("\n")  # the last line may have been cut off
+        for row in (run_all or partial(in_processes, 1))(todo):
+            file.write(json.dumps(asdict(row)) + "\n")
+            file.flush()
+            yield row
+
+
+def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
+    """Yield the rows of points, from worker processes if more than one is wanted."""
+    if processes <= 1 or len(todo) <= 1:
+        for point, key in todo:
+            yield run_point(point, key)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for future in as_completed([pool.submit(run_point, *work) for work in todo]):
+            yield future.result()
+
+
+def _read_journal(journal: Path) -> dict[str, SweepRow]:
+    """Return finished rows by key; a last line that was cut off is ignored."""
+    rows: dict[str, SweepRow] = {}
+    if not journal.is_file():
+        return rows
+    for line in journal.read_text(encoding="utf-8").splitlines():
+        try:
+            row = SweepRow(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        rows[row.key] = row
+    return rows

@@ -1,1 +1,0 @@
-"""Models that predict the performance of a job from its graph, and what synthetic graphs teach."""

@@ -1,0 +1,28 @@
+from ._files import (
+    FAMILIES as FAMILIES,
+    SURROGATE as SURROGATE,
+    load_notes as load_notes,
+    load_surrogate as load_surrogate,
+    save_surrogate as save_surrogate,
+)
+from ._inputs import (
+    LABEL_FILES as LABEL_FILES,
+    hide as hide,
+    labeled as labeled,
+    read_dataset as read_dataset,
+    read_graph as read_graph,
+    read_manifest as read_manifest,
+    read_samples as read_samples,
+)
+from ._scores import SCORES as SCORES, scores as scores
+from ._tstr import (
+    REAL as REAL,
+    SHARED as SHARED,
+    SHUFFLED as SHUFFLED,
+    SYNTHETIC as SYNTHETIC,
+    Labeled as Labeled,
+    Share as Share,
+    TransferReport as TransferReport,
+    TransferRow as TransferRow,
+    transfer as transfer,
+)

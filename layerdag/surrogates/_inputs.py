@@ -1,0 +1,174 @@
+"""Graphs for surrogates from files: data sets, folders of samples, single workloads."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag._runtime import inside, read_parsed
+from layerdag.codec import RawGraph, job_graph, rank_classes
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.files import read_graphml, read_json
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, UsageError
+from layerdag.graph import DAG, Condition
+from layerdag.surrogates._tstr import Labeled
+from layerdag.traces import read_any
+
+LABEL_FILES = ("labels.csv", "labels.json")
+READERS = {".graphml": read_graphml, ".json": read_json}
+
+
+def read_dataset(folder: str | Path, labels: str | Path | None = None) -> GraphDataset:
+    """Read a corpus (``index.jsonl``), TPU Tile (``.pth``), a DGRL family, or a folder of graphs.
+
+    A DGRL family (``num-node-list.csv``), such as NA-Edge, is labeled with its latencies on the
+    Cortex-A76 processor. A folder of workloads or flow graphs takes its targets from ``labels``,
+    or from ``labels.csv`` or ``labels.json`` in it; without any it has none.
+
+    Raises:
+        UsageError: If the folder is none of these.
+        DataError: If a file is damaged.
+    """
+    folder = Path(folder)
+    if (folder / "index.jsonl").is_file():
+        from layerdag.datasets.sources import load_corpus
+
+        return load_corpus(folder)
+    if any(folder.glob("*.pth")):
+        from layerdag.datasets.sources import load_tpu_tile
+
+        return load_tpu_tile(folder)
+    if any(folder.glob("num-node-list.csv*")):
+        from layerdag.datasets.sources import load_dgrl
+
+        return load_dgrl(folder)
+    found = labels or next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
+    if found is None and not _holds_graphs(folder):
+        raise UsageError(
+            f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
+            "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), "
+            "or a folder of traces or flow graphs."
+        )
+    from layerdag.datasets.sources import load_folder
+
+    return load_folder(folder, labels=found)
+
+
+def _holds_graphs(folder: Path) -> bool:
+    """Return whether a folder of traces or of flow graphs has been named."""
+    patterns = ("*.et", "*.et.gz", "*.et.xz", "*.graphml", "*.json")
+    return any(next(folder.rglob(pattern), None) for pattern in patterns)
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Return the manifest of a folder that ``layerdag sample`` wrote.
+
+    Raises:
+        DataError: If it is missing or no JSON object.
+    """
+    manifest = Path(folder) / "manifest.json"
+    if not manifest.is_file():
+        raise DataError(
+            f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
+        )
+    try:
+        content = json.loads(read_parsed(manifest))
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{manifest}: is no manifest of samples ({error!r}); sample again."
+        ) from None
+    if not isinstance(content, dict):
+        raise DataError(f"{manifest}: is no manifest of samples; sample again.")
+    return content
+
+
+def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
+    """Read what ``layerdag sample`` wrote, with the conditions in its manifest.
+
+    Raises:
+        DataError: If the manifest or a sample is missing or damaged.
+    """
+    folder = Path(folder)
+    manifest = folder / "manifest.json"
+    content = read_manifest(folder)
+    try:
+        entries = content["samples"]
+        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{manifest}: is no manifest of samples ({error!r}); sample again."
+        ) from None
+    dags = []
+    for name, conditions, file in asked:
+        path = inside(folder, file if isinstance(file, str) else f"{name}/{name}")
+        dag = schema.encode(read_graph(path))
+        dags.append(replace(dag, conditions=conditions))
+    return tuple(dags)
+
+
+def read_graph(path: str | Path) -> RawGraph:
+    """Read one workload (prefix, folder or file) or one flow graph.
+
+    Raises:
+        DataError: If it cannot be read, or its ranks contradict each other.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix)
+    if reader is not None and path.is_file() and not _is_trace_json(path):
+        return reader(path)
+    workload = read_any(path)
+    return job_graph(str(path), rank_classes(workload), workload.groups, {})
+
+
+def _is_trace_json(path: Path) -> bool:
+    """Return whether a JSON file is a trace (host trace, feeder JSON) rather than a graph."""
+    with path.open("rb") as stream:
+        return path.suffix == ".json" and b"layerdag-graph" not in stream.read(200)
+
+
+def labeled(
+    dags: Sequence[DAG], schema: GraphSchema, target: str, hidden: Sequence[str]
+) -> Labeled:
+    """Return graphs with the condition ``target`` as their number, some attributes hidden.
+
+    Raises:
+        DataError: If no graph carries the target.
+        UsageError: If a hidden attribute is not in the schema.
+    """
+    known: list[Condition | None] = [dag.conditions.get(target) for dag in dags]
+    kept = [
+        (dag, float(y)) for dag, y in zip(dags, known, strict=True) if isinstance(y, int | float)
+    ]
+    if not kept:
+        raise DataError(
+            f"No graph has a number '{target}'; name another condition with --target, or a label "
+            "file with --labels."
+        )
+    shown = hide([dag for dag, _ in kept], schema, hidden)
+    return Labeled(tuple(shown), np.array([y for _, y in kept]))
+
+
+def hide(dags: Sequence[DAG], schema: GraphSchema, hidden: Sequence[str]) -> list[DAG]:
+    """Return the graphs with the named attributes set to code 0 everywhere.
+
+    A surrogate of the step time must not see measured durations: their sum nearly is the target.
+
+    Raises:
+        UsageError: If an attribute is not in the schema.
+    """
+    names = [attribute.name for attribute in schema.attributes]
+    for name in hidden:
+        if name not in names:
+            raise UsageError(f"There is no attribute '{name}' to hide; known: {', '.join(names)}.")
+    columns = [names.index(name) for name in hidden]
+    result = []
+    for dag in dags:
+        x_NA, u_NA = dag.x_NA.clone(), dag.u_NA.clone()
+        x_NA[:, columns] = 0
+        u_NA[:, columns] = 0.0
+        result.append(replace(dag, x_NA=x_NA, u_NA=u_NA))
+    return result

@@ -1,0 +1,91 @@
+"""A message-passing regressor over PyTorch Geometric batches."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+from torch_geometric.nn import GINEConv, global_max_pool, global_mean_pool
+from torch_geometric.utils import scatter
+
+from layerdag.graph import GraphSizes
+
+
+class _Round(nn.Module):
+    """One round of messages along the edges and against them, with a residual and a norm.
+
+    Graph isomorphism with edge features (Hu et al., ICLR 2020) for either direction.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.down = GINEConv(_two_layers(width, width))
+        self.up = GINEConv(_two_layers(width, width), flow="target_to_source")
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, h_NF: Tensor, edge_index_2E: Tensor, edge_EF: Tensor) -> Tensor:
+        """Return updated node states."""
+        heard_NF = self.down(h_NF, edge_index_2E, edge_EF) + self.up(h_NF, edge_index_2E, edge_EF)
+        return self.norm(h_NF + heard_NF)
+
+
+class MessagePassingNetwork(nn.Module):
+    """Maps a batch of graphs to one standardized number each.
+
+    Nodes start as the sum of the embeddings of their attribute codes and a linear map of their
+    positions inside the bins. The pooling joins mean, maximum and log-sum-exp: the last is a sum in
+    the log domain, as a step time is the sum of its operators' times.
+
+    Args:
+        sizes: Number of codes of each attribute and of edge types.
+        width: Number of features of a node.
+        rounds: Number of message-passing rounds.
+    """
+
+    def __init__(self, sizes: GraphSizes, width: int = 64, rounds: int = 3) -> None:
+        super().__init__()
+        self.embed_attribute = nn.ModuleList(nn.Embedding(k, width) for k in sizes.attributes)
+        self.embed_position = nn.Linear(len(sizes.attributes), width)
+        self.embed_edge_type = nn.Embedding(sizes.edge_types, width)
+        self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
+        self.head = _two_layers(3 * width, width, out=1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return standardized predictions, shape (B,).
+
+        Args:
+            batch: PyG batch with ``x`` int64 (N, A), ``u`` float32 (N, A), ``edge_index`` (2, E),
+                ``edge_attr`` int64 (E, 1) and ``batch`` (N,), as ``datasets.pyg.to_pyg`` makes
+                them.
+        """
+        h_NF = self.embed_position(batch.u)
+        for column, table in enumerate(self.embed_attribute):
+            h_NF = h_NF + table(batch.x[:, column])
+        edge_EF = self.embed_edge_type(batch.edge_attr[:, 0])
+        for step in self.rounds:
+            h_NF = step(h_NF, batch.edge_index, edge_EF)
+        size = int(batch.num_graphs)
+        pooled_BF = torch.cat(
+            [
+                global_mean_pool(h_NF, batch.batch, size),
+                global_max_pool(h_NF, batch.batch, size),
+                log_sum_exp_pool(h_NF, batch.batch, size),
+            ],
+            dim=1,
+        )
+        return cast(Tensor, self.head(pooled_BF)).squeeze(1)
+
+
+def log_sum_exp_pool(h_NF: Tensor, graph_N: Tensor, size: int) -> Tensor:
+    """Return log(sum(exp(h))) over the nodes of each graph, shape (B, F)."""
+    highest_BF = global_max_pool(h_NF.detach(), graph_N, size)
+    lowered_NF = torch.exp(h_NF - highest_BF[graph_N])
+    total_BF = scatter(lowered_NF, graph_N, dim=0, dim_size=size, reduce="sum")
+    return highest_BF + total_BF.clamp(min=1e-30).log()
+
+
+def _two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:
+    """Return linear, ReLU, linear."""
+    return nn.Sequential(
+        nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width if out is None else out)
+    )

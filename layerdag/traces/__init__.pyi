@@ -1,0 +1,40 @@
+from ._corpus import (
+    INDEX as INDEX,
+    CollectedRun as CollectedRun,
+    RankClass as RankClass,
+    RunRecord as RunRecord,
+    embedded_corpus as embedded_corpus,
+    read_index as read_index,
+    read_run as read_run,
+    read_runs as read_runs,
+    write_shard as write_shard,
+)
+from ._dependencies import (
+    CONTROL as CONTROL,
+    DATA as DATA,
+    dependency_edges as dependency_edges,
+    drop_dangling as drop_dangling,
+    rows_of as rows_of,
+    rows_on_a_cycle as rows_on_a_cycle,
+    trace_layers as trace_layers,
+)
+from ._detect import Format as Format, pytorch_format as pytorch_format, read_any as read_any
+from ._json_stream import read_head as read_head, stream_objects as stream_objects
+from ._trace import (
+    Attribute as Attribute,
+    AttributeTable as AttributeTable,
+    CollectiveType as CollectiveType,
+    NodeType as NodeType,
+    Ragged as Ragged,
+    Trace as Trace,
+    Wire as Wire,
+    Workload as Workload,
+    wire_name as wire_name,
+)
+from ._workload import (
+    holds_rank_files as holds_rank_files,
+    rank_files as rank_files,
+    read_workload as read_workload,
+    write_groups as write_groups,
+    write_workload as write_workload,
+)

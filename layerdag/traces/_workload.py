@@ -1,0 +1,197 @@
+"""Workloads on disk: ``PREFIX.<rank>.et`` (or ``.et.gz``) with communicator groups beside them."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from layerdag._runtime import read_parsed, read_whole, write_bytes, write_text
+from layerdag.errors import TraceError
+from layerdag.traces._sharing import ColumnPool
+from layerdag.traces._trace import Trace, Workload
+from layerdag.traces.analysis import WORLD_NAMES
+from layerdag.traces.chakra import conform, decode_trace, encode_trace
+
+_RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
+
+
+def read_workload(location: str | Path, groups_file: str | Path | None = None) -> Workload:
+    """Read the Chakra traces of all ranks of one job.
+
+    Ranks whose files have the same content share one ``Trace`` object; other ranks share the
+    columns that are equal, which makes the arrays read-only.
+
+    Args:
+        location: The common prefix of ``PREFIX.<rank>.et``, a folder that holds one such set, or a
+            single trace file (a workload of one rank).
+        groups_file: JSON ``{"<group>": [rank, ...]}``. By default ``PREFIX.comm_group.json`` or
+            ``comm_group.json`` in the same folder, where one of them exists.
+
+    Raises:
+        TraceError: If nothing is found, ranks are missing, a folder holds several sets, a trace
+            cannot be read, or a group names a rank that does not exist.
+    """
+    location = Path(location)
+    files = rank_files(location)
+    traces: list[Trace] = []
+    by_content: dict[bytes, Trace] = {}
+    pool = ColumnPool()
+    for path in files:
+        data = read_whole(path, error=TraceError)
+        key = hashlib.sha256(data).digest()
+        if key not in by_content:
+            by_content[key] = pool.shared(decode_trace(data, str(path)))
+        traces.append(by_content[key])
+    groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
+    groups = read_groups(groups_path, len(files)) if groups_path else {}
+    return Workload(tuple(traces), groups, str(location))
+
+
+def rank_files(location: str | Path) -> list[Path]:
+    """Return the trace file of each rank, in order of rank; see ``read_workload``.
+
+    Raises:
+        TraceError: If none is found, some are missing, or there are several sets.
+    """
+    location = Path(location)
+    if location.is_file():
+        return [location]
+    folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
+    if not folder.is_dir():
+        raise TraceError(f"{location}: there is no folder {folder}; check the path.")
+    sets = _sets(folder.iterdir())
+    if prefix is not None:
+        sets = {prefix: sets[prefix]} if prefix in sets else {}
+    if not sets:
+        raise TraceError(_nothing_at(location, prefix, folder))
+    if len(sets) > 1:
+        names = ", ".join(sorted(sets)[:5])
+        raise TraceError(
+            f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
+        )
+    return _in_order(next(iter(sets.values())), location)
+
+
+def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
+    """Return the sentence for a place that holds no traces."""
+    if prefix is None:
+        return f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
+    if location.exists():
+        return f"{location}: is neither a file nor a folder; name a trace."
+    return (
+        f"{location}: there is no such file or folder, and no {prefix}.<rank>.et in {folder}; "
+        "check the path."
+    )
+
+
+def holds_rank_files(location: str | Path) -> bool:
+    """Return whether a folder, or a prefix in its folder, has files ``PREFIX.<rank>.et``."""
+    location = Path(location)
+    if location.is_dir():
+        return bool(_sets(location.iterdir()))
+    return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
+
+
+def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
+    """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
+    sets: dict[str, dict[int, Path]] = defaultdict(dict)
+    for path in sorted(paths):
+        match = _RANK_FILE.fullmatch(path.name)
+        if match:
+            sets[match["prefix"]].setdefault(int(match["rank"]), path)
+    return sets
+
+
+def _in_order(by_rank: Mapping[int, Path], location: Path) -> list[Path]:
+    """Return the files of ranks 0 to N-1, or name the missing ones."""
+    if len(by_rank) <= max(by_rank):
+        absent = (rank for rank in range(max(by_rank)) if rank not in by_rank)
+        missing = list(itertools.islice(absent, 11))
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise TraceError(
+            f"{location}: has {len(by_rank)} trace files up to rank {max(by_rank)}, but lacks "
+            f"rank {shown}; add the missing files."
+        )
+    return [by_rank[rank] for rank in range(len(by_rank))]
+
+
+def _default_groups(first: Path) -> Path | None:
+    """Return the group file beside the trace of rank 0, if there is one."""
+    match = _RANK_FILE.fullmatch(first.name)
+    names = ([f"{match['prefix']}.comm_group.json"] if match else []) + ["comm_group.json"]
+    return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
+
+
+def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
+    """Read communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Raises:
+        TraceError: If the file has another form, or a rank lies outside ``0..num_ranks-1`` or
+            occurs twice in its group.
+    """
+    try:
+        loaded = json.loads(read_parsed(path, TraceError))
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: is no JSON ({error}); mend or replace it.") from None
+    if not isinstance(loaded, dict):
+        raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
+    return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
+
+
+def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
+    """Return the checked ranks of one group."""
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
+        raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
+    outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
+    if outside:
+        raise TraceError(
+            f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
+            f"{num_ranks - 1}; correct the group or add the trace."
+        )
+    if len(set(ranks)) != len(ranks):
+        raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
+    return tuple(ranks)
+
+
+def write_workload(workload: Workload, prefix: str | Path) -> None:
+    """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
+
+    The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
+    ``contract.conform``. All traces are encoded before the first file is written, so that a faulty
+    one leaves nothing behind.
+
+    Raises:
+        TraceError: If a trace cannot be brought into that form, naming the node, or if a group "0"
+            is not that of all ranks.
+    """
+    prefix = Path(prefix)
+    for name in WORLD_NAMES:
+        if set(workload.groups.get(name, range(workload.num_ranks))) != set(
+            range(workload.num_ranks)
+        ):
+            raise TraceError(
+                f"{workload.source}: group '{name}' stands for all ranks, but is described as "
+                f"{list(workload.groups[name])[:8]}; give that group a number above 0."
+            )
+    encoded: dict[int, bytes] = {}
+    for trace in workload.traces:
+        if id(trace) not in encoded:
+            encoded[id(trace)] = encode_trace(conform(trace))
+    for rank, trace in enumerate(workload.traces):
+        write_bytes(prefix.with_name(f"{prefix.name}.{rank}.et"), encoded[id(trace)])
+    if workload.groups:
+        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+
+
+def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
+    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
+    Where none is left, a file is written only to replace one that is there.
+    """
+    described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
+    if described or Path(path).exists():
+        write_text(path, json.dumps(described, indent=1) + "\n")

@@ -1,0 +1,5 @@
+"""Import of what PyTorch writes: host execution traces, Kineto profiles, or both."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

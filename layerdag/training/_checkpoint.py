@@ -1,0 +1,303 @@
+"""Checkpoints: self-describing directories that are written whole and trusted with nothing.
+
+See docs/reference/checkpoint-format.md for the files. Nothing in a checkpoint is executed: the
+model class comes from a fixed table, tensors are read with safetensors or ``weights_only=True``,
+the rest is JSON of bounded size.
+"""
+
+import io
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+import layerdag
+from layerdag._runtime import FolderKind, atomic_folder, require_plain_archive, strangers
+from layerdag.datasets import SplitFingerprint
+from layerdag.errors import CheckpointError, ConfigError
+from layerdag.models import DAGModel, ModelSpec, build_model
+from layerdag.training._weights import check_finite, check_shapes
+
+FORMAT_VERSION = 2
+MAX_JSON_BYTES = 64 * 2**20
+DATA_PATHS = ("folder", "labels")
+
+WEIGHTS, CONFIG, SCHEMA, META, TRAINER = (
+    "weights.safetensors", "config.json", "schema.json", "meta.json", "trainer.pt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CheckpointMeta:
+    """Where a checkpoint comes from.
+
+    Attributes:
+        step: Optimizer steps done.
+        seed: Seed of the run.
+        data_fingerprint: Of the training data, "" if unknown.
+        split: Which graphs were for training, validation and test; None if unknown.
+        metrics: Validation figures of these weights by name.
+        layerdag_version: Version of the package that wrote it.
+        torch_version: Version of torch that wrote it.
+        format_version: Version of the directory's layout.
+    """
+
+    step: int = 0
+    seed: int = 0
+    data_fingerprint: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    layerdag_version: str = layerdag.__version__
+    torch_version: str = str(torch.__version__)
+    format_version: int = FORMAT_VERSION
+    split: SplitFingerprint | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedCheckpoint:
+    """A checkpoint that was read and checked.
+
+    Attributes:
+        model: With the kept weights, in evaluation mode, on the device asked for.
+        spec: The model as plain data.
+        schema: The data set's schema as it was handed to ``save_checkpoint``.
+        run_config: The resolved configuration of the run.
+        meta: Where it comes from.
+        path: Where it lies.
+    """
+
+    model: DAGModel
+    spec: ModelSpec
+    schema: dict[str, Any]
+    run_config: dict[str, Any]
+    meta: CheckpointMeta
+    path: Path
+
+    @property
+    def data_settings(self) -> dict[str, Any]:
+        """How the run selected and split its data, without the paths of the machine it ran on."""
+        settings = self.run_config.get("data")
+        if not isinstance(settings, dict):
+            return {}
+        return {name: value for name, value in settings.items() if name not in DATA_PATHS}
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointContents:
+    """What goes into a checkpoint.
+
+    Attributes:
+        spec: The model as plain data.
+        weights: The state dict that inference needs (averaged weights and buffers).
+        schema: JSON-serializable schema of the data set.
+        run_config: JSON-serializable configuration of the run.
+        meta: Where it comes from.
+        trainer_state: Tensors and plain data for resuming; None for inference only.
+    """
+
+    spec: ModelSpec
+    weights: Mapping[str, Tensor]
+    schema: Mapping[str, Any]
+    run_config: Mapping[str, Any]
+    meta: CheckpointMeta
+    trainer_state: Mapping[str, Any] | None = None
+
+
+def save_checkpoint(
+    path: str | Path, contents: CheckpointContents, *, overwrite: bool = False
+) -> None:
+    """Write a checkpoint directory, whole or not at all.
+
+    Args:
+        path: The directory.
+        contents: What goes into it.
+        overwrite: Whether a checkpoint that stands there may be replaced; nothing else ever is.
+
+    Raises:
+        UsageError: If something stands at ``path`` that may not be replaced, or another process is
+            writing there.
+        OSError: If the disk is full, or the place cannot be written.
+    """
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in contents.weights.items()
+    }
+    with atomic_folder(path, CHECKPOINT, overwrite=overwrite) as draft:
+        # Not save_file, which makes a file that only its owner may read.
+        (draft / WEIGHTS).write_bytes(safetensors.torch.save(weights))
+        config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
+        _write_json(draft / CONFIG, config)
+        _write_json(draft / SCHEMA, dict(contents.schema))
+        _write_json(draft / META, asdict(contents.meta))
+        if contents.trainer_state is not None:
+            _write_state(draft / TRAINER, contents.trainer_state)
+
+
+def doubt_checkpoint(folder: Path) -> str:
+    """Return why a folder is not provably a checkpoint that layerdag wrote, or ""."""
+    strange = strangers(folder, (WEIGHTS, CONFIG, SCHEMA, META, TRAINER).__contains__)
+    if strange:
+        return strange
+    try:
+        meta = _read_json(folder / META)
+    except CheckpointError:
+        return f"has no readable {META} of a checkpoint"
+    proved = isinstance(meta.get("format_version"), int) and "layerdag_version" in meta
+    return "" if proved else f"has a {META} that is not of a checkpoint"
+
+
+CHECKPOINT = FolderKind("a checkpoint", doubt_checkpoint)
+
+
+def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedCheckpoint:
+    """Read a checkpoint directory.
+
+    Raises:
+        CheckpointError: If a file is missing, damaged, of another format, or contradicts another.
+    """
+    path = Path(path)
+    meta = read_meta(path)
+    config = _read_json(path / CONFIG)
+    schema = _read_json(path / SCHEMA)
+    try:
+        spec = ModelSpec.from_dict(config.get("model"))
+        check_shapes(path / WEIGHTS, spec)
+        model = build_model(spec)
+    except ConfigError as error:
+        raise CheckpointError(f"{path / CONFIG}: {error}") from error
+    model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+    check_finite(path / WEIGHTS, model)
+    run_config = config.get("run")
+    return LoadedCheckpoint(
+        model=model.to(device).eval(),
+        spec=spec,
+        schema=schema,
+        run_config=run_config if isinstance(run_config, dict) else {},
+        meta=meta,
+        path=path,
+    )
+
+
+def load_trainer_state(path: str | Path) -> dict[str, Any]:
+    """Read what resuming needs.
+
+    Raises:
+        CheckpointError: If the checkpoint is for inference only, or the file is damaged.
+    """
+    read_meta(Path(path))
+    file = Path(path) / TRAINER
+    if not file.is_file():
+        raise CheckpointError(
+            f"{path} holds weights for sampling only ({TRAINER} is missing); "
+            "resume from the run's 'last' checkpoint."
+        )
+    require_plain_archive(file, CheckpointError)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (
+        *(pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError),
+        *(MemoryError, OverflowError, KeyError, TypeError, AttributeError, IndexError),
+    ) as error:
+        raise _damaged(file, error) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{file} is not a trainer state but a {type(state).__name__}.")
+    return state
+
+
+def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool = False) -> None:
+    """Copy a checkpoint without what only resuming needs.
+
+    Raises:
+        CheckpointError: As ``load_checkpoint``.
+        UsageError: As ``save_checkpoint``.
+    """
+    loaded = load_checkpoint(source)
+    save_checkpoint(
+        target,
+        CheckpointContents(
+            loaded.spec, loaded.model.state_dict(), loaded.schema, loaded.run_config, loaded.meta
+        ),
+        overwrite=overwrite,
+    )
+
+
+def read_meta(path: Path) -> CheckpointMeta:
+    """Read and check ``meta.json``, first of all files.
+
+    Raises:
+        CheckpointError: If the directory is no checkpoint, or one of another format.
+    """
+    if not path.is_dir():
+        raise CheckpointError(f"{path} is not a checkpoint directory; pass one that train wrote.")
+    if not (path / META).is_file():
+        inner = [name for name in ("best", "last") if (path / name / META).is_file()]
+        hint = f"did you mean {path / inner[0]}?" if inner else "pass a directory that train wrote."
+        raise CheckpointError(f"{path} is not a checkpoint ({META} is missing); {hint}")
+    data = _read_json(path / META)
+    version = data.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has checkpoint format {version!r}, this layerdag reads {FORMAT_VERSION}; "
+            f"it was written by layerdag {data.get('layerdag_version', 'unknown')}. "
+            "Train it again, or sample with the version that wrote it."
+        )
+    try:
+        return CheckpointMeta(
+            step=_natural(data["step"]),
+            seed=_natural(data["seed"]),
+            data_fingerprint=str(data["data_fingerprint"]),
+            metrics={str(k): float(v) for k, v in data["metrics"].items()},
+            layerdag_version=str(data["layerdag_version"]),
+            torch_version=str(data["torch_version"]),
+            split=SplitFingerprint.from_dict(data.get("split")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _damaged(path / META, error) from error
+
+
+def _natural(value: Any) -> int:
+    """Return a whole number from 0 on. Raises ValueError for anything else."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"found {value!r:.40} where a whole number belongs")
+    return value
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object of bounded size."""
+    try:
+        if file.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{file} is larger than {MAX_JSON_BYTES >> 20} MiB; refused.")
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing; the checkpoint is incomplete.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, error) from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file} must hold a JSON object, found {type(data).__name__}.")
+    return data
+
+
+def _damaged(file: Path, error: Exception) -> CheckpointError:
+    """Return the error for a file that cannot be read."""
+    reason = (str(error).strip().splitlines() or [repr(error)])[0]
+    return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
+
+
+def _write_state(file: Path, state: Mapping[str, Any]) -> None:
+    """Write what resuming needs.
+
+    Through a file of Python's: torch's own writer turns a full disk into a RuntimeError.
+    """
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    file.write_bytes(buffer.getbuffer())
+
+
+def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """Write ``data`` with sorted keys."""
+    file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,275 @@
+"""The training loop: one for every model, every data set and all objectives."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerdag._runtime import derive_seed, wait_briefly
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.models import build_model
+from layerdag.training._batches import BatchSource, BucketedSource
+from layerdag.training._checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    load_trainer_state,
+    read_meta,
+    save_checkpoint,
+)
+from layerdag.training._distributed import World
+from layerdag.training._evaluate import Evaluation, evaluate
+from layerdag.training._job import Hook, Observation, TrainJob, TrainResult
+from layerdag.training._selection import best_weights, tracks_of
+from layerdag.training._settings import TrainSettings
+from layerdag.training.monitoring import Budget, Logger, StopRequest, Window, listening
+from layerdag.training.optimization import Optimizer, WeightAverage, rate_factor
+
+
+def train(
+    job: TrainJob,
+    settings: TrainSettings,
+    *,
+    device: torch.device | str = "cpu",
+    world: World | None = None,
+    loggers: Sequence[Logger] = (),
+    hook: Hook | None = None,
+    resume_from: Path | None = None,
+) -> TrainResult:
+    """Train until the budget is spent, every objective has stopped, or a signal comes.
+
+    Args:
+        job: What to train.
+        settings: How.
+        device: Where.
+        world: This process among several (``distributed.joined_world``); None is alone.
+        loggers: Take figures on process 0.
+        hook: Called on process 0 after each validation with the averaged weights in place.
+        resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one
+            that was never interrupted, as long as no limit in seconds is set.
+
+    Raises:
+        TrainingError: If training diverged.
+        CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
+    """
+    wait_briefly()
+    run = _Run(job, settings, torch.device(device), world or World())
+    if resume_from is not None:
+        run.resume(resume_from)
+    with listening() as request, Budget(settings, run.step, run.seconds) as budget:
+        return run.go(budget, request, loggers, hook)
+
+
+class _Run:
+    """The state of one run on one process."""
+
+    def __init__(
+        self, job: TrainJob, settings: TrainSettings, device: torch.device, world: World
+    ) -> None:
+        self.job, self.settings, self.device, self.world = job, settings, device, world
+        self.model = build_model(job.spec, settings.seed).to(device).train()
+        world.same_weights(self.model)
+        self.tracks = tracks_of(self.model)
+        self.optimizer = Optimizer(self.model, self.tracks, settings, world)
+        self.average = WeightAverage(self.model, settings.ema_decay)
+        data = job.train.to(device)
+        self.validation = job.validation.to(device)
+        limits = (settings.batch_graphs, settings.batch_nodes)
+        self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
+        self.epoch, self.position = 0, 0
+        self.plan: Sequence[Tensor] = self.source.plan(0)
+        self.step, self.seconds = 0, 0.0
+        self.evaluated_step, self.saved_step = -1, -1
+
+    def go(
+        self, budget: Budget, request: StopRequest, loggers: Sequence[Logger], hook: Hook | None
+    ) -> TrainResult:
+        """Run to the end."""
+        reason = "" if budget.share(self.step) < 1 else "budget"
+        share, window = budget.share(self.step), Window(budget.seconds())
+        while not reason:
+            if self._validation_is_due():
+                self._validate(budget, loggers, hook)
+                if all(track.stopped for track in self.tracks):
+                    reason = "patience"
+                    break
+            flags = [float(request.signal_name is not None), budget.share(self.step + 1)]
+            stop, share = self._advance(share, flags, window)
+            budget.show(self.step, window.note)
+            reason = self._reason(stop, share, request)
+            if self.step % self.settings.log_every == 0:
+                self._log(loggers, window.flush(budget.seconds()))
+        if reason == "budget" and self.evaluated_step != self.step:
+            self._validate(budget, loggers, hook)
+        elif self.saved_step != self.step:
+            self._save_last(budget.seconds())
+        result = (self.step, budget.seconds(), self._metrics(), self.job.best, self.job.last)
+        return TrainResult(reason, *result)
+
+    def resume(self, checkpoint: Path) -> None:
+        """Take up the state of an earlier run."""
+        state = load_trainer_state(checkpoint)
+        _require_same_graphs(checkpoint, self.job)
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.average.load_state_dict(state["average"])
+            for track in self.tracks:
+                track.load_state_dict(state["tracks"][track.name])
+            self.step, self.seconds = int(state["step"]), float(state["seconds"])
+            self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(
+                f"{checkpoint} cannot be resumed with this configuration ({reason}); "
+                "use the model and training settings it was made with."
+            ) from error
+        self.evaluated_step = self.saved_step = int(state["evaluated_step"])
+        self.plan = self.source.plan(self.epoch)
+
+    def _advance(self, share: float, flags: list[float], window: Window) -> tuple[bool, float]:
+        """Make one optimizer step; return whether some process must stop, and the mean share."""
+        for _ in range(self.settings.accumulate):
+            graphs_G, noise_seed = self._next_batch()
+            batch = self.source.load(graphs_G).to(self.device)
+            window.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
+        settings = self.settings
+        factor = rate_factor(settings.schedule, self.step, settings.warmup_steps, share)
+        flags_F = torch.tensor(flags, device=self.device)
+        flags_F = self.optimizer.step(settings.learning_rate * factor, flags_F, self.step)
+        self.average.update()
+        self.step += 1
+        stop, total = flags_F.tolist()
+        return stop > 0, total / self.world.size
+
+    def _next_batch(self) -> tuple[Tensor, int]:
+        """Return this process's next micro-batch (graph numbers) and the seed of its noise.
+
+        The stream of micro-batches is dealt to the processes in turn.
+        """
+        mine: tuple[Tensor, int] | None = None
+        for rank in range(self.world.size):
+            if self.position >= len(self.plan):
+                self.epoch, self.position = self.epoch + 1, 0
+                self.plan = self.source.plan(self.epoch)
+            if rank == self.world.rank:
+                seed = derive_seed(self.settings.seed, "noise", self.epoch, self.position)
+                mine = (self.plan[self.position], seed)
+            self.position += 1
+        assert mine is not None
+        return mine
+
+    def _reason(self, stop: bool, share: float, request: StopRequest) -> str:
+        """Return why the run ends now, or ""."""
+        if stop:
+            return request.signal_name or "signal on another process"
+        return "budget" if share >= 1 else ""
+
+    def _validation_is_due(self) -> bool:
+        """Return whether this step ends with a validation that has not been made yet.
+
+        A signal may have come between the two; then the resumed run begins with it.
+        """
+        due = self.step > 0 and self.step % self.settings.evaluate_every == 0
+        return due and self.evaluated_step != self.step
+
+    def _metrics(self) -> dict[str, float]:
+        """Return the best validation likelihood of each track, nats a graph."""
+        return {f"validation/{track.name}_per_graph": track.best for track in self.tracks}
+
+    def _validate(self, budget: Budget, loggers: Sequence[Logger], hook: Hook | None) -> None:
+        """Judge the averaged weights, keep the best, write checkpoints."""
+        settings = self.settings
+        self.evaluated_step = self.step
+        with self.average.applied():
+            result = evaluate(
+                self.model,
+                self.validation,
+                batch_graphs=settings.batch_graphs,
+                batch_nodes=settings.batch_nodes,
+                seed=settings.seed,
+                world=self.world,
+            )
+            if self.world.rank == 0:
+                self._observe(loggers, hook, result)
+        weights = self.average.weights()
+        better = [
+            track.judge(result.per_graph(track.objectives), self.step, weights, settings.patience)
+            for track in self.tracks
+            if not track.stopped
+        ]
+        if self.world.rank == 0 and any(better):
+            self._write(self.job.best, best_weights(self.model, self.tracks), None)
+        self._save_last(budget.seconds())
+
+    def _save_last(self, seconds: float) -> None:
+        """Write the checkpoint for resuming; a signal gets no more than this.
+
+        Its weights for inference are the averaged ones of this step, of judging objectives the best
+        ones; the trainer's own state is untouched.
+        """
+        self.saved_step = self.step
+        if self.world.rank == 0:
+            weights = {**self.model.state_dict(), **self.average.weights()}
+            judging = set(self.model.judging_objectives())
+            for track in self.tracks:
+                if judging.issuperset(track.objectives):
+                    weights.update(track.weights)
+            self._write(self.job.last, weights, self._state(seconds))
+        self.world.barrier()
+
+    def _observe(self, loggers: Sequence[Logger], hook: Hook | None, result: Evaluation) -> None:
+        """Log the validation and what the hook sees."""
+        seen = Observation() if hook is None else hook(self.model, self.step)
+        figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
+        self._log(loggers, {**figures, **seen.values})
+        for logger in loggers:
+            for name, file in seen.pictures.items():
+                logger.picture(self.step, name, file)
+
+    def _log(self, loggers: Sequence[Logger], values: Mapping[str, float]) -> None:
+        """Hand figures to every logger, on process 0."""
+        if self.world.rank == 0:
+            for logger in loggers:
+                logger.log(self.step, values)
+
+    def _write(
+        self, path: Path, weights: Mapping[str, Tensor], state: Mapping[str, Any] | None
+    ) -> None:
+        """Write one checkpoint."""
+        job = self.job
+        meta = CheckpointMeta(
+            step=self.step,
+            seed=self.settings.seed,
+            data_fingerprint=job.data_fingerprint,
+            metrics=self._metrics(),
+            split=job.split,
+        )
+        contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
+        save_checkpoint(path, contents, overwrite=True)
+
+    def _state(self, seconds: float) -> dict[str, Any]:
+        """Return what ``resume`` needs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict(),
+            "tracks": {track.name: track.state_dict() for track in self.tracks},
+            "step": self.step,
+            "evaluated_step": self.evaluated_step,
+            "seconds": seconds,
+            "epoch": self.epoch,
+            "position": self.position,
+        }
+
+
+def _require_same_graphs(checkpoint: Path, job: TrainJob) -> None:
+    """Raise UsageError if a run would go on with other graphs than it began with."""
+    learned = read_meta(checkpoint).split
+    if learned is not None and job.split is not None and learned.differing(job.split):
+        raise UsageError(
+            f"{checkpoint}: was trained with other graphs for "
+            f"{' and '.join(learned.differing(job.split))} than those at hand; going on would train "
+            "on graphs that were held out. Resume with the data and the split of the run."
+        )

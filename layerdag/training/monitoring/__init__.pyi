@@ -1,0 +1,9 @@
+from ._budget import Budget as Budget
+from ._loggers import ConsoleLogger as ConsoleLogger, JsonlLogger as JsonlLogger, Logger as Logger
+from ._meter import Window as Window
+from ._signals import StopRequest as StopRequest, listening as listening
+from ._wandb_logger import (
+    DISABLED as DISABLED,
+    WandbLogger as WandbLogger,
+    wandb_mode as wandb_mode,
+)

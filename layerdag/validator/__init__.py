@@ -1,1 +1,0 @@
-"""Judges graphs and traces: rules, similarity, copies, usefulness."""

@@ -1,0 +1,60 @@
+"""Flow graphs as pictures: what the drawing tools of traces need of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from layerdag.codec import RawGraph
+from layerdag.graph import longest_path_layers
+from layerdag.viz._view import KIND_COLORS, GraphView
+
+_TELLING = ("operator", "op", "name", "kind", "type")
+
+
+def view_of_graph(graph: RawGraph) -> GraphView:
+    """Return the view of a flow graph.
+
+    Nodes are colored and named by the first categorical attribute whose name says what a node
+    does, such as "op" or "kind", else by the first one. The seven most frequent categories get a
+    color each, the others share one.
+
+    Raises:
+        GraphError: If the edges form a cycle.
+    """
+    longest_path_layers(graph.num_nodes, graph.edge_index_2E)
+    telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
+    words = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
+    kind_N, kinds = _kinds(words)
+    return GraphView(
+        title=graph.name,
+        ids=tuple(map(str, range(graph.num_nodes))),
+        labels=tuple(words),
+        kind_N=kind_N,
+        kinds=kinds,
+        colors=KIND_COLORS[: len(kinds)],
+        edge_index_2E=graph.edge_index_2E,
+        dashed_E=graph.edge_type_E != 0,
+        details=tuple(_details(graph, row) for row in range(graph.num_nodes)),
+    )
+
+
+def _kinds(words: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the kind of each node and the names of the kinds."""
+    counts = Counter(words).most_common()
+    kinds = [word for word, _ in counts[: len(KIND_COLORS)]]
+    if len(counts) > len(kinds):
+        kinds[-1] = "other"
+    position = {word: at for at, word in enumerate(kinds)}
+    last = len(kinds) - 1
+    return np.array([position.get(word, last) for word in words], dtype=np.int64), tuple(kinds)
+
+
+def _details(graph: RawGraph, row: int) -> dict[str, object]:
+    """Return the values of one node; absent numbers are left out."""
+    found: dict[str, object] = {name: words[row] for name, words in graph.categories.items()}
+    for name, values in graph.numbers.items():
+        value = float(values[row])
+        if not np.isnan(value):
+            found[name] = value
+    return found

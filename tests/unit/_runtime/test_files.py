@@ -1,0 +1,307 @@
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from layerdag._runtime import FolderKind, _files as files, _swap as swap
+from layerdag.errors import UsageError
+
+
+def doubt(folder: Path) -> str:
+    """Return why a folder is not one of the words that these tests write."""
+    return "" if (folder / "word").is_file() else "has no word"
+
+
+WORDS = FolderKind("words", doubt)
+
+
+def write_word(target: Path, word: str, *, overwrite: bool = True) -> None:
+    with files.atomic_folder(target, WORDS, overwrite=overwrite) as draft:
+        (draft / "word").write_text(word)
+
+
+def word_in(target: Path) -> str:
+    return (target / "word").read_text()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Replace directories with the system's exchange, and as where there is none."""
+    if request.param == "two renames":
+        monkeypatch.setattr(swap, "exchange", lambda one, other: False)
+    return str(request.param)
+
+
+def test_file_is_replaced_whole(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b.txt"
+    files.write_text(target, "one")
+    files.write_text(target, "two")
+    assert target.read_text() == "two"
+    assert names(target.parent) == ["b.txt"]
+
+
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "b.txt"
+    files.write_text(target, "one")
+    with pytest.raises(ValueError, match="no"):
+        _write_half_and_fail(target)
+    assert target.read_text() == "one"
+    assert names(tmp_path) == ["b.txt"]
+
+
+def test_a_file_does_not_replace_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    with pytest.raises(UsageError, match="is a folder; name a file"):
+        files.write_text(tmp_path / "thesis", "x")
+    assert names(tmp_path / "thesis") == ["chapter"]
+
+
+def test_a_link_keeps_pointing_to_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "place" / "real.txt")
+    files.write_text(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "place" / "real.txt").read_text() == "x"
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    files.write_text("/dev/null", "x")
+    assert not Path("/dev/null").is_file()
+
+
+def test_directory_is_replaced_whole(tmp_path: Path, way: str) -> None:
+    target = tmp_path / "run"
+    for word in ("one", "two"):
+        write_word(target, word)
+    assert word_in(target) == "two"
+    assert names(tmp_path) == ["run"]
+
+
+def test_only_an_allowed_replacement_is_made(tmp_path: Path) -> None:
+    write_word(tmp_path / "run", "one")
+    with pytest.raises(UsageError, match=r"holds words already; .*overwrite"):
+        write_word(tmp_path / "run", "two", overwrite=False)
+    assert word_in(tmp_path / "run") == "one"
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_foreign_folder_is_never_replaced(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    with pytest.raises(UsageError, match="has no word, so it is never replaced by words"):
+        write_word(tmp_path / "thesis", "x", overwrite=overwrite)
+    assert names(tmp_path / "thesis") == ["chapter"]
+    assert names(tmp_path) == ["thesis"]
+
+
+def test_an_empty_folder_is_filled_and_a_file_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write_word(tmp_path / "empty", "x", overwrite=False)
+    assert word_in(tmp_path / "empty") == "x"
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file; name a folder for words"):
+        write_word(tmp_path / "file", "x")
+
+
+FAULTS = {
+    "full disk": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    "second Ctrl-C": KeyboardInterrupt(),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_old_directory_survives_a_failing_swap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    target = tmp_path / "run"
+    write_word(target, "old")
+    monkeypatch.setattr(swap, "exchange", lambda one, other: False)
+    real, calls = os.rename, []
+
+    def rename(source: Path, to: Path) -> None:
+        calls.append(source)
+        if len(calls) == 2:
+            raise FAULTS[fault]
+        real(source, to)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(type(FAULTS[fault])):
+        write_word(target, "new")
+    assert word_in(target) == "old"
+    assert names(tmp_path) == ["run"]
+
+
+def test_a_failure_of_the_disk_names_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*ignored: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        files.write_text(tmp_path / "b.txt", "x")
+    assert caught.value.filename == str(tmp_path / "b.txt")
+
+
+def test_a_draft_that_does_not_fit_on_the_disk_names_the_target(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            files.write_bytes(tmp_path / "b", bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / "b")
+    assert names(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+from layerdag import files, swap
+from layerdag.files import FolderKind
+
+def die(*ignored): os.kill(os.getpid(), signal.SIGKILL)
+
+{fault}
+with files.atomic_folder(sys.argv[1], FolderKind("words", lambda f: ""), overwrite=True) as draft:
+    (draft / "word").write_text("new")
+    {inside}
+"""
+BETWEEN = """
+swap.exchange = lambda one, other: False
+rename, calls = os.rename, []
+def second(a, b):
+    calls.append(a)
+    die() if len(calls) == 2 else rename(a, b)
+os.rename = second
+"""
+
+
+def killed(target: Path, fault: str = "", inside: str = "") -> None:
+    """Replace ``target`` in another process that is killed on the way."""
+    script = KILLED.format(path=sys.path, fault=fault, inside=inside)
+    done = subprocess.run([sys.executable, "-c", script, str(target)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("next_step", [files.recover, lambda target: write_word(target, "newer")])
+def test_a_directory_set_aside_by_a_killed_process_comes_back(
+    tmp_path: Path, next_step: Callable[[Path], None]
+) -> None:
+    target = tmp_path / "run"
+    write_word(target, "old")
+    killed(target, fault=BETWEEN)
+    assert not target.exists(), "the test needs a kill between the two renames"
+    next_step(target)
+    assert word_in(target) in ("old", "newer")
+    assert names(tmp_path) == ["run"]
+
+
+def test_the_draft_of_a_killed_process_is_cleared_by_the_next_write(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    write_word(target, "old")
+    killed(target, inside="die()")
+    assert names(tmp_path) == [".run.draft", "run"]
+    assert word_in(target) == "old"
+    write_word(target, "new")
+    assert (word_in(target), names(tmp_path)) == ("new", ["run"])
+
+
+def test_a_folder_with_the_name_of_a_draft_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / ".run.draft" / "run"
+    foreign.mkdir(parents=True)
+    with pytest.raises(UsageError, match="not provably one of layerdag's"):
+        write_word(tmp_path / "run", "x")
+    with pytest.raises(UsageError, match="not provably one of layerdag's"):
+        files.recover(tmp_path / "run")
+    assert foreign.is_dir()
+
+
+def test_two_writers_of_one_folder_get_a_sentence_and_not_each_others_files(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    with files.atomic_folder(target, WORDS, overwrite=True) as draft:
+        (draft / "word").write_text("first")
+        with pytest.raises(UsageError, match=f"run: process {os.getpid()} is writing here"):
+            write_word(target, "second")
+    assert (word_in(target), names(tmp_path)) == ("first", ["run"])
+
+
+CONTENDER = """
+import sys
+sys.path[:0] = {path!r}
+from layerdag import files
+from layerdag.errors import UsageError
+from layerdag.files import FolderKind
+for i in range(30):
+    try:
+        with files.atomic_folder(sys.argv[1], FolderKind("w", lambda f: ""), overwrite=True) as d:
+            for name in "abc":
+                (d / name).write_text(sys.argv[2])
+    except UsageError:
+        pass
+"""
+
+
+def test_processes_that_contend_for_a_folder_never_mix_or_lose_it(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    write_word(target, "x")
+    script = CONTENDER.format(path=sys.path)
+    started = [subprocess.Popen([sys.executable, "-c", script, str(target), w]) for w in "12"]
+    while any(process.poll() is None for process in started):
+        assert target.is_dir()
+    assert [process.returncode for process in started] == [0, 0]
+    assert len({path.read_text() for path in target.iterdir()}) == 1
+    assert names(tmp_path) == ["run"]
+
+
+def test_an_exchange_that_the_system_refuses_for_good_reason_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(FileNotFoundError):
+        swap.exchange(tmp_path / "a", tmp_path / "missing")
+
+
+def test_exchange_swaps_two_directories(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "word").write_text(name)
+    if not swap.exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this system cannot exchange two names")
+    assert (word_in(tmp_path / "a"), word_in(tmp_path / "b")) == ("b", "a")
+    shutil.rmtree(tmp_path / "a")
+
+
+def test_all_is_on_the_disk_before_the_old_directory_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        real(descriptor)
+
+    write_word(tmp_path / "run", "one")
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(swap, "exchange", lambda one, other: synced.append("exchanged") or False)
+    write_word(tmp_path / "run", "two")
+    assert synced == ["word", "run", "exchanged", tmp_path.name]
+
+
+def _write_half_and_fail(target: Path) -> None:
+    with files.atomic_path(target) as draft:
+        draft.write_text("half")
+        raise ValueError("no")

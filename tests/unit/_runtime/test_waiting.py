@@ -1,0 +1,102 @@
+"""Waiting threads of torch sleep soon once training, sampling or fitting has begun."""
+
+import inspect
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from layerdag._runtime import _waiting as waiting
+from layerdag.evaluation.privacy import _membership as membership
+from layerdag.models import SampleRequest
+from layerdag.models.autoregressive import _model as fast
+from layerdag.models.diffusion import _sampler as reference_sampling
+from layerdag.surrogates import _message_passing as message_passing
+from layerdag.training import _loop as loop
+
+PROCESSORS = (
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
+REQUEST = SampleRequest(torch.zeros(1, 0), torch.zeros(1, 0).long(), (0,))
+
+# The processor time of an operation on two threads with a rest after it: threads that spin go on
+# for milliseconds.
+PROGRAM = """
+import time, torch
+from layerdag.waiting import wait_briefly
+
+torch.set_num_threads(2)
+values = torch.rand(100_000)
+
+def processor_ms(times=25):
+    values.sin()
+    start = time.process_time()
+    for _ in range(times):
+        values.sin()
+        time.sleep(0.008)
+    return (time.process_time() - start) / times * 1000
+
+before = processor_ms()
+wait_briefly()
+wait_briefly()
+after = processor_ms()
+print(before, after, values.sin().sum().item(), torch.get_num_threads())
+"""
+
+
+def measured() -> list[float]:
+    """Return what the program prints where nobody has set anything."""
+    names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [float(word) for word in done.stdout.split()]
+
+
+@pytest.mark.skipif(PROCESSORS < 2, reason="one processor: OpenMP never spins")
+def test_a_thread_that_waits_sleeps_soon_whatever_was_imported_first():
+    before, after, _, threads = measured()
+    assert after < before / 2
+    assert threads == 2
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_what_the_user_has_set_stands(monkeypatch, name):
+    monkeypatch.setenv(name, "1000")
+    monkeypatch.setattr(waiting, "threadpool_info", lambda: pytest.fail("was about to change it"))
+    monkeypatch.setattr(waiting, "_THREAD", threading.local())
+    waiting.wait_briefly()
+
+
+class CalledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("module", "begin", "given"),
+    [
+        (loop, loop.train, (None, None)),
+        (fast, fast.FastLayerDAG.sample, (None, REQUEST)),
+        (reference_sampling, reference_sampling.sample, (None, REQUEST)),
+        (message_passing, message_passing.fit_message_passing, ([], [], None)),
+        (message_passing, message_passing._evaluate, (None, [])),
+        (membership, membership.graph_losses, (None, None, [])),
+    ],
+)
+def test_training_sampling_and_fitting_begin_with_it_in_any_process(
+    monkeypatch, module, begin, given
+):
+    def called() -> None:
+        raise CalledError
+
+    monkeypatch.setattr(module, "wait_briefly", called)
+    with pytest.raises(CalledError):
+        inspect.unwrap(begin)(*given)  # without the check of types, which would refuse None

@@ -1,0 +1,93 @@
+import sys
+
+import pytest
+
+from layerdag.cli import main
+from layerdag.traces import read_workload
+from layerdag.traces.chakra import read_trace
+
+SCRIPT = """
+import os, sys
+import torch
+from torch import distributed, nn
+
+if "RANK" in os.environ:
+    distributed.init_process_group("gloo")
+model = nn.Linear(8, 2)
+if "RANK" in os.environ:
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+print("ran to the end")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A training script that takes the number of its steps."""
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_one_step_is_written_and_the_script_stopped(script, tmp_path, capsys):
+    argv = list(sys.argv)
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(script), "--", "50"]) == 0
+    trace = read_trace(tmp_path / "mine.0.et")
+    assert trace.names().count("aten::addmm") == 1
+    said = capsys.readouterr()
+    assert "mine.0.et" in said.out
+    assert "ran to the end" not in said.out
+    assert sys.argv == argv
+
+
+def test_the_script_may_go_on(script, tmp_path, capsys):
+    call = ["collect", "--keep-going", "--out", str(tmp_path / "mine"), str(script), "5"]
+    assert main(call) == 0
+    assert "ran to the end" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (SCRIPT, ["2"], "ended after 2 optimizer steps, before step 3"),
+        ("x = 1\nraise ValueError('boo')", [], "failed at line 2: ValueError: boo"),
+        ("x = (", [], "failed at line 1: SyntaxError"),
+        ("import sys; sys.exit(3)", [], "stopped itself with exit code 3"),
+    ],
+)
+def test_faults_of_the_script_are_one_line(tmp_path, capsys, text, words, message):
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(path), *words]) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
+    assert list(tmp_path.glob("mine*")) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["gone.py"], "gone.py does not exist"),
+        (["--step", "1", "SCRIPT"], "--step is 1"),
+        (["--nproc", "0", "SCRIPT"], "--nproc is 0"),
+    ],
+)
+def test_wrong_calls_are_refused(script, capsys, flags, message):
+    words = [str(script) if word == "SCRIPT" else word for word in flags]
+    assert main(["collect", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_ranks_write_one_workload(script, tmp_path):
+    out = tmp_path / "mine"
+    assert main(["collect", "--nproc", "2", "--out", str(out), str(script), "5"]) == 0
+    workload = read_workload(out)
+    assert workload.num_ranks == 2
+    assert workload.groups == {"0": (0, 1)}
+    assert [trace.names().count("c10d::all_reduce") for trace in workload.traces] == [1, 1]

@@ -1,0 +1,91 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_graphs import chain
+from tile_files import write_tile, write_training_graphs_as_samples
+
+from layerdag.cli import main
+from layerdag.datasets.files import write_json
+from layerdag.surrogates import read_dataset
+
+
+@pytest.fixture
+def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
+    counts = {"train": 30, "val": 4, "test": 12}
+    return write_tile(tmp_path / "tile", rng, counts, layers=4, codes=3)
+
+
+@pytest.fixture
+def samples(tile: Path, tmp_path: Path) -> Path:
+    return write_training_graphs_as_samples(tile, tmp_path / "samples")
+
+
+def test_a_fitted_surrogate_predicts_for_files(
+    tile: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "model")
+    assert main(["surrogate", "fit", str(tile), "--out", model, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["train"], told["test"]) == (30, 12)
+    assert told["scores"]["pearson"] > 0.8
+    graph = str(samples / "0.graphml")
+    assert main(["surrogate", "predict", model, graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["path"] == graph
+    assert 3 < row["label"] < 13
+
+
+def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
+    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
+    assert main([*words, "--json"]) == 0
+    rows = {row["condition"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    real, synthetic = (rows[name]["scores"]["mae"]["mean"] for name in ("real", "synthetic"))
+    assert synthetic == pytest.approx(real, rel=0.5)
+    assert main(words) == 0
+    assert "real, shuffled targets" in capsys.readouterr().out
+
+
+def test_samples_of_another_split_teach_nothing_here(
+    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = read_dataset(tile).split.to_dict()
+    manifest = samples / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**content, "split": {**split, "test": "0" * 32}}))
+    words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
+    assert main(words) == 2
+    assert "the test graphs differ" in capsys.readouterr().err
+    manifest.write_text(json.dumps(content))
+    assert main(words) == 0
+    assert "records no fingerprint of the training split" in capsys.readouterr().err
+
+
+def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,label"]
+    for i in range(20):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1}")
+    labels = tmp_path / "costs.csv"
+    labels.write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]
+    assert main(words) == 1
+    assert "--labels" in capsys.readouterr().err
+    assert main([*words, "--labels", str(labels), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["test"] == 4
+
+
+def test_wrong_use_and_wrong_data_are_told_apart(
+    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["surrogate", "fit", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
+    assert main(["surrogate", "predict", str(tmp_path / "none"), "x.et"]) == 1
+    hidden = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--hide", "color"]
+    assert main(hidden) == 2
+    assert "no attribute 'color'" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,137 @@
+"""The verbs info, convert and view on small files."""
+
+import json
+from pathlib import Path
+
+import pytest
+from trace_examples import comp, pair_workload, rich_trace
+
+from layerdag.cli import main
+from layerdag.traces import Workload, read_workload, write_workload
+from layerdag.traces.chakra import (
+    build_trace,
+    decode_trace_json,
+    encode_trace,
+    read_trace,
+    write_trace,
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    write_workload(Workload(pair_workload().traces, {"1": (0, 1)}), tmp_path / "in" / "job")
+    return str(tmp_path / "in" / "job")
+
+
+def test_info_as_text_and_json(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", job]) == 0
+    text = capsys.readouterr().out
+    assert "2 ranks, 6 nodes, Chakra 1.0.0" in text
+    assert "all ranks (2): ALL_REDUCE 1; 1 KiB a rank" in text
+    assert "messages: 1 matched, 64 B" in text
+    assert main(["info", job, "--json"]) == 0
+    loaded = json.loads(capsys.readouterr().out)
+    assert loaded["num_ranks"] == 2
+    assert loaded["ranks"][0]["types"] == {"COMP": 1, "COMM_SEND": 1, "COMM_COLL": 1}
+
+
+def test_info_joins_ranks_with_equal_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = [build_trace([comp(at, us=us)]) for at, us in enumerate((5, 5, 7, 5))]
+    write_workload(Workload(tuple(traces)), tmp_path / "x")
+    assert main(["info", str(tmp_path / "x")]) == 0
+    assert "rank 0-1, 3\n" in capsys.readouterr().out
+
+
+def test_convert_to_json_and_back_loses_nothing(job: str, tmp_path: Path) -> None:
+    middle, out = str(tmp_path / "x.json"), str(tmp_path / "out" / "job")
+    assert main(["convert", job, "--to", "json", "--out", middle]) == 0
+    assert main(["convert", middle, "--out", out]) == 0
+    first, second = read_workload(job), read_workload(out)
+    assert list(map(encode_trace, first.traces)) == list(map(encode_trace, second.traces))
+    assert first.groups == second.groups
+
+
+def test_convert_writes_feeder_json_of_every_rank(job: str, tmp_path: Path) -> None:
+    assert main(["convert", job, "--to", "feeder-json", "--out", str(tmp_path / "f")]) == 0
+    loaded = json.loads((tmp_path / "f.1.json").read_text())
+    assert [node["Id"] for node in loaded["workload_graph"]] == [0, 1, 2]
+
+
+def test_convert_drops_dangling_only_when_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(build_trace([comp(4, ctrl=(1,))]), tmp_path / "x.et")
+    words = ["convert", str(tmp_path / "x.et"), "--out", str(tmp_path / "out")]
+    assert main(words) == 1
+    assert "--drop-dangling" in capsys.readouterr().err
+    assert main([*words, "--drop-dangling"]) == 0
+    assert "dropped 1 dependencies" in capsys.readouterr().err
+    assert read_trace(tmp_path / "out.0.et").num_nodes == 1
+
+
+def test_convert_scrubs_and_says_what_it_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(build_trace([comp(4, name="MySecret")]), tmp_path / "x.et")
+    words = ["convert", str(tmp_path / "x.et"), "--scrub", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "scrubbed: 1 names replaced" in capsys.readouterr().err
+    assert b"MySecret" not in (tmp_path / "out.0.et").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html", "graphml", "dot", "json"])
+def test_view_writes_what_the_suffix_says(job: str, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"x.{suffix}"
+    assert main(["view", job, "--rank", "1", "--out", str(out)]) == 0
+    assert out.stat().st_size > 100
+
+
+def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path) -> None:
+    assert main(["view", job, "--out", str(tmp_path / "x.json")]) == 0
+    again = decode_trace_json((tmp_path / "x.json").read_bytes())
+    assert again.num_ranks == 2
+    assert main(["view", job, "--to", "chrome", "--out", str(tmp_path / "t.json")]) == 0
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["view", "JOB", "--out", "x.foo"], "the suffix must be one of .svg"),
+        (["view", "JOB", "--out", "x"], "the suffix must be one of .svg"),
+        (["view", "JOB", "--to", "picture", "--out", "x.json"], "needs the suffix .svg"),
+        (["view", "JOB", "--rank", "2", "--out", "x.svg"], "ranks 0 to 1"),
+        (["convert", "JOB", "--out", "x.et"], "a prefix is needed"),
+    ],
+)
+def test_wrong_use_is_code_two(
+    job: str, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([job if word == "JOB" else word for word in words]) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["info", "convert", "view"])
+def test_damaged_trace_is_one_line_and_no_file(
+    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.et"
+    bad.write_bytes(encode_trace(rich_trace())[:-4])
+    out = tmp_path / "out.svg" if verb == "view" else tmp_path / "out"
+    flags = [] if verb == "info" else ["--out", str(out)]
+    assert main([verb, str(bad), *flags]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "bad.et" in message
+    assert sorted(tmp_path.iterdir()) == [bad]
+
+
+def test_flow_graphs_are_drawn_too(job: str, tmp_path: Path) -> None:
+    graph = tmp_path / "g.graphml"
+    assert main(["view", job, "--out", str(graph)]) == 0
+    assert main(["view", str(graph), "--out", str(tmp_path / "g.json")]) == 0
+    assert main(["view", str(tmp_path / "g.json"), "--out", str(tmp_path / "g.html")]) == 0
+    assert "COMM_COLL" in (tmp_path / "g.html").read_text()
+    assert main(["view", str(graph), "--to", "chrome", "--out", str(tmp_path / "t")]) == 2

@@ -1,0 +1,29 @@
+import pytest
+
+from layerdag.codec import OTHER
+from layerdag.codec._vocabulary import public_device, public_dtype, public_name
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("aten::mm", "aten::mm"),
+        ("aten::add.Tensor", "aten::add"),
+        ("c10d::all_reduce", "c10d::all_reduce"),
+        ("c10d::recv", "c10d::recv"),
+        ("aten::acme_secret_kernel", OTHER),
+        ("acme::mm", OTHER),
+        ("## forward ##", OTHER),
+    ],
+)
+def test_only_operators_of_pytorch_are_public(name, public):
+    assert public_name(name) == public
+
+
+def test_devices_lose_their_index_and_private_ones_their_name():
+    assert [public_device(word) for word in ("cuda:3", "CPU", "acme-npu")] == ["cuda", "cpu", OTHER]
+
+
+def test_only_data_types_are_public():
+    words = ("float32", "bfloat16", "float8_e4m3fn", "AcmeType", "float32 secret")
+    assert [public_dtype(word) for word in words] == [*words[:3], OTHER, OTHER]

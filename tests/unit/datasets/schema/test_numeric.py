@@ -1,0 +1,71 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from layerdag.datasets.schema._numeric import NumericAttribute
+from layerdag.errors import VocabularyError
+
+
+def fitted(values: np.ndarray, num_bins: int = 8) -> NumericAttribute:
+    return NumericAttribute.fit("bytes", "bytes", values, num_bins)
+
+
+def test_absent_values_get_code_zero_and_come_back_absent():
+    attribute = fitted(np.array([np.nan, 1.0, 2.0, 3.0]))
+    codes, positions = attribute.encode(np.array([np.nan, 2.0]))
+    assert codes[0] == 0
+    assert codes[1] > 0
+    assert np.isnan(attribute.decode(codes, positions)[0])
+
+
+def test_an_attribute_that_no_node_has_keeps_one_code():
+    attribute = fitted(np.full(5, np.nan))
+    assert attribute.num_codes == 1
+    codes, positions = attribute.encode(np.array([7.0]))
+    assert codes.tolist() == [0]
+    assert np.isnan(attribute.decode(codes, positions)).all()
+
+
+def test_a_value_shared_by_many_nodes_has_a_bin_of_its_own(rng):
+    values = np.concatenate([rng.lognormal(10, 2, 500), np.full(100, 65536.0)])
+    attribute = fitted(values)
+    assert (65536.0,) * 5 in attribute.bins
+    codes, _ = attribute.encode(np.array([65536.0]))
+    assert attribute.decode(codes, np.array([0.9], np.float32)).tolist() == [65536.0]
+
+
+def test_bins_near_a_shared_value_do_not_overlap_it(rng):
+    # 131072 rounds to 131000: a bin that starts above it must not reach below it.
+    near = 131072.0 + rng.integers(1, 400, 300)
+    bins = fitted(np.concatenate([near, np.full(50, 131072.0)])).bins
+    assert all(left[-1] <= right[0] for left, right in itertools.pairwise(bins))
+    assert all(row[0] > 131072.0 for row in bins if row[-1] > 131072.0)
+
+
+def test_decoding_random_positions_keeps_mean_and_tail(rng):
+    values = rng.lognormal(10, 2.5, 20_000)
+    attribute = fitted(values, num_bins=16)
+    codes, _ = attribute.encode(values)
+    drawn = attribute.decode(codes, rng.random(codes.size))
+    assert drawn.mean() == pytest.approx(values.mean(), rel=0.1)
+    assert np.quantile(drawn, 0.99) == pytest.approx(np.quantile(values, 0.99), rel=0.1)
+
+
+def test_a_value_outside_the_training_range_falls_to_the_end_of_the_nearest_bin():
+    attribute = fitted(np.arange(1.0, 101.0))
+    codes, positions = attribute.encode(np.array([-5.0, 1e9]))
+    assert attribute.decode(codes, positions) == pytest.approx([1.0, 100.0], rel=1e-5)
+
+
+def test_infinite_values_are_absent():
+    attribute = fitted(np.array([1.0, np.inf, 2.0]))
+    assert np.isfinite(attribute.bins).all()
+    assert attribute.encode(np.array([np.inf]))[0].tolist() == [0]
+
+
+@pytest.mark.parametrize("code", [-1, 99])
+def test_a_code_out_of_range_is_refused(code):
+    attribute = fitted(np.arange(100.0))
+    with pytest.raises(VocabularyError, match="codes 0 to"):
+        attribute.decode(np.array([code]), np.array([0.5]))

@@ -1,0 +1,134 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.codec import RawGraph
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import CheckpointError, GraphError, VocabularyError
+from layerdag.graph import DAG
+
+
+def graph(kinds: list[str], label: float = 1.0, name: str = "g", **changes: object) -> RawGraph:
+    size = len(kinds)
+    plain = RawGraph(
+        name=name,
+        categories={"kind": kinds},
+        numbers={"bytes": np.arange(size, dtype=float)},
+        units={"bytes": "bytes"},
+        edge_index_2E=np.stack([np.arange(size - 1), np.arange(1, size)]),
+        edge_type_E=np.zeros(size - 1, dtype=np.int64),
+        conditions={"label": label, "family": "gpt"},
+    )
+    return replace(plain, **changes)
+
+
+def test_vocabularies_hold_the_training_words_in_order():
+    schema = GraphSchema.fit("flow", [graph(["b", "a"]), graph(["c", "a"])])
+    assert schema.attributes[0].values == ("a", "b", "c")
+
+
+def test_a_fixed_vocabulary_is_there_even_if_no_training_graph_uses_it():
+    schema = GraphSchema.fit("flow", [graph(["a", "b"], vocabularies={"kind": ("z",)})])
+    assert schema.encode(graph(["a", "z"])).x_NA[:, 0].tolist() == [0, 2]
+
+
+def test_unknown_words_map_to_other_in_an_open_vocabulary_only():
+    closed = GraphSchema.fit("flow", [graph(["add", "mul"])])
+    with pytest.raises(VocabularyError, match="nearest known one is 'add'"):
+        closed.encode(graph(["add", "adds"]))
+    opened = GraphSchema.fit("flow", [graph(["add", "mul"], open_vocabularies=("kind",))])
+    assert opened.decode(opened.encode(graph(["add", "x"]))).categories["kind"] == [
+        "add",
+        "<other>",
+    ]
+
+
+def test_nodes_come_in_layer_order_and_decode_to_the_same_names():
+    schema = GraphSchema.fit("flow", [graph(["a", "b", "c"])])
+    backwards = graph(["a", "b", "c"], edge_index_2E=np.array([[2, 1], [1, 0]]))
+    dag = schema.encode(backwards)
+    assert dag.layers().tolist() == [0, 1, 2]
+    assert schema.decode(dag).categories["kind"] == ["c", "b", "a"]
+    assert schema.decode(dag).numbers["bytes"] == pytest.approx([2, 1, 0], abs=1e-5)
+
+
+def test_edge_types_are_matched_by_name():
+    first = graph(["a", "b"], edge_type_names=("data",))
+    second = graph(["a", "b"], edge_type_names=("control",))
+    schema = GraphSchema.fit("flow", [first, second])
+    assert schema.edge_types == ("data", "control")
+    assert schema.encode(second).edge_type_E.tolist() == [1]
+    with pytest.raises(VocabularyError, match="edge of type 'sync'"):
+        schema.encode(graph(["a", "b"], edge_type_names=("sync",)))
+
+
+def test_graphs_with_other_attributes_are_refused():
+    with pytest.raises(GraphError, match="other attributes"):
+        GraphSchema.fit("flow", [graph(["a", "b"]), graph(["a", "b"], numbers={})])
+
+
+def test_the_schema_survives_strict_json_with_a_condition_that_a_graph_lacks():
+    rows = [graph(["a", "b"], label=float(i)) for i in range(5)]
+    rows.append(graph(["a"], conditions={"family": "mlp"}))
+    schema = GraphSchema.fit("flow", rows)
+    text = json.dumps(schema.to_dict(), allow_nan=False)
+    again = GraphSchema.from_dict(json.loads(text))
+    assert json.dumps(again.to_dict()) == text
+    assert again.sizes() == schema.sizes()
+
+
+def test_conditions_are_standardized_and_missing_ones_are_unknown():
+    schema = GraphSchema.fit("flow", [graph(["a"], label=v) for v in (1.0, 2.0, 3.0)])
+    numeric_BC, category_BM = schema.encode_conditions([{"label": 2.0}, {"family": "gpt"}])
+    assert numeric_BC[0].tolist() == [0.0]
+    assert torch.isnan(numeric_BC[1]).all()
+    assert category_BM.tolist() == [[-1], [0]]
+
+
+@pytest.mark.parametrize("value", [float("inf"), "fast", "1e999"])
+def test_a_condition_that_is_no_finite_number_is_refused(value):
+    schema = GraphSchema.fit("flow", [graph(["a"], label=v) for v in (1.0, 2.0)])
+    with pytest.raises(VocabularyError, match="must be a number"):
+        schema.encode_conditions([{"label": value}])
+
+
+def test_an_unknown_condition_names_the_nearest():
+    schema = GraphSchema.fit("flow", [graph(["a"])])
+    with pytest.raises(VocabularyError, match="Did you mean 'label'"):
+        schema.encode_conditions([{"lable": 1.0}])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("kind",), "program"),
+        (("numeric_conditions", 0, "std"), 0.0),
+        (("numeric_conditions", 0, "quantiles"), []),
+        (("numbers", 0, "bins"), [[1.0, 2.0]]),
+        (("numbers", 0, "bins"), [[5.0, 4.0, 3.0, 2.0, 1.0]]),
+        (("categories", 0, "values"), ["a", "a"]),
+        (("categories", 0, "values"), "abc"),
+        (("condition_rows",), [[0.0]]),
+        (("condition_rows", 0, 0), 7.0),
+        (("edge_types",), []),
+    ],
+)
+def test_a_damaged_schema_is_refused_in_one_sentence(path, value):
+    data = GraphSchema.fit("flow", [graph(["a", "b"], label=v) for v in (1.0, 2.0)]).to_dict()
+    data = json.loads(json.dumps(data))
+    target = data
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    with pytest.raises(CheckpointError, match="schema cannot be read"):
+        GraphSchema.from_dict(data)
+
+
+def test_decoding_a_code_that_no_word_has_is_refused():
+    schema = GraphSchema.fit("flow", [graph(["a", "b"])])
+    dag = DAG.build(torch.tensor([[5, 0]]), torch.zeros(2, 0, dtype=torch.int64))
+    with pytest.raises(VocabularyError, match="codes 0 to 1"):
+        schema.decode(dag)

@@ -1,0 +1,64 @@
+import json
+import shutil
+
+import pytest
+
+from layerdag.codec._unfold import unfold
+from layerdag.datasets.sources import load_corpus
+from layerdag.datasets.sources._corpus import run_graph
+from layerdag.errors import DataError, TraceError
+from layerdag.traces import read_index, read_runs
+from layerdag.traces.analysis import match_communication
+
+
+@pytest.fixture
+def few(tmp_path, repository):
+    """Return a corpus folder with four training runs of MLPs from the embedded corpus."""
+    lines = (repository / "data" / "index.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    chosen = [row for row in rows if row["family"] == "mlp" and row["split"] == "train"][:4]
+    (tmp_path / "shards").mkdir()
+    shutil.copy(repository / "data" / "shards" / "mlp.tar.xz", tmp_path / "shards")
+
+    def write(**changes: object):
+        text = "".join(json.dumps({**row, **changes}) + "\n" for row in chosen)
+        (tmp_path / "index.jsonl").write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_runs_become_graphs_with_their_conditions(few):
+    data = load_corpus(few())
+    assert len(data.graphs["train"]) == 4
+    conditions = data.graphs["train"][0].conditions
+    assert conditions["family"] == "mlp"
+    assert {"label", "strategy", "phase", "world_size", "num_nodes", "num_layers"} <= set(
+        conditions
+    )
+    assert data.schema.kind == "trace"
+
+
+def test_graphs_over_the_limit_are_listed(few):
+    data = load_corpus(few(), max_nodes=150)
+    assert len(data.graphs["train"]) + len(data.left_out) == 4
+    assert all("more than 150" in line for line in data.left_out)
+
+
+def test_nothing_left_is_an_error(few):
+    with pytest.raises(DataError, match="no training graph"):
+        load_corpus(few(), strategies=("pp",), families=("gpt",))
+
+
+def test_a_split_that_is_none_is_refused(few):
+    with pytest.raises(TraceError, match="is of split 'holdout'"):
+        load_corpus(few(split="holdout"))
+
+
+@pytest.mark.slow
+def test_every_run_of_the_corpus_unfolds_to_matching_ranks_without_repairs(repository):
+    folder = repository / "data"
+    for run in read_runs(folder, read_index(folder)):
+        unfolded = unfold(run_graph(run), run.record.world_size)
+        assert not match_communication(unfolded.workload).mismatches
+        assert set(unfolded.repairs) <= {"communication_order_added"}

@@ -1,0 +1,72 @@
+import pytest
+from random_jobs import random_job
+from raw_graphs import chain
+
+from layerdag.codec._unfold import unfold
+from layerdag.datasets.files import write_graphml, write_json
+from layerdag.datasets.sources import load_folder
+from layerdag.errors import DataError
+from layerdag.traces import write_workload
+
+
+def test_workloads_are_read_with_their_labels(tmp_path):
+    for seed in range(3):
+        unfolded = unfold(random_job(seed, 2), 2)
+        write_workload(unfolded.workload, tmp_path / "runs" / f"job{seed}")
+    labels = tmp_path / "labels.csv"
+    rows = "".join(f"runs/job{i},{i}.5,{s}\n" for i, s in enumerate(("train", "train", "test")))
+    labels.write_text("name,label,split\n" + rows)
+    data = load_folder(tmp_path, labels=labels)
+    assert data.schema.kind == "trace"
+    assert data.names["train"] == ("runs/job0", "runs/job1")
+    assert data.graphs["train"][1].conditions["label"] == 1.5
+    assert data.graphs["train"][0].conditions["world_size"] == "2"
+    assert data.left_out == ()
+
+
+def test_graphml_files_get_the_attributes_that_any_of_them_has(tmp_path):
+    from dataclasses import replace
+
+    import numpy as np
+
+    plain = chain("a", "abc")
+    more = replace(plain, numbers={"size": np.arange(3.0)})
+    write_graphml(tmp_path / "a.graphml", plain)
+    write_graphml(tmp_path / "b.graphml", more)
+    (tmp_path / "broken.graphml").write_text("<graphml>")
+    data = load_folder(tmp_path)
+    assert [attribute.name for attribute in data.schema.attributes] == ["kind", "size"]
+    assert sum(len(names) for names in data.names.values()) == 2
+    assert len(data.left_out) == 1
+
+
+def test_a_text_attribute_that_names_nodes_is_left_out(tmp_path):
+    from dataclasses import replace
+
+    big = chain("a", "ab" * 300)
+    named = replace(big, categories={**big.categories, "id": [f"n{i}" for i in range(600)]})
+    write_json(tmp_path / "a.json", named)
+    data = load_folder(tmp_path)
+    assert [attribute.name for attribute in data.schema.attributes] == ["kind"]
+
+
+def test_a_folder_of_both_kinds_is_refused(tmp_path):
+    write_graphml(tmp_path / "a.graphml", chain("a", "ab"))
+    write_workload(unfold(random_job(0, 1), 1).workload, tmp_path / "job")
+    with pytest.raises(DataError, match="1 workloads and 1 flow graphs"):
+        load_folder(tmp_path)
+
+
+def test_labels_that_name_no_graph_are_refused(tmp_path):
+    write_graphml(tmp_path / "a.graphml", chain("a", "ab"))
+    labels = tmp_path / "labels.json"
+    labels.write_text('{"x": 1}')
+    with pytest.raises(DataError, match="make the names agree"):
+        load_folder(tmp_path, labels=labels)
+
+
+def test_an_empty_or_missing_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no graph could be read"):
+        load_folder(tmp_path)
+    with pytest.raises(DataError, match="no such folder"):
+        load_folder(tmp_path / "none")

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+import torch
+
+from layerdag.datasets.sources import load_tpu_tile
+from layerdag.errors import DataError
+
+
+def write(path, count: int = 4) -> None:
+    torch.save(
+        {
+            "src_list": [torch.tensor([0, 1, 1])] * count,
+            "dst_list": [torch.tensor([1, 2, 2])] * count,
+            "x_n_list": [torch.tensor([7, 3, 7])] * count,
+            "y_list": [float(i) for i in range(count)],
+        },
+        path,
+    )
+
+
+def test_the_three_files_are_the_three_parts(tmp_path):
+    for split, count in (("train", 3), ("val", 2), ("test", 1)):
+        write(tmp_path / f"{split}.pth", count)
+    data = load_tpu_tile(tmp_path)
+    assert [len(data.graphs[split]) for split in ("train", "val", "test")] == [3, 2, 1]
+    dag = data.graphs["train"][2]
+    assert dag.conditions == {"label": 2.0, "num_nodes": 3.0, "num_layers": 3.0}
+    assert dag.edge_index_2E.tolist() == [[0, 1], [1, 2]]  # an edge that is listed twice is one
+
+
+def test_one_file_is_split_by_split_json(tmp_path):
+    write(tmp_path / "val.pth")
+    (tmp_path / "split.json").write_text(json.dumps({"train": [0, 3], "val": [1], "test": [2]}))
+    data = load_tpu_tile(tmp_path)
+    assert data.names["train"] == ("val/0", "val/3")
+
+
+def test_one_file_without_a_split_is_refused(tmp_path):
+    write(tmp_path / "val.pth")
+    with pytest.raises(DataError, match=r"no split\.json"):
+        load_tpu_tile(tmp_path)
+
+
+def test_an_empty_folder_and_a_damaged_file_are_refused(tmp_path):
+    with pytest.raises(DataError, match="holds none of"):
+        load_tpu_tile(tmp_path)
+    (tmp_path / "train.pth").write_bytes(b"not a file of torch")
+    with pytest.raises(DataError, match="cannot be read"):
+        load_tpu_tile(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_reference_split_has_504_training_graphs(shared_data):
+    data = load_tpu_tile(shared_data / "flowgraphs" / "tpu_tile")
+    assert [len(data.graphs[s]) for s in ("train", "val", "test")] == [504, 63, 63]
+    assert data.left_out == ()

@@ -1,0 +1,48 @@
+import numpy as np
+
+from layerdag.evaluation.privacy import Verdict, leak_series
+from layerdag.evaluation.privacy._membership import sample_attacks
+from layerdag.evaluation.privacy._memorization import nearness
+from layerdag.graph import DAG, random_dag
+
+
+def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
+    return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
+
+
+def test_numbers_of_samples_are_those_asked_for_and_all_of_them(rng: np.random.Generator) -> None:
+    train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 35)
+    assert [row.samples for row in leak_series(train, held_out, made)] == [30, 35]
+    assert [row.samples for row in leak_series(train, held_out, made[:30])] == [30]
+    assert [row.samples for row in leak_series(train, held_out, made[:3])] == [3]
+    rows = leak_series(train, held_out, made, numbers=(5, 10, 99))
+    assert [row.samples for row in rows] == [5, 10, 35]
+
+
+def test_all_samples_give_what_the_figures_alone_give(rng: np.random.Generator) -> None:
+    train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
+    (row,) = leak_series(train, held_out, made)
+    assert row.attacks == sample_attacks(train, held_out, made)
+    assert row.nearness == nearness(train, held_out, made)
+
+
+def test_fewer_samples_are_among_the_more(rng: np.random.Generator) -> None:
+    # Each sample more can only bring the nearest one nearer: who is caught stays caught.
+    train, held_out = graphs(rng, 20), graphs(rng, 20)
+    rows = leak_series(train, held_out, train, numbers=(5, 10, 15))
+    areas = [row.attacks[0].auc for row in rows]
+    assert areas == sorted(areas)
+    assert areas[-1] == 1.0
+
+
+def test_a_generator_that_leaks_little_is_found_by_more_samples() -> None:
+    rng = np.random.default_rng(5)
+    train, held_out = graphs(rng, 200), graphs(rng, 200)
+    made = [*train[:60], *graphs(rng, 340)]
+    few, *_, many = leak_series(train, held_out, made, numbers=(20,))
+    assert few.attacks[0].verdict is not Verdict.LEAKS
+    assert many.attacks[0].verdict is Verdict.LEAKS
+
+
+def test_without_held_out_graphs_there_is_no_row(rng: np.random.Generator) -> None:
+    assert leak_series(graphs(rng, 3), [], graphs(rng, 3)) == ()

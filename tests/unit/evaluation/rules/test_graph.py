@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.evaluation.rules import GRAPH_RULES, check_structure
+from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
+
+
+@pytest.fixture
+def good(rng: np.random.Generator) -> list[DAG]:
+    return [random_dag(rng, [1, 3, 4, 2], [3, 2]) for _ in range(6)]
+
+
+@pytest.fixture
+def training(good: list[DAG]) -> GraphStatistics:
+    return GraphStatistics.measure(good, GraphSizes(attributes=(3, 2)))
+
+
+def _dag(edges: list[tuple[int, int]], codes: list[int]) -> DAG:
+    edge_index_2E = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    x_NA = torch.tensor(codes, dtype=torch.int64).reshape(-1, 1)
+    return DAG.build(x_NA.repeat(1, 2), edge_index_2E)
+
+
+def test_real_layered_graphs_break_no_error_rule(
+    good: list[DAG], training: GraphStatistics
+) -> None:
+    report = check_structure(good, training)
+    assert report.validity == 1.0
+    assert all(report.share[name] == 1.0 for name in GRAPH_RULES if name != "connected")
+    assert sum(row.nodes for row in report.by_depth) == sum(dag.num_nodes for dag in good)
+    assert all(row.consistent == row.seen == 1.0 for row in report.by_depth)
+
+
+BROKEN = {
+    "acyclic": _dag([(0, 1), (1, 2), (2, 1)], [0, 0, 0]),
+    # Node 2 is listed after node 1 of layer 1 but has no parent: it is in layer 0.
+    "layer-consistent": _dag([(0, 1), (2, 3)], [0, 0, 0, 0]),
+    "no-double-edge": _dag([(0, 1), (0, 1)], [0, 0]),
+    "attribute-range": _dag([(0, 1)], [0, 7]),
+    "position-range": replace(_dag([(0, 1)], [0, 0]), u_NA=torch.tensor([[0.0, 0.0], [1.0, 0.0]])),
+    "edge-range": _dag([(0, 1), (0, 5)], [0, 0]),
+    "not-empty": _dag([], []),
+    "arity-seen": _dag([(i, 20) for i in range(20)], [0] * 21),
+    "connected": _dag([], [0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_rule_finds_its_broken_graph_and_only_that(
+    name: str, good: list[DAG], training: GraphStatistics
+) -> None:
+    alone = check_structure([good[0], BROKEN[name]], training, names=["good", "bad"])
+    assert [f.where for f in alone.findings if f.rule.id == name] == ["bad"]
+    assert alone.share[name] == 0.5
+    assert alone.valid_B[0]
+    assert alone.valid_B[1] == (GRAPH_RULES[name].severity.value == "warning")
+
+
+def test_a_kind_that_never_starts_a_graph_is_reported_where_it_does() -> None:
+    training = GraphStatistics.measure([_dag([(0, 1)], [0, 1])], GraphSizes(attributes=(2, 2)))
+    report = check_structure([_dag([(0, 1)], [1, 1])], training)
+    assert [(f.rule.id, f.node) for f in report.findings] == [("source-seen", 0)]
+
+
+def test_a_finding_names_the_first_node_and_counts_the_rest(training: GraphStatistics) -> None:
+    report = check_structure([_dag([(0, 1), (1, 2)], [0, 9, 9])], training)
+    finding = next(f for f in report.findings if f.rule.id == "attribute-range")
+    assert (finding.node, finding.count) == (1, 2)
+    assert "graph 0: node 1" in finding.sentence()
+    assert "and 1 more" in finding.sentence()
+
+
+def test_drift_shows_in_the_row_of_its_depth() -> None:
+    chain = [(i, i + 1) for i in range(9)]
+    drifting = _dag([*chain, (0, 10)], [0] * 11)  # node 10 is listed last but lies in layer 1
+    report = check_structure([drifting], depth_rows=2)
+    assert report.by_depth[0].consistent < 1
+    assert report.by_depth[-1].consistent == 1

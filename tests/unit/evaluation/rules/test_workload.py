@@ -1,0 +1,134 @@
+import pytest
+from small_workloads import (
+    collective,
+    compute,
+    job,
+    message,
+    trace,
+    with_attribute,
+)
+
+from layerdag.evaluation.rules import Severity, check_workload
+from layerdag.traces import Attribute, CollectiveType, Wire, Workload
+
+PAIRS = {"1": (0, 1), "2": (2, 3)}
+
+
+def _send(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 65_536):
+    return message(node, *deps, sends=True, source=source, target=target, size=size)
+
+
+def _receive(node: int, *deps: int, source: int = 0, target: int = 1, size: int = 65_536):
+    return message(node, *deps, sends=False, source=source, target=target, size=size)
+
+
+BROKEN = {
+    "known-group": (job((collective(1, group="7"),), (collective(1, group="7"),)), 0),
+    "member-of-group": (
+        job(*[(collective(1, group="2"),)] * 3, groups={"2": (1, 2)}),
+        0,
+    ),
+    "several-members": (job((collective(1, group="1"),), (compute(1),), groups={"1": (0,)}), 0),
+    "known-peer": (job((_send(1, target=9),), (compute(1),)), 0),
+    "own-sender": (
+        job((_send(1, source=1, target=2),), (compute(1),), (_receive(1, source=1, target=2),)),
+        0,
+    ),
+    "collectives-agree": (job((collective(1),), (collective(1, size=2048),)), 0),
+    "messages-match": (job((_send(1),), (compute(1),)), 0),
+    # Each rank sends only after it has received.
+    "no-deadlock": (
+        job(
+            (_receive(1, source=1, target=0), _send(2, 1)),
+            (_receive(1), _send(2, 1, source=1, target=0)),
+        ),
+        0,
+    ),
+    # Group 1 and the world are called in opposite orders; nothing but the order of ids says so.
+    "one-communication-order": (
+        job(
+            (collective(1, group="1"), collective(2, group="2")),
+            (collective(1, group="2"), collective(2, group="1")),
+            groups={"1": (0, 1), "2": (0, 1)},
+        ),
+        0,
+    ),
+    "world-after-equal-groups": (
+        job(
+            (collective(1, group="1"), collective(2, 1)),
+            (collective(1, group="1"), collective(2, 1)),
+            (collective(2),),
+            groups={"1": (0, 1)},
+        ),
+        0,
+    ),
+}
+
+
+def _sound() -> Workload:
+    def rank(group: str, *last):
+        return (compute(1), collective(2, 1, group=group), collective(3, 2), *last)
+
+    return job(
+        rank("1", _send(4, 3)),
+        rank("1", _receive(4, 3)),
+        rank("2", _send(4, 3, source=2, target=3)),
+        rank("2", _receive(4, 3, source=2, target=3)),
+        groups=PAIRS,
+    )
+
+
+def test_broadcasts_before_a_collective_of_all_ranks_do_not_count() -> None:
+    # ASTRA-sim replays them and numbers only what it simulates.
+    def send_out(node: int):
+        return collective(node, kind=CollectiveType.BROADCAST, group="1")
+
+    ranks = [(send_out(1), collective(2, 1))] * 2 + [(collective(2),)] * 2
+    found = check_workload(job(*ranks, groups={"1": (0, 1)}))
+    assert {finding.rule.id for finding in found} == {"broadcast-is-replayed"}
+
+
+def test_a_sound_job_has_no_finding() -> None:
+    assert check_workload(_sound()) == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_rule_finds_its_job(name: str) -> None:
+    workload, rank = BROKEN[name]
+    found = [finding for finding in check_workload(workload) if finding.rule.id == name]
+    assert found
+    assert found[0].where == f"job.{rank}.et (rank {rank})"
+    assert found[0].node is not None
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ((), "never called by rank 1"),
+        ((collective(1, kind=CollectiveType.ALL_GATHER),), "type"),
+        ((collective(1), collective(2)), "never called by rank 0"),
+    ],
+)
+def test_collectives_differ_in_number_or_type(second, says: str) -> None:
+    found = check_workload(job((collective(1), compute(9)), (compute(9), *second)))
+    assert [f.rule.id for f in found] == ["collectives-agree"]
+    assert says in found[0].found
+
+
+def test_message_sizes_and_missing_sends_are_found() -> None:
+    sizes = check_workload(job((_send(1, size=65_536),), (_receive(1, size=65_537),)))
+    alone = check_workload(job((compute(1),), (_receive(1),)))
+    assert [f.rule.id for f in sizes] == [f.rule.id for f in alone] == ["messages-match"]
+    assert "65536 bytes" in sizes[0].found
+
+
+def test_ranks_that_share_a_trace_are_checked_once() -> None:
+    shared = trace(with_attribute(collective(1), Attribute("is_cpu_op", Wire.BOOL, True)))
+    found = check_workload(Workload((shared,) * 4, {}, "job"))
+    assert [f.rule.id for f in found] == ["comm-off-cpu"]
+
+
+def test_faulty_dependencies_keep_the_ranks_from_being_matched_but_not_from_being_checked() -> None:
+    found = check_workload(job((compute(1, 5), collective(2)), (compute(1),)))
+    assert [f.rule.id for f in found] == ["no-dangling-dependency"]
+    assert all(f.rule.severity is Severity.ERROR for f in found)

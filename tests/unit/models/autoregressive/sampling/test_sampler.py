@@ -1,0 +1,130 @@
+import pytest
+import torch
+
+from layerdag.errors import UsageError
+from layerdag.graph import DAG, GraphStatistics
+from layerdag.models import SampleResult
+from layerdag.models.autoregressive import Arity
+from tests.unit.models.autoregressive.small_models import SIZES, request, small_dags, small_model
+
+
+def same(left: DAG, right: DAG) -> bool:
+    return all(
+        torch.equal(getattr(left, name), getattr(right, name))
+        for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E")
+    )
+
+
+def sampled(count: int = 12, **changes: object) -> SampleResult:
+    return small_model(small_dags()).sample(request(count, **changes))
+
+
+def test_a_graph_does_not_depend_on_its_batch_mates():
+    together = sampled(12).dags
+    for index in (0, 5, 11):
+        assert same(sampled(1, seeds=(100 + index,)).dags[0], together[index])
+
+
+def test_seeds_differ():
+    first, *others = sampled(12).dags
+    assert not all(same(first, other) for other in others)
+
+
+def test_graphs_are_sound_and_in_layer_order():
+    for dag in sampled(12).dags:
+        layer_N = dag.check().layers()
+        assert torch.equal(layer_N, layer_N.sort().values)
+
+
+def test_in_degrees_stay_within_those_of_training():
+    dags = small_dags()
+    seen = GraphStatistics.measure(dags, SIZES).in_degrees
+    for dag in small_model(dags).sample(request(12)).dags:
+        degree_N = torch.bincount(dag.edge_index_2E[1], minlength=dag.num_nodes)
+        for kind, degree in zip(dag.x_NA[:, 0].tolist(), degree_N.tolist(), strict=True):
+            degrees = [count for count, _ in seen[kind]]
+            assert min(degrees) <= degree <= max(degrees)
+
+
+def test_codes_and_positions_stay_within_bounds():
+    for dag in sampled(12).dags:
+        assert (dag.x_NA < torch.tensor(SIZES.attributes)).all()
+        assert (dag.edge_type_E < SIZES.edge_types).all()
+        assert (dag.u_NA >= 0).all()
+        assert (dag.u_NA < 1).all()
+
+
+def test_limits_cut_graphs_and_say_so():
+    result = sampled(12, max_nodes=7)
+    assert max(dag.num_nodes for dag in result.dags) == 7
+    assert any(result.truncated)
+    for dag, cut in zip(result.dags, result.truncated, strict=True):
+        assert not cut or dag.num_nodes == 7
+    flat = sampled(12, max_layers=2)
+    assert max(int(dag.layers().max()) for dag in flat.dags) == 1
+    assert any(flat.truncated)
+
+
+def test_guidance_of_one_is_plain_conditioning_and_more_changes_the_graphs():
+    plain, strong = sampled(6).dags, sampled(6, guidance=3.0).dags
+    assert not all(same(a, b) for a, b in zip(plain, strong, strict=True))
+    for dag in strong:
+        dag.check()
+
+
+def test_guidance_without_a_condition_changes_nothing():
+    unknown = {
+        "numeric_BC": torch.full((6, 1), torch.nan),
+        "category_BM": torch.full((6, 1), -1),
+    }
+    plain, guided = sampled(6, **unknown).dags, sampled(6, guidance=2.0, **unknown).dags
+    assert all(same(a, b) for a, b in zip(plain, guided, strict=True))
+
+
+@pytest.mark.parametrize("hidden", ["numeric_BC", "category_BM"])
+def test_guidance_of_zero_is_sampling_without_the_conditions(hidden: str):
+    """The formula's other end: unknown + 0 (known - unknown), of numbers and of categories."""
+    unknown = {
+        "numeric_BC": torch.full((3, 1), torch.nan),
+        "category_BM": torch.full((3, 1), -1),
+    }
+    given = {name: value for name, value in unknown.items() if name != hidden}
+    free = sampled(3, **unknown).dags
+    assert all(
+        same(a, b) for a, b in zip(sampled(3, guidance=0.0, **given).dags, free, strict=True)
+    )
+    assert not all(same(a, b) for a, b in zip(sampled(3, **given).dags, free, strict=True))
+
+
+def test_guidance_of_nearly_one_is_plain_conditioning():
+    nearly = sampled(3, guidance=1.0 + 1e-9).dags
+    assert all(same(a, b) for a, b in zip(sampled(3).dags, nearly, strict=True))
+
+
+def test_no_seeds_give_no_graphs():
+    assert sampled(0).dags == ()
+
+
+def test_a_limit_below_one_is_refused():
+    with pytest.raises(UsageError, match="at least one node"):
+        sampled(2, max_nodes=0)
+
+
+def test_a_node_without_room_for_a_child_is_chosen_only_if_nothing_else_is_in_reach(monkeypatch):
+    """Kind 0 may have no children: a parent of kind 0 had rivals of kind 0 alone."""
+    monkeypatch.setattr(Arity, "room", lambda self, kind_B, planned_B: 1000 * (kind_B > 0))
+    full, chosen = 0, 0
+    for dag in small_model(small_dags(), block=64).sample(request(40)).dags:
+        kind_N, layer_N = dag.x_NA[:, 0], dag.layers()
+        source_E, target_E = dag.edge_index_2E
+        for child in range(dag.num_nodes):
+            parents = source_E[target_E == child].sort(descending=True).values.tolist()
+            for rank, parent in enumerate(parents):
+                rivals_N = layer_N == layer_N[child] - 1
+                if rank:
+                    rivals_N = torch.zeros_like(rivals_N)
+                    rivals_N[len(parents) - rank - 1 : parents[rank - 1]] = True
+                full += int(kind_N[parent] == 0)
+                chosen += int(kind_N[parent] > 0)
+                assert kind_N[parent] > 0 or (kind_N[rivals_N] == 0).all()
+    assert chosen > 10 * full > 0

@@ -1,0 +1,57 @@
+"""Small fast models and batches for the tests beside this file."""
+
+import numpy as np
+import torch
+
+from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics, random_dag
+from layerdag.models import SampleRequest
+from layerdag.models.autoregressive import FastLayerDAG
+
+SIZES = GraphSizes((5, 3, 4), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+
+
+def small_dags(count: int = 4, seed: int = 0) -> list[DAG]:
+    rng = np.random.default_rng(seed)
+    return [
+        random_dag(
+            rng,
+            rng.integers(1, 5, size=4 + index).tolist(),
+            list(SIZES.attributes),
+            extra_edges=1.0,
+            num_edge_types=SIZES.edge_types,
+        )
+        for index in range(count)
+    ]
+
+
+def collated(dags: list[DAG]) -> DAGBatch:
+    return DAGBatch.collate(
+        dags,
+        [dag.layers() for dag in dags],
+        torch.linspace(-1, 1, len(dags))[:, None],
+        torch.arange(len(dags))[:, None] % 3,
+    )
+
+
+def small_model(
+    dags: list[DAG], *, block: int = 4, dropout: float = 0.0, plans: bool = True
+) -> FastLayerDAG:
+    torch.manual_seed(0)
+    statistics = GraphStatistics.measure(dags, SIZES)
+    model = FastLayerDAG(
+        SIZES, statistics, width=32, depth=2, block=block, dropout=dropout, plans=plans
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def request(count: int, **changes: object) -> SampleRequest:
+    plain: dict[str, object] = {
+        "numeric_BC": torch.zeros(count, 1),
+        "category_BM": torch.zeros(count, 1, dtype=torch.int64),
+        "seeds": tuple(range(100, 100 + count)),
+        "max_nodes": 60,
+    }
+    return SampleRequest(**(plain | changes))

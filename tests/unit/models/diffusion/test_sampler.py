@@ -1,0 +1,154 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from layerdag.graph import DAG, GraphSizes, GraphStatistics
+from layerdag.models import SampleRequest
+from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.models.diffusion._edge_denoiser import Pairs
+from layerdag.models.diffusion._sampler import draw_parents
+
+
+@pytest.fixture
+def model(sizes: GraphSizes, make_dag: Callable) -> ReferenceLayerDAG:
+    statistics = GraphStatistics.measure([make_dag(2, 3, 2, 4) for _ in range(5)], sizes)
+    torch.manual_seed(7)
+    return ReferenceLayerDAG(
+        sizes=sizes, statistics=statistics, size_width=8, size_rounds=1, node_width=8,
+        node_heads=2, node_steps=4, edge_width=8, edge_rounds=1, edge_steps=3,
+    )  # fmt: skip
+
+
+def request(*seeds: int, **limits) -> SampleRequest:
+    """Ask for graphs with a condition that depends on the seed."""
+    numbers = torch.tensor(seeds)[:, None]
+    limits = {"max_nodes": 30, "max_layers": 8, **limits}
+    return SampleRequest(numbers.float() / 10, numbers % 3, seeds, **limits)
+
+
+def equal(a: DAG, b: DAG) -> bool:
+    return all(
+        torch.equal(getattr(a, name), getattr(b, name))
+        for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E")
+    )
+
+
+def test_every_graph_is_acyclic_and_layer_consistent(model: ReferenceLayerDAG):
+    result = model.sample(request(*range(20)))
+    for dag in result.dags:
+        layer_N = dag.check().layers()
+        assert torch.equal(layer_N, layer_N.sort().values)
+        source, target = dag.edge_index_2E
+        gap = layer_N[target] - layer_N[source]
+        has_latest = torch.zeros(dag.num_nodes, dtype=torch.bool)
+        has_latest[target[gap == 1]] = True
+        assert torch.equal(has_latest, layer_N > 0)
+        assert dag.x_NA.max(0).values.tolist() <= [3, 1]
+        assert torch.all((dag.u_NA >= 0) & (dag.u_NA < 1))
+
+
+def test_in_degree_never_exceeds_that_of_training(model: ReferenceLayerDAG):
+    for dag in model.sample(request(*range(20))).dags:
+        if dag.num_edges:
+            assert torch.bincount(dag.edge_index_2E[1]).max() <= model.degrees.value_K.max()
+
+
+def test_a_graph_does_not_depend_on_its_batch_mates(model: ReferenceLayerDAG):
+    together = model.sample(request(*range(8)))
+    backwards = model.sample(request(*reversed(range(8))))
+    for seed in range(8):
+        assert equal(together.dags[seed], backwards.dags[7 - seed])
+        assert equal(together.dags[seed], model.sample(request(seed)).dags[0])
+
+
+def test_seeds_give_different_graphs(model: ReferenceLayerDAG):
+    dags = model.sample(request(1, 2)).dags
+    assert not equal(*dags)
+
+
+def test_limits_truncate_and_say_so(model: ReferenceLayerDAG):
+    result = model.sample(request(*range(30), max_nodes=6, max_layers=3))
+    assert any(result.truncated)
+    assert not all(result.truncated)
+    for dag, cut in zip(result.dags, result.truncated, strict=True):
+        assert dag.num_nodes <= 6
+        assert dag.layers().max() < 3
+        assert not cut or dag.num_nodes == 6 or dag.layers().max() == 2
+
+
+def test_guidance_of_1_is_plain_sampling_and_2_is_not(model: ReferenceLayerDAG):
+    plain = model.sample(request(*range(6)))
+    guided = model.sample(replace(request(*range(6)), guidance=1.0))
+    pushed = model.sample(replace(request(*range(6)), guidance=5.0))
+    assert all(equal(a, b) for a, b in zip(plain.dags, guided.dags, strict=True))
+    assert not all(equal(a, b) for a, b in zip(plain.dags, pushed.dags, strict=True))
+
+
+def test_guidance_is_a_line_from_unknown_at_0_to_plain_at_1(model: ReferenceLayerDAG):
+    given = request(*range(3))
+    hidden = replace(
+        given,
+        numeric_BC=torch.full_like(given.numeric_BC, torch.nan),
+        category_BM=torch.full_like(given.category_BM, -1),
+    )
+    for guidance, same_as in ((0.0, hidden), (1.0 + 1e-9, given)):
+        pushed = model.sample(replace(given, guidance=guidance)).dags
+        assert all(equal(a, b) for a, b in zip(pushed, model.sample(same_as).dags, strict=True))
+    assert not all(
+        equal(a, b)
+        for a, b in zip(model.sample(given).dags, model.sample(hidden).dags, strict=True)
+    )
+
+
+def test_fewer_steps_still_give_whole_graphs(model: ReferenceLayerDAG):
+    for dag in model.sample(request(*range(5), steps=1)).dags:
+        dag.check()
+
+
+def test_sampling_leaves_the_model_as_it_was(model: ReferenceLayerDAG):
+    model.train()
+    model.sample(request(0))
+    assert model.training
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_parents_are_exactly_the_in_degree_one_of_them_in_the_latest_layer(
+    generator: torch.Generator,
+):
+    new_Q = torch.arange(3).repeat_interleave(4)
+    latest_Q = torch.tensor([False, False, True, True]).repeat(3)
+    pairs = Pairs(
+        source_Q=torch.arange(4).repeat(3),
+        target_Q=4 + new_Q,
+        new_Q=new_Q,
+        item_Q=torch.zeros_like(new_Q),
+        latest_Q=latest_Q,
+        in_degree_W=torch.tensor([1, 2, 4]),
+        candidates_W=torch.full((3,), 4),
+    )
+    for _ in range(20):
+        logits = 4 * torch.randn(12, 3, generator=generator)
+        state_Q = draw_parents(logits, pairs, torch.rand(12, 2, generator=generator))
+        on_WQ = (state_Q > 0).view(3, 4)
+        assert on_WQ.sum(1).tolist() == [1, 2, 4]
+        assert on_WQ[:, 2:].any(1).all()
+
+
+def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generator):
+    draws = 6000
+    logits = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]], dtype=torch.float64).repeat(
+        draws, 1
+    )
+    new_Q = torch.arange(draws).repeat_interleave(3)
+    pairs = Pairs(
+        source_Q=new_Q, target_Q=new_Q, new_Q=new_Q, item_Q=new_Q,
+        latest_Q=torch.ones_like(new_Q, dtype=torch.bool),
+        in_degree_W=torch.ones(draws, dtype=torch.int64),
+        candidates_W=torch.full((draws,), 3),
+    )  # fmt: skip
+    uniform = torch.rand(3 * draws, 2, generator=generator, dtype=torch.float64)
+    found = draw_parents(logits, pairs, uniform).view(draws, 3).sum(0)
+    wanted = draws * torch.tensor([0.0, 1.0, 2.0]).softmax(0)
+    assert ((found - wanted) ** 2 / wanted).sum() < 18.4  # 2 degrees of freedom: chance 1e-4

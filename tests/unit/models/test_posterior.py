@@ -1,0 +1,96 @@
+"""The judge reads conditions off graphs."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from layerdag.graph import DAGBatch
+from layerdag.models import Judge
+from layerdag.models._posterior import _log_sizes
+from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags
+
+
+def batch_labeled_by_size(count: int) -> DAGBatch:
+    """Graphs whose number is their standardized number of nodes, and whose category its third."""
+    batch = collated(small_dags(count))
+    nodes_B = batch.node_ptr.diff().float()
+    label_B = (nodes_B - nodes_B.mean()) / nodes_B.std()
+    rank_B = label_B.argsort().argsort()
+    return replace(
+        batch, numeric_BC=label_B[:, None], category_BM=(rank_B * 3 // count)[:, None].long()
+    )
+
+
+def trained_judge(batch: DAGBatch, steps: int = 80) -> Judge:
+    torch.manual_seed(0)
+    judge = Judge(SIZES, width=32, rounds=2)
+    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        judge.loss(batch, None).mean().backward()
+        optimizer.step()
+    return judge.eval()
+
+
+def test_it_learns_to_tell_conditions_from_graphs():
+    batch = batch_labeled_by_size(16)
+    judge = trained_judge(batch)
+    right_B = judge.log_likelihood(batch)
+    shifted = replace(
+        batch, numeric_BC=batch.numeric_BC.roll(8, 0), category_BM=batch.category_BM.roll(8, 0)
+    )
+    assert right_B.mean() > judge.log_likelihood(shifted).mean() + 3
+
+
+def test_a_number_known_well_pulls_no_harder_than_one_hardly_known():
+    """The gradient of a mean is its error, as for least squares (beta-NLL, beta 1)."""
+    value_BC = torch.tensor([[0.5, 0.5]])
+    answer_BC2 = torch.tensor([[0.0, 0.0, -8.0, 8.0]], requires_grad=True)
+    log_prob = Judge._numbers(answer_BC2, value_BC).sum()
+    sharp, wide = (torch.distributions.Normal(0.0, spread) for spread in (0.101, 2.999))
+    expected = sharp.log_prob(torch.tensor(0.5)) + wide.log_prob(torch.tensor(0.5))
+    assert log_prob.item() == pytest.approx(expected.item(), rel=1e-2)
+    (gradient_BC2,) = torch.autograd.grad(log_prob, answer_BC2)
+    assert gradient_BC2[0, :2].tolist() == pytest.approx([0.5, 0.5], rel=1e-2)
+
+
+def test_it_computes_in_single_precision_under_autocast():
+    batch = batch_labeled_by_size(6)
+    judge = Judge(SIZES).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        low_B, low_BC = judge.log_likelihood(batch), judge.means(batch)
+    assert torch.equal(low_B, judge.log_likelihood(batch))
+    assert torch.equal(low_BC, judge.means(batch))
+
+
+def test_it_is_told_the_sizes_of_each_graph():
+    dags = small_dags(4)
+    sizes_B3 = [[dag.num_nodes, int(dag.layers().max()) + 1, dag.num_edges + 1] for dag in dags]
+    assert torch.allclose(_log_sizes(collated(dags)), torch.tensor(sizes_B3).log() - 3.0)
+
+
+def test_unknown_conditions_count_nothing():
+    batch = batch_labeled_by_size(4)
+    unknown = replace(
+        batch,
+        numeric_BC=torch.full_like(batch.numeric_BC, torch.nan),
+        category_BM=torch.full_like(batch.category_BM, -1),
+    )
+    assert Judge(SIZES).log_likelihood(unknown).tolist() == [0.0] * 4
+
+
+def test_a_graph_is_judged_alike_in_any_batch():
+    dags = small_dags(5)
+    judge = Judge(SIZES).eval()
+    together_B = judge.log_likelihood(collated(dags))
+    batch = collated(dags)
+    for index, dag in enumerate(dags):
+        alone = replace(
+            collated([dag]),
+            numeric_BC=batch.numeric_BC[index : index + 1],
+            category_BM=batch.category_BM[index : index + 1],
+        )
+        assert judge.log_likelihood(alone).item() == pytest.approx(
+            together_B[index].item(), rel=1e-4
+        )

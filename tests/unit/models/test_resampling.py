@@ -1,0 +1,111 @@
+"""Choosing among candidates follows their scores, and a graph depends on its own request alone."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from layerdag.errors import UsageError
+from layerdag.graph import DAG, DAGBatch
+from layerdag.models import SampleRequest, SampleResult, resample
+from tests.unit.models.autoregressive.small_models import request, small_dags, small_model
+
+
+def from_a_list(dags: list) -> "callable":
+    """A sampler that hands out given graphs in turn."""
+
+    def sample(asked: SampleRequest) -> SampleResult:
+        drawn = tuple(dags[i % len(dags)] for i in range(len(asked.seeds)))
+        return SampleResult(drawn, (False,) * len(drawn))
+
+    return sample
+
+
+def nothing(batch: DAGBatch, candidates: int) -> Tensor:
+    """A score that likes all graphs alike."""
+    assert batch.num_graphs % candidates == 0
+    return torch.zeros(batch.num_graphs)
+
+
+def test_candidates_are_drawn_with_odds_of_their_scores():
+    dags = small_dags(2)
+    sizes = torch.tensor([dag.num_nodes for dag in dags])
+
+    def score(batch: DAGBatch, _: int) -> Tensor:
+        """Odds of 3 to 1 for the first graph."""
+        return torch.where(batch.node_ptr.diff() == sizes[0], 3.0, 1.0).log()
+
+    chosen = resample(score, request(800, candidates=2), from_a_list(dags)).dags
+    share = sum(dag is dags[0] for dag in chosen) / 800
+    assert share == pytest.approx(0.75, abs=0.06)
+
+
+def test_one_candidate_is_plain_sampling_and_several_contain_it():
+    model = small_model(small_dags())
+    plain = model.sample(request(3))
+    assert [d.x_NA.tolist() for d in model.sample(request(3, candidates=1)).dags] == [
+        d.x_NA.tolist() for d in plain.dags
+    ]
+    seen: list[tuple[int, ...]] = []
+
+    def remember(asked: SampleRequest) -> SampleResult:
+        seen.append(asked.seeds)
+        return model.sample(asked)
+
+    resample(nothing, request(3, candidates=2), remember)
+    assert seen[0][::2] == request(3).seeds
+    assert len(set(seen[0])) == 6
+
+
+def test_a_graph_with_candidates_does_not_depend_on_its_batch():
+    model = small_model(small_dags())
+    together = model.sample(request(3, candidates=3)).dags
+    alone = model.sample(request(1, candidates=3)).dags
+    assert alone[0].x_NA.tolist() == together[0].x_NA.tolist()
+    assert alone[0].edge_index_2E.tolist() == together[0].edge_index_2E.tolist()
+
+
+def test_unheard_of_numbers_of_children_cost_a_candidate_its_place():
+    dags = small_dags(8)
+    model = small_model(dags)
+
+    def mean_breaches(candidates: int) -> float:
+        found = model.sample(request(60, candidates=candidates)).dags
+        none = (torch.full((60, 1), torch.nan), torch.full((60, 1), -1))
+        batch = DAGBatch.collate(found, [dag.layers() for dag in found], *none)
+        return float(model.arity.breaches(batch).mean())
+
+    assert mean_breaches(8) < 0.7 * mean_breaches(1)
+
+
+def test_a_candidate_pays_for_its_share_of_breaches_not_for_its_size():
+    model = small_model(small_dags(8))
+    far_too_many = torch.stack([torch.zeros(40, dtype=torch.int64), torch.arange(1, 41)])
+    broken = DAG.build(torch.zeros(41, 3, dtype=torch.int64), far_too_many)
+    twice = DAG.build(
+        torch.zeros(82, 3, dtype=torch.int64), torch.cat([far_too_many, far_too_many + 41], dim=1)
+    )
+    unknown = (torch.full((2, 1), torch.nan), torch.full((2, 1), -1))
+    batch = DAGBatch.collate([broken, twice], [broken.layers(), twice.layers()], *unknown)
+    breaches = model.arity.breaches(batch)
+    assert breaches[0] > 0
+    assert breaches[1] == 2 * breaches[0]
+    score = model._score(batch, 2)
+    assert score[0] == pytest.approx(float(score[1]))
+    assert score[0] < 0
+
+
+def test_truncated_candidates_are_kept_only_if_all_are():
+    dags = small_dags(4)
+
+    def sample(asked: SampleRequest) -> SampleResult:
+        cut = tuple(i % 4 != 2 for i in range(len(asked.seeds)))
+        return SampleResult(tuple(dags[i % 4] for i in range(len(asked.seeds))), cut)
+
+    result = resample(nothing, request(6, candidates=4), sample)
+    assert result.truncated == (False,) * 6
+    assert all(dag is dags[2] for dag in result.dags)
+
+
+def test_no_candidate_at_all_is_refused():
+    with pytest.raises(UsageError, match="0 candidates"):
+        small_model(small_dags()).sample(request(1, candidates=0))

@@ -1,0 +1,175 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from random_jobs import random_job
+from raw_graphs import chain
+
+from layerdag.datasets import GraphDataset, encode_batch
+from layerdag.datasets.files import read_graphml, read_json
+from layerdag.errors import CheckpointError, UsageError, VocabularyError
+from layerdag.graph import GraphStatistics, graph_hash
+from layerdag.models import ModelSpec, build_model
+from layerdag.sampling import GenerationSettings, as_workload, generate, write_samples
+from layerdag.traces import read_workload
+from layerdag.traces.analysis import match_communication
+from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
+
+
+def dataset(kind: str) -> GraphDataset:
+    if kind == "trace":
+        jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
+        return GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2)
+    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
+    return GraphDataset.build("chains", "flow", {"train": graphs})
+
+
+def checkpoint(folder: Path, kind: str) -> LoadedCheckpoint:
+    """Return an untrained checkpoint of a tiny fast model."""
+    data = dataset(kind)
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    weights = build_model(spec, seed=1).state_dict()
+    meta = CheckpointMeta(
+        step=0, seed=1, data_fingerprint=data.fingerprint, metrics={}, split=data.split
+    )
+    run = {"data": {"name": "folder", "folder": "/home/me/runs", "max_nodes": 60}}
+    contents = CheckpointContents(spec, weights, data.schema.to_dict(), run, meta)
+    save_checkpoint(folder / "model", contents)
+    return load_checkpoint(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory) -> LoadedCheckpoint:
+    return checkpoint(tmp_path_factory.mktemp("flow"), "flow")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> LoadedCheckpoint:
+    return checkpoint(tmp_path_factory.mktemp("trace"), "trace")
+
+
+SMALL = GenerationSettings(num=4, seed=7, max_nodes=40)
+
+
+def schema_of(loaded: LoadedCheckpoint):
+    from layerdag.sampling import checkpoint_schema
+
+    return checkpoint_schema(loaded)
+
+
+def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
+    def hashes(settings: GenerationSettings) -> list[str]:
+        found = generate(flow.model, schema_of(flow), settings)
+        return [f"{sample.seed} {graph_hash(sample.dag)}" for sample in found]
+
+    together = hashes(SMALL)
+    assert hashes(replace(SMALL, batch_size=1)) == together
+    assert hashes(replace(SMALL, num=2, seed=9)) == together[2:]
+
+
+def test_given_conditions_are_kept_and_open_ones_drawn(flow):
+    asked = replace(SMALL, conditions={"label": 3.0})
+    samples = list(generate(flow.model, schema_of(flow), asked))
+    assert {sample.dag.conditions["label"] for sample in samples} == {3.0}
+    drawn = list(generate(flow.model, schema_of(flow), SMALL))
+    assert all(1.0 <= sample.dag.conditions["label"] <= 8.0 for sample in drawn)
+
+
+def test_a_judged_label_depends_on_the_graph_and_not_on_what_was_asked(flow):
+    judged = replace(SMALL, labels="judged", conditions={"label": 3.0})
+    schema = schema_of(flow)
+    samples = list(generate(flow.model, schema, judged))
+    found_B1 = flow.model.judged_numbers(encode_batch(schema, [s.dag for s in samples]))
+    for sample, scaled in zip(samples, found_B1[:, 0].tolist(), strict=True):
+        expected = schema.numeric_conditions[0].decode(scaled)
+        assert sample.dag.conditions["label"] == pytest.approx(expected, rel=1e-5)
+    assert len({sample.dag.conditions["label"] for sample in samples}) > 1
+    plain = list(generate(flow.model, schema, replace(judged, labels="asked")))
+    assert [graph_hash(s.dag) for s in plain] == [graph_hash(s.dag) for s in samples]
+
+
+def test_a_model_without_labels_cannot_judge_them(trace):
+    with pytest.raises(UsageError, match="labels=asked"):
+        list(generate(trace.model, schema_of(trace), replace(SMALL, labels="judged")))
+
+
+def test_an_unknown_condition_is_refused(flow):
+    asked = replace(SMALL, conditions={"labels": 3.0})
+    with pytest.raises(VocabularyError, match="Did you mean 'label'"):
+        next(iter(generate(flow.model, schema_of(flow), asked)))
+
+
+def test_traces_are_written_with_a_manifest(trace, tmp_path):
+    manifest = write_samples(trace, SMALL, tmp_path / "out")
+    content = json.loads(manifest.read_text())
+    assert content["format"] == "et"
+    assert [sample["seed"] for sample in content["samples"]] == [7, 8, 9, 10]
+    assert len(content["checkpoint_sha256"]) == 64
+    assert content["split"] == dataset("trace").split.to_dict()
+    assert content["data"] == {"name": "folder", "max_nodes": 60}
+    for sample in content["samples"]:
+        workload = read_workload(tmp_path / "out" / sample["name"])
+        assert workload.num_ranks == sample["ranks"]
+        assert not match_communication(workload).mismatches
+
+
+@pytest.mark.parametrize(("file_format", "read"), [("graphml", read_graphml), ("json", read_json)])
+def test_flow_graphs_are_written_in_both_formats(flow, tmp_path, file_format, read):
+    manifest = write_samples(flow, SMALL, tmp_path / "out", file_format=file_format)
+    for sample in json.loads(manifest.read_text())["samples"]:
+        graph = read(tmp_path / "out" / sample["file"])
+        assert graph.num_nodes == sample["nodes"]
+        assert set(graph.categories["kind"]) <= {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("file_format", "message"), [("et", "no execution traces"), ("dot", "no format 'dot'")]
+)
+def test_a_format_that_does_not_fit_is_refused(flow, tmp_path, file_format, message):
+    with pytest.raises(UsageError, match=message):
+        write_samples(flow, SMALL, tmp_path / "out", file_format=file_format)
+    assert not (tmp_path / "out").exists()
+
+
+def test_samples_replace_samples_when_allowed_and_no_other_folder_ever(flow, tmp_path):
+    out = tmp_path / "out"
+    write_samples(flow, SMALL, out)
+    with pytest.raises(UsageError, match="holds samples already"):
+        write_samples(flow, replace(SMALL, num=1), out)
+    assert len(list(out.glob("*.graphml"))) == 4
+    write_samples(flow, replace(SMALL, num=1), out, overwrite=True)
+    assert len(list(out.glob("*.graphml"))) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_schema_of_another_model_is_refused(flow, trace, tmp_path):
+    with pytest.raises(CheckpointError, match="the model was built"):
+        write_samples(replace(flow, schema=trace.schema), SMALL, tmp_path / "out")
+
+
+BAD_SETTINGS = [{"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"seed": -1}, {"labels": "guessed"}]
+
+
+@pytest.mark.parametrize("changes", BAD_SETTINGS)
+def test_settings_out_of_bounds_are_refused(changes):
+    with pytest.raises(UsageError, match=next(iter(changes))):
+        GenerationSettings(**changes)
+
+
+def test_ranks_that_do_not_fit_are_raised_and_counted():
+    job = random_job(0, 3)
+    unfolded = as_workload(job, ranks=1)
+    assert unfolded.workload.num_ranks == 3
+    assert unfolded.repairs["ranks_raised"] == 2
+    assert as_workload(job).workload.num_ranks == 3
+
+
+def test_no_global_generator_is_touched(flow):
+    state = torch.random.get_rng_state()
+    list(generate(flow.model, schema_of(flow), SMALL))
+    assert torch.equal(torch.random.get_rng_state(), state)

@@ -1,0 +1,147 @@
+"""The user's ASTRA-sim, played by a script: a run counts only when it is complete."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from simulator_traces import comp, workload
+
+from layerdag.cli import main
+from layerdag.errors import SimulationError
+from layerdag.simulator.astra._binary import judge
+from layerdag.traces import write_workload
+
+JOB = workload([comp(3, 1), comp(7, 2, (3,))], [comp(3, 1)])
+NODE_LINES = """
+issue,sys->id=0, tick=0, node->id=3, node->name=a, node->type=4
+callback,sys->id=0, tick=1000, node->id=3, node->name=a, node->type=4
+issue,sys->id=0, tick=1000, node->id=7, node->name=b, node->type=4
+callback,sys->id=0, tick=3000, node->id=7, node->name=b, node->type=4
+issue,sys->id=1, tick=0, node->id=3, node->name=a, node->type=4
+callback,sys->id=1, tick=1000, node->id=3, node->name=a, node->type=4
+"""
+FINISHED = """
+[workload] [info] sys[1] finished, 1000 cycles, exposed communication 0 cycles.
+[workload] [info] sys[0] finished, 3000 cycles, exposed communication 5 cycles.
+"""
+# Node lines go to log/log.log, and only with trace-enabled, as the real binary does it.
+SCRIPT = """#!{python}
+import json, os, sys
+flags = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:])
+assert os.path.exists(flags["workload-configuration"] + ".1.et")
+assert json.load(open(flags["remote-memory-configuration"]))
+assert open(flags["network-configuration"]).read() == "network"
+assert flags["comm-group-configuration"] == "empty"
+assert flags["num-queues-per-dim"] == "2"
+if json.load(open(flags["system-configuration"]))["trace-enabled"]:
+    os.mkdir("log")
+    open("log/log.log", "w").write({nodes!r})
+print({finished!r})
+{rest}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the job's files; ``script`` adds the binary."""
+    write_workload(JOB, tmp_path / "w")
+    (tmp_path / "system.json").write_text('{"trace-enabled": 0}')
+    (tmp_path / "network.yml").write_text("network")
+    return tmp_path
+
+
+def simulate(folder: Path, nodes: str, finished: str, rest: str = "", *flags: str) -> int:
+    """Run the CLI on a binary that logs, prints and does what is given."""
+    binary = folder / "astra"
+    text = SCRIPT.format(python=sys.executable, nodes=nodes, finished=finished, rest=rest)
+    binary.write_text(text)
+    binary.chmod(0o755)
+    words = ["simulate", "--backend=astra-sim", f"--binary={binary}", "--num-queues-per-dim=2"]
+    words += [f"--workload={folder / 'w'}", f"--system={folder / 'system.json'}"]
+    return main([*words, f"--network={folder / 'network.yml'}", *flags])
+
+
+def test_complete_run_counts_whatever_the_exit_code(folder, capsys):
+    flags = ("--json=-", f"--nodes={folder / 'nodes.csv'}")
+    assert simulate(folder, NODE_LINES, FINISHED, "sys.stdout.flush(); os._exit(134)", *flags) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["finish"] == {"0": 3000, "1": 1000}
+    assert found["exposed_comm"] == {"0": 5, "1": 0}
+    assert (found["makespan"], found["nodes"]) == (3000, 3)
+    lines = (folder / "nodes.csv").read_text().splitlines()
+    assert lines == [
+        "sys,node_id,node_type,issue_tick,finish_tick,type,name",
+        "0,3,4,0,1000,COMP,n3",
+        "0,7,4,1000,3000,COMP,n7",
+        "1,3,4,0,1000,COMP,n3",
+    ]
+
+
+def test_logs_are_kept_where_the_user_wants_them(folder, capsys):
+    flags = (f"--logging-folder={folder / 'logs'}", "--logging-configuration=log.toml")
+    seen = f"assert flags['logging-configuration'] == {str(Path('log.toml').resolve())!r}"
+    assert simulate(folder, NODE_LINES, FINISHED, seen, *flags) == 0
+    assert (folder / "logs" / "log.log").read_text() == NODE_LINES
+    assert capsys.readouterr().err == ""
+
+
+def test_the_line_with_the_cause_is_told_beside_the_last_one(folder, capsys):
+    cause = "[critical] a callable is removed before call Comm node should not be on CPU"
+    words = f"print({cause!r}); print('[warning] Exiting')"
+    assert simulate(folder, "", "", words) == 1
+    assert f"the last it printed: {cause} ... [warning] Exiting" in capsys.readouterr().err
+
+
+def test_stuck_rank_is_an_error_though_the_exit_code_is_0(folder, capsys):
+    only_one = FINISHED.splitlines()[1]
+    assert simulate(folder, NODE_LINES, only_one, "", f"--json={folder / 'out'}") == 1
+    error = capsys.readouterr().err
+    assert "rank 0 printed no 'finished' line (1 of 2" in error
+    assert error.count("\n") == 1
+    assert not (folder / "out").exists()
+
+
+def test_dropped_node_is_an_error_though_every_rank_finished(folder, capsys):
+    dropped = "\n".join(line for line in NODE_LINES.splitlines() if "node->id=7" not in line)
+    assert simulate(folder, dropped, FINISHED) == 1
+    assert "node 7 of rank 0 is not reported done (1 of 3" in capsys.readouterr().err
+
+
+def test_crash_is_an_error_with_its_last_words(folder, capsys):
+    words = "sys.stderr.write('what(): bad_cast'); sys.stderr.flush(); os.abort()"
+    assert simulate(folder, "", "", words) == 1
+    assert "exit code was -6, the last it printed: what(): bad_cast" in capsys.readouterr().err
+
+
+def test_run_that_spins_is_given_up(folder, capsys):
+    assert simulate(folder, "", "", "import time; time.sleep(60)", "--timeout=0.3") == 1
+    assert "did not end within 0.3 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("sys[1] finished, 9 cycles, exposed communication 0 cycles.", "rank 1 finished twice"),
+        ("sys[2] finished, 9 cycles, exposed communication 0 cycles.", "has 2 ranks"),
+    ],
+)
+def test_contradictions_are_errors(more, message):
+    with pytest.raises(SimulationError, match=message):
+        judge(NODE_LINES + FINISHED + more, JOB)
+
+
+def test_lines_may_occur_twice():
+    assert judge((NODE_LINES + FINISHED) * 2, JOB) == judge(NODE_LINES + FINISHED, JOB)
+
+
+def test_what_the_binary_cannot_do_is_wrong_use(folder, capsys):
+    assert simulate(folder, NODE_LINES, FINISHED, "", "--report") == 2
+    assert "--report is layerdag's own" in capsys.readouterr().err
+    words = ["simulate", f"--workload={folder / 'w'}", "--system=s", "--network=n"]
+    assert main([*words, "--backend=astra-sim"]) == 2
+    assert main([*words, "--binary=b"]) == 2
+    (folder / "astra").unlink()
+    words[2:] = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
+    assert main([*words, "--backend=astra-sim", f"--binary={folder / 'astra'}"]) == 2
+    assert "cannot be run" in capsys.readouterr().err

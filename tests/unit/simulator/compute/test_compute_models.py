@@ -1,0 +1,127 @@
+"""Compute-cost models: roofline of devices, cycles to time, learned latencies, predictors."""
+
+import csv
+
+import numpy as np
+import pytest
+from simulator_traces import comp, ring, system, workload
+
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator import simulate
+from layerdag.simulator.compute._base import PredictedCompute
+from layerdag.simulator.compute._cycles_to_time import (
+    TPU_V4_RANGES,
+    TPU_V4_REGIONS,
+    TPU_V6E_BATCH,
+    TPU_V6E_ROOF,
+    RoofMap,
+    fit_roof,
+)
+from layerdag.simulator.compute._elementwise import ElementwiseLatency, three_dimensions
+from layerdag.simulator.compute._roofline import DEVICES, Device, RooflineCompute
+from layerdag.simulator.compute._systolic import Dataflow, Gemm, SystolicArray
+
+TOY = Device("toy", {"f32": 1e12, "bf16": 4e12}, 1e9)
+
+
+def duration(node, model) -> int:
+    nodes = [node]
+    result = simulate(workload(nodes, nodes), system(), ring(2), compute=model)
+    return int(result.rank_finish_ns[0])
+
+
+@pytest.mark.parametrize(
+    ("ops", "size", "dtype", "expected"),
+    [
+        (4_000_000, 8, "float32", 4000),  # 4e6 / 1e12 s
+        (4_000_000, 8, "bfloat16", 1000),
+        (4_000_000, 8, "c10::BFloat16", 1000),
+        (4_000_000, 8, "half", 1000),
+        (4_000_000, 8, "c10::Half", 1000),
+        (4_000_000, 8, "int8", 4000),  # the device lacks the format: f32
+        (1, 8, "float32", 8),  # 8 B at 1 B/ns
+        (0, 0, "float32", 1),  # never less than 1 ns
+    ],
+)
+def test_roofline_takes_the_longer_of_operations_and_bytes(ops, size, dtype, expected):
+    node = comp(0, 9, num_ops=ops, tensor_size=size, dtype=dtype)
+    assert duration(node, RooflineCompute(TOY)) == expected
+
+
+def test_roofline_efficiency_and_launch_cost():
+    node = comp(0, 9, num_ops=4_000_000, tensor_size=8)
+    assert duration(node, RooflineCompute(TOY, efficiency=0.5, launch_ns=7.0)) == 8007
+    with pytest.raises(ConfigError, match="efficiency"):
+        RooflineCompute(TOY, efficiency=0.0)
+
+
+def test_roofline_keeps_recorded_times_of_cpu_nodes_and_refuses_bare_ones():
+    assert duration(comp(0, 9, is_cpu_op=True), RooflineCompute(DEVICES["h100"])) == 9000
+    with pytest.raises(SimulationError, match="neither num_ops nor tensor_size"):
+        duration(comp(0, 9), RooflineCompute(DEVICES["h100"]))
+
+
+def test_predictor_gives_microseconds():
+    assert (
+        duration(comp(0, 9), PredictedCompute(lambda trace, rows: np.full(len(rows), 1.5))) == 1500
+    )
+    with pytest.raises(SimulationError, match="predictor"):
+        duration(comp(0, 9), PredictedCompute(lambda trace, rows: np.zeros(7)))
+    with pytest.raises(SimulationError, match="predictor"):
+        duration(comp(0, 9), PredictedCompute(lambda trace, rows: np.full(len(rows), np.nan)))
+
+
+def test_published_maps_choose_their_range():
+    assert TPU_V4_RANGES.microseconds(1000, Gemm(128, 128, 128)) == pytest.approx(2.699335)
+    assert TPU_V4_RANGES.microseconds(1000, Gemm(129, 128, 128)) == pytest.approx(2.44742)
+    assert TPU_V4_RANGES.microseconds(1000, Gemm(128, 1025, 128)) == pytest.approx(29.9237)
+    # K over one block, N and M at 16 blocks: region 7.
+    expected = TPU_V4_REGIONS.regions[7].microseconds(10**6, Gemm(2048, 2048, 256))
+    assert TPU_V4_REGIONS.microseconds(10**6, Gemm(2048, 2048, 256)) == expected
+
+
+def test_fit_recovers_the_map_that_made_the_samples(rng):
+    truth = RoofMap(3e-5, 1.2, 30.0)
+    array = SystolicArray(128, 128, Dataflow.WEIGHT_STATIONARY)
+    gemms = [Gemm(*sizes) for sizes in rng.integers(64, 4096, (200, 3)).tolist()]
+    cycles = [array.run(gemm).cycles for gemm in gemms]
+    times = np.array([truth.microseconds(c, g) for c, g in zip(cycles, gemms, strict=True)])
+    found = fit_roof(np.array(cycles), gemms, times)
+    again = [found.microseconds(c, g) for c, g in zip(cycles, gemms, strict=True)]
+    np.testing.assert_allclose(again, times, rtol=0.02)
+    with pytest.raises(ConfigError, match="three samples"):
+        fit_roof(np.ones(1), gemms[:1], np.ones(1))
+
+
+def test_latency_of_operators_is_learned_from_a_csv(tmp_path, rng):
+    shapes = 2 ** rng.integers(0, 8, (300, 3))
+    latency = 1.0 + 1e-4 * shapes.prod(axis=1)
+    path = tmp_path / "add.csv"
+    rows = np.column_stack([shapes, latency])
+    np.savetxt(path, rows, delimiter=",", header="d0,d1,d2,latency_us", comments="")
+    model = ElementwiseLatency.from_csv(path)
+    error = np.abs(model.microseconds(shapes) / latency - 1)
+    assert np.median(error) < 0.05
+    with pytest.raises(ConfigError, match="lacks the column 'kernel_us'"):
+        ElementwiseLatency.from_csv(path, "kernel_us")
+    with pytest.raises(ConfigError, match="at least 20"):
+        ElementwiseLatency.fit(shapes[:3], latency[:3])
+
+
+def test_shapes_become_three_dimensional():
+    assert three_dimensions(()) == (1, 1, 1)
+    assert three_dimensions((5,)) == (1, 1, 5)
+    assert three_dimensions((2, 3, 4, 5)) == (6, 4, 5)
+
+
+@pytest.mark.slow
+def test_published_batch_map_is_close_to_its_measurements(shared_data):
+    with (shared_data / "scalesim" / "tpu_measured" / "batched_gemm_tpuv6e.csv").open() as file:
+        rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+    errors = []
+    for row in rows:
+        gemm = Gemm(int(row["M"]), int(row["N"]), int(row["K"]))
+        found = TPU_V6E_BATCH.microseconds(int(row["b"]), row["single_us"], gemm)
+        errors.append(abs(found / row["einsum_us"] - 1))
+    assert np.mean(errors) < 0.09  # 7.8 % as published
+    assert TPU_V6E_ROOF.microseconds(0, Gemm(1, 1, 1)) == pytest.approx(0.879, abs=1e-3)

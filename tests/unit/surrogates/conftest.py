@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from layerdag.graph import DAG, GraphSizes, random_dag
+from layerdag.surrogates import Labeled
+
+SIZES = GraphSizes(attributes=(4, 3), edge_types=2)
+
+
+@pytest.fixture
+def sizes() -> GraphSizes:
+    return SIZES
+
+
+def labeled_graphs(rng: np.random.Generator, count: int) -> Labeled:
+    """Random graphs whose target is the summed cost of their nodes, by first attribute."""
+    dags: list[DAG] = []
+    for _ in range(count):
+        widths = rng.integers(1, 5, 5).tolist()
+        dags.append(random_dag(rng, widths, list(SIZES.attributes), num_edge_types=2))
+    cost_K = np.array([1.0, 2.0, 4.0, 8.0])
+    target_B = np.array([cost_K[dag.x_NA[:, 0].numpy()].sum() for dag in dags])
+    return Labeled(tuple(dags), target_B)
+
+
+@pytest.fixture
+def real(rng: np.random.Generator) -> Labeled:
+    return labeled_graphs(rng, 60)
+
+
+@pytest.fixture
+def test_set(rng: np.random.Generator) -> Labeled:
+    return labeled_graphs(rng, 40)

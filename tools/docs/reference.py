@@ -1,0 +1,44 @@
+"""Write the pages of the site that follow from the code: the command line and the Python API."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import mkdocs_gen_files
+
+import layerdag
+from layerdag.cli import main
+
+VERBS = (
+    "collect", "convert", "info", "view", "validate", "simulate", "sweep", "surrogate",
+    "train", "sample", "demo",
+)  # fmt: skip
+PACKAGE = Path(str(layerdag.__file__)).parent
+
+
+def help_of(words: list[str]) -> str:
+    """Return what ``layerdag ... --help`` prints."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    return text.getvalue().rstrip()
+
+
+def rooms() -> list[str]:
+    """Return the public packages that hand out names, from the top to the leaves."""
+    stubs = sorted(path.parent for path in PACKAGE.rglob("__init__.pyi"))
+    dotted = (".".join(path.relative_to(PACKAGE.parent).parts) for path in stubs)
+    return [name for name in dotted if "._" not in name and ".cli" not in name]
+
+
+with mkdocs_gen_files.open("reference/cli.md", "w") as page:
+    page.write("# Command line\n\n```text\n" + help_of([]) + "\n```\n")
+    for verb in VERBS:
+        page.write(f"\n## layerdag {verb}\n\n```text\n{help_of([verb])}\n```\n")
+
+with mkdocs_gen_files.open("reference/api.md", "w") as index:
+    index.write("# Python\n\nThe names most programs need stand in `layerdag` itself.\n\n")
+    for room in rooms():
+        index.write(f"- [`{room}`](api/{room}.md)\n")
+        with mkdocs_gen_files.open(f"reference/api/{room}.md", "w") as page:
+            page.write(f"# {room}\n\n::: {room}\n    options:\n      show_root_heading: false\n")
