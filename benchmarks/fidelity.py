@@ -91,8 +91,8 @@ def table(rows: Iterable[Row], runs: tuple[int, int]) -> str:
     lines = [
         "# Fidelity of the importers",
         "",
-        "Made by `python benchmarks/fidelity.py ../shared/data > docs/explanation/fidelity.md`. A trace is",
-        "replayed along its dependencies with measured durations; idle time that no dependency",
+        "Made by `python benchmarks/fidelity.py FOLDER > docs/explanation/fidelity.md`.",
+        "A trace is replayed along its dependencies with measured durations; idle time that no dependency",
         "explains is kept as explicit delays. A zero error therefore says that no dependency is",
         "false (a false one makes a node start late) and nothing is lost; it does not say that the",
         "trace predicts other machines. How much of the time is such delay (Python between two",

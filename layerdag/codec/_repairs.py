@@ -1,4 +1,4 @@
-"""Repairs of decoded jobs in plain words (``unfold``, ``job_plan``, docs/reference/attributes.md)."""
+"""Repairs of decoded jobs in plain words (docs/reference/attributes.md)."""
 
 _WORDS = {
     "collective_of_one_rank": "collective with one rank in its group, made compute of equal time",

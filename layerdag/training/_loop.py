@@ -270,6 +270,6 @@ def _require_same_graphs(checkpoint: Path, job: TrainJob) -> None:
     if learned is not None and job.split is not None and learned.differing(job.split):
         raise UsageError(
             f"{checkpoint}: was trained with other graphs for "
-            f"{' and '.join(learned.differing(job.split))} than those at hand; going on would train "
-            "on graphs that were held out. Resume with the data and the split of the run."
+            f"{' and '.join(learned.differing(job.split))} than those at hand; going on would "
+            "train on graphs that were held out. Resume with the data and the split of the run."
         )

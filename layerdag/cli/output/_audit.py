@@ -1,4 +1,4 @@
-"""``layerdag validate --against``: do samples give away the graphs that a generator learned from?"""
+"""``layerdag validate --against``: do samples give their training graphs away?"""
 
 import json
 from collections.abc import Iterator

@@ -46,7 +46,9 @@ _NATS_A_BREACH = 3.0
 
 
 class FastLayerDAG(DAGModel):
-    """Layerwise autoregressive model with one shared causal trunk (see docs/explanation/fast-model.md).
+    """Layerwise autoregressive model with one shared causal encoder.
+
+    docs/explanation/fast-model.md describes it.
 
     Args:
         sizes: Counts of the data set's schema.

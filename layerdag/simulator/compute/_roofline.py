@@ -51,8 +51,8 @@ DEVICES = {
         Device("tpu-v4", {"f32": 275e12, "bf16": 275e12, "i8": 275e12}, 1228e9),
     )
 }
-"""Presets. The A100's and TPU v3's rates are those of the estimators that docs/reference/simulator.md names;
-the others are the makers' data sheets, dense rates of the SXM versions."""
+"""Presets. The A100's and TPU v3's rates are those of the estimators that
+docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM versions."""
 
 
 @final
