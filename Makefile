@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short test test-slow search lint corpus pretrained clean help
+.PHONY: demo demo-short test test-slow search lint mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
 	@echo "make lint        format, lint, types, import floors"
+	@echo "make mutation    break the source in one place at a time; an hour or more"
 	@echo "make corpus      collect the embedded corpus again"
 	@echo "make pretrained  train the checkpoint that ships with the package again"
 
@@ -41,6 +42,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutation: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,mutation]"
+	$(BIN)/python tools/mutation
 
 corpus: $(STAMP)
 	$(BIN)/python data/make_corpus.py
