@@ -1,6 +1,6 @@
 """What each part of the fast model is worth: train without it, over seeds; JSON.
 
-    python benchmarks/ablation.py ../shared/data/flowgraphs/tpu_tile --steps 480 --seeds 0 1 2
+    python benchmarks/ablation.py DATA/flowgraphs/tpu_tile --steps 480 --seeds 0 1 2
     python benchmarks/ablation.py data --max-nodes 80 --steps 250 --seeds 0 1 2
 
 "Full" is what `layerdag train` trains: with plans on flow graphs, without them on jobs.

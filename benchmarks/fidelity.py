@@ -1,7 +1,7 @@
 """How faithfully imported traces replay, by source: one command, one table.
 
-    python benchmarks/fidelity.py ../shared/data > docs/explanation/fidelity.md
-    python benchmarks/fidelity.py ../shared/data --json
+    python benchmarks/fidelity.py DATA > docs/explanation/fidelity.md
+    python benchmarks/fidelity.py DATA --json
 
 Replays every single-process trace and every profile with GPU activity of the reference data with
 its measured durations and explicit delays (`layerdag.traces.analysis`), and counts the structures
@@ -92,7 +92,8 @@ def table(rows: Iterable[Row], runs: tuple[int, int]) -> str:
         "# Fidelity of the importers",
         "",
         "Made by `python benchmarks/fidelity.py FOLDER > docs/explanation/fidelity.md`.",
-        "A trace is replayed along its dependencies with measured durations; idle time that no dependency",
+        "A trace is replayed along its dependencies with measured durations; idle time that no",
+        "dependency",
         "explains is kept as explicit delays. A zero error therefore says that no dependency is",
         "false (a false one makes a node start late) and nothing is lost; it does not say that the",
         "trace predicts other machines. How much of the time is such delay (Python between two",

@@ -1,6 +1,6 @@
 """Speed and memory of the PyTorch importer, as JSON.
 
-    python benchmarks/importer.py ../shared/data/collected/ws*gpt*et.json.gz
+    python benchmarks/importer.py DATA/collected/ws*gpt*et.json.gz
     python benchmarks/importer.py --grow 1000 10000 100000 1000000 FILE
 
 For each file: nodes a second of processor time (best of --repeats passes in one process) and two

@@ -1,7 +1,7 @@
 """The fast model against the reference in one run: ratios of speed, growth with size, memory; JSON.
 
-    python benchmarks/model.py --seconds 30 --tile ../shared/data/flowgraphs/tpu_tile \
-        --na-edge ../shared/data/flowgraphs/dgrl_cg/nasbench201s
+    python benchmarks/model.py --seconds 30 --tile DATA/flowgraphs/tpu_tile \
+        --na-edge DATA/flowgraphs/dgrl_cg/nasbench201s
 
 Both models have about half a million parameters. Every (model, set) runs in a process of its own,
 one after another, so that peak memory is its own. Times are given by the wall clock and by the

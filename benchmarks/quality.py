@@ -1,6 +1,6 @@
 """How good are the samples of some checkpoints? Every figure beside the real one; JSON.
 
-    python benchmarks/quality.py ../shared/data/flowgraphs/tpu_tile fast=outputs/fast/best \
+    python benchmarks/quality.py DATA/flowgraphs/tpu_tile fast=outputs/fast/best \
         reference=outputs/reference/best --split test --seeds 0 1000 2000
 
 For each checkpoint and sampling seed, one graph is drawn for the conditions of each training graph.

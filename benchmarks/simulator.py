@@ -1,6 +1,6 @@
 """Equality, speed and memory of the simulator, as JSON on standard output.
 
-    python benchmarks/simulator.py [--reference ../shared/data/astra] [--max-ranks 32768]
+    python benchmarks/simulator.py [--reference DATA/astra] [--max-ranks 32768]
                                    [--plot P] [--repeats 5] [--command layerdag]
 
 Every timing runs in a process of its own: user seconds and peak memory include Python's start,

@@ -52,7 +52,8 @@ DEVICES = {
     )
 }
 """Presets. The A100's and TPU v3's rates are those of the estimators that
-docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM versions."""
+docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM
+versions."""
 
 
 @final

@@ -15,7 +15,7 @@ from layerdag.simulator.engine import Cluster, Program, _event_loop as kernel, l
 from layerdag.simulator.engine._event_loop import Method
 from layerdag.traces import CollectiveType
 
-NATIVE = Path(__file__).resolve().parents[3] / "native"
+NATIVE = Path(__file__).resolve().parents[4] / "native"
 SOURCES = ("events", "sim_network", "sim_collective", "sim_tree", "sim_queue", "sim_rank",
            "sim_solve", "sim_solve_direct", "sim_switch", "sim_order")  # fmt: skip
 HEADER = """
