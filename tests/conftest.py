@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,13 @@ import pytest
 import torch
 from hypothesis import settings
 from laws import USUAL
+from threadpoolctl import threadpool_limits
+
+# ``make test`` shares the processors among several processes, so each keeps to one thread, as do
+# the programs that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
+threadpool_limits(1)
 
 # Laws are checked on the same examples in every run, so that a failing run shows a new defect. What
 # a random search finds (``make search``) is kept beside the law as an ``@example``.
