@@ -17,7 +17,14 @@ from layerdag.traces import (
 )
 from layerdag.traces.anonymize import scrub
 from layerdag.traces.chakra import encode_feeder_json, encode_trace_json
-from layerdag.traces.pytorch import ImportedJob, find_rank_files, import_ranks, refuse_missing_ranks
+from layerdag.traces.pytorch import (
+    ImportedJob,
+    find_rank_files,
+    import_ranks,
+    refuse_missing_ranks,
+    run_by_every_rank,
+    taken_alone,
+)
 
 SUMMARY = "Convert traces between formats; scrub what may not be shared."
 EXAMPLE = (
@@ -65,6 +72,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--only-rank",
+        action="store_true",
+        help="take a PyTorch trace of one rank of a larger job alone: its communication becomes "
+        "work of equal time",
+    )
+    one.add_argument(
+        "--replicate",
+        action="store_true",
+        help="let every rank of the job run a PyTorch trace of one rank (SPMD), each with groups "
+        "of its own",
+    )
     parser.add_argument(
         "--drop-dangling",
         action="store_true",
@@ -87,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
         workload = _scrubbed(workload)
     _write(workload, args.to, Path(args.out))
     nodes = sum(trace.num_nodes for trace in workload.traces)
-    _say(f"wrote {workload.num_ranks} ranks with {nodes:,} nodes to {args.out}")
+    ranks = "1 rank" if workload.num_ranks == 1 else f"{workload.num_ranks} ranks"
+    _say(f"wrote {ranks} with {nodes:,} nodes to {args.out}")
     return 0
 
 
@@ -98,15 +119,26 @@ def _say(text: str) -> None:
 
 def _read(args: argparse.Namespace) -> Workload:
     """Read the inputs: one of any kind, or PyTorch traces of several ranks."""
+    job = _import(args)
+    if job is not None:
+        return _imported(job, args)
+    if args.only_rank or args.replicate:
+        raise UsageError(
+            f"--only-rank and --replicate are for PyTorch's traces, of which {args.inputs[0]} is "
+            "none; leave them out."
+        )
+    return read_any(args.inputs[0], args.comm_group, args.ranks)
+
+
+def _import(args: argparse.Namespace) -> ImportedJob | None:
+    """Import the inputs if they are PyTorch's, else return None."""
     kinds = {_pytorch_kind(path) for path in args.inputs}
     if kinds == {Format.KINETO} and not args.device:
-        return _imported(import_ranks((), args.inputs))
+        return import_ranks((), args.inputs)
     if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
-        return _imported(import_ranks(args.inputs, args.device))
+        return import_ranks(args.inputs, args.device)
     files = None if holds_rank_files(args.inputs[0]) else find_rank_files(args.inputs[0])
-    if files is not None:
-        return _imported(import_ranks(files.hosts, files.devices))
-    return read_any(args.inputs[0], args.comm_group, args.ranks)
+    return None if files is None else import_ranks(files.hosts, files.devices)
 
 
 def _pytorch_kind(path: str) -> Format | None:
@@ -116,16 +148,36 @@ def _pytorch_kind(path: str) -> Format | None:
     return pytorch_format(path)
 
 
-def _imported(job: ImportedJob) -> Workload:
+def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
     """Report what the import found and return the workload."""
     for rank, result in enumerate(job.results):
-        _say(
-            f"rank {rank}: {result.num_host_nodes:,} host nodes became {result.trace.num_nodes:,}; "
-            f"{100 * result.share_joined:.1f} % have a measured duration"
-            + (f"; group of {result.guessed_groups} guessed" if result.guessed_groups else "")
+        nodes, share = f"{result.trace.num_nodes:,}", f"{100 * result.share_joined:.1f} %"
+        found = (
+            f"{result.num_host_nodes:,} host nodes became {nodes}; {share} have a measured duration"
+            if result.num_host_nodes
+            else f"{nodes} nodes from the profile; the operator of {share} of its kernels is known"
         )
+        guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
+        _say(f"rank {rank}: {found}{guessed}")
+    if args.only_rank:
+        return _alone(job)
+    if args.replicate:
+        workload = run_by_every_rank(job)
+        _say(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
+        return workload
     refuse_missing_ranks(job)
     return job.workload
+
+
+def _alone(job: ImportedJob) -> Workload:
+    """Take one rank alone and say what is lost."""
+    workload, lost = taken_alone(job)
+    _say(
+        f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
+        f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
+        "time; who they were with, and how long another network would take, is lost"
+    )
+    return workload
 
 
 def _without_dangling(workload: Workload) -> Workload:

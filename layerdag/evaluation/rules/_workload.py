@@ -74,9 +74,10 @@ def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
     """Join the findings of one rule in several traces: the first, with the count of all nodes."""
     joined: dict[str, Finding] = {}
     traces: Counter[str] = Counter()
+    for found in by_trace:
+        traces.update({finding.rule.id for finding in found})
     for finding in itertools.chain.from_iterable(by_trace):
         known = joined.setdefault(finding.rule.id, finding)
-        traces[finding.rule.id] += 1
         if known is not finding:
             joined[finding.rule.id] = replace(known, count=known.count + finding.count)
     return [

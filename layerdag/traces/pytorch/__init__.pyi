@@ -1,6 +1,11 @@
 from ._capture import Capture as Capture, capture as capture, record_raw as record_raw
 from ._files import find_rank_files as find_rank_files
 from ._importer import import_pytorch as import_pytorch
+from ._one_rank import (
+    LostCommunication as LostCommunication,
+    run_by_every_rank as run_by_every_rank,
+    taken_alone as taken_alone,
+)
 from ._process_groups import (
     WORLD as WORLD,
     ProcessGroups as ProcessGroups,

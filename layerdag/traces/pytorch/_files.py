@@ -95,6 +95,7 @@ def _in_order(
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise TraceError(
             f"{location}: has {len(of_rank)} {what} of a job with ranks up to {count - 1}, but "
-            f"lacks rank {shown}; add the missing files."
+            f"lacks rank {shown}; add the missing files, or give 'layerdag convert' those of one "
+            "rank with --only-rank or --replicate."
         )
     return tuple(of_rank[rank] for rank in range(count))

@@ -53,26 +53,44 @@ def import_ranks(hosts: Sequence[str | Path], devices: Sequence[str | Path] = ()
     return ImportedJob(Workload(traces, groups, str(Path((*hosts, *devices)[0]).parent)), results)
 
 
+def ranks_wanted(job: ImportedJob) -> int:
+    """Return the number of ranks that the groups of a job name, at least those given."""
+    named = 1 + max((max(ranks) for ranks in job.workload.groups.values() if ranks), default=0)
+    return max(named, job.workload.num_ranks)
+
+
 def refuse_missing_ranks(job: ImportedJob) -> None:
     """Refuse a job whose groups name more ranks than there are traces.
 
     Raises:
         TraceError: If traces are missing; names them.
     """
-    given = job.workload.num_ranks
-    wanted = 1 + max((max(ranks) for ranks in job.workload.groups.values() if ranks), default=0)
-    if wanted > given:
-        missing = ", ".join(map(str, range(given, min(wanted, given + 10))))
+    given, wanted = job.workload.num_ranks, ranks_wanted(job)
+    if wanted == given:
+        return
+    if given == 1:
         raise TraceError(
-            f"{job.workload.source}: the traces are of a job of {wanted} ranks, but {given} were "
-            f"given; add rank {missing}{', ...' if wanted > given + 10 else ''}, in order of rank."
+            f"{job.workload.traces[0].source}: is one rank of a job of {wanted}; give the files of "
+            "all, in order of rank, or 'layerdag convert' this one with --only-rank (its "
+            "communication becomes work of equal time) or with --replicate (every rank runs it)."
         )
+    missing = ", ".join(map(str, range(given, min(wanted, given + 10))))
+    raise TraceError(
+        f"{job.workload.source}: the traces are of a job of {wanted} ranks, but {given} were "
+        f"given; add rank {missing}{', ...' if wanted > given + 10 else ''}, in order of rank, or "
+        "'layerdag convert' the files of one rank with --only-rank or --replicate."
+    )
 
 
 def _renamed(result: ImportResult, names: Mapping[Ranks, str]) -> Trace:
     """Return a rank's trace with the group names that hold for the whole job."""
     name_of = {old: names[ranks] for old, ranks in result.groups.items()}
-    trace, table = result.trace, result.trace.attributes
+    return with_group_names(result.trace, name_of)
+
+
+def with_group_names(trace: Trace, name_of: Mapping[str, str]) -> Trace:
+    """Return a trace with other names of communicator groups."""
+    table = trace.attributes
     if all(old == new for old, new in name_of.items()) or "pg_name" not in trace.strings:
         return trace
     strings = (*trace.strings, *name_of.values())

@@ -71,6 +71,56 @@ def test_convert_drops_dangling_only_when_told(
     assert read_trace(tmp_path / "out.0.et").num_nodes == 1
 
 
+@pytest.fixture
+def rank_of_four(tmp_path: Path) -> str:
+    """A profile of one rank whose collective joins ranks 0 and 2 of four."""
+    told = {"Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+            "Process Group Ranks": "[0, 2]"}  # fmt: skip
+    events = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 0, "dur": 2,
+         "pid": 1, "tid": 7, "args": {"correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_RING_LL(ncclDevComm*)",
+         "ts": 3, "dur": 9, "pid": 1, "tid": 7,
+         "args": {"correlation": 1, "device": 0, "stream": 7, **told}},
+    ]  # fmt: skip
+    profile = {"schemaVersion": 1, "distributedInfo": {"world_size": 4}, "traceEvents": events}
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile))
+    return str(path)
+
+
+def test_one_rank_of_a_larger_job_is_imported_alone_or_for_every_rank(
+    rank_of_four: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out" / "job")
+    assert main(["convert", rank_of_four, "--out", out]) == 1
+    error = capsys.readouterr().err
+    assert (
+        "rank 0: 2 nodes from the profile; the operator of 0.0 % of its kernels is known" in error
+    )
+    assert f"{rank_of_four}: is one rank of a job of 4" in error
+    assert "--only-rank" in error
+    assert "--replicate" in error
+    assert main(["convert", rank_of_four, "--only-rank", "--out", out]) == 0
+    said = capsys.readouterr().err
+    assert "one rank of 4, taken alone: 1 collectives and 0 messages of 400 bytes became" in said
+    assert "wrote 1 rank with 2 nodes" in said
+    assert read_workload(out).num_ranks == 1
+    assert main(["convert", rank_of_four, "--replicate", "--out", out + "4"]) == 0
+    assert "every one of 4 ranks runs this trace" in capsys.readouterr().err
+    assert read_workload(out + "4").groups == {"1": (0, 2), "2": (1, 3)}
+
+
+def test_flags_for_one_rank_exclude_each_other_and_other_formats(
+    rank_of_four: str, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["convert", rank_of_four, "--only-rank", "--replicate", "--out", "x"])
+    assert "not allowed with" in capsys.readouterr().err
+    assert main(["convert", job, "--only-rank", "--out", "x"]) == 2
+    assert "are for PyTorch's traces" in capsys.readouterr().err
+
+
 def test_convert_scrubs_and_says_what_it_removed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
