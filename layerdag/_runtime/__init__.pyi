@@ -13,6 +13,14 @@ from ._files import (
     write_bytes as write_bytes,
     write_text as write_text,
 )
+from ._limits import (
+    NODE_BYTES as NODE_BYTES,
+    Limits as Limits,
+    require_few_bytes as require_few_bytes,
+    require_few_ranks as require_few_ranks,
+    told_size as told_size,
+    written_bytes as written_bytes,
+)
 from ._locks import locked as locked
 from ._memory import memory_left as memory_left
 from ._native import library as library

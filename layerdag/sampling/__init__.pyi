@@ -1,12 +1,13 @@
 from ._folder import doubt_samples as doubt_samples
+from ._sample_files import as_workload as as_workload
 from ._sampling import (
     ASKED as ASKED,
     LABELS as LABELS,
     GeneratedGraph as GeneratedGraph,
     GenerationSettings as GenerationSettings,
-    as_workload as as_workload,
     checkpoint_schema as checkpoint_schema,
     generate as generate,
     sample_like as sample_like,
+    volume_of as volume_of,
     write_samples as write_samples,
 )

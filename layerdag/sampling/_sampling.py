@@ -6,22 +6,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from layerdag._runtime import Limits, require_few_bytes, require_few_ranks
 from layerdag._version import __version__
-from layerdag.codec import RawGraph, Unfolded, fitting_ranks, unfold_sampled
 from layerdag.datasets import encode_batch
-from layerdag.datasets.files import write_graphml, write_json
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph import DAG, Condition
 from layerdag.models import DAGModel, SampleRequest
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
-from layerdag.traces import write_workload
+from layerdag.sampling._sample_files import SampleFiles
+from layerdag.sampling._volume import Volume, expected_volume
 from layerdag.training import LoadedCheckpoint
 
 # What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
 ASKED, JUDGED = LABELS = ("asked", "judged")
 FORMATS = ("auto", "et", "graphml", "json")
+# The conditions of so many graphs tell how much all of them will write.
+_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class GenerationSettings:
             the finished graph. A surrogate learns more from the second.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph.
+        limits: The most ranks of a job and bytes of all files that may be written.
 
     Raises:
         UsageError: If a value is out of bounds.
@@ -57,6 +60,7 @@ class GenerationSettings:
     labels: str = ASKED
     max_nodes: int = 10_000
     batch_size: int = 32
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in ("num", "max_nodes", "batch_size", "candidates"):
@@ -164,21 +168,29 @@ def _check_judges_labels(model: DAGModel, schema: GraphSchema) -> None:
         )
 
 
-def as_workload(graph: RawGraph, ranks: int | None = None) -> Unfolded:
-    """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
-
-    Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
-    gets the next number on which it can, which counts as a repair.
+def volume_of(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str = "auto"
+) -> Volume:
+    """Return about what ``write_samples`` writes; conditions of the first graphs speak for all.
 
     Raises:
-        DataError: If it is not the graph of a job.
+        UsageError: If the format is unknown or does not fit, or it is more than the limits allow.
+        CheckpointError: If schema and model of the checkpoint do not belong together.
+        VocabularyError: If a wanted condition is unknown to the schema.
     """
-    wanted = int(ranks or graph.conditions.get("world_size", 1))
-    fitting = fitting_ranks(graph, wanted)
-    unfolded = unfold_sampled(graph, fitting)
-    if fitting == wanted:
-        return unfolded
-    return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})
+    schema = checkpoint_schema(checkpoint)
+    seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
+    volume = expected_volume(
+        complete_conditions(schema, settings.conditions, seeds),
+        checkpoint.spec.statistics,
+        num=settings.num,
+        ranks=settings.ranks,
+        max_nodes=settings.max_nodes,
+        file_format=_format(file_format, schema.kind),
+    )
+    require_few_ranks(volume.most_ranks, settings.limits, "A job")
+    require_few_bytes(volume.bytes, settings.limits, volume.told())
+    return volume
 
 
 def write_samples(
@@ -208,21 +220,27 @@ def write_samples(
 
     Raises:
         UsageError: If the format is unknown or does not fit the checkpoint, or something stands at
-            ``out`` that may not be replaced, or another process is sampling into ``out``.
+            ``out`` that may not be replaced, or another process is sampling into ``out``, or more
+            is to be written than the limits allow.
         CheckpointError: If schema and model of the checkpoint do not belong together.
     """
     schema = checkpoint_schema(checkpoint)
     file_format = _format(file_format, schema.kind)
+    volume_of(checkpoint, settings, file_format)
     facts = _facts(checkpoint, settings, file_format)
     request = {**facts, **_request(checkpoint, settings)}
     with filling(Path(out), request, settings.num, overwrite=overwrite) as folder:
         done = len(folder.entries)
+        size = 0
         for _ in range(done):
             on_each()
         for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
             named = replace(sample, name=sample_name(i))
             raw = schema.decode(named.dag, named.name)
-            extra = _write_one(folder.path, raw, file_format, settings.ranks)
+            sample_files = SampleFiles.of(raw, file_format, settings.ranks, settings.limits)
+            size += sample_files.num_bytes
+            require_few_bytes(size, settings.limits, f"The samples up to {raw.name}")
+            extra = sample_files.write(folder.path)
             folder.add(_entry(named, extra))
             on_each()
         folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
@@ -300,20 +318,6 @@ def _format(file_format: str, kind: str) -> str:
             "ask for format=graphml or format=json."
         )
     return file_format
-
-
-def _write_one(
-    folder: Path, graph: RawGraph, file_format: str, ranks: int | None
-) -> dict[str, Any]:
-    """Write one graph and return what the manifest says of it."""
-    if file_format == "et":
-        unfolded = as_workload(graph, ranks)
-        (folder / graph.name).mkdir()
-        write_workload(unfolded.workload, folder / graph.name / graph.name)
-        return {"ranks": unfolded.workload.num_ranks, "repairs": dict(unfolded.repairs)}
-    path = folder / f"{graph.name}.{file_format}"
-    (write_graphml if file_format == "graphml" else write_json)(path, graph)
-    return {"file": path.name}
 
 
 def _entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:

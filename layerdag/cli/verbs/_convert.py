@@ -4,7 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from layerdag._runtime import write_bytes
+from layerdag._runtime import (
+    Limits,
+    require_few_bytes,
+    require_few_ranks,
+    write_bytes,
+    written_bytes,
+)
 from layerdag.errors import UsageError
 from layerdag.traces import (
     Format,
@@ -70,6 +76,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ranks", type=int, default=1, help="number of ranks of an ASTRA-sim text workload"
     )
     parser.add_argument(
+        "--max-ranks",
+        type=int,
+        default=Limits().max_ranks,
+        metavar="N",
+        help="refuse jobs of more ranks, each of which is a file (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        type=int,
+        default=Limits().max_bytes,
+        metavar="N",
+        help="refuse to write more bytes, as estimated (default: %(default)s)",
+    )
+    parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
     one = parser.add_mutually_exclusive_group()
@@ -100,13 +120,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
+    limits = Limits(args.max_ranks, args.max_bytes)
+    require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
     workload = _read(args)
     if args.drop_dangling:
         workload = _without_dangling(workload)
     if args.scrub:
         workload = _scrubbed(workload)
-    _write(workload, args.to, Path(args.out))
     nodes = sum(trace.num_nodes for trace in workload.traces)
+    if args.to != "json":
+        require_few_ranks(workload.num_ranks, limits, workload.source)
+        require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
+    _write(workload, args.to, Path(args.out))
     ranks = "1 rank" if workload.num_ranks == 1 else f"{workload.num_ranks} ranks"
     _say(f"wrote {ranks} with {nodes:,} nodes to {args.out}")
     return 0

@@ -10,12 +10,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from layerdag._runtime import Limits
 from layerdag.cli.settings import as_plain, run
 from layerdag.cli.verbs._train import pick_device
 from layerdag.datasets.schema import outside_training
 from layerdag.errors import ConfigError
 from layerdag.graph import Condition
-from layerdag.sampling import GenerationSettings, checkpoint_schema, write_samples
+from layerdag.sampling import GenerationSettings, checkpoint_schema, volume_of, write_samples
 from layerdag.training import load_checkpoint
 
 EPILOG = """example:
@@ -43,6 +44,8 @@ def _task(config: DictConfig) -> None:
     )
     for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
+    volume = volume_of(checkpoint, settings, config.format)
+    sys.stderr.write(f"{volume.told()} in {config.out}\n")
     with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
         manifest = write_samples(
             checkpoint,
@@ -81,7 +84,10 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
     wanted: dict[str, Condition] = dict(plain["conditions"])
     if plain["label"] is not None:
         wanted["label"] = plain["label"]
-    for name in ("num", "seed", "max_nodes", "batch_size", "candidates"):
+    for name in (
+        *("num", "seed", "max_nodes", "batch_size", "candidates"),
+        *("max_ranks", "max_bytes"),
+    ):
         if not isinstance(plain[name], int):
             raise ConfigError(f"'{name}' must be a whole number, found {plain[name]!r}.")
     return GenerationSettings(
@@ -95,4 +101,5 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
         labels=str(plain["labels"]),
         max_nodes=plain["max_nodes"],
         batch_size=plain["batch_size"],
+        limits=Limits(plain["max_ranks"], plain["max_bytes"]),
     )

@@ -7,12 +7,13 @@ import torch
 from random_jobs import random_job
 from raw_graphs import chain
 
+from layerdag._runtime import Limits
 from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.datasets.files import read_graphml, read_json
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
 from layerdag.graph import GraphStatistics, graph_hash
 from layerdag.models import ModelSpec, build_model
-from layerdag.sampling import GenerationSettings, as_workload, generate, write_samples
+from layerdag.sampling import GenerationSettings, as_workload, generate, volume_of, write_samples
 from layerdag.traces import read_workload
 from layerdag.traces.analysis import match_communication
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -173,3 +174,26 @@ def test_no_global_generator_is_touched(flow):
     state = torch.random.get_rng_state()
     list(generate(flow.model, schema_of(flow), SMALL))
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_more_than_the_limits_allow_is_refused_before_sampling(
+    trace: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(trace.model), "sample", None)
+    with pytest.raises(UsageError, match="more than max_ranks"):
+        write_samples(trace, replace(SMALL, ranks=5000), tmp_path / "out")
+    with pytest.raises(UsageError, match=r"1,000,000,000 jobs .* more than max_bytes"):
+        write_samples(trace, replace(SMALL, num=10**9), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_sampled_within_the_limit_of_bytes_is_kept(
+    trace: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = volume_of(trace, SMALL)
+    assert expected.graphs == SMALL.num
+    small = replace(SMALL, limits=Limits(max_bytes=1))
+    monkeypatch.setattr("layerdag.sampling._sampling.volume_of", lambda *_: expected)
+    with pytest.raises(UsageError, match=r"up to sample-00000: about .* more than max_bytes"):
+        write_samples(trace, small, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -12,6 +12,7 @@ from layerdag.traces.chakra import (
     build_trace,
     decode_trace_json,
     encode_trace,
+    encode_trace_json,
     read_trace,
     write_trace,
 )
@@ -185,3 +186,23 @@ def test_flow_graphs_are_drawn_too(job: str, tmp_path: Path) -> None:
     assert main(["view", str(tmp_path / "g.json"), "--out", str(tmp_path / "g.html")]) == 0
     assert "COMM_COLL" in (tmp_path / "g.html").read_text()
     assert main(["view", str(graph), "--to", "chrome", "--out", str(tmp_path / "t")]) == 2
+
+
+def test_a_job_of_too_many_ranks_is_not_written(
+    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out" / "x")
+    assert main(["convert", job, "--max-ranks", "1", "--out", out]) == 2
+    assert "2 ranks are more than max_ranks, 1" in capsys.readouterr().err
+    assert main(["convert", job, "--max-bytes", "100", "--out", out]) == 2
+    assert "more than max_bytes" in capsys.readouterr().err
+    text = tmp_path / "x.txt"
+    text.write_text("DATA\n1\nconv -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 8 1\n")
+    assert main(["convert", str(text), "--ranks", "40000000", "--out", out]) == 2
+    assert "40,000,000 ranks are more than max_ranks" in capsys.readouterr().err
+    shared = json.loads(encode_trace_json(Workload((build_trace([comp(0)]),))))
+    shared["ranks"] = [0] * 5000
+    (tmp_path / "shared.json").write_text(json.dumps(shared))
+    assert main(["convert", str(tmp_path / "shared.json"), "--out", out]) == 2
+    assert "5,000 ranks are more than max_ranks" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
