@@ -51,6 +51,15 @@ def test_file_is_replaced_whole(tmp_path: Path) -> None:
     assert names(target.parent) == ["b.txt"]
 
 
+@pytest.mark.parametrize("dropping", [".DS_Store", "Thumbs.db", "desktop.ini", files.LOCK])
+def test_what_systems_and_locks_leave_is_no_stranger(tmp_path: Path, dropping: str) -> None:
+    (tmp_path / dropping).touch()
+    (tmp_path / "word").touch()
+    assert files.strangers(tmp_path, {"word"}.__contains__) == ""
+    (tmp_path / "thesis.txt").touch()
+    assert "holds 'thesis.txt'" in files.strangers(tmp_path, {"word"}.__contains__)
+
+
 def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "b.txt"
     files.write_text(target, "one")
@@ -171,8 +180,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from layerdag import files, swap
-from layerdag.files import FolderKind
+from layerdag._runtime import FolderKind, _files as files, _swap as swap
 
 def die(*ignored): os.kill(os.getpid(), signal.SIGKILL)
 
@@ -243,9 +251,8 @@ def test_two_writers_of_one_folder_get_a_sentence_and_not_each_others_files(tmp_
 CONTENDER = """
 import sys
 sys.path[:0] = {path!r}
-from layerdag import files
+from layerdag._runtime import FolderKind, _files as files
 from layerdag.errors import UsageError
-from layerdag.files import FolderKind
 for i in range(30):
     try:
         with files.atomic_folder(sys.argv[1], FolderKind("w", lambda f: ""), overwrite=True) as d:

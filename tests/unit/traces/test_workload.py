@@ -47,6 +47,12 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
         read_workload(tmp_path / "job")
 
 
+def test_ten_missing_ranks_are_all_named(tmp_path: Path) -> None:
+    (tmp_path / "job.10.et").write_bytes(encode_trace(build_trace([comp(0)])))
+    with pytest.raises(TraceError, match=r"lacks rank 0, 1, 2, 3, 4, 5, 6, 7, 8, 9;"):
+        read_workload(tmp_path / "job")
+
+
 def test_several_sets_in_a_folder_are_named(tmp_path: Path) -> None:
     data = encode_trace(build_trace([comp(0)]))
     for name in ("a.0.et", "b.0.et"):

@@ -88,7 +88,11 @@ FAULTS = {
     "meta missing": (lambda p: (p / "meta.json").unlink(), "meta.json is missing"),
     "weights missing": (lambda p: (p / "weights.safetensors").unlink(), "incomplete"),
     "weights cut": (cut("weights.safetensors"), "cannot be read"),
-    "config cut": (cut("config.json"), "cannot be read"),
+    "config cut": (cut("config.json"), r"cannot be read \((Expecting|Unterminated)"),
+    "no seed": (
+        edit("meta.json", lambda d: d.pop("seed")),
+        r"meta\.json cannot be read \('seed'\)",
+    ),
     "config is a list": (lambda p: (p / "config.json").write_text("[]"), "JSON object"),
     "config too large": (
         lambda p: os.truncate(p / "config.json", 64 * 2**20 + 1),
@@ -131,6 +135,16 @@ def test_a_damaged_checkpoint_is_one_sentence(checkpoint: Path, name: str):
     with pytest.raises(CheckpointError, match=words) as caught:
         load_checkpoint(checkpoint)
     assert str(checkpoint.name) in str(caught.value)
+
+
+def test_the_order_of_keys_does_not_change_a_file(checkpoint: Path, tmp_path: Path):
+    loaded = load_checkpoint(checkpoint)
+    for name, schema in (("one", {"a": 1, "b": 2}), ("two", {"b": 2, "a": 1})):
+        weights = loaded.model.state_dict()
+        contents = CheckpointContents(loaded.spec, weights, schema, {}, loaded.meta)
+        save_checkpoint(tmp_path / name, contents)
+    texts = [(tmp_path / name / "schema.json").read_bytes() for name in ("one", "two")]
+    assert texts[0] == texts[1]
 
 
 def test_a_damaged_trainer_state_is_one_sentence(checkpoint: Path):

@@ -89,6 +89,7 @@ def test_checkpoints_repeat_the_forward_stretch() -> None:
         ("DATA\n1\n" + LAYERS.splitlines()[1].replace(" 20 ", " -20 "), "line 3 has '-20'"),
         ("HYBRID_TRANSFORMER model_parallel_NPU_group:\n" + LAYERS, "without its numbers"),
         ("HYBRID_TRANSFORMER checkpoints: 99999999 1\n" + LAYERS, "without its numbers"),
+        ("HYBRID_TRANSFORMER mystery: 3\n" + LAYERS, "'mystery' without its numbers"),
     ],
 )
 def test_bad_text_is_one_sentence(text: str, expected: str) -> None:

@@ -174,6 +174,8 @@ def test_trace_put_together_wrongly_is_refused_before_writing(tmp_path: Path) ->
         replace(trace, strings=trace.strings[:3]),
         replace(trace, attributes=replace(trace.attributes, blobs=())),
         replace(trace, attributes=replace(trace.attributes, ptr_N1=trace.attributes.ptr_N1[::-1])),
+        replace(trace, data_deps=replace(trace.data_deps, values=trace.data_deps.values[:-1])),
+        replace(trace, data_deps=replace(trace.data_deps, ptr_N1=trace.data_deps.ptr_N1 + 1)),
     ]
     for bad in broken:
         with pytest.raises(TraceError, match="put together wrongly"):

@@ -71,6 +71,12 @@ def test_what_astra_sim_cannot_run_is_refused(trace: Trace, expected: str) -> No
     assert "4" in str(caught.value)
 
 
+@pytest.mark.parametrize("tag", [2**31 - 1, -(2**31)])
+def test_the_largest_tags_stay(tag: int) -> None:
+    trace = conform(spec(NodeType.COMP, Attribute("comm_tag", Wire.INT64, tag)))
+    assert found(trace)["comm_tag"] == (Wire.INT32, tag)
+
+
 def test_metadata_nodes_go_and_their_children_inherit() -> None:
     meta = NodeSpec(1, "process_group:init", NodeType.METADATA, (0,))
     second = NodeSpec(2, "", NodeType.INVALID, (1,), (0,))

@@ -55,6 +55,13 @@ def test_the_replay_takes_the_measured_time(tmp_path):
     assert result.error < 0.001
 
 
+def test_a_replay_does_not_depend_on_when_the_clock_started(tmp_path):
+    later = [{**entry, "ts": entry["ts"] + 1_000} for entry in STEP]
+    found = replay(imported(tmp_path, *later).trace())
+    assert found == replay(imported(tmp_path, *STEP).trace())
+    assert 0 <= found.delay_ns <= found.measured_ns
+
+
 def test_a_false_dependency_shows_in_the_replay(tmp_path):
     from dataclasses import replace
 
