@@ -8,6 +8,7 @@ from ._files import (
     atomic_folder as atomic_folder,
     atomic_path as atomic_path,
     install_folder as install_folder,
+    recover as recover,
     require_replaceable as require_replaceable,
     strangers as strangers,
     write_bytes as write_bytes,
@@ -21,7 +22,7 @@ from ._limits import (
     told_size as told_size,
     written_bytes as written_bytes,
 )
-from ._locks import locked as locked
+from ._locks import LOCK as LOCK, locked as locked
 from ._memory import memory_left as memory_left
 from ._native import library as library
 from ._progress import track as track

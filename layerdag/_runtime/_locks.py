@@ -42,12 +42,14 @@ def locked(file: Path, told: Path) -> Iterator[None]:
 
 def _acquire(file: Path, told: Path) -> int:
     """Return the descriptor of the locked file."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
         except FileNotFoundError:
-            continue  # its holder has just removed the folder
+            if attempt < _ATTEMPTS - 1:
+                continue  # its holder has just removed the folder
+            raise
         try:
             _lock(descriptor, told)
             if _is_still(descriptor, file):

@@ -4,3 +4,4 @@ from ._start import (
     without_blas_threads as without_blas_threads,
     without_garbage_search as without_garbage_search,
 )
+from ._stopping import Terminated as Terminated

@@ -7,5 +7,16 @@ from ._checkpoint import (
 from ._distributed import World as World, joined_world as joined_world, local_device as local_device
 from ._job import Observation as Observation, TrainJob as TrainJob, TrainResult as TrainResult
 from ._loop import train as train
+from ._run_folder import (
+    LAST as LAST,
+    LOG as LOG,
+    PICTURES as PICTURES,
+    RUN_FILE as RUN_FILE,
+    clear_run as clear_run,
+    held_run as held_run,
+    require_free as require_free,
+    require_resumable as require_resumable,
+    run_of as run_of,
+)
 from ._selection import Track as Track
 from ._settings import TrainSettings as TrainSettings

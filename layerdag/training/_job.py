@@ -8,6 +8,7 @@ from typing import Any
 from layerdag.datasets import SplitFingerprint
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, ModelSpec
+from layerdag.training._run_folder import BEST, LAST
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,7 @@ class TrainJob:
         run_config: The resolved configuration as JSON-serializable data.
         data_fingerprint: Of the training data.
         split: Which graphs are for training, validation and test.
+        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
     """
 
     spec: ModelSpec
@@ -33,16 +35,17 @@ class TrainJob:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     data_fingerprint: str = ""
     split: SplitFingerprint | None = None
+    overwrite: bool = False
 
     @property
     def best(self) -> Path:
         """Checkpoint of the best weights, for inference."""
-        return self.directory / "best"
+        return self.directory / BEST
 
     @property
     def last(self) -> Path:
         """Checkpoint of the last weights, for resuming."""
-        return self.directory / "last"
+        return self.directory / LAST
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class TrainResult:
         reason: "budget", "patience" or the name of a signal.
         step: Optimizer steps done.
         seconds: Spent, those before resuming included.
-        metrics: Validation figures of the best checkpoint.
-        best: Checkpoint for inference.
+        metrics: Validation figures of the best checkpoint, none before the first validation.
+        best: Checkpoint for inference, which the first validation makes.
         last: Checkpoint for resuming.
     """
 

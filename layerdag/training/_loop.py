@@ -1,5 +1,6 @@
 """The training loop: one for every model, every data set and all objectives."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from layerdag.training._checkpoint import (
 from layerdag.training._distributed import World
 from layerdag.training._evaluate import Evaluation, evaluate
 from layerdag.training._job import Hook, Observation, TrainJob, TrainResult
+from layerdag.training._run_folder import remove_checkpoints, require_replaceable_checkpoints
 from layerdag.training._selection import best_weights, tracks_of
 from layerdag.training._settings import TrainSettings
 from layerdag.training.monitoring import Budget, Logger, StopRequest, Window, listening
@@ -50,13 +52,21 @@ def train(
             that was never interrupted, as long as no limit in seconds is set.
 
     Raises:
+        UsageError: If another run's checkpoints stand in the job's directory and may not be
+            replaced (``job.overwrite``).
         TrainingError: If training diverged.
         CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
     """
     wait_briefly()
-    run = _Run(job, settings, torch.device(device), world or World())
+    world = world or World()
+    goes_on = resume_from is not None and resume_from.resolve() == job.last.resolve()
+    if world.rank == 0 and not goes_on:
+        require_replaceable_checkpoints(job.directory, overwrite=job.overwrite)
+    run = _Run(job, settings, torch.device(device), world)
     if resume_from is not None:
         run.resume(resume_from)
+    if world.rank == 0 and not goes_on:
+        remove_checkpoints(job.directory)
     with listening() as request, Budget(settings, run.step, run.seconds) as budget:
         return run.go(budget, request, loggers, hook)
 
@@ -175,8 +185,12 @@ class _Run:
         return due and self.evaluated_step != self.step
 
     def _metrics(self) -> dict[str, float]:
-        """Return the best validation likelihood of each track, nats a graph."""
-        return {f"validation/{track.name}_per_graph": track.best for track in self.tracks}
+        """Return the best validation likelihood of each track that had one, nats a graph."""
+        return {
+            f"validation/{track.name}_per_graph": track.best
+            for track in self.tracks
+            if math.isfinite(track.best)
+        }
 
     def _validate(self, budget: Budget, loggers: Sequence[Logger], hook: Hook | None) -> None:
         """Judge the averaged weights, keep the best, write checkpoints."""

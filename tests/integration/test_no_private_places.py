@@ -10,9 +10,9 @@ import pytest
 from random_jobs import random_job
 
 from layerdag.cli import main
-from layerdag.cli.settings._run_file import RUN_FILE
 from layerdag.codec._unfold import unfold
 from layerdag.traces import write_workload
+from layerdag.training import RUN_FILE
 
 FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
 TINY = (

@@ -1,5 +1,7 @@
 import hashlib
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from layerdag.cli import main
+from layerdag.training.monitoring import JsonlLogger
 
 TINY = (
     "data.max_nodes=60",
@@ -64,6 +67,44 @@ def test_training_leaves_log_pictures_and_checkpoints(checkpoint: Path) -> None:
     assert not (run / "best" / "trainer.pt").exists()
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run_says_how_to_go_on_and_names_only_what_exists(
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
+) -> None:
+    signals = iter([number])
+    monkeypatch.setattr(JsonlLogger, "log", lambda *_: [os.kill(os.getpid(), n) for n in signals])
+    run = tmp_path / "run"
+    words = ("training.evaluate_every=50", "training.log_every=1", "training.max_steps=100")
+    assert train(small_corpus, run, *words) == code
+    shown = capsys.readouterr()
+    told = json.loads(shown.out, parse_constant=pytest.fail)
+    assert (told["reason"], told["best"], told["last"]) == (number.name, None, str(run / "last"))
+    assert not (run / "best").exists()
+    assert f"layerdag train resume={run}" in shown.err
+    assert not list(run.glob(".*"))
+
+
+def test_a_run_is_not_replaced_unless_that_is_allowed(
+    checkpoint: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = checkpoint.parent
+    before = (run / "train.jsonl").read_bytes()
+    assert train(small_corpus, run, "training.max_steps=1") == 2
+    assert "overwrite=true" in capsys.readouterr().err.splitlines()[-1]
+    assert (run / "train.jsonl").read_bytes() == before
+
+
+def test_resuming_nothing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", f"resume={tmp_path}/nowhere"]) == 1
+    assert "holds no run to go on with" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_a_key_in_the_environment_sends_nothing(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,9 +137,10 @@ def test_resumed_run_ends_as_one_that_was_not_interrupted(
 ) -> None:
     parts = tmp_path / "parts"
     assert train(small_corpus, tmp_path / "whole", *UNSEEN, "training.max_steps=4") == 0
-    assert train(small_corpus, parts, *UNSEEN, "training.max_steps=3") == 0
-    more = (*UNSEEN, "training.max_steps=4", f"resume={parts}")
-    assert train(small_corpus, tmp_path / "x", *more) == 0
+    assert train(small_corpus, parts, *UNSEEN, "training.max_steps=2") == 0
+    # The folder of the run alone, or its checkpoint, is enough: it keeps its settings.
+    assert main(["train", f"resume={parts}", "training.max_steps=3"]) == 0
+    assert main(["train", f"resume={parts}/last", "training.max_steps=4"]) == 0
     weights = [(tmp_path / name / "last" / "weights.safetensors") for name in ("whole", "parts")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 

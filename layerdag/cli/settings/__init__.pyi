@@ -3,9 +3,19 @@ from ._build import (
     build_spec as build_spec,
     usual_plans as usual_plans,
 )
-from ._compose import as_plain as as_plain, build as build, compose as compose, run as run
+from ._compose import (
+    as_plain as as_plain,
+    build as build,
+    compose as compose,
+    run as run,
+)
 from ._real_data import RealData as RealData, warn as warn
-from ._run_file import public_config as public_config, write_run_file as write_run_file
+from ._resuming import with_own_settings as with_own_settings
+from ._run_file import (
+    public_config as public_config,
+    read_run_file as read_run_file,
+    write_run_file as write_run_file,
+)
 from ._simulate_flags import (
     configure as configure,
     tell_ignored as tell_ignored,

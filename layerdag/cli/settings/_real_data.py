@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerdag.cli.settings._run_file import RUN_FILE, read_run_file
+from layerdag.cli.settings._run_file import read_run_file
 from layerdag.datasets import GraphDataset, SplitFingerprint, require_same_split
 from layerdag.errors import DataError, UsageError
 from layerdag.surrogates import LABEL_FILES, read_dataset, read_manifest
-from layerdag.training import META, LoadedCheckpoint
+from layerdag.training import META, RUN_FILE, LoadedCheckpoint
 
 
 @dataclass(frozen=True)

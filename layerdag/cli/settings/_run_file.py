@@ -13,8 +13,8 @@ from typing import Any
 
 from layerdag._runtime import write_text
 from layerdag.errors import DataError
+from layerdag.training import RUN_FILE
 
-RUN_FILE = "run.json"
 _NOTICE = (
     "Private: names paths of this machine, for 'layerdag train resume=...'. "
     "Share the checkpoint folders, not this file."

@@ -1,6 +1,10 @@
 """``layerdag train`` and ``train.py``: one training run from a composed config."""
 
+import contextlib
 import json
+import math
+import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from layerdag.cli import Terminated
 from layerdag.cli.output import Watch, too_few_held_out
 from layerdag.cli.settings import (
     as_plain,
@@ -21,16 +26,25 @@ from layerdag.cli.settings import (
     public_config,
     run,
     warn,
+    with_own_settings,
     write_run_file,
 )
 from layerdag.datasets import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.training import (
+    LAST,
+    LOG,
+    PICTURES,
     TrainJob,
     TrainResult,
     TrainSettings,
+    clear_run,
+    held_run,
     joined_world,
     local_device,
+    require_free,
+    require_resumable,
+    run_of,
     train,
 )
 from layerdag.training.monitoring import (
@@ -44,9 +58,12 @@ from layerdag.training.monitoring import (
 
 EPILOG = """example:
   layerdag train data=corpus model=fast training.max_seconds=600 seed=0
+  layerdag train resume=outputs/mine training.max_steps=4000
   layerdag train --multirun model=fast,reference seed=0,1,2
   torchrun --nproc-per-node 2 train.py data=corpus
 """
+# How a run ends that nobody stopped.
+ENDINGS = ("budget", "patience")
 
 
 @dataclass(frozen=True)
@@ -67,8 +84,8 @@ class LoggerSettings:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run ``train`` with Hydra overrides."""
-    return run("train", _task, words)
+    """Run ``train`` with Hydra overrides; with ``resume=RUN`` on top of that run's settings."""
+    return run("train", _task, with_own_settings(words))
 
 
 def _task(config: DictConfig) -> float | None:
@@ -80,20 +97,47 @@ def _task(config: DictConfig) -> float | None:
         return None
     if config.threads:
         torch.set_num_threads(int(config.threads))
+    directory = run_of(Path(str(config.resume))) if config.resume else Path(str(config.out))
+    if config.resume and not directory.is_dir():
+        require_resumable(directory)
+    # Under torchrun one process holds the folder for all.
+    with held_run(directory) if _is_first() else contextlib.nullcontext():
+        if _is_first() and config.resume:
+            require_resumable(directory)
+        elif _is_first():
+            require_free(directory, overwrite=bool(config.overwrite))
+        result = _trained(config, settings, logging, directory)
+    return sum(result.metrics.values()) if result.metrics else math.inf
+
+
+def _is_first() -> bool:
+    """Return whether this is the first or only process of a run, before they have met."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _trained(
+    config: DictConfig, settings: TrainSettings, logging: LoggerSettings, directory: Path
+) -> TrainResult:
+    """Load the data, train, and print the outcome.
+
+    Raises:
+        KeyboardInterrupt: If a signal ended the run; says how to go on.
+    """
     data = build_dataset(config.data)
     if config.conditions is not None:
         data = data.conditioned_on(list(config.conditions))
     device = pick_device(str(config.device))
-    directory = Path(str(config.resume or config.out))
     job = make_job(config, data, directory)
     with joined_world(device) as world:
         quiet = world.rank != 0
         if not quiet:
+            if not config.resume:
+                clear_run(directory)
             write_run_file(directory, as_plain(config))
             if (advice := too_few_held_out(data)) is not None:
                 warn(advice)
         loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
-        watch = Watch(data.schema, directory / "pictures", logging.sample_graphs)
+        watch = Watch(data.schema, directory / PICTURES, logging.sample_graphs)
         try:
             result = train(
                 job,
@@ -104,12 +148,25 @@ def _task(config: DictConfig) -> float | None:
                 hook=watch if logging.sample_graphs and not quiet else None,
                 resume_from=job.last if config.resume else None,
             )
+        except KeyboardInterrupt as stop:
+            raise type(stop)(_how_to_go_on(directory)) from None
         finally:
             for logger in loggers:
                 logger.close()
         if not quiet:
-            sys.stdout.write(json.dumps(describe(result)) + "\n")
-    return sum(result.metrics.values())
+            sys.stdout.write(json.dumps(describe(result), allow_nan=False) + "\n")
+            sys.stdout.flush()
+    if result.reason not in ENDINGS:
+        stopped = KeyboardInterrupt if result.reason == "SIGINT" else Terminated
+        raise stopped(f"{result.step} steps are saved. " + _how_to_go_on(directory))
+    return result
+
+
+def _how_to_go_on(directory: Path) -> str:
+    """Return the command that resumes a run."""
+    if not (directory / LAST).is_dir():
+        return "No checkpoint was written yet."
+    return f"Go on with: layerdag train resume={shlex.quote(str(directory))}"
 
 
 def logger_settings(config: DictConfig) -> LoggerSettings:
@@ -160,7 +217,7 @@ def open_loggers(
 ) -> list[Logger]:
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     step = _resumed_step(directory) if resume else 0
-    loggers: list[Logger] = [JsonlLogger(directory / "train.jsonl", step)]
+    loggers: list[Logger] = [JsonlLogger(directory / LOG, step)]
     say = partial(tqdm.write, file=sys.stderr, end="")
     if settings.console:
         loggers.append(ConsoleLogger(say))
@@ -171,7 +228,7 @@ def open_loggers(
 
 def _resumed_step(directory: Path) -> int:
     """Return the step of the run's last checkpoint, 0 if there is none."""
-    meta = directory / "last" / "meta.json"
+    meta = directory / LAST / "meta.json"
     return int(json.loads(meta.read_text())["step"]) if meta.is_file() else 0
 
 
@@ -182,6 +239,6 @@ def describe(result: TrainResult) -> dict[str, Any]:
         "step": result.step,
         "seconds": round(result.seconds, 1),
         "metrics": dict(result.metrics),
-        "best": str(result.best),
-        "last": str(result.last),
+        "best": str(result.best) if result.best.is_dir() else None,
+        "last": str(result.last) if result.last.is_dir() else None,
     }

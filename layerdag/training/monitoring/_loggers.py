@@ -1,6 +1,7 @@
 """Where the figures of a run go: a JSONL file always, and a console."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -35,8 +36,9 @@ class JsonlLogger:
         self._stream = file.open("a", encoding="utf-8")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one line, at once."""
-        self._stream.write(json.dumps({"step": step, **values}) + "\n")
+        """Write one line, at once; null for what is no number."""
+        plain = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        self._stream.write(json.dumps({"step": step, **plain}) + "\n")
         self._stream.flush()
 
     def picture(self, step: int, name: str, file: Path) -> None:

@@ -197,6 +197,11 @@ def test_two_samplings_into_one_folder_get_a_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_place_where_nothing_can_be_made_is_named(flow: LoadedCheckpoint) -> None:
+    with pytest.raises(OSError, match="No such file or directory: '/proc/"):
+        write_samples(flow, SETTINGS, "/proc/nope")
+
+
 FOREIGN: dict[str, Callable[[Path], object]] = {
     "a web extension": lambda out: [
         [path.unlink() for path in out.iterdir()],

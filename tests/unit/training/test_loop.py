@@ -47,7 +47,10 @@ def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
 
     def start(folder: str, steps: int = 6, resume_from: Path | None = None, **settings):
         options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "warmup_steps": 2}
-        job = TrainJob(spec, data, data, tmp_path / folder, schema={"kind": "flow"})
+        allowed = settings.pop("overwrite", False)
+        job = TrainJob(
+            spec, data, data, tmp_path / folder, schema={"kind": "flow"}, overwrite=allowed
+        )
         extra = {key: settings.pop(key) for key in ("hook", "loggers") if key in settings}
         chosen = TrainSettings(max_steps=steps, **{**options, **settings})
         return train(job, chosen, resume_from=resume_from, **extra)
@@ -155,6 +158,67 @@ def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGB
     job = TrainJob(wider, data, data, tmp_path / "b")
     with pytest.raises(CheckpointError, match="cannot be resumed"):
         train(job, TrainSettings(max_steps=5), resume_from=first.last)
+
+
+def test_patience_counts_on_after_resuming(run: Run):
+    # Nothing gets better: each validation after the first counts as one without improvement.
+    still = {"learning_rate": 1e-12, "warmup_steps": 0, "ema_decay": 0.0, "evaluate_every": 1}
+    first = run("a", 3, patience=4, **still)
+    stale = {
+        name: track["stale"] for name, track in load_trainer_state(first.last)["tracks"].items()
+    }
+    assert set(stale.values()) == {2}, "the test needs validations that bring nothing"
+    second = run("a", 100, patience=4, resume_from=first.last, **still)
+    assert (second.reason, second.step) == ("patience", 5)
+
+
+def test_spent_seconds_count_on_after_resuming(run: Run):
+    first = run("a", None, max_seconds=0.5)
+    assert load_trainer_state(first.last)["seconds"] >= 0.5
+    second = run("a", None, max_seconds=0.5, resume_from=first.last)
+    assert (second.reason, second.step) == ("budget", first.step)
+    third = run("a", first.step + 1, resume_from=first.last)
+    assert third.seconds > first.seconds
+
+
+def test_a_run_stopped_before_its_first_validation_has_no_figures(run: Run):
+    result = run("a", 50, evaluate_every=40, loggers=[Killer()])
+    assert (result.reason, dict(result.metrics)) == ("SIGINT", {})
+    assert "Infinity" not in (result.last / "meta.json").read_text()
+    assert not result.best.exists()
+
+
+class Killer(Recorder):
+    """Asks the run to stop when it gets its first figures."""
+
+    def log(self, step, values):
+        if not self.figures:
+            os.kill(os.getpid(), signal.SIGINT)
+        super().log(step, values)
+
+
+def test_another_run_is_replaced_only_if_that_is_allowed(run: Run):
+    first = run("a", 3)
+    before = load_checkpoint(first.best).meta
+    with pytest.raises(UsageError, match="holds a checkpoint already"):
+        run("a", 4)
+    with pytest.raises(UsageError, match="holds a checkpoint already"):
+        run("a", 4, resume_from=run("b", 3).last)
+    assert load_checkpoint(first.best).meta == before
+    run("a", 2, overwrite=True, evaluate_every=10)
+    assert load_checkpoint(first.best).meta.step == 2
+
+
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_a_foreign_folder_in_the_place_of_a_checkpoint_is_left_alone(
+    run: Run, tmp_path: Path, name: str
+):
+    foreign = tmp_path / "a" / name
+    foreign.mkdir(parents=True)
+    (foreign / "paper.txt").write_text("precious")
+    with pytest.raises(UsageError, match=r"'paper\.txt', which layerdag did not write"):
+        run("a", 3, overwrite=True)
+    assert (foreign / "paper.txt").read_text() == "precious"
 
 
 def test_a_finished_run_resumed_stays_as_it_is(run: Run):

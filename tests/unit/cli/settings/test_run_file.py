@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli.settings import public_config, write_run_file
-from layerdag.cli.settings._run_file import RUN_FILE, read_run_file
+from layerdag.cli.settings import public_config, read_run_file, write_run_file
 from layerdag.errors import DataError
+from layerdag.training import RUN_FILE
 
 
 def config(tmp_path: Path) -> dict[str, object]:

@@ -36,3 +36,10 @@ def test_console_shows_validations_only():
     logger.log(1, {"train/node": 0.5})
     logger.log(2, {"validation/node": 0.25})
     assert lines == ["step 2: node 0.25\n"]
+
+
+def test_what_is_no_number_is_null(tmp_path: Path):
+    logger = JsonlLogger(tmp_path / "train.jsonl")
+    logger.log(1, {"a": float("nan"), "b": float("inf"), "c": 1.0})
+    logger.close()
+    assert (tmp_path / "train.jsonl").read_text() == '{"step": 1, "a": null, "b": null, "c": 1.0}\n'
