@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short test test-slow search lint mutation corpus pretrained clean help
+.PHONY: demo demo-short test test-slow search lint docs mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
 	@echo "make test        install, then run the tests"
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
+	@echo "make docs        build the site of the documentation into outputs/site"
 	@echo "make lint        format, lint, types, import floors"
 	@echo "make mutation    break the source in one place at a time; an hour or more"
 	@echo "make corpus      collect the embedded corpus again"
@@ -42,6 +43,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --site-dir outputs/site
 
 mutation: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,mutation]"

@@ -1,7 +1,11 @@
 """Write the pages of the site that follow from the code: the command line and the Python API."""
 
+import ast
 import contextlib
+import importlib
+import inspect
 import io
+import reprlib
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -24,6 +28,30 @@ def help_of(words: list[str]) -> str:
     return text.getvalue().rstrip()
 
 
+def public_names(room: str) -> dict[str, str]:
+    """Return the public names of a room with the module that defines each, in order."""
+    stub = PACKAGE.parent.joinpath(*room.split("."), "__init__.pyi")
+    found = {}
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            found.update({alias.name: f"{room}.{node.module}" for alias in node.names})
+    return dict(sorted(found.items(), key=lambda pair: pair[0].lower()))
+
+
+def entry(room: str, module: str, name: str) -> str:
+    """Return the text of one public name: its docstring, or the value of a constant."""
+    value = getattr(importlib.import_module(room), name)
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return f"::: {module}.{name}"
+    return f"```python\n{name} = {reprlib.repr(value)}\n```"
+
+
+def purpose(room: str) -> str:
+    """Return what the room says it is for."""
+    source = PACKAGE.parent.joinpath(*room.split("."), "__init__.py").read_text()
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
 def rooms() -> list[str]:
     """Return the public packages that hand out names, from the top to the leaves."""
     stubs = sorted(path.parent for path in PACKAGE.rglob("__init__.pyi"))
@@ -41,4 +69,6 @@ with mkdocs_gen_files.open("reference/api.md", "w") as index:
     for room in rooms():
         index.write(f"- [`{room}`](api/{room}.md)\n")
         with mkdocs_gen_files.open(f"reference/api/{room}.md", "w") as page:
-            page.write(f"# {room}\n\n::: {room}\n    options:\n      show_root_heading: false\n")
+            page.write(f"# {room}\n\n{purpose(room)}\n")
+            for name, module in public_names(room).items():
+                page.write(f"\n## {name}\n\n{entry(room, module, name)}\n")
