@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from layerdag.simulator import Dimension, NetworkConfig, SystemConfig, Topology
+from layerdag.simulator import Cluster, Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.traces import (
     Attribute,
     AttributeTable,
@@ -96,7 +96,7 @@ def _nodes(layers: int) -> list[NodeSpec]:
     return step.nodes
 
 
-def llm_cluster(data_parallel: int, tensor_parallel: int) -> tuple[SystemConfig, NetworkConfig]:
+def llm_cluster(data_parallel: int, tensor_parallel: int) -> Cluster:
     """Return two switches (data parallel, tensor parallel) and rings in 4 chunks, with roofline."""
     network = NetworkConfig(
         (
@@ -111,7 +111,7 @@ def llm_cluster(data_parallel: int, tensor_parallel: int) -> tuple[SystemConfig,
         peak_perf_tflops=900.0,
         roofline_enabled=True,
     )
-    return system, network
+    return Cluster(network, system)
 
 
 def chain(nodes: int) -> Workload:

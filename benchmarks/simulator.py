@@ -51,6 +51,7 @@ def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, 
     import dataclasses
 
     from layerdag.simulator import (
+        Cluster,
         Congestion,
         NetworkConfig,
         RunOptions,
@@ -72,9 +73,11 @@ def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, 
     start = time.process_time()
     result = simulate(
         Workload((trace,) * ranks),
-        system,
-        NetworkConfig.single(topology, ranks),
-        options=RunOptions(congestion=Congestion(congestion)),
+        Cluster(
+            NetworkConfig.single(topology, ranks),
+            system,
+            options=RunOptions(congestion=Congestion(congestion)),
+        ),
     )
     seconds = round(time.process_time() - start, 4)
     return {"ranks": ranks, "makespan_ns": result.makespan_ns, "simulate_s": seconds}
@@ -88,7 +91,7 @@ def llm_in_memory(data_parallel: int, tensor_parallel: int) -> dict[str, object]
     from layerdag.simulator import simulate
 
     workload = llm_workload(data_parallel, tensor_parallel)
-    result = simulate(workload, *llm_cluster(data_parallel, tensor_parallel))
+    result = simulate(workload, llm_cluster(data_parallel, tensor_parallel))
     return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
 
 
@@ -100,7 +103,7 @@ def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dic
     from layerdag.simulator import simulate
     from layerdag.traces import read_workload
 
-    result = simulate(read_workload(prefix), *llm_cluster(data_parallel, tensor_parallel))
+    result = simulate(read_workload(prefix), llm_cluster(data_parallel, tensor_parallel))
     return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
 
 
@@ -109,11 +112,11 @@ def compute_chain(nodes: int) -> dict[str, object]:
     sys.path.insert(0, str(FOLDER))
     from llm_workload import chain
 
-    from layerdag.simulator import NetworkConfig, SystemConfig, Topology, simulate
+    from layerdag.simulator import Cluster, NetworkConfig, SystemConfig, Topology, simulate
 
     workload = chain(nodes)
     start = time.process_time()
-    simulate(workload, SystemConfig.uniform(), NetworkConfig.single(Topology.SWITCH, 1))
+    simulate(workload, Cluster(NetworkConfig.single(Topology.SWITCH, 1), SystemConfig.uniform()))
     seconds = time.process_time() - start
     return {"nodes": nodes, "nodes_per_s": round(nodes / seconds)}
 

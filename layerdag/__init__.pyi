@@ -8,7 +8,7 @@ from .sampling import (
     generate as generate,
     write_samples as write_samples,
 )
-from .simulator import simulate as simulate
+from .simulator import Cluster as Cluster, simulate as simulate
 from .traces import (
     Trace as Trace,
     Workload as Workload,

@@ -13,7 +13,11 @@ from ._cluster import (
     Topology as Topology,
     UnmodeledCollectives as UnmodeledCollectives,
 )
-from ._presets import small_cluster as small_cluster
+from ._machine import (
+    Cluster as Cluster,
+    ClusterPreset as ClusterPreset,
+    small_cluster as small_cluster,
+)
 from ._result import SimulationResult as SimulationResult
-from ._run import simulate as simulate, simulate_on as simulate_on
+from ._run import simulate as simulate
 from ._variation import PowerLawNoise as PowerLawNoise, Variation as Variation

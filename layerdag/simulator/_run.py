@@ -3,19 +3,14 @@
 import numpy as np
 
 from layerdag.errors import SimulationError
-from layerdag.simulator._cluster import (
-    Congestion,
-    MemoryConfig,
-    NetworkConfig,
-    RunOptions,
-    SystemConfig,
-)
+from layerdag.simulator._cluster import Congestion
+from layerdag.simulator._deprecated import takes_parts
+from layerdag.simulator._machine import Cluster, ClusterPreset
 from layerdag.simulator._notes import notes_on, refuse_untimed
 from layerdag.simulator._result import SimulationResult, gpu_compute_ns, unexposed_ns
 from layerdag.simulator._variation import Variation, vary
-from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.compute import ComputeModel, ReferenceCompute, compute_model
 from layerdag.simulator.engine import (
-    Cluster,
     Outcome,
     Program,
     _event_loop as kernel,
@@ -26,25 +21,23 @@ from layerdag.simulator.engine import (
 from layerdag.traces import Workload
 
 
+@takes_parts
 def simulate(
     workload: Workload,
-    system: SystemConfig,
-    network: NetworkConfig,
+    cluster: Cluster | ClusterPreset,
     *,
-    memory: MemoryConfig | None = None,
-    options: RunOptions | None = None,
-    compute: ComputeModel | None = None,
+    compute: ComputeModel | str | None = None,
     variation: Variation | None = None,
 ) -> SimulationResult:
     """Run ``workload`` on a cluster and return the ticks of every node.
 
     Args:
         workload: Traces of all ranks with communicator groups.
-        system: Algorithms, chunking, local rates.
-        network: Dimensions; their sizes multiply to the number of ranks.
-        memory: Remote memory; none by default.
-        options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
-        compute: Times of compute nodes; by default ASTRA-sim's (roofline or recorded durations).
+        cluster: What to run on: ``Cluster(network, system)``, ``Cluster.from_files`` or
+            ``Cluster.preset``, which gets as many ranks as the workload has.
+        compute: Times of compute nodes: a model, or "reference", "measured" or the name of a
+            device. By default ASTRA-sim's own, "reference" (roofline or recorded durations), and
+            on a preset what suits it.
         variation: Ranks that differ in speed, and noise; none by default.
 
     Returns:
@@ -53,19 +46,13 @@ def simulate(
     Raises:
         SimulationError: If a node cannot run, ranks wait for each other for ever, or a message is
             never received; names rank, node and cause.
-        ConfigError: If workload and cluster do not fit together.
+        ConfigError: If workload and cluster do not fit together, or there is no such compute model.
     """
-    cluster = Cluster(network, system, memory or MemoryConfig(), options or RunOptions())
-    return simulate_on(workload, cluster, compute or ReferenceCompute(system), variation)
-
-
-def simulate_on(
-    workload: Workload,
-    cluster: Cluster,
-    compute: ComputeModel,
-    variation: Variation | None = None,
-) -> SimulationResult:
-    """Run ``workload`` on ``cluster``; see ``simulate``, which takes the parts one by one."""
+    if isinstance(cluster, ClusterPreset):
+        compute = compute or cluster.compute
+        cluster = cluster.sized(workload.num_ranks)
+    if not isinstance(compute, ComputeModel):
+        compute = compute_model(compute or "reference", cluster.system)
     refuse_untimed(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:

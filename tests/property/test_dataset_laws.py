@@ -28,6 +28,7 @@ from layerdag.datasets.schema._numeric import NumericAttribute
 from layerdag.evaluation.rules import check_structure, check_workload
 from layerdag.graph import GraphStatistics, random_dag
 from layerdag.simulator import (
+    Cluster,
     Dimension,
     MemoryConfig,
     MemoryKind,
@@ -118,7 +119,7 @@ def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
     job = random_job(seed, stages)
     unfolded = unfold(job, stages * ranks)
     assert not match_communication(unfolded.workload).mismatches
-    result = simulate(unfolded.workload, *small_cluster(stages * ranks))
+    result = simulate(unfolded.workload, Cluster.preset().sized(stages * ranks))
     assert (result.finish_ns >= 0).all()
     back = folded(unfolded)
     again = folded(unfold(back, stages * ranks))
@@ -183,7 +184,7 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
     broken = {finding.rule.id for finding in check_workload(unfolded.workload)}
     assert broken <= OF_THE_WORK
     system, network = small_cluster(unfolded.workload.num_ranks)
-    result = simulate(unfolded.workload, system, network, memory=MEMORY)
+    result = simulate(unfolded.workload, Cluster(network, system, memory=MEMORY))
     assert (result.finish_ns >= 0).all()
 
 
@@ -217,7 +218,9 @@ def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
     )
     for rendezvous in (False, True):
         options = RunOptions(rendezvous=rendezvous)
-        result = simulate(workload, system, ring, memory=MEMORY, options=options, variation=uneven)
+        result = simulate(
+            workload, Cluster(ring, system, memory=MEMORY, options=options), variation=uneven
+        )
         assert (result.finish_ns >= 0).all()
 
 
@@ -239,7 +242,7 @@ def test_a_sampled_job_in_which_any_operator_has_a_cost_runs_under_the_roofline(
         roof = replace(
             system, roofline_enabled=True, peak_perf_tflops=rate * 1e3, local_mem_bw_gb=rate * 1e3
         )
-        result = simulate(workload, roof, network, memory=MEMORY)
+        result = simulate(workload, Cluster(network, roof, memory=MEMORY))
         assert (result.finish_ns >= 0).all()
 
 

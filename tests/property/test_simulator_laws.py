@@ -6,6 +6,7 @@ from laws import tried
 from simulator_traces import coll, comp, recv, send, workload
 
 from layerdag.simulator import (
+    Cluster,
     Dimension,
     MemoryConfig,
     NetworkConfig,
@@ -14,7 +15,7 @@ from layerdag.simulator import (
     Topology,
 )
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.engine import Cluster, Program, Slot, _event_loop as kernel, lower
+from layerdag.simulator.engine import Program, Slot, _event_loop as kernel, lower
 from layerdag.traces import CollectiveType, Workload
 from layerdag.traces.chakra import NodeSpec
 

@@ -12,7 +12,7 @@ from simulator_traces import ring, system
 from trace_event_format import faults
 from trace_examples import coll, comp, pair_workload
 
-from layerdag.simulator import RunOptions, simulate
+from layerdag.simulator import Cluster, RunOptions, simulate
 from layerdag.simulator.analysis import write_timeline
 from layerdag.traces import Workload
 from layerdag.traces.astra import parse_text, text_to_workload
@@ -58,7 +58,9 @@ def test_simulated_timelines_keep_the_rules(tmp_path: Path, streams: int) -> Non
         b"%b -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 80000 4\n" % name for name in (b"b", b"c")
     )
     options = RunOptions(comm_streams=streams)
-    result = simulate(text_to_workload(parse_text(text), 4), system(), ring(4), options=options)
+    result = simulate(
+        text_to_workload(parse_text(text), 4), Cluster(ring(4), system(), options=options)
+    )
     write_timeline(result, tmp_path / "t.json")
     assert faults(json.loads((tmp_path / "t.json").read_text())) == []
 

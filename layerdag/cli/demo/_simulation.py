@@ -9,6 +9,7 @@ from layerdag._runtime import track
 from layerdag.errors import SimulationError
 from layerdag.report import Distribution, Sample, SystemTimes
 from layerdag.simulator import (
+    Cluster,
     NetworkConfig,
     SystemConfig,
     Topology,
@@ -57,8 +58,10 @@ def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorklo
             results = [
                 simulate(
                     workload,
-                    system,
-                    NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency),
+                    Cluster(
+                        NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency),
+                        system,
+                    ),
                     compute=MeasuredCompute(),
                 )
                 for topology, bandwidth, latency in clusters

@@ -12,9 +12,8 @@ from layerdag.cli.settings import configure, tell_ignored, workload_prefix
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.simulator import RunOptions, SimulationResult, SystemConfig, Variation
+    from layerdag.simulator import Cluster, RunOptions, SimulationResult, SystemConfig, Variation
     from layerdag.simulator.compute import ComputeModel
-    from layerdag.simulator.engine import Cluster
     from layerdag.traces import Workload
 
 SUMMARY = "Run a workload on a described cluster; equal to ASTRA-sim's analytical backend."
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.simulator import simulate_on
+    from layerdag.simulator import simulate
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name; only --json may be '-'.")
@@ -48,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("--binary needs --backend astra-sim.")
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
-    result = simulate_on(workload, cluster, compute, _variation(args))
+    result = simulate(workload, cluster, compute=compute, variation=_variation(args))
     document, lines = result.summary(), summary(result)
     for wanted, extra in (
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
@@ -136,22 +135,27 @@ def _options(args: argparse.Namespace) -> "RunOptions":
 
 def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
     """Return the cluster of the flags, and the times of compute nodes on it."""
-    from layerdag.simulator import MemoryConfig, small_cluster
-    from layerdag.simulator.astra import read_memory, read_network, read_system
-    from layerdag.simulator.engine import Cluster
+    from layerdag.simulator import Cluster
+    from layerdag.simulator.astra import read_memory
+    from layerdag.simulator.compute import compute_model
 
     options = _options(args)
-    memory = read_memory(args.memory) if args.memory else MemoryConfig()
     if args.preset and (args.system or args.network):
         raise UsageError("--preset replaces --system and --network; give one or the others.")
     if args.preset:
-        system, network = small_cluster(num_ranks)
-        system = _asked(args, system)
-        return Cluster(network, system, memory, options), _compute(args, system, "measured")
+        preset = Cluster.preset(args.preset)
+        cluster = dataclasses.replace(preset.sized(num_ranks), options=options)
+        if args.memory:
+            cluster = dataclasses.replace(cluster, memory=read_memory(args.memory))
+        cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
+        return cluster, compute_model(args.compute or preset.compute, cluster.system)
     if not args.system or not args.network:
         raise UsageError("--system and --network are needed (or --preset small in their place).")
-    system, network = _asked(args, read_system(args.system)), read_network(args.network)
-    return Cluster(network, system, memory, options), _compute(args, system, "reference")
+    cluster = Cluster.from_files(
+        system=args.system, network=args.network, memory=args.memory, options=options
+    )
+    cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
+    return cluster, compute_model(args.compute or "reference", cluster.system)
 
 
 def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
@@ -163,13 +167,6 @@ def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
         group_collectives=GroupCollectives(args.group_collectives),
         missing=MissingImplementations(args.missing_implementations),
     )
-
-
-def _compute(args: argparse.Namespace, system: "SystemConfig", default: str) -> "ComputeModel":
-    """Return the compute-cost model of --compute."""
-    from layerdag.simulator.compute import compute_model
-
-    return compute_model(args.compute or default, system)
 
 
 def _variation(args: argparse.Namespace) -> "Variation | None":

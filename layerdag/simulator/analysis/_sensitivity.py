@@ -7,9 +7,8 @@ from typing import final
 
 import numpy as np
 
-from layerdag.simulator import Variation, simulate_on
+from layerdag.simulator import Cluster, Variation, simulate
 from layerdag.simulator.compute import SKIPPED, ComputeModel, ReferenceCompute
-from layerdag.simulator.engine import Cluster
 from layerdag.traces import Trace, Workload
 
 
@@ -55,7 +54,7 @@ def sensitivities(
         One entry a change, in that order; the first is the unchanged cluster.
     """
     compute = compute or ReferenceCompute(cluster.system)
-    base = simulate_on(workload, cluster, compute, variation).makespan_ns
+    base = simulate(workload, cluster, compute=compute, variation=variation).makespan_ns
     found = [Sensitivity("as given", base, 0.0)]
     faster = ScaledCompute(compute, 1 / 1.1)
     runs: list[tuple[str, Cluster, ComputeModel]] = [("compute +10 %", cluster, faster)]
@@ -63,7 +62,7 @@ def sensitivities(
         for label, change in _DIMENSION_CHANGES.items():
             runs.append((f"dim {index} {label}", _changed(cluster, index, change), compute))
     for label, other, model in runs:
-        makespan = simulate_on(workload, other, model, variation).makespan_ns
+        makespan = simulate(workload, other, compute=model, variation=variation).makespan_ns
         found.append(Sensitivity(label, makespan, (base - makespan) / base if base else 0.0))
     return tuple(found)
 

@@ -9,4 +9,4 @@ from ._nodes import (
     Slot as Slot,
 )
 from ._phases import CollectivePlan as CollectivePlan, PhaseType as PhaseType
-from ._program import Cluster as Cluster, Program as Program, lower as lower
+from ._program import Program as Program, lower as lower

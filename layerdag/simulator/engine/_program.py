@@ -11,12 +11,10 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.simulator import (
+    Cluster,
     Congestion,
     MemoryConfig,
     MemoryKind,
-    NetworkConfig,
-    RunOptions,
-    SystemConfig,
     Topology,
 )
 from layerdag.simulator.compute import ComputeModel
@@ -28,23 +26,6 @@ from layerdag.traces import Workload
 
 DEFAULT_DELAY_NS = 10
 """Endpoint delay of a system that states none."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Everything about the machine that a run needs.
-
-    Attributes:
-        network: Dimensions.
-        system: Algorithms, chunking, local compute rates.
-        memory: Remote memory.
-        options: Congestion model, queues, rendezvous.
-    """
-
-    network: NetworkConfig
-    system: SystemConfig
-    memory: MemoryConfig
-    options: RunOptions
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,8 @@ import yaml
 from layerdag._runtime import MAX_CONFIG_BYTES, load_yaml, read_whole
 from layerdag._version import __version__
 from layerdag.errors import ConfigError, LayerdagError
-from layerdag.simulator import Congestion, MemoryConfig, RunOptions, simulate_on
-from layerdag.simulator.astra import read_network, read_system
-from layerdag.simulator.compute import compute_model
-from layerdag.simulator.engine import Cluster, refuse_described_world
+from layerdag.simulator import Cluster, Congestion, RunOptions, simulate
+from layerdag.simulator.engine import refuse_described_world
 from layerdag.traces import rank_files, read_workload
 
 _KEYS = frozenset({"workloads", "systems", "networks", "compute", "congestion", "costs"})
@@ -168,12 +166,12 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
     """Simulate one point; what cannot run becomes a row with an error."""
     head = (point.workload, point.system, point.network, point.compute, point.congestion)
     try:
-        system, network = read_system(point.system_file), read_network(point.network_file)
         options = RunOptions(congestion=Congestion(point.congestion))
-        cluster = Cluster(network, system, MemoryConfig(), options)
+        files = {"system": point.system_file, "network": point.network_file}
+        cluster = Cluster.from_files(**files, options=options)
         workload = read_workload(point.prefix)
         refuse_described_world(workload)
-        result = simulate_on(workload, cluster, compute_model(point.compute, system))
+        result = simulate(workload, cluster, compute=point.compute)
     except (LayerdagError, ValueError) as error:
         return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)
     return SweepRow(

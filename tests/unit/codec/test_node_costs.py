@@ -5,7 +5,7 @@ import numpy as np
 from layerdag.codec import RawGraph, Unfolded, unfold_sampled
 from layerdag.codec._fold import EDGE_TYPES, NONE
 from layerdag.codec._unfold import unfold
-from layerdag.simulator import MemoryConfig, MemoryKind, simulate, small_cluster
+from layerdag.simulator import Cluster, MemoryConfig, MemoryKind, simulate, small_cluster
 from layerdag.traces.chakra import START_BYTES, START_OPS
 
 NAN = float("nan")
@@ -89,7 +89,7 @@ def test_the_first_operator_of_a_sampled_job_takes_time_on_any_device():
     roof = replace(
         system, roofline_enabled=True, peak_perf_tflops=16_000.0, local_mem_bw_gb=16_000.0
     )
-    assert simulate(sampled.workload, roof, network).nodes(0).id_N.tolist() == [0, 1]
+    assert simulate(sampled.workload, Cluster(network, roof)).nodes(0).id_N.tolist() == [0, 1]
 
 
 def test_only_the_first_of_several_operators_that_wait_for_nothing_is_enlarged():
@@ -114,7 +114,7 @@ def test_a_message_or_memory_access_that_comes_first_takes_time_too():
         for trace in unfolded.workload.traces:
             assert trace.integers(size)[0][0] == START_BYTES
         memory = MemoryConfig(kind=MemoryKind.PER_NPU, bandwidth_bytes_per_ns=16_000.0)
-        simulate(unfolded.workload, *small_cluster(2), memory=memory)
+        simulate(unfolded.workload, replace(Cluster.preset().sized(2), memory=memory))
 
 
 def test_a_collective_that_comes_first_keeps_its_size():

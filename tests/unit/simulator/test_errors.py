@@ -18,6 +18,7 @@ from simulator_traces import (
 
 from layerdag.errors import ConfigError, LayerdagError, SimulationError
 from layerdag.simulator import (
+    Cluster,
     Congestion,
     MemoryConfig,
     MemoryKind,
@@ -34,7 +35,7 @@ def complaint(*ranks: list[NodeSpec], **changes: object) -> str:
     """Return the message of the error that simulating ``ranks`` raises."""
     groups = changes.pop("groups", None)
     with pytest.raises(SimulationError) as caught:
-        simulate(workload(*ranks, groups=groups), system(**changes), ring(len(ranks)))
+        simulate(workload(*ranks, groups=groups), Cluster(ring(len(ranks)), system(**changes)))
     return str(caught.value)
 
 
@@ -181,28 +182,28 @@ def test_empty_trace_is_refused():
 def test_duplicate_names_of_keys_are_config_errors():
     load = workload([all_reduce(0, 64)], [all_reduce(0, 64)])
     with pytest.raises(ConfigError, match="4 NPUs but"):
-        simulate(load, system(), ring(4))
+        simulate(load, Cluster(ring(4), system()))
     with pytest.raises(ConfigError, match="'all-reduce-implementation' is missing"):
-        simulate(load, system(all_reduce=()), ring(2))
+        simulate(load, Cluster(ring(2), system(all_reduce=())))
     with pytest.raises(ConfigError, match="2 entries for 1"):
-        simulate(load, system(dimensions=2), ring(2))
+        simulate(load, Cluster(ring(2), system(dimensions=2)))
     with pytest.raises(ConfigError, match="unknown collective implementation 'rign'"):
-        simulate(load, system(all_reduce=("rign",)), ring(2))
+        simulate(load, Cluster(ring(2), system(all_reduce=("rign",))))
 
 
 def test_congestion_awareness_refuses_what_the_reference_cannot():
     load = workload([comp(0, 1)], [comp(0, 1)])
     aware = RunOptions(congestion=Congestion.AWARE)
     with pytest.raises(ConfigError, match="at least 3"):
-        simulate(load, system(), ring(2), options=aware)
+        simulate(load, Cluster(ring(2), system(), options=aware))
     flat = NetworkConfig(ring(2).dimensions + ring(1).dimensions)
     with pytest.raises(ConfigError, match="one dimension"):
-        simulate(load, system(), flat, options=aware)
+        simulate(load, Cluster(flat, system(), options=aware))
 
 
 def test_all_errors_are_one_line_without_a_traceback():
     with pytest.raises(LayerdagError) as caught:
-        simulate(workload([recv(0, 1, 8)], [recv(0, 0, 8)]), system(), ring(2))
+        simulate(workload([recv(0, 1, 8)], [recv(0, 0, 8)]), Cluster(ring(2), system()))
     assert "\n" not in str(caught.value)
 
 
@@ -216,10 +217,10 @@ def test_node_of_no_time_at_the_first_tick_is_refused_as_the_reference_aborts():
 def test_without_endpoint_delay_no_collective_may_start_at_tick_0():
     load = workload(*[[all_reduce(0, 64)]] * 2)
     with pytest.raises(SimulationError, match=r"rank 0 node 0 .*0 ns at tick 0.*where the ref"):
-        simulate(load, system(endpoint_delay_ns=0), ring(2))
+        simulate(load, Cluster(ring(2), system(endpoint_delay_ns=0)))
     half = RunOptions(injection_scale=0.5)
     with pytest.raises(SimulationError, match="at tick 0"):
-        simulate(load, system(endpoint_delay_ns=1), ring(2), options=half)
+        simulate(load, Cluster(ring(2), system(endpoint_delay_ns=1), options=half))
 
 
 def test_a_message_that_leaves_its_link_at_tick_0_is_refused_with_congestion():
@@ -227,12 +228,12 @@ def test_a_message_that_leaves_its_link_at_tick_0_is_refused_with_congestion():
     load = workload([send(0, 1, 1)], [recv(0, 0, 1)], [comp(0, 1)])
     aware = RunOptions(congestion=Congestion.AWARE)
     with pytest.raises(SimulationError, match=r"rank 0 node 0 'n0' \(COMM_SEND.*at tick 0"):
-        simulate(load, system(), ring(3, bytes_per_ns=2.0), options=aware)
+        simulate(load, Cluster(ring(3, bytes_per_ns=2.0), system(), options=aware))
     # Shared by nobody, or after some work, the same message is fine.
-    assert simulate(load, system(), ring(3, bytes_per_ns=2.0)).makespan_ns == 1000
+    assert simulate(load, Cluster(ring(3, bytes_per_ns=2.0), system())).makespan_ns == 1000
     later = workload([comp(0, 1), send(1, 1, 1, (0,))], [recv(0, 0, 1)], [comp(0, 1)])
     network = ring(3, bytes_per_ns=2.0)
-    assert simulate(later, system(), network, options=aware).makespan_ns == 1100
+    assert simulate(later, Cluster(network, system(), options=aware)).makespan_ns == 1100
 
 
 def message(id: int, sends: bool, source: int, target: int, tag: int = 0) -> NodeSpec:
@@ -243,7 +244,7 @@ def message(id: int, sends: bool, source: int, target: int, tag: int = 0) -> Nod
 
 def test_messages_stand_in_the_trace_of_the_rank_that_they_state():
     good = [message(4, True, 0, 1)], [message(4, False, 0, 1)]
-    assert simulate(workload(*good), system(), ring(2)).makespan_ns > 0
+    assert simulate(workload(*good), Cluster(ring(2), system())).makespan_ns > 0
     text = complaint([message(4, True, 1, 1)], good[1])
     assert "rank 0: w.0.et: node 4 is a send with comm_src 1, but stands in the trace of ra" in text
     text = complaint(good[0], [message(4, False, 0, 0)])
@@ -262,7 +263,7 @@ def test_an_attribute_given_twice_is_refused_unless_both_are_equal():
         return [dataclasses.replace(first, attributes=(*first.attributes, *extra))]
 
     assert "node 3 carries attribute 'comm_size' twice" in complaint(twice(77), twice(77))
-    simulate(workload(twice(64), twice(64)), system(), ring(2))
+    simulate(workload(twice(64), twice(64)), Cluster(ring(2), system()))
 
 
 def test_involved_dim_must_be_a_bool_list_with_an_entry_for_each_dimension():
@@ -273,37 +274,42 @@ def test_involved_dim_must_be_a_bool_list_with_an_entry_for_each_dimension():
         return workload(*[[dataclasses.replace(all_reduce(3, 64), attributes=attributes)]] * 4)
 
     with pytest.raises(SimulationError, match="node 3 carries involved_dim as int64_list"):
-        simulate(involved(Wire.INT64 + 1, (1, 1)), system(dimensions=2), flat)
+        simulate(involved(Wire.INT64 + 1, (1, 1)), Cluster(flat, system(dimensions=2)))
     with pytest.raises(SimulationError, match="node 3 carries involved_dim as bool_val"):
-        simulate(involved(Wire.BOOL, True), system(dimensions=2), flat)
+        simulate(involved(Wire.BOOL, True), Cluster(flat, system(dimensions=2)))
     with pytest.raises(SimulationError, match=r"node 3 .*involved_dim has 1 entries .*2 dimension"):
-        simulate(involved(Wire.BOOL + 1, (True,)), system(dimensions=2), flat)
+        simulate(involved(Wire.BOOL + 1, (True,)), Cluster(flat, system(dimensions=2)))
 
 
 def test_too_few_implementations_are_refused_or_leave_a_dimension_out_when_asked():
     flat = NetworkConfig(ring(2).dimensions * 2)
     load = workload(*[[all_reduce(0, 64)]] * 4)
     with pytest.raises(ConfigError, match=r"has 1 of 2 entries, so dimension 1 would not be comm"):
-        simulate(load, system(dimensions=1), flat)
+        simulate(load, Cluster(flat, system(dimensions=1)))
     skipping = system(dimensions=1, missing=MissingImplementations.SKIP)
     left_out = workload(*[[all_reduce(0, 64, involved_dim=(True, False))]] * 4)
     # What does not take part needs no entry; asked to, the reference's result is the same.
-    assert finish(simulate(load, skipping, flat)) == finish(simulate(left_out, system(), flat))
+    assert finish(simulate(load, Cluster(flat, skipping))) == finish(
+        simulate(left_out, Cluster(flat, system()))
+    )
 
 
 def test_the_double_binary_tree_serves_all_reduces_only():
     load = workload(*[[coll(0, CollectiveType.REDUCE_SCATTER, 64)]] * 2)
     with pytest.raises(ConfigError, match="reduce-scatter-implementation has 'doubleBinaryTree'"):
-        simulate(load, system(reduce_scatter=("doubleBinaryTree",)), ring(2))
+        simulate(load, Cluster(ring(2), system(reduce_scatter=("doubleBinaryTree",))))
 
 
 def test_too_few_memory_nodes_are_refused():
     nodes = [node(0, NodeType.MEM_LOAD, tensor_size=8)]
     memory = MemoryConfig(MemoryKind.PER_NODE, 5, 1.0, npus_per_node=2, num_nodes=1)
     with pytest.raises(ConfigError, match=r"num-nodes is 1, but 4 ranks .* are 2 nodes"):
-        simulate(workload(*[nodes] * 4), system(), ring(4), memory=memory)
+        simulate(workload(*[nodes] * 4), Cluster(ring(4), system(), memory=memory))
     enough = dataclasses.replace(memory, num_nodes=2)
-    assert simulate(workload(*[nodes] * 4), system(), ring(4), memory=enough).makespan_ns == 26
+    assert (
+        simulate(workload(*[nodes] * 4), Cluster(ring(4), system(), memory=enough)).makespan_ns
+        == 26
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from simulator_traces import (
 )
 
 from layerdag.simulator import (
+    Cluster,
     Congestion,
     Dimension,
     GroupCollectives,
@@ -36,7 +37,7 @@ from layerdag.traces import CollectiveType, NodeType
 def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():
     # Two independent nodes of 2 and 3 us share the one compute slot; a CPU node has its own.
     nodes = [comp(4, 3), comp(2, 2), comp(9, 1, is_cpu_op=True)]
-    result = simulate(make_workload(nodes, nodes), make_system(), ring(2))
+    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), make_system()))
     assert ticks(result) == [(0, 2000), (2000, 5000), (0, 1000)]
     assert result.exposed_comm_ns.tolist() == [0, 0]
 
@@ -44,21 +45,23 @@ def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():
 def test_ready_nodes_are_issued_in_ascending_id_not_in_order_of_readiness():
     # 5 is ready from the start, 3 only after 1; when 1 ends both wait, and 3 goes first.
     nodes = [comp(1, 1), comp(3, 1, (1,)), comp(5, 1)]
-    result = simulate(make_workload(nodes, nodes), make_system(), ring(2))
+    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), make_system()))
     assert ticks(result) == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
 def test_ring_all_reduce_in_lock_step():
     # n = 4, 4000 B: T = 100 + 1000; (2n-1) E + 2 (n-1) T = 70 + 6600 = 6670.
     nodes = [all_reduce(0, 4000)]
-    result = simulate(make_workload(*[nodes] * 4), make_system(), ring(4))
+    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), make_system()))
     assert finish(result) == [6670] * 4
 
 
 def test_ring_all_reduce_pays_for_reductions_with_a_local_bandwidth():
     # As above plus (n-1) R, R = 3 floor(1000 / 10) = 300.
     nodes = [all_reduce(0, 4000)]
-    result = simulate(make_workload(*[nodes] * 4), make_system(local_mem_bw_gb=10.0), ring(4))
+    result = simulate(
+        make_workload(*[nodes] * 4), Cluster(ring(4), make_system(local_mem_bw_gb=10.0))
+    )
     assert finish(result) == [6670 + 900] * 4
 
 
@@ -72,7 +75,7 @@ def test_ring_all_reduce_pays_for_reductions_with_a_local_bandwidth():
 )
 def test_other_ring_collectives_in_lock_step(kind, size, expected):
     nodes = [coll(0, kind, size)]
-    result = simulate(make_workload(*[nodes] * 4), make_system(), ring(4))
+    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), make_system()))
     assert finish(result) == [expected] * 4
 
 
@@ -80,7 +83,7 @@ def test_direct_all_reduce_takes_about_two_messages():
     # All messages of a half are in flight at once: E + T + E, then the second half: T + E.
     nodes = [all_reduce(0, 4000)]
     network = one_dimension(Topology.FULLY_CONNECTED, 4)
-    result = simulate(make_workload(*[nodes] * 4), make_system("direct"), network)
+    result = simulate(make_workload(*[nodes] * 4), Cluster(network, make_system("direct")))
     assert finish(result) == [10 + 1100 + 10 + 1100 + 10] * 4
 
 
@@ -88,7 +91,7 @@ def test_halving_doubling_all_reduce_on_a_switch():
     # n = 4, 4000 B, two hops of 100: messages of 2000, 1000, 1000, 2000 B, E before and after each.
     nodes = [all_reduce(0, 4000)]
     network = one_dimension(Topology.SWITCH, 4)
-    result = simulate(make_workload(*[nodes] * 4), make_system("halvingDoubling"), network)
+    result = simulate(make_workload(*[nodes] * 4), Cluster(network, make_system("halvingDoubling")))
     assert finish(result) == [5 * 10 + 4 * 200 + 6000] * 4
 
 
@@ -98,7 +101,9 @@ def test_double_binary_tree_goes_up_and_down_with_the_whole_chunk():
     # sends down at 8230 and is done; inner 12330 + 10; leaves 12340 + 4100 + 10.
     nodes = [all_reduce(0, 4000)]
     network = one_dimension(Topology.FULLY_CONNECTED, 4)
-    result = simulate(make_workload(*[nodes] * 4), make_system("doubleBinaryTree"), network)
+    result = simulate(
+        make_workload(*[nodes] * 4), Cluster(network, make_system("doubleBinaryTree"))
+    )
     assert finish(result) == [16450, 12340, 16450, 8230]
 
 
@@ -106,14 +111,14 @@ def test_chunks_are_whole_so_an_indivisible_size_costs_one_more():
     # 4003 B in 4 splits: chunks of 1000 B and a fifth one; each 70 + 6 (100 + 250) = 2170.
     nodes = [all_reduce(0, 4003)]
     system = make_system(preferred_dataset_splits=4)
-    result = simulate(make_workload(*[nodes] * 4), system, ring(4))
+    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), system))
     assert finish(result) == [5 * 2170] * 4
 
 
 def test_active_chunks_run_side_by_side():
     nodes = [all_reduce(0, 4000)]
     system = make_system(preferred_dataset_splits=4, active_chunks_per_dimension=2)
-    result = simulate(make_workload(*[nodes] * 4), system, ring(4))
+    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), system))
     assert finish(result) == [2 * 2170] * 4
 
 
@@ -121,7 +126,7 @@ def test_all_reduce_over_two_dimensions_scatters_up_and_gathers_down():
     # 2 x 2, 4000 B: RS dim 0 (2000 B): 2E + T; AR dim 1 of 2000 B: 3E + 2 x (100 + 1000); AG dim 0.
     nodes = [all_reduce(0, 4000)]
     dimension = NetworkConfig(ring(2).dimensions * 2)
-    result = simulate(make_workload(*[nodes] * 4), make_system(dimensions=2), dimension)
+    result = simulate(make_workload(*[nodes] * 4), Cluster(dimension, make_system(dimensions=2)))
     assert finish(result) == [(20 + 2100) + (30 + 2200) + (20 + 2100)] * 4
 
 
@@ -129,7 +134,7 @@ def test_baseline_all_reduces_the_full_size_in_every_dimension():
     nodes = [all_reduce(0, 4000)]
     system = make_system(dimensions=2, collective_optimization="baseline")
     network = NetworkConfig(ring(2).dimensions * 2)
-    result = simulate(make_workload(*[nodes] * 4), system, network)
+    result = simulate(make_workload(*[nodes] * 4), Cluster(network, system))
     assert finish(result) == [2 * (30 + 2 * 2100)] * 4
 
 
@@ -137,7 +142,7 @@ def test_a_late_rank_holds_up_the_others():
     # Ring reduce-scatter of 2: rank 1 computes 5 us first; both then need its message.
     early = [coll(1, CollectiveType.REDUCE_SCATTER, 2000)]
     late = [comp(0, 5), coll(1, CollectiveType.REDUCE_SCATTER, 2000, (0,))]
-    result = simulate(make_workload(early, late), make_system(), ring(2))
+    result = simulate(make_workload(early, late), Cluster(ring(2), make_system()))
     # Rank 1 finds rank 0's message waiting: E, receive at once, E. Rank 0: 5010 + 1100 + E.
     assert finish(result) == [5010 + 1100 + 10, 5000 + 10 + 10]
 
@@ -147,7 +152,7 @@ def test_a_group_is_a_flat_ring_in_the_order_of_its_file_with_a_fixed_delay():
     member = [all_reduce(0, 2000, pg_name="7")]
     other = [comp(0, 1)]
     load = make_workload(member, other, member, other, groups={"7": (2, 0)})
-    result = simulate(load, make_system(endpoint_delay_ns=50), ring(4))
+    result = simulate(load, Cluster(ring(4), make_system(endpoint_delay_ns=50)))
     assert finish(result) == [30 + 2 * (200 + 1000), 1000, 30 + 2 * 1200, 1000]
 
 
@@ -155,8 +160,7 @@ def test_send_ends_at_arrival_and_receive_when_asked_for():
     # 400 B one hop: arrives at 500. Rank 1 asks at 2000 only and has it at once.
     result = simulate(
         make_workload([send(0, 1, 400)], [comp(0, 2), recv(1, 0, 400, (0,))]),
-        make_system(),
-        ring(2),
+        Cluster(ring(2), make_system()),
     )
     assert finish(result) == [500, 2000]
 
@@ -164,7 +168,7 @@ def test_send_ends_at_arrival_and_receive_when_asked_for():
 def test_rendezvous_asks_first():
     # 8192 B + 100 ns for the question, then the message: 8292 + 500.
     load = make_workload([send(0, 1, 400)], [recv(0, 0, 400)])
-    result = simulate(load, make_system(), ring(2), options=RunOptions(rendezvous=True))
+    result = simulate(load, Cluster(ring(2), make_system(), options=RunOptions(rendezvous=True)))
     assert finish(result) == [8792, 8792]
 
 
@@ -172,7 +176,7 @@ def test_only_the_lowest_differing_dimension_is_charged():
     # Rank 0 -> rank 3 of a 2 x 2: differs in both, dimension 0 (1 B/ns) is charged.
     dims = (Dimension(Topology.RING, 2, 1e9 / 2**30, 100.0), Dimension(Topology.RING, 2, 0.1, 7.0))
     load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
-    assert simulate(load, make_system(), NetworkConfig(dims)).rank_finish_ns[3] == 500
+    assert simulate(load, Cluster(NetworkConfig(dims), make_system())).rank_finish_ns[3] == 500
 
 
 def test_links_are_shared_when_congestion_is_modeled():
@@ -183,8 +187,12 @@ def test_links_are_shared_when_congestion_is_modeled():
     )
     aware = RunOptions(congestion=Congestion.AWARE)
     network = one_dimension(Topology.SWITCH, 3)
-    assert finish(simulate(load, make_system(), network, options=aware)) == [2200, 3200, 3200]
-    assert finish(simulate(load, make_system(), network)) == [1200, 1200, 1200]
+    assert finish(simulate(load, Cluster(network, make_system(), options=aware))) == [
+        2200,
+        3200,
+        3200,
+    ]
+    assert finish(simulate(load, Cluster(network, make_system()))) == [1200, 1200, 1200]
 
 
 def test_roofline_is_bound_by_memory_or_compute():
@@ -194,7 +202,7 @@ def test_roofline_is_bound_by_memory_or_compute():
         comp(0, 9, num_ops=1000, tensor_size=500),
         comp(1, 9, (0,), num_ops=4000, tensor_size=1),
     ]
-    result = simulate(make_workload(nodes, nodes), system, ring(2))
+    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), system))
     assert ticks(result) == [(0, 500), (500, 504)]
 
 
@@ -203,15 +211,15 @@ def test_pooled_memory_serves_one_request_at_a_time():
     nodes = [node(0, NodeType.MEM_LOAD, tensor_size=90)]
     pool = MemoryConfig(MemoryKind.POOL, latency_ns=10, bandwidth_bytes_per_ns=1.0)
     load = make_workload(nodes, nodes)
-    assert finish(simulate(load, make_system(), ring(2), memory=pool)) == [100, 200]
+    assert finish(simulate(load, Cluster(ring(2), make_system(), memory=pool))) == [100, 200]
     own = MemoryConfig(MemoryKind.PER_NPU, latency_ns=10, bandwidth_bytes_per_ns=1.0)
-    assert finish(simulate(load, make_system(), ring(2), memory=own)) == [100, 100]
+    assert finish(simulate(load, Cluster(ring(2), make_system(), memory=own))) == [100, 100]
 
 
 def test_measured_times_keep_nanoseconds():
     nodes = [comp(0, 1, duration_ns=640), comp(1, 3, (0,))]
     load = make_workload(nodes, nodes)
-    result = simulate(load, make_system(), ring(2), compute=MeasuredCompute(scale=0.5))
+    result = simulate(load, Cluster(ring(2), make_system()), compute=MeasuredCompute(scale=0.5))
     assert finish(result) == [320 + 1500] * 2
 
 
@@ -220,7 +228,7 @@ def test_small_cluster_replays_what_the_model_does_not_know():
     nodes = [barrier, all_reduce(1, 8, (0,), pg_name="1")]
     system, network = small_cluster(2)
     load = make_workload(nodes, nodes, groups={"1": (0, 1)})
-    result = simulate(load, system, network)
+    result = simulate(load, Cluster(network, system))
     # Barrier 1 ns; ring of 2 on a switch: 3 E + 2 T, T = floor(2 x 1000 + 4 B / 26.8 B/ns) = 2000.
     assert finish(result) == [1 + 30 + 4000] * 2
 
@@ -229,8 +237,8 @@ def test_ranks_that_share_a_trace_equal_ranks_that_do_not():
     nodes = [comp(0, 1), all_reduce(1, 4000, (0,)), comp(2, 2)]
     shared = make_workload(*[nodes] * 4)
     apart = make_workload(*[[*nodes, comp(10 + rank, 0)] for rank in range(4)])
-    left = simulate(shared, make_system(), ring(4))
-    right = simulate(apart, make_system(), ring(4))
+    left = simulate(shared, Cluster(ring(4), make_system()))
+    right = simulate(apart, Cluster(ring(4), make_system()))
     assert len(left.program.classes) == 1
     assert len(right.program.classes) == 4
     np.testing.assert_array_equal(
@@ -249,7 +257,7 @@ def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
     )
     network = NetworkConfig(one_dimension(Topology.FULLY_CONNECTED, 2).dimensions * 2)
     options = RunOptions(congestion=Congestion.AWARE_MULTI)
-    result = simulate(load, make_system(), network, options=options)
+    result = simulate(load, Cluster(network, make_system(), options=options))
     assert ticks(result, 3) == [(0, 1000), (0, 500)]
     later = make_workload(
         [send(0, 3, 1000)],
@@ -259,7 +267,7 @@ def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
     )
     # The first is at rank 1 at 1100, when rank 1's own message (from 1000 on) holds the link: it
     # leaves at 2000 and arrives at 3100.
-    result = simulate(later, make_system(), network, options=options)
+    result = simulate(later, Cluster(network, make_system(), options=options))
     assert ticks(result, 3) == [(0, 3100), (0, 2100)]
 
 
@@ -268,7 +276,9 @@ def test_congestion_through_switches_of_two_dimensions():
     network = NetworkConfig(one_dimension(Topology.SWITCH, 2).dimensions * 2)
     load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
     options = RunOptions(congestion=Congestion.AWARE_MULTI)
-    assert simulate(load, make_system(), network, options=options).rank_finish_ns[3] == 2000
+    assert (
+        simulate(load, Cluster(network, make_system(), options=options)).rank_finish_ns[3] == 2000
+    )
 
 
 def test_hierarchical_groups_run_phase_by_phase_in_the_dimensions_they_span():
@@ -278,9 +288,9 @@ def test_hierarchical_groups_run_phase_by_phase_in_the_dimensions_they_span():
     load = make_workload(*[other] * 4, *[member] * 4, groups={"1": (4, 5, 6, 7)})
     network = NetworkConfig(ring(2).dimensions * 3)
     system = make_system(dimensions=3, group_collectives=GroupCollectives.HIERARCHICAL)
-    result = simulate(load, system, network)
+    result = simulate(load, Cluster(network, system))
     assert finish(result)[4:] == [2120 + 2230 + 2120] * 4
     # Ranks 0, 1 and 2 span no whole dimensions: a flat ring, as in the reference.
     load = make_workload(*[member] * 3, *[other] * 5, groups={"1": (0, 1, 2)})
-    flat = simulate(load, make_system(dimensions=3), network)
-    assert finish(simulate(load, system, network)) == finish(flat)
+    flat = simulate(load, Cluster(network, make_system(dimensions=3)))
+    assert finish(simulate(load, Cluster(network, system))) == finish(flat)

@@ -5,15 +5,15 @@ import pytest
 from simulator_traces import all_reduce, comp, ring, system, workload
 
 from layerdag.errors import ConfigError
-from layerdag.simulator import PowerLawNoise, Variation, simulate
+from layerdag.simulator import Cluster, PowerLawNoise, Variation, simulate
 
 NODES = [comp(0, 4), all_reduce(1, 2000, (0,))]
 LOAD = workload(*[NODES] * 4)
 
 
 def test_a_straggler_slows_its_compute_and_everyone_waits():
-    plain = simulate(LOAD, system(), ring(4))
-    slow = simulate(LOAD, system(), ring(4), variation=Variation({2: 1.5}))
+    plain = simulate(LOAD, Cluster(ring(4), system()))
+    slow = simulate(LOAD, Cluster(ring(4), system()), variation=Variation({2: 1.5}))
     assert slow.compute_ns.tolist() == [4000, 4000, 6000, 4000]
     assert slow.makespan_ns == plain.makespan_ns + 2000
     assert slow.rank_finish_ns.min() > plain.makespan_ns
@@ -21,13 +21,15 @@ def test_a_straggler_slows_its_compute_and_everyone_waits():
 
 def test_noise_depends_on_seed_and_rank_alone():
     noise = PowerLawNoise(exponent=2.5, scale=0.1, seed=3)
-    first = simulate(LOAD, system(), ring(4), variation=Variation(noise=noise))
-    again = simulate(LOAD, system(), ring(4), variation=Variation(noise=noise))
+    first = simulate(LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
+    again = simulate(LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
     np.testing.assert_array_equal(first.finish_ns, again.finish_ns)
     assert len(set(first.compute_ns.tolist())) == 4
     assert (first.compute_ns >= 4000).all()
     other = Variation(noise=PowerLawNoise(2.5, 0.1, seed=4))
-    assert simulate(LOAD, system(), ring(4), variation=other).makespan_ns != first.makespan_ns
+    assert (
+        simulate(LOAD, Cluster(ring(4), system()), variation=other).makespan_ns != first.makespan_ns
+    )
 
 
 def test_noise_has_the_mean_and_tail_of_its_law():
@@ -39,7 +41,7 @@ def test_noise_has_the_mean_and_tail_of_its_law():
 @pytest.mark.parametrize("factors", [{9: 2.0}, {0: 0.0}, {0: float("inf")}])
 def test_impossible_speeds_are_refused(factors):
     with pytest.raises(ConfigError, match=f"rank {next(iter(factors))}"):
-        simulate(LOAD, system(), ring(4), variation=Variation(factors))
+        simulate(LOAD, Cluster(ring(4), system()), variation=Variation(factors))
 
 
 def test_noise_without_a_mean_is_refused():

@@ -2,17 +2,16 @@
 
 from simulator_traces import all_reduce, comp, recv, ring, send, system, workload
 
-from layerdag.simulator import MemoryConfig, NetworkConfig, RunOptions, simulate
+from layerdag.simulator import Cluster, MemoryConfig, NetworkConfig, RunOptions, simulate
 from layerdag.simulator.analysis import break_down, by_node, critical_path, sensitivities
 from layerdag.simulator.compute import ReferenceCompute
-from layerdag.simulator.engine import Cluster
 
 
 def test_breakdown_counts_every_tick_once():
     # 1 us of compute, then an all-reduce of 3 E + 2 (100 + 1000) = 2230 ns, of which 2 us of
     # independent compute hides 2000.
     nodes = [comp(0, 1), all_reduce(1, 2000, (0,)), comp(2, 2, (0,))]
-    parts = break_down(simulate(workload(nodes, nodes), system(), ring(2)))
+    parts = break_down(simulate(workload(nodes, nodes), Cluster(ring(2), system())))
     assert parts.parts == ("compute", "dim 0", "idle")
     assert parts.time_ns_RP.tolist() == [[3000, 230, 0]] * 2
 
@@ -21,7 +20,7 @@ def test_breakdown_separates_waiting_in_receives_and_cpu_work():
     # Rank 1 waits for a message that leaves at 2000 and takes 500; its CPU works for 1 us.
     first = [comp(0, 2), send(1, 1, 400, (0,))]
     second = [recv(0, 0, 400), comp(1, 1, is_cpu_op=True)]
-    parts = break_down(simulate(workload(first, second), system(), ring(2)))
+    parts = break_down(simulate(workload(first, second), Cluster(ring(2), system())))
     assert parts.parts == ("compute", "send", "cpu", "receive", "idle")
     assert parts.time_ns_RP.tolist() == [[2000, 500, 0, 0, 0], [0, 0, 1000, 1500, 0]]
 
@@ -29,7 +28,7 @@ def test_breakdown_separates_waiting_in_receives_and_cpu_work():
 def test_overlapping_receives_are_counted_once():
     first = [send(0, 1, 400), send(1, 1, 900, (0,))]
     second = [recv(0, 0, 400), recv(1, 0, 900)]
-    result = simulate(workload(first, second), system(), ring(2))
+    result = simulate(workload(first, second), Cluster(ring(2), system()))
     # 500 ns, then 1000 ns: both receives wait from the start.
     assert break_down(result).time_ns_RP[1].tolist() == [0, 0, 1500, 0]
 
@@ -39,7 +38,7 @@ def test_group_is_labeled_by_the_dimension_it_crosses():
     inside, other = [all_reduce(0, 2000, pg_name="1")], [comp(0, 1)]
     load = workload(inside, other, inside, other, groups={"1": (0, 2)})
     network = NetworkConfig(ring(2).dimensions * 2)
-    parts = break_down(simulate(load, system(dimensions=2), network))
+    parts = break_down(simulate(load, Cluster(network, system(dimensions=2))))
     assert parts.parts == ("compute", "dim 1", "idle")
 
 
@@ -47,7 +46,7 @@ def test_critical_path_crosses_to_the_rank_that_is_late():
     # Rank 1 computes 5 us before the all-reduce that rank 0 has long entered.
     early = [comp(0, 1), all_reduce(5, 2000, (0,)), comp(9, 1, (5,))]
     late = [comp(0, 2), comp(1, 3, (0,)), all_reduce(5, 2000, (1,)), comp(9, 1, (5,))]
-    result = simulate(workload(early, late), system(), ring(2))
+    result = simulate(workload(early, late), Cluster(ring(2), system()))
     path = critical_path(result)
     ids = [(node.rank, int(result.nodes(node.rank).id_N[node.row])) for node in path]
     last = int(result.rank_finish_ns.argmax())
@@ -59,7 +58,7 @@ def test_critical_path_crosses_to_the_rank_that_is_late():
 def test_critical_path_follows_a_receive_to_its_sender_and_a_slot_to_its_holder():
     first = [comp(0, 2), comp(1, 3), send(2, 1, 400, (1,))]
     second = [recv(0, 0, 400), comp(1, 1, (0,))]
-    result = simulate(workload(first, second), system(), ring(2))
+    result = simulate(workload(first, second), Cluster(ring(2), system()))
     path = critical_path(result)
     found = [(node.rank, node.row, node.reason) for node in path]
     assert found == [
@@ -72,7 +71,7 @@ def test_critical_path_follows_a_receive_to_its_sender_and_a_slot_to_its_holder(
 
 def test_path_is_as_long_as_the_run():
     nodes = [comp(0, 1), all_reduce(1, 2000, (0,)), comp(2, 2, (1,))]
-    result = simulate(workload(nodes, nodes), system(), ring(2))
+    result = simulate(workload(nodes, nodes), Cluster(ring(2), system()))
     path = critical_path(result)
     assert sum(node.finish_ns - node.start_ns for node in path) == result.makespan_ns
 

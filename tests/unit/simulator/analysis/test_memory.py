@@ -7,7 +7,7 @@ from simulator_traces import comp, ring, system, workload
 
 from layerdag.cli import main
 from layerdag.errors import SimulationError
-from layerdag.simulator import simulate
+from layerdag.simulator import Cluster, simulate
 from layerdag.simulator.analysis import local_memory
 from layerdag.simulator.analysis._memory import LocalMemory
 from layerdag.traces import Attribute, Wire, write_workload
@@ -39,7 +39,7 @@ CHAIN = [
 
 
 def run(*ranks: list[NodeSpec]) -> LocalMemory:
-    result = simulate(workload(*ranks), system(), ring(len(ranks)))
+    result = simulate(workload(*ranks), Cluster(ring(len(ranks)), system()))
     return local_memory(result)
 
 

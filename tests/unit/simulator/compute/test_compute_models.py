@@ -7,7 +7,7 @@ import pytest
 from simulator_traces import comp, ring, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
-from layerdag.simulator import simulate
+from layerdag.simulator import Cluster, simulate
 from layerdag.simulator.compute._base import PredictedCompute
 from layerdag.simulator.compute._cycles_to_time import (
     TPU_V4_RANGES,
@@ -26,7 +26,7 @@ TOY = Device("toy", {"f32": 1e12, "bf16": 4e12}, 1e9)
 
 def duration(node, model) -> int:
     nodes = [node]
-    result = simulate(workload(nodes, nodes), system(), ring(2), compute=model)
+    result = simulate(workload(nodes, nodes), Cluster(ring(2), system()), compute=model)
     return int(result.rank_finish_ns[0])
 
 

@@ -7,6 +7,7 @@ from simulator_traces import all_reduce, comp, node, one_dimension, recv, send, 
 
 from layerdag.errors import ConfigError
 from layerdag.simulator import (
+    Cluster,
     MemoryConfig,
     MemoryKind,
     RunOptions,
@@ -23,7 +24,7 @@ RING_OF_TWO = 30 + 2 * 1100
 
 def run(load: Workload, streams: int) -> SimulationResult:
     network = one_dimension(Topology.FULLY_CONNECTED, load.num_ranks)
-    return simulate(load, system(), network, options=RunOptions(comm_streams=streams))
+    return simulate(load, Cluster(network, system(), options=RunOptions(comm_streams=streams)))
 
 
 def rows(result: SimulationResult, rank: int = 0) -> list[tuple[int, int, int]]:
@@ -103,7 +104,10 @@ def test_remote_memory_takes_a_stream_too():
     memory = MemoryConfig(MemoryKind.PER_NPU, latency_ns=10, bandwidth_bytes_per_ns=1.0)
     network = one_dimension(Topology.FULLY_CONNECTED, 2)
     results = [
-        simulate(load, system(), network, memory=memory, options=RunOptions(comm_streams=streams))
+        simulate(
+            load,
+            Cluster(network, system(), memory=memory, options=RunOptions(comm_streams=streams)),
+        )
         for streams in (1, 2)
     ]
     assert [rows(result)[1][:2] for result in results] == [(100, 600), (0, 500)]

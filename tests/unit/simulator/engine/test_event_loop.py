@@ -2,9 +2,9 @@
 
 from simulator_traces import all_reduce, comp, one_dimension, recv, send, system, workload
 
-from layerdag.simulator import MemoryConfig, RunOptions, Topology
+from layerdag.simulator import Cluster, MemoryConfig, RunOptions, Topology
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.engine import Cluster, Program, _event_loop as kernel, lower
+from layerdag.simulator.engine import Program, _event_loop as kernel, lower
 from layerdag.traces.chakra import NodeSpec
 
 

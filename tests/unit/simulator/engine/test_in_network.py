@@ -19,6 +19,7 @@ from simulator_traces import (
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator import (
+    Cluster,
     Congestion,
     Dimension,
     GroupCollectives,
@@ -52,7 +53,7 @@ def reducing(**changes: object) -> SystemConfig:
 def test_data_goes_up_once_and_comes_down_once(kind, size, expected):
     nodes = [coll(0, kind, size)]
     network = one_dimension(Topology.SWITCH, 4)
-    assert finish(simulate(workload(*[nodes] * 4), reducing(), network)) == [expected] * 4
+    assert finish(simulate(workload(*[nodes] * 4), Cluster(network, reducing()))) == [expected] * 4
 
 
 @pytest.mark.parametrize(
@@ -67,14 +68,14 @@ def test_data_goes_up_once_and_comes_down_once(kind, size, expected):
 def test_with_shared_links_the_switch_stores_and_forwards(kind, size, expected):
     nodes = [coll(0, kind, size)]
     network = one_dimension(Topology.SWITCH, 4)
-    result = simulate(workload(*[nodes] * 4), reducing(), network, options=AWARE)
+    result = simulate(workload(*[nodes] * 4), Cluster(network, reducing(), options=AWARE))
     assert finish(result) == [expected] * 4
 
 
 def test_the_switch_reduces_so_local_memory_does_not():
     nodes = [all_reduce(0, 4000)]
     network = one_dimension(Topology.SWITCH, 4)
-    result = simulate(workload(*[nodes] * 4), reducing(local_mem_bw_gb=1.0), network)
+    result = simulate(workload(*[nodes] * 4), Cluster(network, reducing(local_mem_bw_gb=1.0)))
     assert finish(result) == [4220] * 4
 
 
@@ -82,7 +83,7 @@ def test_a_transfer_is_rounded_down_once():
     # floor(2 x 100.25 + 4001 / 2) = floor(200.5 + 2000.5) = 2201, not 200 + 2000.
     nodes = [all_reduce(0, 4001)]
     network = one_dimension(Topology.SWITCH, 4, bytes_per_ns=2.0, latency_ns=100.25)
-    assert finish(simulate(workload(*[nodes] * 4), reducing(), network)) == [20 + 2201] * 4
+    assert finish(simulate(workload(*[nodes] * 4), Cluster(network, reducing()))) == [20 + 2201] * 4
 
 
 def test_chunks_follow_each_other():
@@ -90,7 +91,7 @@ def test_chunks_follow_each_other():
     nodes = [all_reduce(0, 4003)]
     network = one_dimension(Topology.SWITCH, 4)
     cut = reducing(preferred_dataset_splits=4)
-    assert finish(simulate(workload(*[nodes] * 4), cut, network)) == [5 * 1220] * 4
+    assert finish(simulate(workload(*[nodes] * 4), Cluster(network, cut))) == [5 * 1220] * 4
 
 
 @pytest.mark.parametrize("options", [RunOptions(), AWARE])
@@ -98,7 +99,7 @@ def test_everyone_waits_for_the_last_member(options):
     late = [comp(0, 5), all_reduce(1, 4000, (0,))]
     load = workload([all_reduce(1, 4000)], late, [all_reduce(1, 4000)])
     alone = 4220 if options is not AWARE else 8220
-    result = simulate(load, reducing(), one_dimension(Topology.SWITCH, 3), options=options)
+    result = simulate(load, Cluster(one_dimension(Topology.SWITCH, 3), reducing(), options=options))
     assert finish(result) == [5000 + alone] * 3
 
 
@@ -111,7 +112,7 @@ def test_other_messages_share_the_links_to_the_switch():
         [all_reduce(1, 4000)],
     )
     options = RunOptions(congestion=Congestion.AWARE, comm_streams=2)
-    result = simulate(load, reducing(), one_dimension(Topology.SWITCH, 3), options=options)
+    result = simulate(load, Cluster(one_dimension(Topology.SWITCH, 3), reducing(), options=options))
     assert result.finish_ns.tolist() == [2200, 9210, 2200, 9210, 9210]
 
 
@@ -123,7 +124,7 @@ def test_one_dimension_may_reduce_while_another_runs_a_ring():
         *one_dimension(Topology.RING, 2).dimensions,
     )
     mixed = reducing(all_reduce=("inNetwork", "ring"))
-    result = simulate(workload(*[nodes] * 4), mixed, NetworkConfig(dimensions))
+    result = simulate(workload(*[nodes] * 4), Cluster(NetworkConfig(dimensions), mixed))
     assert finish(result) == [4220 + 2230 + 4220] * 4
 
 
@@ -132,7 +133,7 @@ def test_a_group_of_one_switch_is_reduced_there():
     member, other = [all_reduce(0, 2000, pg_name="7")], [comp(0, 1)]
     load = workload(member, other, member, other, groups={"7": (2, 0)})
     network = one_dimension(Topology.SWITCH, 4)
-    result = simulate(load, reducing(endpoint_delay_ns=50), network)
+    result = simulate(load, Cluster(network, reducing(endpoint_delay_ns=50)))
     assert finish(result) == [2220, 1000, 2220, 1000]
 
 
@@ -144,20 +145,20 @@ def test_a_group_that_spans_a_dimension_is_reduced_by_its_switch():
     hierarchical = reducing(
         all_reduce=("inNetwork", "ring"), group_collectives=GroupCollectives.HIERARCHICAL
     )
-    assert finish(simulate(load, hierarchical, network)) == [4220] * 4
+    assert finish(simulate(load, Cluster(network, hierarchical))) == [4220] * 4
 
 
 def test_a_member_that_never_comes_is_named():
     load = workload([all_reduce(0, 64)], [all_reduce(0, 64)], [comp(0, 1)])
     for options in (RunOptions(), AWARE):
         with pytest.raises(SimulationError, match=r"rank 0 node 0 .* waits for rank 2, which has"):
-            simulate(load, reducing(), one_dimension(Topology.SWITCH, 3), options=options)
+            simulate(load, Cluster(one_dimension(Topology.SWITCH, 3), reducing(), options=options))
 
 
 def test_members_of_different_sizes_never_meet():
     load = workload([all_reduce(0, 64)], [all_reduce(0, 128)])
     with pytest.raises(SimulationError, match=r"deadlock.*rank 0 node 0.*waits for rank 1"):
-        simulate(load, reducing(), one_dimension(Topology.SWITCH, 2))
+        simulate(load, Cluster(one_dimension(Topology.SWITCH, 2), reducing()))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_members_of_different_sizes_never_meet():
 def test_what_no_switch_can_do_is_refused(topology, kind, changes, words):
     nodes = [coll(0, kind, 4000)]
     with pytest.raises(ConfigError, match=words):
-        simulate(workload(nodes, nodes), reducing(**changes), one_dimension(topology, 2))
+        simulate(workload(nodes, nodes), Cluster(one_dimension(topology, 2), reducing(**changes)))
 
 
 def test_a_flat_group_across_dimensions_has_no_switch():
@@ -180,10 +181,10 @@ def test_a_flat_group_across_dimensions_has_no_switch():
     load = workload(nodes, rest, rest, nodes, groups={"1": (0, 3)})
     network = NetworkConfig(one_dimension(Topology.SWITCH, 2).dimensions * 2)
     with pytest.raises(SimulationError, match="--group-collectives hierarchical"):
-        simulate(load, reducing(), network)
+        simulate(load, Cluster(network, reducing()))
 
 
 def test_a_broadcast_takes_its_recorded_duration_unless_asked_for():
     nodes = [coll(0, CollectiveType.BROADCAST, 4000)]
     network = one_dimension(Topology.SWITCH, 2)
-    assert finish(simulate(workload(nodes, nodes), system(), network)) == [1, 1]
+    assert finish(simulate(workload(nodes, nodes), Cluster(network, system()))) == [1, 1]

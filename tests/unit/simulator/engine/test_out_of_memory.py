@@ -9,9 +9,9 @@ import pytest
 from simulator_traces import all_reduce, coll, comp, one_dimension, system, workload
 
 from layerdag.errors import SimulationError
-from layerdag.simulator import MemoryConfig, RunOptions, SystemConfig, Topology
+from layerdag.simulator import Cluster, MemoryConfig, RunOptions, SystemConfig, Topology
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.engine import Cluster, Program, _event_loop as kernel, lower
+from layerdag.simulator.engine import Program, _event_loop as kernel, lower
 from layerdag.simulator.engine._event_loop import Method
 from layerdag.traces import CollectiveType
 
