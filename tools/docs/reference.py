@@ -39,11 +39,11 @@ def public_names(room: str) -> dict[str, str]:
 
 
 def entry(room: str, module: str, name: str) -> str:
-    """Return the text of one public name: its docstring, or the value of a constant."""
+    """Return the section of one public name: signature and docstring, or a constant's value."""
     value = getattr(importlib.import_module(room), name)
     if inspect.isfunction(value) or inspect.isclass(value):
         return f"::: {module}.{name}"
-    return f"```python\n{name} = {reprlib.repr(value)}\n```"
+    return f"## {name}\n\n```python\n{name} = {reprlib.repr(value)}\n```"
 
 
 def purpose(room: str) -> str:
@@ -71,4 +71,4 @@ with mkdocs_gen_files.open("reference/api.md", "w") as index:
         with mkdocs_gen_files.open(f"reference/api/{room}.md", "w") as page:
             page.write(f"# {room}\n\n{purpose(room)}\n")
             for name, module in public_names(room).items():
-                page.write(f"\n## {name}\n\n{entry(room, module, name)}\n")
+                page.write(f"\n{entry(room, module, name)}\n")
