@@ -44,7 +44,7 @@ def wandb_mode(value: object) -> str:
     if mode != DISABLED and find_spec("wandb") is None:
         raise ConfigError(
             f"logger.wandb={mode} needs the package wandb; install it with "
-            "pip install 'layerdag[wandb]', or leave the setting out."
+            "pip install wandb, or leave the setting out."
         )
     return mode
 
