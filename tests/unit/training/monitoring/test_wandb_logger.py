@@ -83,7 +83,7 @@ def test_auto_is_refused_because_it_sent_figures_unasked():
 def test_a_mode_that_needs_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("layerdag.training.monitoring._wandb_logger.find_spec", lambda name: None)
     assert wandb_mode(False) == "disabled"
-    with pytest.raises(ConfigError, match="pip install 'layerdag"):
+    with pytest.raises(ConfigError, match="pip install wandb"):
         wandb_mode("online")
 
 
