@@ -32,6 +32,7 @@ from ._reading import (
     open_unpacked as open_unpacked,
     read_parsed as read_parsed,
     read_whole as read_whole,
+    require_memory as require_memory,
     require_parsable as require_parsable,
     require_plain_archive as require_plain_archive,
 )

@@ -35,7 +35,11 @@ PARSED_GROWTH = 32
 MAX_PARSED = 1 << 30
 """No JSON, XML or CSV is parsed as a whole beyond this size."""
 
+SPARE_BYTES = 256 << 20
+"""No file is read any further when less memory than this is left."""
+
 _PIECE = 1 << 16
+_LOOK = 1 << 24
 _STEP = 1 << 20
 _WHOLE_STEP = 1 << 24
 _XZ_MEMORY = 1 << 30
@@ -110,20 +114,27 @@ class Unpacked:
         """
         if self._new_member is None:
             found, self._rest = self._rest[:size], self._rest[size:]
-            return found or self._file.read(size)
+            return self._counted(found or self._file.read(size))
         try:
-            found = self._unpack(min(size, _STEP))
+            found = self._counted(self._unpack(min(size, _STEP)))
         except (zlib.error, lzma.LZMAError) as error:
             raise self._error(
                 f"{self._source}: the archive is damaged ({str(error).rstrip('.')}); copy the file "
                 "again."
             ) from None
-        self._taken += len(found)
         if self._taken > self._limit:
             raise self._error(
                 f"{self._source}: unpacks to more than {self._limit >> 20} MiB, far more than "
                 "traces and tables of its size do; unpack it yourself if you trust it."
             )
+        return found
+
+    def _counted(self, found: bytes) -> bytes:
+        """Return ``found``; what the reader made of all before it must have left some memory."""
+        before = self._taken // _LOOK
+        self._taken += len(found)
+        if self._taken // _LOOK > before:
+            require_memory(self._source, self._error)
         return found
 
     def read_full(self, size: int) -> bytes:
@@ -239,6 +250,19 @@ def require_parsable(data: bytes, source: str, error: type[LayerdagError] = Data
     limit = parsed_limit()
     if len(data) > limit:
         raise error(_too_large(source, limit))
+
+
+def require_memory(source: str, error: type[LayerdagError] = DataError) -> None:
+    """Refuse to go on reading where what was read so far has nearly filled the memory.
+
+    Raises:
+        LayerdagError: Of the kind asked for, if less than ``SPARE_BYTES`` are left.
+    """
+    if memory_left() < SPARE_BYTES:
+        raise error(
+            f"{source}: does not fit into memory, of which {SPARE_BYTES >> 20} MiB must stay free; "
+            "give a shorter trace, or use a machine with more."
+        )
 
 
 def inside(folder: str | Path, name: str, error: type[LayerdagError] = DataError) -> Path:

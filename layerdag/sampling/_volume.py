@@ -68,9 +68,8 @@ def expected_volume(
         return Volume(num, 0, 0, num + 1, math.ceil(size))
     asked = [asked_ranks(row, ranks) for row in rows]
     size = share * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES["et"]
-    return Volume(
-        num, min(asked), max(asked), math.ceil(share * (sum(asked) + len(rows))), math.ceil(size)
-    )
+    files = math.ceil(share * sum(asked)) + 1
+    return Volume(num, min(asked), max(asked), files, math.ceil(size))
 
 
 def asked_ranks(conditions: Mapping[str, Condition], ranks: int | None = None) -> int:

@@ -34,6 +34,7 @@ JSON_GRAPH = b'{"format": "layerdag-graph-1", "name": "'
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "FREE_BYTES", LIMIT)
+    monkeypatch.setattr(reading, "SPARE_BYTES", 0)
     monkeypatch.setattr(reading, "memory_left", lambda: 2 * LIMIT)
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", LIMIT)
     monkeypatch.setattr(host_scan, "LONGEST_NODE", LIMIT)
@@ -207,3 +208,31 @@ def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
         read_trace(path)
     monkeypatch.setattr(wire, "memory_left", lambda: 1 << 30)
     assert np.array_equal(read_trace(path).id_N, np.arange(10_000))
+
+
+@pytest.mark.parametrize("name", ["kineto", "host", "timings"])
+def test_a_stream_that_fills_the_memory_with_its_events_is_stopped(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SPARE_BYTES", 4 * LIMIT)
+    monkeypatch.setattr(reading, "_LOOK", LIMIT)
+    path = tmp_path / "x.json"
+    lists = b'{"values": [], "shapes": [], "types": []}'
+    node = b'{"id": 1, "name": "a", "ctrl_deps": 1, "inputs": %b, "outputs": %b, "attrs": []},'
+    node = node % (lists, lists)
+    event = b'{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {}},'
+    list_start = HOST if name == "host" else KINETO
+    path.write_bytes(list_start + (node if name == "host" else event) * 30_000)
+    with pytest.raises(LayerdagError, match=r"x\.json: does not fit into memory"):
+        READERS[name][0](path)
+
+
+def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from layerdag.traces.chakra import _legacy
+
+    monkeypatch.setattr(reading, "SPARE_BYTES", 4 * LIMIT)
+    monkeypatch.setattr(_legacy, "_LOOK", 8)
+    with pytest.raises(LayerdagError, match="x: does not fit into memory"):
+        list(_legacy.frames(b"\x00" * 20, "x"))

@@ -21,6 +21,8 @@ MIN_COUNT = 16
 # A value held by at least this share of the nodes that have one gets a bin of its own.
 SHARED_VALUE = 0.02
 SIGNIFICANT_DIGITS = 3
+# Magnitudes whose ratios are still numbers.
+_LEAST, _MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class NumericAttribute:
         flat = [quantile for row in bins for quantile in row]
         if any(len(row) != QUANTILES for row in bins) or not np.isfinite(flat).all():
             raise ValueError(f"a bin must hold {QUANTILES} finite numbers")
+        if any(quantile and not _LEAST <= abs(quantile) <= _MOST for quantile in flat):
+            raise ValueError(f"bins must be 0 or from {_LEAST:g} to {_MOST:g}")
         if flat != sorted(flat):
             raise ValueError("bins must be in ascending order and not overlap")
         return cls(str(data["name"]), str(data["unit"]), bins)

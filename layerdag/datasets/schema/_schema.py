@@ -291,6 +291,11 @@ class GraphSchema:
             ) from error
         return schema
 
+    def _largest_number(self) -> float:
+        """Return the largest value that a numeric attribute can take."""
+        numbers = (a for a in self.attributes if isinstance(a, NumericAttribute))
+        return max((row[-1] for a in numbers for row in a.bins), default=0.0)
+
     def _check(self) -> None:
         """Raise ValueError if parts contradict each other."""
         if self.kind not in KINDS or not self.edge_types or not self.attributes:
@@ -298,6 +303,8 @@ class GraphSchema:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError("two attributes have the same name")
+        if self.kind == "trace" and self._largest_number() >= 1 << 63:
+            raise ValueError("a trace holds no number of 2 ** 63 or more")
         num_categories = len(self.category_conditions)
         for row in self.condition_rows:
             if len(row) != len(self.condition_names):

@@ -8,6 +8,7 @@ of 1.0.0, the one kind of dependency (``parent``) becomes data dependencies, run
 import struct
 from collections.abc import Iterator, Mapping
 
+from layerdag._runtime import require_memory
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.traces.chakra._attributes import decode_text
@@ -48,6 +49,9 @@ _VALUES_002 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.INT64, 7: Wire.STRING}
 _LISTS_002 = {8: Wire.BOOL, 9: Wire.FLOAT, 10: Wire.INT64, 11: Wire.STRING}
 _VALUES_003 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.UINT64, 7: Wire.INT64, 8: Wire.STRING}
 _LISTS_003 = {9: Wire.BOOL, 10: Wire.FLOAT, 11: Wire.UINT64, 12: Wire.INT64, 13: Wire.STRING}
+
+# Messages between two looks at the memory that is left.
+_LOOK = 1 << 16
 
 _DURATIONS = ("runtime", "simulated_run_time")
 
@@ -100,6 +104,8 @@ def frames(data: bytes, source: str) -> Iterator[bytes]:
                 f"{source}: message {number} at byte {at} is cut off; the file is truncated or no "
                 "Chakra trace, copy or collect it again."
             )
+        if number % _LOOK == _LOOK - 1:
+            require_memory(source, TraceError)
         yield data[begin : begin + size]
         at, number = begin + size, number + 1
 

@@ -32,10 +32,10 @@ def test_the_sizes_of_these_tests_fit() -> None:
 def test_jobs_are_a_file_a_rank() -> None:
     found = volume([{"world_size": "2", "num_nodes": 100.0}, {"world_size": 4.0}], 20)
     assert (found.graphs, found.least_ranks, found.most_ranks) == (20, 2, 4)
-    assert found.files == 10 * (2 + 4 + 2)
+    assert found.files == 10 * (2 + 4) + 1
     # The second has the mean of the training graphs, 10 nodes.
     assert found.bytes == 10 * (200 + 40) * 135
-    assert found.told() == "20 jobs of 2 to 4 ranks: about 80 files and 324.0 kB"
+    assert found.told() == "20 jobs of 2 to 4 ranks: about 61 files and 324.0 kB"
 
 
 def test_ranks_and_nodes_that_were_asked_for_count() -> None:

@@ -69,3 +69,11 @@ def test_a_code_out_of_range_is_refused(code):
     attribute = fitted(np.arange(100.0))
     with pytest.raises(VocabularyError, match="codes 0 to"):
         attribute.decode(np.array([code]), np.array([0.5]))
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-308, float("inf"), float("nan"), -1e101])
+def test_bins_whose_ratios_overflow_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"finite|must be 0 or from"):
+        NumericAttribute.from_dict({"name": "n", "unit": "1", "bins": [[value] * 5]})
+    plain = {"name": "n", "unit": "1", "bins": [[0.0] * 5, [1e-100, 1, 2, 3, 1e100]]}
+    assert NumericAttribute.from_dict(plain).num_codes == 3
