@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="PREFIX",
         help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json: the file; "
-        "feeder-json: prefix of PREFIX.<rank>.json",
+        "feeder-json: prefix of PREFIX.<rank>.json; an ending .et or .json after it is ignored",
     )
     parser.add_argument(
         "--to",
@@ -131,9 +131,10 @@ def run(args: argparse.Namespace) -> int:
     if args.to != "json":
         require_few_ranks(workload.num_ranks, limits, workload.source)
         require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
-    _write(workload, args.to, Path(args.out))
-    ranks = "1 rank" if workload.num_ranks == 1 else f"{workload.num_ranks} ranks"
-    _say(f"wrote {ranks} with {nodes:,} nodes to {args.out}")
+    first = _write(workload, args.to, Path(args.out))
+    more = 0 if args.to == "json" else workload.num_ranks - 1
+    others = f" and {more:,} more" if more else ""
+    _say(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
     return 0
 
 
@@ -228,19 +229,43 @@ def _scrubbed(workload: Workload) -> Workload:
     return clean
 
 
-def _write(workload: Workload, kind: str, out: Path) -> None:
-    """Write the workload in the chosen form."""
+def _write(workload: Workload, kind: str, out: Path) -> Path:
+    """Write the workload in the chosen form and return its first file."""
     if kind == "json":
         write_bytes(out, encode_trace_json(workload))
-        return
+        return out
+    ending = ".et" if kind == "et" else ".json"
+    prefix = _prefix(out, ending)
+    if kind == "et":
+        write_workload(workload, prefix)
+    else:
+        encoded = [encode_feeder_json(trace) for trace in workload.traces]
+        for rank, data in enumerate(encoded):
+            write_bytes(_file_of(prefix, rank, ending), data)
+    return _file_of(prefix, 0, ending)
+
+
+def _prefix(out: Path, ending: str) -> Path:
+    """Return the prefix that ``--out`` names, with or without the ending of the files.
+
+    Raises:
+        UsageError: If it has the ending of another kind of file.
+    """
+    if out.suffix == ending:
+        return out.with_suffix("")
     if out.suffix in (".et", ".json"):
         raise UsageError(
-            f"--out {out}: a prefix is needed, since every rank gets a file of its own; write "
-            f"--out {out.with_suffix('')}."
+            f"--out {out}: a prefix is needed, since every rank gets a {ending} file of its own; "
+            f"write --out {out.with_suffix('')}, or choose another form with --to."
         )
-    if kind == "et":
-        write_workload(workload, out)
-        return
-    encoded = [encode_feeder_json(trace) for trace in workload.traces]
-    for rank, data in enumerate(encoded):
-        write_bytes(out.with_name(f"{out.name}.{rank}.json"), data)
+    return out
+
+
+def _file_of(prefix: Path, rank: int, ending: str) -> Path:
+    """Return the file of one rank."""
+    return prefix.with_name(f"{prefix.name}.{rank}{ending}")
+
+
+def _ranks(count: int) -> str:
+    """Return a number of ranks in words."""
+    return "1 rank" if count == 1 else f"{count:,} ranks"

@@ -60,6 +60,17 @@ def test_convert_writes_feeder_json_of_every_rank(job: str, tmp_path: Path) -> N
     assert [node["Id"] for node in loaded["workload_graph"]] == [0, 1, 2]
 
 
+def test_convert_takes_a_prefix_with_the_ending_of_its_files(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", job, "--out", str(tmp_path / "mine.et")]) == 0
+    assert read_workload(tmp_path / "mine").num_ranks == 2
+    assert f"wrote 2 ranks with 6 nodes: {tmp_path}/mine.0.et and 1 more" in capsys.readouterr().err
+    feeder = ["convert", job, "--to", "feeder-json", "--out", str(tmp_path / "mine.json")]
+    assert main(feeder) == 0
+    assert (tmp_path / "mine.1.json").is_file()
+
+
 def test_convert_drops_dangling_only_when_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +165,8 @@ def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path
         (["view", "JOB", "--out", "x"], "the suffix must be one of .svg"),
         (["view", "JOB", "--to", "picture", "--out", "x.json"], "needs the suffix .svg"),
         (["view", "JOB", "--rank", "2", "--out", "x.svg"], "ranks 0 to 1"),
-        (["convert", "JOB", "--out", "x.et"], "a prefix is needed"),
+        (["convert", "JOB", "--out", "x.json"], "a prefix is needed"),
+        (["convert", "JOB", "--to", "feeder-json", "--out", "x.et"], "a prefix is needed"),
     ],
 )
 def test_wrong_use_is_code_two(
