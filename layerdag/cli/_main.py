@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from layerdag._version import __version__
 from layerdag.cli._faults import complain
 from layerdag.cli._stopping import TERMINATED, exit_code, terminating
+from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
 from layerdag.errors import UsageError
 
 VERBS = {
@@ -86,8 +87,12 @@ def _check_verb(words: Sequence[str]) -> None:
 
 def _run(verb: str, words: list[str]) -> int:
     """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
+    has_settings = verb in VERBS_WITH_SETTINGS
+    if has_settings and {"-h", "--help"} & set(words):
+        sys.stdout.write(help_text(verb))
+        return 0
     module = importlib.import_module(f"layerdag.cli.verbs._{verb}")
-    if verb in ("train", "sample"):
+    if has_settings:
         return int(module.main(words))
     parser = argparse.ArgumentParser(
         prog=f"layerdag {verb}",

@@ -5,8 +5,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
-from layerdag.cli.settings import as_plain, build, compose
+from layerdag.cli.settings import LOADERS, as_plain, build, compose, loader_of
 from layerdag.models.autoregressive import FastLayerDAG
 from layerdag.models.diffusion import ReferenceLayerDAG
 from layerdag.training import TrainSettings
@@ -43,6 +44,35 @@ def test_model_file_lists_every_argument_with_its_default(name: str, cls: type) 
     expected = {k: p.default for k, p in parameters.items() if k not in ("sizes", "statistics")}
     expected |= dict.fromkeys(BY_DATA & expected.keys())
     assert listed == expected
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_data_file_lists_every_argument_with_its_default(name: str) -> None:
+    listed = yaml.safe_load((CONFIGS / "data" / f"{name}.yaml").read_text())
+    assert listed.pop("name") == name
+    parameters = inspect.signature(loader_of(name)).parameters
+    assert listed.keys() == parameters.keys()
+    for key, parameter in parameters.items():
+        required = parameter.default is inspect.Parameter.empty
+        value = tuple(listed[key]) if isinstance(listed[key], list) else listed[key]
+        assert value == ("???" if required else parameter.default), key
+
+
+def test_every_data_set_has_a_file() -> None:
+    assert {path.stem for path in CONFIGS.glob("data/*.yaml")} == set(LOADERS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data=latent_preferential", "data.seed=1", "data.num_train=4"],
+        ["data=folder", "data.folder=x", "data.max_nodes=500"],
+        ["data=dgrl", "data.folder=x", "data.label=vpu", "data.num_graphs=9"],
+    ],
+    ids=" ".join,
+)
+def test_documented_settings_of_data_sets_are_accepted(words: list[str]) -> None:
+    compose("train", words)
 
 
 def test_training_file_lists_every_setting() -> None:

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli.demo import DemoSettings
-from layerdag.cli.verbs import _demo as demo
+from layerdag.cli.demo import DemoSettings, report
 
 
 def test_demo_runs_end_to_end_on_tiny_sizes(
@@ -19,7 +18,7 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
         samples=12,
         families=("boosting",),
     )
-    demo.report(settings, as_json=True)
+    report(settings, as_json=True)
     printed = json.loads(capsys.readouterr().out)
     rows = {row["what"]: row for row in printed["summary"]}
     assert rows["valid graphs"]["synthetic"] == "100%"

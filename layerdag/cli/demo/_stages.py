@@ -79,6 +79,21 @@ class DemoSettings:
     surrogate_seeds: tuple[int, ...] = (0,)
     families: tuple[str, ...] = ("boosting", "message_passing")
 
+    @classmethod
+    def short(cls, data: Path, out: Path, seed: int) -> "DemoSettings":
+        """Return the settings of a small version, for continuous integration."""
+        return cls(
+            data,
+            out,
+            seed,
+            max_nodes=120,
+            train_steps=60,
+            width=64,
+            samples=48,
+            surrogate_seeds=(0,),
+            families=("boosting",),
+        )
+
 
 def load_stage(settings: DemoSettings) -> GraphDataset:
     """Load the corpus."""

@@ -1,6 +1,8 @@
 from ._build import (
+    LOADERS as LOADERS,
     build_dataset as build_dataset,
     build_spec as build_spec,
+    loader_of as loader_of,
     usual_plans as usual_plans,
 )
 from ._compose import (
@@ -9,6 +11,7 @@ from ._compose import (
     compose as compose,
     run as run,
 )
+from ._help import VERBS_WITH_SETTINGS as VERBS_WITH_SETTINGS, help_text as help_text
 from ._real_data import RealData as RealData, warn as warn
 from ._resuming import with_own_settings as with_own_settings
 from ._run_file import (

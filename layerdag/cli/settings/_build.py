@@ -30,7 +30,7 @@ def build_dataset(node: DictConfig) -> GraphDataset:
         DataError: If the files are missing or damaged.
     """
     arguments = as_plain(node)
-    loader = _loader(str(arguments.pop("name")))
+    loader = loader_of(str(arguments.pop("name")))
     _check_arguments(loader, arguments)
     return loader(**{k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()})
 
@@ -54,8 +54,12 @@ def usual_plans(data: GraphDataset) -> bool:
     return data.schema.kind == "flow"
 
 
-def _loader(name: str) -> Callable[..., GraphDataset]:
-    """Return the loader of a data set; imported only when asked for."""
+def loader_of(name: str) -> Callable[..., GraphDataset]:
+    """Return the loader of a data set; imported only when asked for.
+
+    Raises:
+        ConfigError: If there is no data set of that name.
+    """
     if name not in LOADERS:
         raise ConfigError(f"There is no data set '{name}'.{nearest(name, list(LOADERS))}")
     module, function = LOADERS[name]

@@ -23,19 +23,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-import layerdag
+from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
 
 Settings = TypeVar("Settings")
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
-
-
-def config_dir() -> Path:
-    """Return the folder of the YAML files: inside an installed package, or beside a checkout."""
-    package = Path(layerdag.__file__).parent
-    inside = package / "_configs"
-    return inside if inside.is_dir() else package.parent / "configs"
 
 
 def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:

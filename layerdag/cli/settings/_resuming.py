@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerdag.cli.settings._compose import config_dir
+from layerdag.cli.settings._places import config_dir
 from layerdag.cli.settings._run_file import read_run_file
 from layerdag.training import LAST, RUN_FILE, run_of
 

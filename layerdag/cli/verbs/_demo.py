@@ -1,268 +1,38 @@
 """``layerdag demo``: the main job end to end on the embedded corpus, and a report of it."""
 
 import argparse
-import json
-import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from layerdag.cli.demo import (
-    DemoSettings,
-    SimulatedWorkloads,
-    _simulation as simulation_stages,
-    _stages as stages,
-    caveats,
-    provenance,
-    timed,
-    training,
+SUMMARY = (
+    "Run the main job end to end on the embedded corpus and write a report: train a small model, "
+    "sample from it, check and compare the samples, simulate them, and fit surrogates on them."
 )
-from layerdag.codec import repair_in_words
-from layerdag.datasets import GraphDataset
-from layerdag.evaluation import DepthSimilarity, SimilarityReport, compare, compare_by_depth
-from layerdag.evaluation.privacy import (
-    Attack,
-    LeakRow,
-    Novelty,
-    leak_series,
-    likelihood_attack,
-    novelty,
-)
-from layerdag.evaluation.rules import StructureReport, check_structure, check_workload, has_errors
-from layerdag.graph import DAG, GraphStatistics
-from layerdag.report import (
-    Distribution,
-    ReportContent,
-    Shares,
-    SummaryRow,
-    SystemTimes,
-    attribute_shares,
-    structure_distributions,
-    summary_rows,
-    write_report,
-)
-from layerdag.sampling import GeneratedGraph
-from layerdag.traces import Workload, embedded_corpus, read_index, read_runs, write_workload
-from layerdag.training import LoadedCheckpoint
-from layerdag.viz import Picture, number, percent
-
-SUMMARY = "Run the main job end to end on the embedded corpus and write a report."
-EXAMPLE = "  layerdag demo --data data --out outputs/demo"
-WRITTEN_SAMPLES = 8
+EXAMPLE = "  layerdag demo --data data --out outputs/demo\n  layerdag demo --short"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument("--data", help="corpus folder (default: the embedded corpus)")
-    parser.add_argument("--out", default="outputs/demo", help="folder of everything it writes")
-    parser.add_argument("--seed", type=int, default=0, help="of training and sampling")
+    parser.add_argument(
+        "--out",
+        default="outputs/demo",
+        help="folder of everything it writes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of training and sampling (default: %(default)s)"
+    )
     parser.add_argument("--short", action="store_true", help="a small version, for CI")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run all stages and print the summary."""
-    settings = DemoSettings(Path(args.data or embedded_corpus()), Path(args.out), seed=args.seed)
-    if args.short:
-        settings = replace(
-            settings,
-            max_nodes=120,
-            train_steps=60,
-            width=64,
-            samples=48,
-            surrogate_seeds=(0,),
-            families=("boosting",),
-        )
+    from layerdag.cli.demo import DemoSettings, report
+    from layerdag.traces import embedded_corpus
+
+    place = (Path(args.data or embedded_corpus()), Path(args.out))
+    settings = (
+        DemoSettings.short(*place, args.seed) if args.short else DemoSettings(*place, args.seed)
+    )
     report(settings, as_json=args.json)
     return 0
-
-
-def report(settings: DemoSettings, *, as_json: bool) -> None:
-    """Run all stages, write the report, and print the summary as a table or as JSON."""
-    content = _content(settings)
-    page = write_report(content, settings.out / "report.html")
-    if as_json:
-        rows = [{"what": r.what, "synthetic": r.synthetic, "real": r.real} for r in content.summary]
-        print(json.dumps({"report": str(page), "summary": rows}))
-    else:
-        _print_table(content.summary)
-        print(f"\nreport: {page}")
-
-
-def _content(settings: DemoSettings) -> ReportContent:
-    """Run the stages in order and gather what the report shows."""
-    seconds: dict[str, float] = {}
-    now = time.perf_counter()
-    data = stages.load_stage(settings)
-    now = timed(seconds, "load", now)
-    checkpoint, trained = stages.train_stage(settings, data)
-    now = timed(seconds, "train", now)
-    samples = stages.sample_stage(settings, data, checkpoint)
-    now = timed(seconds, "sample", now)
-    judged = _judged(data, samples, checkpoint)
-    real = _test_workloads(settings, data)
-    synthetic, repairs = stages.synthetic_workloads(data, samples)
-    trace_row = _trace_row(settings, real, synthetic, repairs)
-    now = timed(seconds, "judge", now)
-    simulation = _simulated(real, synthetic)
-    now = timed(seconds, "simulate", now)
-    transferred = stages.transfer_stage(settings, data, samples)
-    timed(seconds, "surrogate", now)
-    rows = summary_rows(
-        judged.structure,
-        judged.real_structure,
-        judged.novelty,
-        judged.similarity,
-        transferred,
-    )
-    return ReportContent(
-        title="Synthetic execution traces",
-        lead=f"{len(samples)} jobs sampled from a small model that was trained on "
-        f"{len(data.graphs['train'])} collected training and inference steps, next to "
-        f"{len(data.graphs['test'])} jobs it never saw.",
-        summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
-        structure=judged.structure,
-        real_structure=judged.real_structure,
-        novelty=judged.novelty,
-        leaks=judged.leaks,
-        weight_attacks=judged.weight_attacks,
-        similarity=judged.similarity,
-        depth=judged.depth,
-        distributions=judged.distributions,
-        shares=judged.shares,
-        transfer=transferred,
-        target="step time in seconds",
-        repairs=tuple((repair_in_words(name), count) for name, count in repairs.items()),
-        simulations=simulation.distributions,
-        systems=simulation.times,
-        pictures=_pictures(data, tuple(sample.dag for sample in samples)),
-        provenance=(
-            *training(settings, trained, checkpoint.meta.step),
-            *provenance(settings, data, seconds),
-        ),
-        caveats=caveats(settings, trained),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """What the validator says of the samples."""
-
-    structure: StructureReport
-    real_structure: StructureReport
-    novelty: Novelty
-    leaks: tuple[LeakRow, ...]
-    weight_attacks: tuple[Attack, ...]
-    similarity: SimilarityReport
-    depth: tuple[DepthSimilarity, ...]
-    distributions: tuple[Distribution, ...]
-    shares: tuple[Shares, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Simulation:
-    """What the simulator says of real and of synthetic jobs."""
-
-    rows: tuple[SummaryRow, ...]
-    distributions: tuple[Distribution, ...]
-    times: SystemTimes | None
-
-
-def _judged(
-    data: GraphDataset, samples: tuple[GeneratedGraph, ...], checkpoint: LoadedCheckpoint
-) -> _Judged:
-    """Check structure, similarity and copying of the samples."""
-    train, test = data.graphs["train"], data.graphs["test"]
-    dags = tuple(sample.dag for sample in samples)
-    views = stages.attribute_views(data)
-    statistics = GraphStatistics.measure(train, data.schema.sizes())
-    structure = check_structure(dags, statistics, [sample.name for sample in samples])
-    return _Judged(
-        structure=structure,
-        real_structure=check_structure(test, statistics),
-        novelty=novelty(train, test, dags, structure.valid_B),
-        leaks=leak_series(train, data.held_out, dags),
-        weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
-        similarity=compare(train, test, dags, views),
-        depth=compare_by_depth(train, test, dags, views),
-        distributions=structure_distributions(train, test, dags, views),
-        shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),
-    )
-
-
-def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
-    """Draw a real test graph of middling size and the sample nearest to it in size."""
-    sizes_B = np.array([dag.num_nodes for dag in data.graphs["test"]])
-    real = data.graphs["test"][int(np.argsort(sizes_B)[sizes_B.size // 3])]
-    nearest = min(dags, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
-    return (
-        stages.picture_of(data, real, "real test job"),
-        stages.picture_of(data, nearest, "sampled job"),
-    )
-
-
-def _test_workloads(settings: DemoSettings, data: GraphDataset) -> list[Workload]:
-    """Return the test jobs as they were collected."""
-    wanted = set(data.names["test"])
-    records = [record for record in read_index(settings.data) if record.run in wanted]
-    return [run.workload() for run in read_runs(settings.data, records)]
-
-
-def _trace_row(
-    settings: DemoSettings,
-    real: list[Workload],
-    synthetic: list[Workload],
-    repairs: dict[str, int],
-) -> SummaryRow:
-    """Check the decoded traces by the rules of their consumers, and write some of them."""
-    for workload in synthetic[:WRITTEN_SAMPLES]:
-        name = workload.source
-        write_workload(workload, settings.out / "samples" / name / name)
-    return SummaryRow(
-        "jobs whose traces keep every rule",
-        percent(_rule_share(synthetic)),
-        percent(_rule_share(real)),
-        f"after {sum(repairs.values()):,} repairs while decoding, see “Repairs”",
-    )
-
-
-def _rule_share(workloads: list[Workload]) -> float:
-    """Return the share of jobs without an error by the rules on traces."""
-    return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
-
-
-def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
-    """Simulate real test jobs and synthetic ones on small clusters."""
-    judged = simulation_stages.simulate_stage(real, "simulating real jobs")
-    made = simulation_stages.simulate_stage(synthetic, "simulating synthetic jobs")
-    parts, times = simulation_stages.simulation_parts(judged, made)
-    rows = [
-        SummaryRow(
-            "jobs that simulate to their end",
-            percent(1 - len(made.failed) / len(synthetic)),
-            percent(1 - len(judged.failed) / len(real)),
-            made.failed[0][:90] if made.failed else "on all systems",
-        ),
-        SummaryRow(
-            "median simulated makespan, ms",
-            _median_ms(made),
-            _median_ms(judged),
-            f"on {next(iter(simulation_stages.systems()))}",
-        ),
-    ]
-    return _Simulation(tuple(rows), parts, times)
-
-
-def _median_ms(part: SimulatedWorkloads) -> str:
-    """Return the median makespan on the first system, or a dash where nothing ran."""
-    makespan_ns = part.makespan_ns[0]
-    return number(float(np.median(makespan_ns)) / 1e6) if makespan_ns.size else "-"
-
-
-def _print_table(rows: tuple[SummaryRow, ...]) -> None:
-    """Print the summary, one line a row."""
-    table = [("", "synthetic", "real"), *((row.what, row.synthetic, row.real) for row in rows)]
-    widths = [max(len(line[i]) for line in table) for i in range(3)]
-    for what, synthetic, real in table:
-        print(f"{what:<{widths[0]}}  {synthetic:>{widths[1]}}  {real:>{widths[2]}}")

@@ -19,10 +19,6 @@ from layerdag.graph import Condition
 from layerdag.sampling import GenerationSettings, checkpoint_schema, volume_of, write_samples
 from layerdag.training import load_checkpoint
 
-EPILOG = """example:
-  layerdag sample num=20 label=0.02 conditions.family=gpt seed=0 out=samples
-  layerdag sample checkpoint=outputs/train/.../best num=100 out=samples
-"""
 PRETRAINED = "pretrained"
 
 

@@ -56,12 +56,6 @@ from layerdag.training.monitoring import (
     wandb_mode,
 )
 
-EPILOG = """example:
-  layerdag train data=corpus model=fast training.max_seconds=600 seed=0
-  layerdag train resume=outputs/mine training.max_steps=4000
-  layerdag train --multirun model=fast,reference seed=0,1,2
-  torchrun --nproc-per-node 2 train.py data=corpus
-"""
 # How a run ends that nobody stopped.
 ENDINGS = ("budget", "patience")
 

@@ -1,0 +1,71 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from layerdag.cli import main
+from layerdag.cli.settings import VERBS_WITH_SETTINGS, compose, help_text
+
+CONFIGS = Path(__file__).resolve().parents[4] / "configs"
+GROUPS = sorted(p for p in CONFIGS.glob("*/*.yaml") if p.parent.name != "experiment")
+
+
+def lines_of(text: str, name: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(f"  {name} ")]
+
+
+@pytest.mark.parametrize("file", GROUPS, ids=lambda p: f"{p.parent.name}={p.stem}")
+def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: Path) -> None:
+    text = help_text("train")
+    for key in yaml.safe_load(file.read_text()).keys() - {"name"}:
+        shown = lines_of(text, f"{file.parent.name}.{key}")
+        assert shown, key
+        assert all(len(line.split(maxsplit=2)) == 3 for line in shown), shown
+
+
+@pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
+def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb: str) -> None:
+    text, composed = help_text(verb), yaml.safe_load((CONFIGS / f"{verb}.yaml").read_text())
+    for key, value in composed.items():
+        if key in ("defaults", "hydra"):
+            continue
+        (line,) = lines_of(text, key)
+        words = line.split()
+        assert len(words) > 2, line
+        if "${" not in str(value):
+            assert yaml.safe_load(words[1]) == value
+
+
+def test_help_of_sample_shows_no_group_of_training() -> None:
+    assert "training." not in help_text("sample")
+    assert "model=" not in help_text("sample")
+
+
+@pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
+def test_examples_of_the_help_compose(verb: str) -> None:
+    example = help_text(verb).split("example:\n")[1].split("\n\n")[0]
+    for line in example.splitlines():
+        words = line.split()[2 + 3 * ("torchrun" in line) :]
+        if "--multirun" not in words:
+            compose(verb, words)
+
+
+@pytest.mark.parametrize("verb", [*VERBS_WITH_SETTINGS, "demo"])
+def test_help_waits_neither_for_torch_nor_for_hydra(verb: str) -> None:
+    code = (
+        "import sys; from layerdag.cli import main\n"
+        f"try: assert main([{verb!r}, '--help']) == 0\n"
+        "except SystemExit as end: assert not end.code\n"
+        "slow = {'torch', 'hydra', 'omegaconf', 'numpy', 'sklearn'} & set(sys.modules)\n"
+        "print(sorted(slow))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "example:\n  layerdag " in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_stands_beside_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "model=reference", "-h"]) == 0
+    assert "model=reference:" in capsys.readouterr().out
