@@ -37,7 +37,7 @@ int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32
     const Phase *p = sim_phase_of(s, stream);
     int32_t n = p->members, own = sim_place_of(stream, p);
     int32_t back = stream->anticlockwise >> stream->phase & 1;
-    if (p->algorithm == ALGORITHM_HALVING) {
+    if (p->algorithm == ALGORITHM_HALVING_DOUBLING) {
         int32_t shift;
         int halvings = is_power_step(p, packet, &shift);
         int32_t offset = 1 << shift;
@@ -56,7 +56,7 @@ int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32
 int32_t sim_messages_to_send(const Phase *p) {
     int32_t n = p->members, rounds = 0;
     while ((1 << rounds) < n) rounds++;
-    int32_t once = p->algorithm == ALGORITHM_HALVING ? rounds : n - 1;
+    int32_t once = p->algorithm == ALGORITHM_HALVING_DOUBLING ? rounds : n - 1;
     if (p->type == PHASE_ALL_REDUCE) return 2 * once;
     if (p->type == PHASE_ALL_TO_ALL && p->algorithm == ALGORITHM_RING) return (int32_t)((int64_t)n * (n - 1) / 2);
     return once;
@@ -140,7 +140,7 @@ static void try_send(Sim *s, int32_t index) {
 void sim_received(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
-    if (p->algorithm == ALGORITHM_TREE) {
+    if (p->algorithm == ALGORITHM_DOUBLE_BINARY_TREE) {
         sim_endpoint(s, index, sim_tree_node(stream, p).left < 0 ? -1 : sim_reduce_ns(s, p->size));
         return;
     }
@@ -155,7 +155,7 @@ void sim_received(Sim *s, int32_t index) {
 void sim_packet_done(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
-    if (p->algorithm == ALGORITHM_TREE) {
+    if (p->algorithm == ALGORITHM_DOUBLE_BINARY_TREE) {
         sim_tree_packet_done(s, index);
         return;
     }
@@ -185,7 +185,7 @@ void sim_start(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
     stream->inserted = stream->sent = stream->free_packets = stream->received = 0;
-    if (p->algorithm == ALGORITHM_TREE) {
+    if (p->algorithm == ALGORITHM_DOUBLE_BINARY_TREE) {
         sim_tree_start(s, index);
         return;
     }

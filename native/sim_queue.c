@@ -74,7 +74,7 @@ static void choose_queues(Sim *s, Stream *stream) {
         int back = p->queue_choice == QUEUE_UPPER_HALF ||
                    (p->queue_choice == QUEUE_ROUND_ROBIN && queues > 1 && chosen >= half);
         if (back) stream->anticlockwise |= bit;
-        if (p->algorithm == ALGORITHM_TREE) {
+        if (p->algorithm == ALGORITHM_DOUBLE_BINARY_TREE) {
             uint8_t *tree = &s->tree_turn[stream->rank * trees + p->tree_counter];
             if (*tree) stream->second_tree |= bit;
             *tree = !*tree;

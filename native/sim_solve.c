@@ -173,7 +173,7 @@ static void finish_run(Sim *s, int32_t index) {
     switch (sim_phase_of(s, first)->algorithm) {
     case ALGORITHM_RING: solve_ring(s, run, first); break;
     case ALGORITHM_DIRECT: sim_solve_direct(s, run, first); break;
-    case ALGORITHM_HALVING: solve_halving(s, run, first); break;
+    case ALGORITHM_HALVING_DOUBLING: solve_halving(s, run, first); break;
     case ALGORITHM_IN_NETWORK: sim_solve_switch(s, run, first); break;
     default: solve_tree(s, run, first);
     }

@@ -38,7 +38,7 @@ _PHASE = np.dtype(
 )
 
 _FIELDS = (
-    *((name, "i") for name in ("ranks", "classes", "dims", "plans", "groups")),
+    *((name, "i") for name in ("num_ranks", "num_classes", "num_dims", "num_plans", "num_groups")),
     *(
         (name, "p")
         for name in (
@@ -265,11 +265,11 @@ def _scalars(program: Program) -> dict[str, int | float]:
     cluster, options = program.cluster, program.cluster.options
     queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
     return {
-        "ranks": program.num_ranks,
-        "classes": len(program.classes),
-        "dims": len(cluster.network.dimensions),
-        "plans": len(program.plans),
-        "groups": len(program.groups.names),
+        "num_ranks": program.num_ranks,
+        "num_classes": len(program.classes),
+        "num_dims": len(cluster.network.dimensions),
+        "num_plans": len(program.plans),
+        "num_groups": len(program.groups.names),
         "reduce_bandwidth": cluster.system.local_mem_bw_gb or 0.0,
         "endpoint_delay": endpoint_delay(cluster),
         "group_delay": GROUP_DELAY_NS,
