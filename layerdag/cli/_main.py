@@ -30,6 +30,7 @@ VERBS = {
     "surrogate": "Fit and use models that predict performance from a graph.",
     "train": "Train a generator (Hydra overrides; the same as train.py).",
     "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+    "checkpoint": "Convert a checkpoint that an older version wrote.",
     "demo": "Run the main job end to end on the embedded corpus and write a report.",
 }
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."

@@ -7,5 +7,6 @@ from ._layering import (
     longest_path_layers as longest_path_layers,
 )
 from ._random import random_dag as random_dag
+from ._shared_statistics import SHARED_BY as SHARED_BY, shared_statistics as shared_statistics
 from ._sizes import GraphSizes as GraphSizes
 from ._statistics import GraphStatistics as GraphStatistics

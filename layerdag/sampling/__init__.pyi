@@ -11,3 +11,4 @@ from ._sampling import (
     volume_of as volume_of,
     write_samples as write_samples,
 )
+from ._upgrade import read_old_checkpoint as read_old_checkpoint, upgraded as upgraded

@@ -1,8 +1,11 @@
 from ._batches import BucketedSource as BucketedSource
 from ._checkpoint import (
     META as META,
+    CheckpointContents as CheckpointContents,
     LoadedCheckpoint as LoadedCheckpoint,
     load_checkpoint as load_checkpoint,
+    read_checkpoint as read_checkpoint,
+    save_checkpoint as save_checkpoint,
 )
 from ._distributed import World as World, joined_world as joined_world, local_device as local_device
 from ._job import Observation as Observation, TrainJob as TrainJob, TrainResult as TrainResult

@@ -25,7 +25,9 @@ from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, ModelSpec, build_model
 from layerdag.training._weights import check_finite, check_shapes
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+# Formats that ``layerdag checkpoint upgrade`` reads.
+UPGRADED_FORMATS = (2,)
 MAX_JSON_BYTES = 64 * 2**20
 DATA_PATHS = ("folder", "labels")
 
@@ -160,8 +162,15 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     Raises:
         CheckpointError: If a file is missing, damaged, of another format, or contradicts another.
     """
+    return read_checkpoint(path, device)
+
+
+def read_checkpoint(
+    path: str | Path, device: torch.device | str = "cpu", version: int = FORMAT_VERSION
+) -> LoadedCheckpoint:
+    """Read a checkpoint directory of the given format. Raises as ``load_checkpoint``."""
     path = Path(path)
-    meta = read_meta(path)
+    meta = read_meta(path, version)
     config = _read_json(path / CONFIG)
     schema = _read_json(path / SCHEMA)
     try:
@@ -226,7 +235,7 @@ def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool
     )
 
 
-def read_meta(path: Path) -> CheckpointMeta:
+def read_meta(path: Path, wanted: int = FORMAT_VERSION) -> CheckpointMeta:
     """Read and check ``meta.json``, first of all files.
 
     Raises:
@@ -240,12 +249,8 @@ def read_meta(path: Path) -> CheckpointMeta:
         raise CheckpointError(f"{path} is not a checkpoint ({META} is missing); {hint}")
     data = _read_json(path / META)
     version = data.get("format_version")
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has checkpoint format {version!r}, this layerdag reads {FORMAT_VERSION}; "
-            f"it was written by layerdag {data.get('layerdag_version', 'unknown')}. "
-            "Train it again, or sample with the version that wrote it."
-        )
+    if version != wanted:
+        raise _other_format(path, version, wanted, data.get("layerdag_version", "unknown"))
     try:
         return CheckpointMeta(
             step=_natural(data["step"]),
@@ -258,6 +263,20 @@ def read_meta(path: Path) -> CheckpointMeta:
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _damaged(path / META, error) from error
+
+
+def _other_format(path: Path, version: object, wanted: int, writer: object) -> CheckpointError:
+    """Return the error for a checkpoint of another format, with what to do about it."""
+    if version in UPGRADED_FORMATS:
+        remedy = f"Convert it with 'layerdag checkpoint upgrade {path} NEW'."
+    elif version == FORMAT_VERSION:
+        remedy = "It needs no conversion."
+    else:
+        remedy = "Train it again, or sample with the version that wrote it."
+    return CheckpointError(
+        f"{path} has checkpoint format {version!r}, and {wanted} is needed here; it was written by "
+        f"layerdag {writer}. {remedy}"
+    )
 
 
 def _natural(value: Any) -> int:

@@ -27,6 +27,7 @@ from layerdag.training._checkpoint import (
 )
 
 Fault = Callable[[Path], None]
+CELL = ("condition_table", "cells", 0)
 
 
 @pytest.fixture
@@ -144,7 +145,14 @@ FAULTS: dict[str, Fault] = {
     "a word of ten million": edited("schema.json", *WORDS, value=["a" * 10**7, "b", "c"]),
     "a word with a null byte": edited("schema.json", *WORDS, value=["\0", "b", "c"]),
     "half a character": edited("schema.json", *WORDS, value=["\ud800", "b", "c"]),
-    "rows of 10 ** 400": edited("schema.json", "condition_rows", value=[[10**400] * 3]),
+    "a table without cells": edited("schema.json", "condition_table", value={}),
+    "a table of rows": edited("schema.json", "condition_table", value=[[10**400] * 3]),
+    "a cell of 10 ** 400 graphs": edited("schema.json", *CELL, "count", value=10**400),
+    "a cell of no graphs": edited("schema.json", *CELL, "count", value=0),
+    "a mean of 10 ** 400": edited("schema.json", *CELL, "mean", 0, value=10**400),
+    "a spread of NaN": edited("schema.json", *CELL, "spread", 0, value=math.nan),
+    "a code of 10 ** 400": edited("schema.json", *CELL, "values", value=[[10**400]]),
+    "a correlation of 2": edited("schema.json", "condition_table", "correlation", 0, 0, value=2),
     "schema of others": edited("schema.json", "edge_types", value=["a", "b", "c"]),
     "schema is deep": text("schema.json", '{"a": ' + "[" * 10**6 + "]" * 10**6 + "}"),
     "infinite steps": edited("meta.json", "step", value=math.inf),

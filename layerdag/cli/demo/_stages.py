@@ -14,7 +14,7 @@ from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation.metrics import AttributeView
-from layerdag.graph import DAG, GraphStatistics
+from layerdag.graph import DAG, shared_statistics
 from layerdag.models import ModelSpec
 from layerdag.sampling import GeneratedGraph, GenerationSettings, as_workload, sample_like
 from layerdag.surrogates import (
@@ -103,7 +103,7 @@ def load_stage(settings: DemoSettings) -> GraphDataset:
 def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheckpoint, TrainResult]:
     """Train a small model; return its best checkpoint, and how far training came."""
     sizes = data.schema.sizes()
-    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    statistics = shared_statistics(data.graphs["train"], sizes)
     folder = settings.out / "training"
     job = TrainJob(
         spec=ModelSpec("fast", sizes, statistics, {"width": settings.width, "plans": False}),

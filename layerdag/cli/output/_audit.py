@@ -8,6 +8,7 @@ from pathlib import Path
 from layerdag.cli.output._split_advice import too_few_held_out
 from layerdag.cli.settings import RealData
 from layerdag.datasets import GraphDataset
+from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import (
     Attack,
@@ -17,6 +18,7 @@ from layerdag.evaluation.privacy import (
     leak_series,
     likelihood_attack,
     novelty,
+    schema_attacks,
 )
 from layerdag.evaluation.rules import StructureReport, check_structure
 from layerdag.graph import GraphStatistics
@@ -41,7 +43,7 @@ class Audit:
         structure: Verdict on the samples by the rules on graphs.
         novelty: Valid, unique, novel shares.
         leaks: Nearness and attacks on the samples, by their number; empty if nothing is held out.
-        weights: Attacks on the checkpoint, if one was given.
+        weights: Attacks on weights and schema of the checkpoint, if one was given.
         advice: What is wrong with the split for this purpose, None if nothing is.
     """
 
@@ -91,12 +93,15 @@ def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
 
 
 def _weights(loaded: LoadedCheckpoint, against: RealData, data: GraphDataset) -> tuple[Attack, ...]:
-    """Return the attack on the weights, if there are held-out graphs to tell members from."""
+    """Return the attacks on weights and schema, if there are held-out graphs to tell from."""
     data = against.beside_weights(loaded)
     if not data.held_out:
         return ()
     train, held_out = data.graphs["train"], data.held_out
-    return (likelihood_attack(loaded.model, data.schema, train, held_out),)
+    return (
+        likelihood_attack(loaded.model, data.schema, train, held_out),
+        *schema_attacks(GraphSchema.from_dict(loaded.schema), train, held_out),
+    )
 
 
 def show(found: Audit, page: str | None, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from layerdag.cli.settings._compose import as_plain, nearest
 from layerdag.datasets import GraphDataset
 from layerdag.errors import ConfigError
-from layerdag.graph import GraphStatistics
+from layerdag.graph import shared_statistics
 from layerdag.models import ModelSpec
 
 LOADERS = {
@@ -45,7 +45,7 @@ def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
     if "plans" in arguments and arguments["plans"] is None:
         arguments["plans"] = usual_plans(data)
     sizes = data.schema.sizes()
-    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    statistics = shared_statistics(data.graphs["train"], sizes)
     return ModelSpec(str(arguments.pop("name")), sizes, statistics, arguments)
 
 

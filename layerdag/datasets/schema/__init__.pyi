@@ -1,4 +1,6 @@
 from ._categorical import CategoryAttribute as CategoryAttribute
+from ._condition_fit import fit_table as fit_table
+from ._condition_table import ConditionTable as ConditionTable
 from ._conditions import LABEL as LABEL
 from ._requests import (
     complete_conditions as complete_conditions,

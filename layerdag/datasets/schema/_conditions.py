@@ -10,7 +10,7 @@ import numpy as np
 
 from layerdag.datasets.schema._categorical import words_of
 from layerdag.errors import VocabularyError
-from layerdag.graph import Condition
+from layerdag.graph import SHARED_BY, Condition
 
 LABEL = "label"
 """Name of the condition that surrogates predict where nothing else is asked: a time or a cost."""
@@ -21,6 +21,7 @@ _LARGEST_LOG = 700.0
 _ROOM = 40.0
 # Positive values spread over more than this ratio are standardized on a log scale.
 LOG_SPREAD = 20.0
+MOST_QUANTILES = 21
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,12 @@ class NumericCondition:
 
     Attributes:
         name: Condition name.
-        mean: Mean of the training values, of their logarithms if ``log``.
-        std: Standard deviation of the same, at least a tiny positive number.
+        mean: Mean of the training values (logarithms if ``log``), to a hundredth of ``std``.
+        std: Standard deviation of the same to 3 digits, at least a tiny positive number.
         log: Whether the natural logarithm is taken first.
-        quantiles: 21 evenly spaced quantiles of the training values, to 3 significant digits.
+        quantiles: At most 21 evenly spaced quantiles of the training values, to 3 significant
+            digits. ``SHARED_BY`` graphs lie below the first and above the last, and as many between
+            neighbors; the median alone where there are too few.
     """
 
     name: str
@@ -42,7 +45,7 @@ class NumericCondition:
     quantiles: tuple[float, ...]
 
     def draw_range(self) -> tuple[float, float]:
-        """Return the smallest and largest training value, to 3 significant digits."""
+        """Return the smallest and largest value that several training graphs reach."""
         return self.quantiles[0], self.quantiles[-1]
 
     @classmethod
@@ -54,10 +57,10 @@ class NumericCondition:
             return cls(name, mean=0.0, std=1.0, log=False, quantiles=(0.0,))
         log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
         scaled_B = np.log(value_B) if log else value_B
-        quantiles = np.quantile(value_B, np.linspace(0, 1, 21))
-        rounded = tuple(float(f"{quantile:.3g}") for quantile in quantiles)
-        std = max(float(scaled_B.std()), 1e-6)
-        return cls(name, float(scaled_B.mean()), std, log, rounded)
+        std = float(f"{max(float(scaled_B.std()), 1e-6):.3g}")
+        unit = 10.0 ** (math.floor(math.log10(std)) - 2)
+        mean = round(float(scaled_B.mean()) / unit) * unit
+        return cls(name, mean, std, log, _shared_quantiles(value_B))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
@@ -87,14 +90,23 @@ class NumericCondition:
         except (ValueError, TypeError, OverflowError):
             wanted = "a positive number" if self.log else "a number"
             raise VocabularyError(
-                f"Condition '{self.name}' must be {wanted}, found {value!r}; the training data "
-                f"has {self.quantiles[0]:.4g} to {self.quantiles[-1]:.4g}."
+                f"Condition '{self.name}' must be {wanted}, found {value!r}; most training "
+                f"graphs have {self.quantiles[0]:.4g} to {self.quantiles[-1]:.4g}."
             ) from None
 
     def decode(self, scaled: float) -> float:
         """Return the value in its own unit for a standardized one."""
         number = scaled * self.std + self.mean
         return math.exp(min(number, _LARGEST_LOG)) if self.log else number
+
+
+def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
+    """Return rounded quantiles with ``SHARED_BY`` values below, above and between them."""
+    outside = min(SHARED_BY, (value_B.size + 1) // 2) - 1
+    count = max(1, min(MOST_QUANTILES, value_B.size // SHARED_BY))
+    places = np.linspace(outside, value_B.size - 1 - outside, count)
+    levels = places / max(value_B.size - 1, 1) if count > 1 else 0.5
+    return tuple(float(f"{q:.3g}") for q in np.atleast_1d(np.quantile(value_B, levels)))
 
 
 @dataclass(frozen=True)

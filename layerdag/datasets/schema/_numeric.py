@@ -4,7 +4,8 @@ A model sees the bin as a category; the position says where in the bin the value
 quantiles of the training values that fell into it. So a decoded number has the training
 distribution inside every bin. The outermost bins are halved again and again, because the few
 largest values decide sums and tails. A value that many nodes share (a kernel size, a power of two)
-gets a bin of its own and comes back exactly.
+gets a bin of its own and comes back exactly. Values beyond what ``SHARED_BY`` training graphs reach
+are moved there, so that no extreme tells of a single graph.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import VocabularyError
+from layerdag.graph import SHARED_BY
 
 # Few enough that single training values cannot be read off a bin of MIN_COUNT values or more.
 QUANTILES = 5
@@ -41,7 +43,12 @@ class NumericAttribute:
 
     @classmethod
     def fit(
-        cls, name: str, unit: str, values: np.ndarray, num_bins: int = 16
+        cls,
+        name: str,
+        unit: str,
+        values: np.ndarray,
+        num_bins: int = 16,
+        graph_of: np.ndarray | None = None,
     ) -> "NumericAttribute":
         """Learn the bins from training values; NaN is absent, and so is an infinite value.
 
@@ -50,13 +57,17 @@ class NumericAttribute:
             unit: Unit of the values.
             values: float array of any shape.
             num_bins: Number of bins for values that are not shared by many nodes.
+            graph_of: Number of the graph of each value; None takes each for a graph of its own.
         """
         present = np.asarray(values, dtype=np.float64).ravel()
-        present = present[np.isfinite(present)]
+        finite = np.isfinite(present)
+        graph = np.arange(present.size) if graph_of is None else np.asarray(graph_of).ravel()
+        present, graph = present[finite], graph[finite]
         if present.size == 0:
             return cls(name, unit, ())
-        distinct, counts = np.unique(present, return_counts=True)
-        shared = distinct[counts >= max(MIN_COUNT / 2, SHARED_VALUE * present.size)]
+        if graph_of is not None:
+            present = np.clip(present, *shared_range(present, graph))
+        shared = _shared_values(present, graph)
         rest = present[~np.isin(present, shared)]
         bins = [(float(value),) * QUANTILES for value in shared]
         for part, low, high in _between(rest, shared):
@@ -127,6 +138,25 @@ class NumericAttribute:
         """Return the bin that holds each value, or the nearest one where none does."""
         middle_K1 = (table_KQ[:-1, -1] + table_KQ[1:, 0]) / 2
         return np.searchsorted(middle_K1, value_N, side="right").astype(np.int64)
+
+
+def shared_range(value: np.ndarray, graph: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and largest value that ``SHARED_BY`` graphs reach, or all if fewer."""
+    order = np.argsort(graph, kind="stable")
+    starts = np.unique(graph[order], return_index=True)[1]
+    low_G = np.sort(np.minimum.reduceat(value[order], starts))
+    high_G = np.sort(np.maximum.reduceat(value[order], starts))
+    place = min(SHARED_BY, low_G.size) - 1
+    return float(low_G[place]), float(high_G[-1 - place])
+
+
+def _shared_values(value: np.ndarray, graph: np.ndarray) -> np.ndarray:
+    """Return the values that many nodes of several graphs have, ascending."""
+    distinct, code, counts = np.unique(value, return_inverse=True, return_counts=True)
+    pairs = np.unique(np.stack([code.ravel(), graph]), axis=1)
+    graphs = np.bincount(pairs[0], minlength=distinct.size)
+    many = counts >= max(MIN_COUNT / 2, SHARED_VALUE * value.size)
+    return distinct[many & (graphs >= min(SHARED_BY, len(np.unique(graph))))]
 
 
 def _between(values: np.ndarray, cuts: np.ndarray) -> list[tuple[np.ndarray, float, float]]:

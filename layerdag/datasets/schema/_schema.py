@@ -5,10 +5,8 @@ weights, and is all that is needed to turn a sampled graph back into names and n
 """
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -17,14 +15,15 @@ from torch import Tensor
 
 from layerdag.codec import RawGraph
 from layerdag.datasets.schema._categorical import CategoryAttribute, words_of
+from layerdag.datasets.schema._condition_fit import fit_table
+from layerdag.datasets.schema._condition_table import ConditionTable
 from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition
 from layerdag.datasets.schema._numeric import NumericAttribute
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph import DAG, Condition, GraphSizes
 
 KINDS = ("trace", "flow")
-# Standard deviations; the training graphs' conditions are kept no finer.
-ROW_STEP = 0.25
+NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
 
@@ -39,9 +38,7 @@ class GraphSchema:
         edge_types: Name of each edge type, code by position.
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
         category_conditions: Graph-level categories, in the order of ``category_BM``.
-        condition_rows: What training graphs were like, to draw plausible requests from: codes of
-            the categories, then the numbers rounded to ``ROW_STEP`` standard deviations. Sorted, so
-            that a row cannot be tied to a graph.
+        condition_table: What training graphs were like, to draw plausible requests from.
     """
 
     kind: str
@@ -49,7 +46,7 @@ class GraphSchema:
     edge_types: tuple[str, ...]
     numeric_conditions: tuple[NumericCondition, ...] = ()
     category_conditions: tuple[CategoryCondition, ...] = ()
-    condition_rows: tuple[tuple[float, ...], ...] = ()
+    condition_table: ConditionTable = NO_TABLE
 
     @classmethod
     def fit(cls, kind: str, graphs: Sequence[RawGraph], *, num_bins: int = 16) -> "GraphSchema":
@@ -74,6 +71,7 @@ class GraphSchema:
             NumericAttribute.fit(
                 name, first.units.get(name, "1"),
                 np.concatenate([g.numbers[name] for g in graphs]), num_bins,
+                np.repeat(np.arange(len(graphs)), [g.num_nodes for g in graphs]),
             )
             for name in first.numbers
         ]  # fmt: skip
@@ -95,13 +93,13 @@ class GraphSchema:
                 if n in texts
             ),
         )
-        return replace(schema, condition_rows=schema._rows(graphs))
+        return schema.with_table([graph.conditions for graph in graphs])
 
-    def _rows(self, graphs: Sequence[RawGraph]) -> tuple[tuple[float, ...], ...]:
-        """Return the coarse conditions of the training graphs, sorted."""
-        numeric_BC, category_BM = self.encode_conditions(graph.conditions for graph in graphs)
-        coarse_BC = (numeric_BC / ROW_STEP).round() * ROW_STEP
-        return tuple(sorted(tuple(row) for row in torch.cat([category_BM, coarse_BC], 1).tolist()))
+    def with_table(self, rows: Iterable[Mapping[str, Condition]]) -> "GraphSchema":
+        """Return the schema with a table of the conditions of training graphs."""
+        numeric_BC, category_BM = self.encode_conditions(rows)
+        table = fit_table(category_BM.numpy(), numeric_BC.double().numpy())
+        return replace(self, condition_table=table)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
         """Return the schema with these conditions alone.
@@ -111,14 +109,13 @@ class GraphSchema:
         """
         for name in names:
             self._check_condition(name)
-        kept = [name in names for name in (*_names(self.category_conditions),
-                                           *_names(self.numeric_conditions))]  # fmt: skip
-        rows = [tuple(compress(row, kept)) for row in self.condition_rows]
+        numbers = [i for i, c in enumerate(self.numeric_conditions) if c.name in names]
+        categories = [i for i, c in enumerate(self.category_conditions) if c.name in names]
         return replace(
             self,
-            numeric_conditions=tuple(c for c in self.numeric_conditions if c.name in names),
-            category_conditions=tuple(c for c in self.category_conditions if c.name in names),
-            condition_rows=tuple(sorted(rows)) if any(kept) else (),
+            numeric_conditions=tuple(self.numeric_conditions[i] for i in numbers),
+            category_conditions=tuple(self.category_conditions[i] for i in categories),
+            condition_table=self.condition_table.narrowed(categories, numbers),
         )
 
     @property
@@ -249,10 +246,7 @@ class GraphSchema:
             "edge_types": list(self.edge_types),
             "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
             "category_conditions": [asdict(c) for c in self.category_conditions],
-            "condition_rows": [
-                [None if math.isnan(value) else value for value in row]
-                for row in self.condition_rows
-            ],
+            "condition_table": self.condition_table.to_dict(),
         }
 
     @classmethod
@@ -276,10 +270,7 @@ class GraphSchema:
                 category_conditions=tuple(
                     map(CategoryCondition.from_dict, data["category_conditions"])
                 ),
-                condition_rows=tuple(
-                    tuple(math.nan if v is None else float(v) for v in row)
-                    for row in data["condition_rows"]
-                ),
+                condition_table=ConditionTable.from_dict(data["condition_table"]),
             )
             schema._check()
         except (
@@ -305,13 +296,8 @@ class GraphSchema:
             raise ValueError("two attributes have the same name")
         if self.kind == "trace" and self._largest_number() >= 1 << 63:
             raise ValueError("a trace holds no number of 2 ** 63 or more")
-        num_categories = len(self.category_conditions)
-        for row in self.condition_rows:
-            if len(row) != len(self.condition_names):
-                raise ValueError("condition_rows do not have one entry for each condition")
-            for code, condition in zip(row[:num_categories], self.category_conditions, strict=True):
-                if not -1 <= code < len(condition.values) or code != int(code):
-                    raise ValueError(f"condition_rows hold a code that '{condition.name}' lacks")
+        sizes = [len(condition.values) for condition in self.category_conditions]
+        self.condition_table.check(sizes, len(self.numeric_conditions))
 
 
 def _names(conditions: Iterable[NumericCondition | CategoryCondition]) -> list[str]:

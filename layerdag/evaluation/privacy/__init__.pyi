@@ -5,6 +5,7 @@ from ._membership import (
     likelihood_attack as likelihood_attack,
 )
 from ._memorization import Nearness as Nearness, Novelty as Novelty, novelty as novelty
+from ._schema_attacks import schema_attacks as schema_attacks
 from ._verdict import (
     CHANCE as CHANCE,
     MARGIN as MARGIN,

@@ -36,7 +36,7 @@ class Attack:
     """How well one score tells members of the training set from other real graphs.
 
     Attributes:
-        name: "nearest_sample", "density_ratio" or "likelihood".
+        name: "nearest_sample", "density_ratio", "likelihood", "schema_lookup" or "schema_density".
         what: The score, in one sentence.
         auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
             1 that every member is known.
@@ -113,11 +113,11 @@ def attacks_by_distance(
     nearest_G = -to_sample_GK.min(axis=1)
     what = "how near the nearest sample is"
     plain = [(nearest_G[:members], nearest_G[members:])]
-    found = [_attack("nearest_sample", what, plain, seed)]
+    found = [attack_by_scores("nearest_sample", what, plain, seed)]
     if to_held_out_GH.shape[1] > 1:
         what = "density of samples over that of other real graphs"
         ratios = _density_ratios(to_sample_GK, to_held_out_GH, members, seed)
-        found.append(_attack("density_ratio", what, ratios, seed))
+        found.append(attack_by_scores("density_ratio", what, ratios, seed))
     return tuple(found)
 
 
@@ -161,7 +161,7 @@ def likelihood_attack(
     ]
     member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
     what = "likelihood of the graph, by the weights"
-    return _attack("likelihood", what, [(-member_T, -other_H)], seed)
+    return attack_by_scores("likelihood", what, [(-member_T, -other_H)], seed)
 
 
 @torch.no_grad()
@@ -198,7 +198,7 @@ def area_under_curve(member_T: np.ndarray, other_H: np.ndarray) -> float:
     return float(wins / (member_T.size * other_H.size))
 
 
-def _attack(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
+def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
     """Return how well a score tells members from others, the mean over folds.
 
     Args:

@@ -46,7 +46,7 @@ def test_a_cyclic_training_graph_is_an_error_and_a_cyclic_test_graph_is_listed()
 def test_it_can_be_narrowed_to_some_conditions():
     data = GraphDataset.build("toy", "flow", {"train": TRAIN}).conditioned_on(["family"])
     assert data.schema.condition_names == ["family"]
-    assert data.schema.condition_rows == ((0.0,), (1.0,))
+    assert data.schema.numeric_conditions == ()
     assert [dag.conditions for dag in data.graphs["train"]] == [
         {"family": "gpt"},
         {"family": "mlp"},
@@ -60,7 +60,7 @@ def test_it_can_be_narrowed_to_some_conditions():
 def test_it_can_be_narrowed_to_no_condition():
     data = GraphDataset.build("toy", "flow", {"train": TRAIN}).conditioned_on([])
     assert data.schema.condition_names == []
-    assert data.schema.condition_rows == ()
+    assert data.schema.condition_table.cells == ()
     assert data.batch("train").numeric_BC.shape == (2, 0)
 
 

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from layerdag.datasets.schema._numeric import NumericAttribute
+from layerdag.datasets.schema._numeric import MIN_COUNT, NumericAttribute
 from layerdag.errors import VocabularyError
 
 
@@ -77,3 +77,44 @@ def test_bins_whose_ratios_overflow_are_refused(value: float) -> None:
         NumericAttribute.from_dict({"name": "n", "unit": "1", "bins": [[value] * 5]})
     plain = {"name": "n", "unit": "1", "bins": [[0.0] * 5, [1e-100, 1, 2, 3, 1e100]]}
     assert NumericAttribute.from_dict(plain).num_codes == 3
+
+
+def test_a_quantile_that_no_wall_is_near_has_three_digits(rng):
+    values = rng.lognormal(10, 2.5, 5000)
+    flat = [quantile for row in fitted(values).bins for quantile in row]
+    assert all(quantile == float(f"{quantile:.3g}") for quantile in flat)
+
+
+def test_no_bin_stands_for_fewer_than_sixteen_values(rng):
+    values = rng.lognormal(10, 2.5, 1000)
+    codes, _ = fitted(values, num_bins=500).encode(values)
+    # Rounded ends move a value or two over a border.
+    assert np.bincount(codes)[1:].min() >= MIN_COUNT - 2
+    assert len(fitted(values[:40], num_bins=40).bins) <= 4
+
+
+def test_extremes_are_those_that_five_graphs_reach(rng):
+    graph_of = np.repeat(np.arange(20), 50)
+    values = rng.uniform(100.0, 200.0, 1000)
+    values[::50] = np.arange(20) + 1e6  # one huge value in each graph
+    values[1::50] = 1.0 / (1 + np.arange(20))
+    bins = NumericAttribute.fit("bytes", "bytes", values, 8, graph_of).bins
+    assert bins[-1][-1] == pytest.approx(1e6 + 15, rel=1e-2)
+    assert bins[0][0] == pytest.approx(1 / 16, rel=1e-2)
+    assert NumericAttribute.fit("bytes", "bytes", values, 8).bins[0][0] == pytest.approx(1 / 20)
+
+
+def test_one_graph_with_a_huge_value_leaves_no_trace_of_it(rng):
+    graph_of = np.repeat(np.arange(20), 50)
+    values = rng.uniform(100.0, 200.0, 1000)
+    values[7] = 1e12
+    assert NumericAttribute.fit("bytes", "bytes", values, 8, graph_of).bins[-1][-1] <= 200.0
+
+
+def test_a_value_that_many_nodes_of_one_graph_share_gets_no_bin_of_its_own(rng):
+    graph_of = np.repeat(np.arange(20), 50)
+    values = rng.uniform(100.0, 200.0, 1000)
+    values[graph_of == 3] = 123.456789
+    secret = NumericAttribute.fit("bytes", "bytes", values, 8, graph_of)
+    assert (123.456789,) * 5 not in secret.bins
+    assert (123.456789,) * 5 in NumericAttribute.fit("bytes", "bytes", values, 8).bins

@@ -111,13 +111,22 @@ def test_an_unknown_condition_names_the_nearest():
         (("numbers", 0, "bins"), [[5.0, 4.0, 3.0, 2.0, 1.0]]),
         (("categories", 0, "values"), ["a", "a"]),
         (("categories", 0, "values"), "abc"),
-        (("condition_rows",), [[0.0]]),
-        (("condition_rows", 0, 0), 7.0),
+        (("condition_table",), [[0.0]]),
+        (("condition_table", "cells", 0, "values"), [[7]]),
+        (("condition_table", "cells", 0, "values"), [["0"]]),
+        (("condition_table", "cells", 0, "values"), [[]]),
+        (("condition_table", "cells", 0, "spread"), [0.0]),
+        (("condition_table", "cells", 0, "mean"), [1e300]),
+        (("condition_table", "cells", 0, "mean"), []),
+        (("condition_table", "cells", 0, "count"), 0),
+        (("condition_table", "correlation"), [[float("nan")]]),
+        (("condition_table", "correlation"), []),
         (("edge_types",), []),
     ],
 )
 def test_a_damaged_schema_is_refused_in_one_sentence(path, value):
-    data = GraphSchema.fit("flow", [graph(["a", "b"], label=v) for v in (1.0, 2.0)]).to_dict()
+    graphs = [graph(["a", "b"], label=float(v)) for v in range(1, 9)]
+    data = GraphSchema.fit("flow", graphs).to_dict()
     data = json.loads(json.dumps(data))
     target = data
     for step in path[:-1]:

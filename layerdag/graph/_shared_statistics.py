@@ -1,0 +1,126 @@
+"""Statistics of training graphs that may lie in a checkpoint: only what several graphs share.
+
+Exact counts name single graphs: an operator that once has seven parents says that this graph was
+trained on. So degrees and layer sizes are merged with their neighbors until at least ``SHARED_BY``
+graphs stand behind each, and every count is rounded up to a multiple of that number.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from layerdag.graph._dag import DAG
+from layerdag.graph._sizes import GraphSizes
+from layerdag.graph._statistics import GraphStatistics
+
+SHARED_BY = 5
+"""Training graphs that stand behind every figure in a checkpoint, where there are as many."""
+
+Pairs = tuple[tuple[int, int], ...]
+Holders = dict[int, set[int]]
+"""The graphs that show each value."""
+
+
+def shared_statistics(
+    dags: Sequence[DAG], sizes: GraphSizes, *, layer_cap: int = 0, in_degree_cap: int = 0
+) -> GraphStatistics:
+    """Measure graphs, and keep what at least ``SHARED_BY`` of them share.
+
+    A kind of which too few graphs have nodes gets the degrees of all other kinds. Where no graphs
+    share anything, as in a set of one, all is kept. Numbers of layers are left out.
+
+    Args:
+        dags: Training graphs in any node order.
+        sizes: Counts of the schema.
+        layer_cap: Layer sizes from here on count as this one, which is kept however few graphs
+            reach it: the shapes of weights that were trained before depend on it. 0: none.
+        in_degree_cap: The same for in-degrees.
+
+    Raises:
+        GraphError: As ``GraphStatistics.measure``.
+    """
+    exact = GraphStatistics.measure(dags, sizes)
+    parents: defaultdict[int, Holders] = defaultdict(_no_holders)
+    children: defaultdict[int, Holders] = defaultdict(_no_holders)
+    layer_holders = _no_holders()
+    for graph, dag in enumerate(dags):
+        kind_N = dag.x_NA[:, 0].numpy()
+        for holders, end_E in zip((children, parents), dag.edge_index_2E.numpy(), strict=True):
+            degree_N = np.bincount(end_E, minlength=kind_N.size)
+            for kind, degree in np.unique(np.stack([kind_N, degree_N], 1), axis=0).tolist():
+                holders[kind][degree].add(graph)
+        for size in np.unique(np.bincount(dag.layers().numpy())).tolist():
+            layer_holders[size].add(graph)
+    return replace(
+        exact,
+        graphs=_rounded_up(exact.graphs),
+        attributes=tuple(tuple(map(_rounded_up, counts)) for counts in exact.attributes),
+        edge_types=tuple(map(_rounded_up, exact.edge_types)),
+        in_degrees=_by_kind(exact.in_degrees, parents, in_degree_cap),
+        out_degrees=_by_kind(exact.out_degrees, children, 0),
+        layer_sizes=_by_kind([exact.layer_sizes], {0: layer_holders}, layer_cap)[0],
+        layer_counts=(),
+    )
+
+
+def _no_holders() -> Holders:
+    return defaultdict(set)
+
+
+def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -> tuple[Pairs, ...]:
+    """Return the merged values of each kind with the number of nodes, rounded up."""
+    capped = {kind: _capped(table, cap) for kind, table in holders.items()}
+    most = max(len(graphs) for table in capped.values() for graphs in table.values())
+    places = {kind: _places(t, min(SHARED_BY, most), cap) for kind, t in capped.items()}
+    common = sorted({place for table in places.values() for place in table.values()})
+    merged: list[Pairs] = []
+    for kind, pairs in enumerate(exact):
+        if pairs and not places[kind]:
+            share = sum(count for _, count in pairs) // len(common)
+            merged.append(tuple((place, _rounded_up(max(share, 1))) for place in common))
+            continue
+        total: defaultdict[int, int] = defaultdict(int)
+        for value, count in pairs:
+            total[places[kind][min(value, cap) if cap else value]] += count
+        merged.append(tuple((place, _rounded_up(total[place])) for place in sorted(total)))
+    return tuple(merged)
+
+
+def _capped(holders: Holders, cap: int) -> Holders:
+    """Return the holders with all values from ``cap`` on as one; 0 is no cap."""
+    found = _no_holders()
+    for value, graphs in holders.items():
+        found[min(value, cap) if cap else value] |= graphs
+    return found
+
+
+def _places(holders: Holders, needed: int, cap: int) -> dict[int, int]:
+    """Return the value that stands for each value; empty if too few graphs have any.
+
+    From the largest value down, values are merged until enough graphs show one of them; the
+    smallest of them stands for all, so that as many graphs reach it. What is left over at the lower
+    end goes to its neighbor. 0 is merged only if too few graphs show it: a node without parents is
+    another thing than one with few.
+    """
+    places: dict[int, int] = {}
+    waiting: list[int] = []
+    seen: set[int] = set()
+    for value in sorted((value for value in holders if value > 0), reverse=True):
+        waiting.append(value)
+        seen |= holders[value]
+        if len(seen) >= needed or value == cap:
+            places |= dict.fromkeys(waiting, value)
+            waiting, seen = [], set()
+    if len(holders.get(0, ())) >= needed:
+        places[0] = 0
+    if not places:
+        return {}
+    lowest = min(place for place in places.values() if place or len(set(places.values())) == 1)
+    return {value: places.get(value, lowest) for value in holders}
+
+
+def _rounded_up(count: int) -> int:
+    """Return the next multiple of ``SHARED_BY``; 0 stays 0."""
+    return -(-count // SHARED_BY) * SHARED_BY

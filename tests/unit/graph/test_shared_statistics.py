@@ -1,0 +1,69 @@
+"""Statistics in a checkpoint: nothing that fewer than five graphs show."""
+
+import torch
+
+from layerdag.graph import DAG, SHARED_BY, GraphSizes, GraphStatistics, shared_statistics
+
+SIZES = GraphSizes(attributes=(3,))
+
+
+def fan(width: int, kind: int = 1) -> DAG:
+    """A root of kind 0, ``width`` nodes of a kind below it, and a sink of kind 2."""
+    middle = torch.arange(1, width + 1)
+    edges = torch.cat(
+        [
+            torch.stack([torch.zeros_like(middle), middle]),
+            torch.stack([middle, torch.full_like(middle, width + 1)]),
+        ],
+        dim=1,
+    )
+    return DAG.build(torch.tensor([[0], *[[kind]] * width, [2]]), edges)
+
+
+def test_rare_degrees_and_layer_sizes_are_moved_to_what_five_graphs_reach():
+    graphs = [fan(2)] * 10 + [fan(7), fan(8), fan(9), fan(9), fan(40)]
+    exact, shared = GraphStatistics.measure(graphs, SIZES), shared_statistics(graphs, SIZES)
+    assert exact.max_in_degree == 40
+    assert shared.in_degrees[2] == ((2, 10), (7, 5))
+    assert shared.out_degrees[0] == ((2, 10), (7, 5))
+    assert (shared.max_in_degree, shared.max_layer_size) == (7, 7)
+    assert shared.layer_counts == ()
+
+
+def test_every_count_is_a_multiple_of_five_and_none_vanishes():
+    graphs = [fan(2)] * 6 + [fan(3)] * 6
+    shared = shared_statistics(graphs, SIZES)
+    counts = [*shared.attributes[0], *shared.edge_types, shared.graphs]
+    counts += [n for pairs in (*shared.in_degrees, shared.layer_sizes) for _, n in pairs]
+    assert all(count % SHARED_BY == 0 and count > 0 for count in counts)
+
+
+def test_a_kind_in_too_few_graphs_gets_the_degrees_of_the_others():
+    graphs = [fan(2)] * 9 + [fan(3, kind=0)]
+    kinds = shared_statistics([*graphs, DAG.build(torch.tensor([[0], [0], [1]]), torch.tensor(
+        [[0, 0], [1, 2]]))], GraphSizes(attributes=(4,))).in_degrees  # fmt: skip
+    assert kinds[3] == ()
+    rare = [*graphs, DAG.build(torch.tensor([[0], [3]]), torch.tensor([[0], [1]]))]
+    found = shared_statistics(rare, GraphSizes(attributes=(4,))).in_degrees[3]
+    assert [degree for degree, _ in found] == [0, 1, 2]
+
+
+def test_no_parents_stays_apart_from_few_parents():
+    lone = DAG.build(torch.tensor([[1], [0], [2]]), torch.tensor([[1], [2]]))
+    graphs = [fan(2)] * 6 + [lone] * 4
+    assert [degree for degree, _ in shared_statistics(graphs, SIZES).in_degrees[1]] == [1]
+    graphs += [lone]
+    assert [degree for degree, _ in shared_statistics(graphs, SIZES).in_degrees[1]] == [0, 1]
+
+
+def test_caps_keep_the_shapes_of_trained_weights():
+    graphs = [fan(2)] * 10 + [fan(40)]
+    shared = shared_statistics(graphs, SIZES, layer_cap=30, in_degree_cap=30)
+    assert (shared.max_layer_size, shared.max_in_degree) == (30, 30)
+
+
+def test_a_few_graphs_keep_what_most_of_them_share():
+    shared = shared_statistics([fan(2), fan(2), fan(5)], SIZES)
+    assert [degree for degree, _ in shared.in_degrees[2]] == [2]
+    alone = shared_statistics([fan(5)], SIZES)
+    assert [degree for degree, _ in alone.in_degrees[2]] == [5]

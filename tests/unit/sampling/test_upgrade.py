@@ -1,0 +1,103 @@
+"""Checkpoints of format 2 load after a conversion, and then name no training graph."""
+
+import json
+from pathlib import Path
+
+import pytest
+from raw_graphs import chain
+
+from layerdag.cli import main
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.graph import GraphStatistics
+from layerdag.models import ModelSpec, build_model
+from layerdag.sampling import (
+    GenerationSettings,
+    checkpoint_schema,
+    generate,
+    read_old_checkpoint,
+    upgraded,
+)
+from layerdag.training import load_checkpoint
+from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
+
+GRAPHS = [
+    chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i, family="gpt" if i % 3 else "mlp")
+    for i in range(30)
+]
+
+
+@pytest.fixture(scope="module")
+def data() -> GraphDataset:
+    return GraphDataset.build("chains", "flow", {"train": GRAPHS})
+
+
+def as_format_2(folder: Path, data: GraphDataset) -> None:
+    """Turn a checkpoint into what layerdag wrote in format 2."""
+    schema = json.loads((folder / "schema.json").read_text())
+    del schema["condition_table"]
+    numeric_BC, category_BM = data.schema.encode_conditions(g.conditions for g in GRAPHS)
+    coarse = (numeric_BC * 4).round() / 4
+    schema["condition_rows"] = sorted(
+        [*codes, *numbers]
+        for codes, numbers in zip(category_BM.tolist(), coarse.tolist(), strict=True)
+    )
+    schema["numeric_conditions"][0]["quantiles"] = [1.0 + 29 * i / 20 for i in range(21)]
+    (folder / "schema.json").write_text(json.dumps(schema))
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, "format_version": 2}))
+
+
+@pytest.fixture(params=["fast", "reference"])
+def old(request: pytest.FixtureRequest, tmp_path: Path, data: GraphDataset) -> Path:
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    small = {"width": 32, "depth": 1} if request.param == "fast" else {"node_width": 32}
+    spec = ModelSpec(request.param, sizes, statistics, small)
+    weights = build_model(spec, seed=1).state_dict()
+    run = {"data": {"name": "folder", "folder": "/home/me/secret"}, "out": "/home/me/out"}
+    contents = CheckpointContents(spec, weights, data.schema.to_dict(), run, CheckpointMeta())
+    save_checkpoint(tmp_path / "old", contents)
+    as_format_2(tmp_path / "old", data)
+    return tmp_path / "old"
+
+
+def test_an_old_checkpoint_says_how_to_convert_it(old: Path):
+    with pytest.raises(CheckpointError, match="layerdag checkpoint upgrade"):
+        load_checkpoint(old)
+
+
+def test_the_command_converts_it_without_touching_the_weights(old: Path, tmp_path: Path):
+    assert main(["checkpoint", "upgrade", str(old), str(tmp_path / "new")]) == 0
+    weights = [(folder / "weights.safetensors").read_bytes() for folder in (old, tmp_path / "new")]
+    assert weights[0] == weights[1]
+    text = (tmp_path / "new" / "config.json").read_text()
+    assert "/home/me" not in text
+    loaded = load_checkpoint(tmp_path / "new")
+    schema = checkpoint_schema(loaded)
+    (sample,) = generate(
+        loaded.model, schema, GenerationSettings(num=1, conditions={"family": "mlp"})
+    )
+    assert sample.dag.conditions["family"] == "mlp"
+    assert main(["checkpoint", "upgrade", str(tmp_path / "new"), str(tmp_path / "newer")]) == 1
+
+
+@pytest.mark.parametrize("with_data", [False, True])
+def test_what_names_single_graphs_is_gone(old: Path, data: GraphDataset, with_data: bool):
+    before = read_old_checkpoint(old)
+    contents = upgraded(before, {}, data if with_data else None)
+    assert "condition_rows" not in contents.schema
+    low, *_, high = contents.schema["numeric_conditions"][0]["quantiles"]
+    assert (low > 4.5, high < 26.5) == (True, True)
+    statistics = contents.spec.statistics
+    counts = [n for pairs in statistics.in_degrees for _, n in pairs]
+    assert all(count % 5 == 0 for count in (*counts, *statistics.attributes[0]))
+    GraphSchema.from_dict(contents.schema)
+    build_model(contents.spec).load_state_dict(contents.weights)
+
+
+def test_other_data_is_refused(old: Path):
+    other = GraphDataset.build("others", "flow", {"train": GRAPHS[:20]})
+    with pytest.raises(UsageError, match="trained on other graphs"):
+        upgraded(read_old_checkpoint(old), {}, other)
