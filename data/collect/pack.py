@@ -193,7 +193,7 @@ def write_examples(records: Sequence[RunRecord], corpus: Path, target: Path) -> 
         ]
         if fitting:
             smallest = min(fitting, key=lambda record: (record.num_nodes, record.run))
-            write_workload(read_run(corpus, smallest).workload(), target / name)
+            write_workload(read_run(corpus, smallest).workload(), target / name, overwrite=True)
 
 
 def _checksums(target: Path, names: Sequence[str]) -> str:

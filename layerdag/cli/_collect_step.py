@@ -3,13 +3,16 @@
 import runpy
 import sys
 import traceback
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from layerdag.errors import DataError, LayerdagError
-from layerdag.traces.pytorch import Capture, capture
+from layerdag.traces.pytorch import Capture
+
+StartCapture = Callable[[], AbstractContextManager[Capture]]
 
 
 class _Done(BaseException):
@@ -19,8 +22,8 @@ class _Done(BaseException):
 class _StepHook:
     """Counts optimizer steps and captures what lies between two of them."""
 
-    def __init__(self, prefix: str, step: int, keep_going: bool) -> None:
-        self.prefix = prefix
+    def __init__(self, start: StartCapture, step: int, keep_going: bool) -> None:
+        self.start = start
         self.step = step
         self.keep_going = keep_going
         self.seen = 0
@@ -35,7 +38,7 @@ class _StepHook:
             return
         self.seen += 1
         if self.seen == self.step - 1:
-            self.captured = self.open.enter_context(capture(self.prefix))
+            self.captured = self.open.enter_context(self.start())
         elif self.seen == self.step:
             self.open.close()
             if not self.keep_going:
@@ -43,9 +46,16 @@ class _StepHook:
 
 
 def collect_step(
-    script: Path, words: list[str], prefix: str, step: int, keep_going: bool
+    script: Path, words: list[str], start: StartCapture, step: int, keep_going: bool
 ) -> tuple[Path, int]:
     """Run ``script`` with ``words`` and capture its ``step``-th training step.
+
+    Args:
+        script: What to run.
+        words: Its arguments.
+        start: Begins the capture.
+        step: Which step.
+        keep_going: Whether the script runs on afterwards.
 
     Returns:
         The file of this rank's trace and its number of nodes.
@@ -53,7 +63,7 @@ def collect_step(
     Raises:
         DataError: If the script fails, or ends before the step.
     """
-    hook = _StepHook(prefix, step, keep_going)
+    hook = _StepHook(start, step, keep_going)
     handle = register_optimizer_step_post_hook(hook)
     try:
         _run_script(script, words)

@@ -17,4 +17,8 @@ from ._gather import (
     structure_distributions as structure_distributions,
     summary_rows as summary_rows,
 )
-from ._page import plain as plain, write_report as write_report
+from ._page import (
+    plain as plain,
+    require_replaceable_report as require_replaceable_report,
+    write_report as write_report,
+)

@@ -11,6 +11,7 @@ import numpy as np
 
 from layerdag._runtime import write_text
 from layerdag._version import __version__
+from layerdag.errors import UsageError
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
 from layerdag.report.sections import _sections as sections, membership, usefulness
@@ -32,6 +33,22 @@ SECTIONS = (
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
+def require_replaceable_report(path: str | Path) -> None:
+    """Raise UsageError if the figures beside a page would replace a file of something else."""
+    figures = Path(path).with_suffix(".json")
+    if not figures.exists():
+        return
+    try:
+        content = json.loads(figures.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not {"title", "lead", "summary"} <= content.keys():
+        raise UsageError(
+            f"{figures}: the figures of the page {Path(path).name} belong there, but it holds "
+            "something else, which is never replaced; give the page another name."
+        )
+
+
 def write_report(content: ReportContent, path: str | Path) -> Path:
     """Write the page to ``path`` and its figures to the same name with ``.json``; return ``path``.
 
@@ -39,8 +56,10 @@ def write_report(content: ReportContent, path: str | Path) -> Path:
 
     Raises:
         GraphError: If a graph to be drawn has a cycle.
+        UsageError: If the figures would replace a file of something else.
     """
     path = Path(path)
+    require_replaceable_report(path)
     page = render(content)
     figures = json.dumps(plain(content), indent=1, allow_nan=False)
     write_text(path.with_suffix(".json"), figures + "\n")

@@ -1,4 +1,4 @@
-from ._folder import doubt_samples as doubt_samples
+from ._folder import doubt_sampled_jobs as doubt_sampled_jobs, doubt_samples as doubt_samples
 from ._sample_files import as_workload as as_workload
 from ._sampling import (
     ASKED as ASKED,

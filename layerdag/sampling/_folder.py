@@ -54,6 +54,14 @@ def doubt_samples(folder: Path) -> str:
     return doubt or next(filter(None, inside), "")
 
 
+def doubt_sampled_jobs(folder: Path) -> str:
+    """Return why a folder is not provably one of sampled jobs without a manifest, or ""."""
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    doubt = strangers(folder, lambda name: bool(_NAME.fullmatch(name)) and name in names)
+    inside = (strangers(folder / name, _is_trace_of(name)) for name in names)
+    return doubt or next(filter(None, inside), "")
+
+
 def _doubt_unfinished(folder: Path) -> str:
     """Return why a folder is not provably one that a stopped sampling left, or ""."""
     if _header(folder) is None:
@@ -64,7 +72,6 @@ def _doubt_unfinished(folder: Path) -> str:
 
 
 SAMPLES = FolderKind("samples", doubt_samples)
-_UNFINISHED = FolderKind("samples of an unfinished run", _doubt_unfinished)
 
 
 class SampleFolder:

@@ -35,6 +35,8 @@ from ._workload import (
     holds_rank_files as holds_rank_files,
     rank_files as rank_files,
     read_workload as read_workload,
+    require_free_prefix as require_free_prefix,
+    standing_files as standing_files,
     write_groups as write_groups,
     write_workload as write_workload,
 )

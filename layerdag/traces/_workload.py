@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from layerdag._runtime import read_parsed, read_whole, write_bytes, write_text
-from layerdag.errors import TraceError
+from layerdag.errors import TraceError, UsageError
 from layerdag.traces._sharing import ColumnPool
 from layerdag.traces._trace import Trace, Workload
 from layerdag.traces.analysis import WORLD_NAMES
@@ -156,18 +156,49 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
     return tuple(ranks)
 
 
-def write_workload(workload: Workload, prefix: str | Path) -> None:
+def standing_files(prefix: str | Path) -> list[Path]:
+    """Return the files of a workload that lie at a prefix already, in order of name."""
+    prefix = Path(prefix)
+    if not prefix.parent.is_dir():
+        return []
+    groups = f"{prefix.name}.comm_group.json"
+    matches = ((path, _RANK_FILE.fullmatch(path.name)) for path in prefix.parent.iterdir())
+    ranks = [path for path, match in matches if match and match["prefix"] == prefix.name]
+    return sorted([*ranks, *(p for p in (prefix.with_name(groups),) if p.exists())])
+
+
+def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:
+    """Raise UsageError if a workload lies at a prefix and may not be replaced."""
+    standing = standing_files(prefix)
+    if standing and not overwrite:
+        more = f" and {len(standing) - 1} more" if len(standing) > 1 else ""
+        raise UsageError(
+            f"{prefix}: a workload lies there already ({standing[0].name}{more}); name another "
+            "prefix, or allow that it is replaced (--overwrite; overwrite=True in Python)."
+        )
+
+
+def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = False) -> None:
     """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
     ``contract.conform``. All traces are encoded before the first file is written, so that a faulty
-    one leaves nothing behind.
+    one leaves nothing behind. Rank 0 is written last: of a workload that was cut off on the way,
+    rank 0 is missing, which readers refuse.
+
+    Args:
+        workload: What to write.
+        prefix: Path without rank and ending.
+        overwrite: Whether a workload of that prefix may be replaced, ranks that the new one lacks
+            included.
 
     Raises:
+        UsageError: If a workload of that prefix is there and may not be replaced.
         TraceError: If a trace cannot be brought into that form, naming the node, or if a group "0"
             is not that of all ranks.
     """
     prefix = Path(prefix)
+    require_free_prefix(prefix, overwrite=overwrite)
     for name in WORLD_NAMES:
         if set(workload.groups.get(name, range(workload.num_ranks))) != set(
             range(workload.num_ranks)
@@ -180,8 +211,12 @@ def write_workload(workload: Workload, prefix: str | Path) -> None:
     for trace in workload.traces:
         if id(trace) not in encoded:
             encoded[id(trace)] = encode_trace(conform(trace))
-    for rank, trace in enumerate(workload.traces):
-        write_bytes(prefix.with_name(f"{prefix.name}.{rank}.et"), encoded[id(trace)])
+    files = {prefix.with_name(f"{prefix.name}.{i}.et"): t for i, t in enumerate(workload.traces)}
+    for path in standing_files(prefix):
+        if path not in files:
+            path.unlink()
+    for path, trace in reversed(files.items()):
+        write_bytes(path, encoded[id(trace)])
     if workload.groups:
         write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
 

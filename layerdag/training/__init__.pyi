@@ -11,6 +11,7 @@ from ._distributed import World as World, joined_world as joined_world, local_de
 from ._job import Observation as Observation, TrainJob as TrainJob, TrainResult as TrainResult
 from ._loop import train as train
 from ._run_folder import (
+    BEST as BEST,
     LAST as LAST,
     LOG as LOG,
     PICTURES as PICTURES,

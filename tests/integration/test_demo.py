@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,4 +28,10 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
     assert page.read_text().startswith("<!doctype html>")
     figures = json.loads(page.with_suffix(".json").read_text())
     assert figures["structure"]["graphs"] == 12
-    assert sorted((tmp_path / "demo" / "samples").iterdir())
+    assert len(list((tmp_path / "demo" / "samples").iterdir())) == 8
+    # A second demo replaces what the first has written, and nothing else.
+    (settings.out / "notes.txt").touch()
+    report(replace(settings, train_steps=2, samples=6), as_json=True)
+    assert len(list((tmp_path / "demo" / "samples").iterdir())) == 6
+    assert (settings.out / "notes.txt").is_file()
+    assert not list(settings.out.rglob(".*"))

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layerdag._runtime import atomic_folder
 from layerdag.cli.demo import _simulation as simulation_stages, _stages as stages
+from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
 from layerdag.cli.demo._provenance import caveats, provenance, training
 from layerdag.cli.demo._simulation import SimulatedWorkloads
 from layerdag.cli.demo._stages import DemoSettings, timed
@@ -44,8 +46,9 @@ WRITTEN_SAMPLES = 8
 
 def report(settings: DemoSettings, *, as_json: bool) -> None:
     """Run all stages, write the report, and print the summary as a table or as JSON."""
-    content = _content(settings)
-    page = write_report(content, settings.out / "report.html")
+    with held_demo(settings.out):
+        content = _content(settings)
+        page = write_report(content, settings.out / REPORT)
     if as_json:
         rows = [{"what": r.what, "synthetic": r.synthetic, "real": r.real} for r in content.summary]
         print(json.dumps({"report": str(page), "summary": rows}))
@@ -180,9 +183,9 @@ def _trace_row(
     repairs: dict[str, int],
 ) -> SummaryRow:
     """Check the decoded traces by the rules of their consumers, and write some of them."""
-    for workload in synthetic[:WRITTEN_SAMPLES]:
-        name = workload.source
-        write_workload(workload, settings.out / "samples" / name / name)
+    with atomic_folder(settings.out / SAMPLES, DEMO_SAMPLES, overwrite=True) as folder:
+        for workload in synthetic[:WRITTEN_SAMPLES]:
+            write_workload(workload, folder / workload.source / workload.source)
     return SummaryRow(
         "jobs whose traces keep every rule",
         percent(_rule_share(synthetic)),

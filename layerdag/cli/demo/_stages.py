@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from layerdag._runtime import track
+from layerdag.cli.demo._folder import MARK, TRAINING
 from layerdag.cli.settings import compose
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
@@ -28,10 +29,12 @@ from layerdag.surrogates import (
 )
 from layerdag.traces import Workload
 from layerdag.training import (
+    LOG,
     LoadedCheckpoint,
     TrainJob,
     TrainResult,
     TrainSettings,
+    clear_run,
     load_checkpoint,
     train,
 )
@@ -104,14 +107,14 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
     """Train a small model; return its best checkpoint, and how far training came."""
     sizes = data.schema.sizes()
     statistics = shared_statistics(data.graphs["train"], sizes)
-    folder = settings.out / "training"
+    folder = settings.out / TRAINING
     job = TrainJob(
         spec=ModelSpec("fast", sizes, statistics, {"width": settings.width, "plans": False}),
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=folder,
         schema=data.schema.to_dict(),
-        run_config={"demo": True, "seed": settings.seed},
+        run_config={**MARK, "seed": settings.seed},
         data_fingerprint=data.fingerprint,
         split=data.split,
     )
@@ -127,7 +130,8 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
         patience=0,
         precision="auto",
     )
-    logger = JsonlLogger(folder / "train.jsonl")
+    clear_run(folder)
+    logger = JsonlLogger(folder / LOG)
     try:
         result = train(job, plan, loggers=[logger])
     finally:

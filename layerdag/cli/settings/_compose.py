@@ -56,6 +56,7 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
     Hydra's traceback.
     """
     _check_words(name, words)
+    words = _folders_apart(name, words)
     failures: list[Exception] = []
 
     def guarded(config: DictConfig) -> float | None:
@@ -76,6 +77,26 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
     if failures:
         raise failures[0]
     return 0
+
+
+def _folders_apart(name: str, words: Sequence[str]) -> list[str]:
+    """Return the words with a folder of its own for each run of a sweep, and say so.
+
+    The runs of ``--multirun`` would otherwise share the one folder that ``out`` names.
+    """
+    if not {"-m", "--multirun"} & set(words):
+        return list(words)
+    given = [word for word in words if word.startswith("out=")]
+    usual = dict(typing.cast(Mapping[str, Any], OmegaConf.to_container(_compose(name, []))))
+    out = (given[-1].partition("=")[2] if given else str(usual["out"])).strip("'\"")
+    if "${" in out or "," in out:
+        return list(words)
+    print(
+        f"layerdag: the runs of --multirun write to {out}/0, {out}/1 and so on; out={out} names "
+        "one folder for all.",
+        file=sys.stderr,
+    )
+    return [*(word for word in words if word not in given), f"out='{out}/${{hydra:job.num}}'"]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from layerdag.errors import DataError, UsageError
@@ -32,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="write PREFIX.<rank>.et and PREFIX.comm_group.json (default: %(default)s)",
     )
     parser.add_argument(
+        "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
+    )
+    parser.add_argument(
         "--step",
         type=int,
         default=3,
@@ -57,14 +61,25 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--nproc is {args.nproc}; give the number of ranks, at least 1.")
     if args.args[:1] == ["--"]:
         args.args = args.args[1:]
+    if "RANK" not in os.environ:
+        from layerdag.traces import require_free_prefix
+
+        require_free_prefix(args.out, overwrite=args.overwrite)
     if args.nproc > 1 and "RANK" not in os.environ:
         return _start_ranks(args)
     # Must be set before torch is imported: its observers announce themselves on standard error.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from layerdag.cli import collect_step
+    from layerdag.traces.pytorch import capture
 
-    path, nodes = collect_step(args.script, args.args, args.out, args.step, args.keep_going)
+    path, nodes = collect_step(
+        args.script,
+        args.args,
+        partial(capture, args.out, overwrite=args.overwrite),
+        args.step,
+        args.keep_going,
+    )
     print(f"{path}: {nodes} nodes")
     return 0
 
@@ -75,6 +90,7 @@ def _start_ranks(args: argparse.Namespace) -> int:
     command += ["--nproc-per-node", str(args.nproc), "-m", "layerdag", "collect"]
     command += ["--out", args.out, "--step", str(args.step)]
     command += ["--keep-going"] if args.keep_going else []
+    command += ["--overwrite"] if args.overwrite else []
     # The launcher reports a failed rank with a traceback of its own; the rank's line says more.
     with subprocess.Popen(
         [*command, str(args.script), "--", *args.args],

@@ -1,6 +1,7 @@
 """``layerdag convert``: from any trace format to Chakra or JSON."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from layerdag.traces import (
     holds_rank_files,
     pytorch_format,
     read_any,
+    require_free_prefix,
     write_workload,
 )
 from layerdag.traces.anonymize import scrub
@@ -41,6 +43,9 @@ EXAMPLE = (
     "  layerdag convert run/job --scrub --out shared/job"
 )
 
+# How the files of the forms that give each rank one end.
+ENDINGS = {"et": ".et", "feeder-json": ".json"}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
@@ -57,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json: the file; "
         "feeder-json: prefix of PREFIX.<rank>.json; an ending .et or .json after it is ignored",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
     )
     parser.add_argument(
         "--to",
@@ -122,6 +130,7 @@ def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
+    _require_free(args.to, Path(args.out), overwrite=args.overwrite)
     workload = _read(args)
     if args.drop_dangling:
         workload = _without_dangling(workload)
@@ -229,20 +238,57 @@ def _scrubbed(workload: Workload) -> Workload:
     return clean
 
 
+def _require_free(kind: str, out: Path, *, overwrite: bool) -> None:
+    """Raise UsageError, before anything is read, if what lies at ``out`` may not be replaced."""
+    if kind == "json":
+        return
+    ending = ENDINGS[kind]
+    prefix = _prefix(out, ending)
+    if kind == "et":
+        require_free_prefix(prefix, overwrite=overwrite)
+    elif not overwrite and (standing := _feeder_files(prefix)):
+        raise UsageError(
+            f"{prefix}: a workload lies there already ({standing[0].name}); name another prefix, "
+            "or allow that it is replaced with --overwrite."
+        )
+
+
+def _feeder_files(prefix: Path) -> list[Path]:
+    """Return the feeder files of any rank at a prefix."""
+    found = prefix.parent.glob("*.json") if prefix.parent.is_dir() else ()
+    pattern = re.compile(re.escape(prefix.name) + r"\.\d{1,9}\.json")
+    return sorted(path for path in found if pattern.fullmatch(path.name))
+
+
 def _write(workload: Workload, kind: str, out: Path) -> Path:
-    """Write the workload in the chosen form and return its first file."""
+    """Write the workload in the chosen form, in place of one there; return its first file."""
     if kind == "json":
         write_bytes(out, encode_trace_json(workload))
         return out
-    ending = ".et" if kind == "et" else ".json"
-    prefix = _prefix(out, ending)
+    prefix = _prefix(out, ENDINGS[kind])
     if kind == "et":
-        write_workload(workload, prefix)
+        write_workload(workload, prefix, overwrite=True)
     else:
-        encoded = [encode_feeder_json(trace) for trace in workload.traces]
-        for rank, data in enumerate(encoded):
-            write_bytes(_file_of(prefix, rank, ending), data)
-    return _file_of(prefix, 0, ending)
+        _write_feeder_files(workload, prefix)
+    return _file_of(prefix, 0, ENDINGS[kind])
+
+
+def _write_feeder_files(workload: Workload, prefix: Path) -> None:
+    """Write the file of each rank, rank 0 last.
+
+    Raises:
+        UsageError: If a file of a rank that the workload lacks is there.
+    """
+    encoded = [encode_feeder_json(trace) for trace in workload.traces]
+    files = {_file_of(prefix, rank, ".json"): data for rank, data in enumerate(encoded)}
+    foreign = [path for path in _feeder_files(prefix) if path not in files]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
+            "mix the two; remove it or name another prefix."
+        )
+    for path, data in reversed(files.items()):
+        write_bytes(path, data)
 
 
 def _prefix(out: Path, ending: str) -> Path:

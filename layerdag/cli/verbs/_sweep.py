@@ -2,6 +2,7 @@
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerdag.cli import without_blas_threads
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run what is not in the journal beside ``--out`` yet, then write and print the tables."""
     without_blas_threads()  # worker processes inherit it
-    from layerdag._runtime import track
+    from layerdag._runtime import locked, track
     from layerdag.simulator.sweep import (
         draw,
         in_processes,
@@ -52,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--processes is {args.processes}; it must be at least 1.")
     points = read_sweep(args.sweep)
     run_all = partial(run_on_ray, args.ray) if args.ray else partial(in_processes, args.processes)
-    found = run_sweep(points, f"{args.out}.journal.jsonl", run_all)
-    rows = list(track(found, "simulating", total=len(points)))
+    out = Path(args.out)
+    with locked(out.with_name(f".{out.name}.lock"), told=out):
+        found = run_sweep(points, f"{args.out}.journal.jsonl", run_all)
+        rows = list(track(found, "simulating", total=len(points)))
     rows.sort(key=lambda row: (row.workload, row.system, row.network, row.compute, row.congestion))
     write_rows(rows, args.out)
     if args.plot:

@@ -106,9 +106,12 @@ def _audit(args: argparse.Namespace) -> int:
     """Print what samples give away; with ``--strict`` 1 unless all is no better than chance."""
     from layerdag.cli.output import audit, show
     from layerdag.cli.settings import RealData
+    from layerdag.report import require_replaceable_report
 
     if len(args.paths) != 1:
         raise UsageError("--against takes one folder of samples; give each its own call.")
+    if args.report:
+        require_replaceable_report(args.report)
     found = audit(args.paths[0], RealData(args.against, args.labels), args.checkpoint)
     show(found, args.report, as_json=args.json)
     return int(args.strict and not found.passes)

@@ -16,7 +16,7 @@ import yaml
 
 from layerdag._runtime import MAX_CONFIG_BYTES, load_yaml, read_whole
 from layerdag._version import __version__
-from layerdag.errors import ConfigError, LayerdagError
+from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator import Cluster, Congestion, RunOptions, simulate
 from layerdag.simulator.engine import refuse_described_world
 from layerdag.traces import rank_files, read_workload
@@ -241,12 +241,22 @@ def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator
             yield future.result()
 
 
+# How each line of a journal begins, and so the first one, even if it was cut off.
+_FIRST_WORDS = '{"workload":'
+
+
 def _read_journal(journal: Path) -> dict[str, SweepRow]:
     """Return finished rows by key; a last line that was cut off is ignored."""
     rows: dict[str, SweepRow] = {}
     if not journal.is_file():
         return rows
-    for line in journal.read_text(encoding="utf-8").splitlines():
+    text = journal.read_text(encoding="utf-8", errors="replace")
+    if not _FIRST_WORDS.startswith(text.strip()[: len(_FIRST_WORDS)]):
+        raise UsageError(
+            f"{journal}: the journal of the sweep belongs there, but it holds something else, "
+            "which is never changed; name other results."
+        )
+    for line in text.splitlines():
         try:
             row = SweepRow(**json.loads(line))
         except (ValueError, TypeError):

@@ -20,7 +20,7 @@ from torch import distributed
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from layerdag.errors import TraceError
-from layerdag.traces import write_groups
+from layerdag.traces import require_free_prefix, standing_files, write_groups
 from layerdag.traces.chakra import write_trace
 from layerdag.traces.pytorch._process_groups import Ranks, number_groups
 from layerdag.traces.pytorch.device import read_timings
@@ -54,7 +54,7 @@ class Capture:
 
 
 @contextmanager
-def capture(prefix: str | Path) -> Iterator[Capture]:
+def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]:
     """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
 
     Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
@@ -63,13 +63,23 @@ def capture(prefix: str | Path) -> Iterator[Capture]:
 
     Args:
         prefix: Path of the workload without rank and ending.
+        overwrite: Whether a workload of that prefix may be replaced.
 
     Raises:
+        UsageError: If a workload of that prefix is there and may not be replaced; the block is not
+            entered.
         TraceError: If the block did no work that could be traced.
     """
+    require_free_prefix(prefix, overwrite=overwrite)
+    older = standing_files(prefix)
     with record() as captured:
         yield captured
     result = captured.imported()
+    if captured.rank == 0:
+        # Other ranks may have written theirs already: only what no rank writes is removed.
+        written = {Path(f"{prefix}.{rank}.et") for rank in range(captured.world_size)}
+        for path in set(older) - written:
+            path.unlink(missing_ok=True)
     captured.path = Path(f"{prefix}.{captured.rank}.et")
     write_trace(result.trace, captured.path)
     if captured.rank == 0 and result.groups:

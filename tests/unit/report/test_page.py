@@ -5,7 +5,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from layerdag.errors import UsageError
 from layerdag.report import ReportContent, plain, write_report
 from layerdag.report._page import SECTIONS, render
 
@@ -120,3 +122,16 @@ def test_figures_without_a_ratio_have_a_table_of_their_own(content: ReportConten
 def test_rules_have_a_column_for_real_graphs_where_there_are_any(content: ReportContent) -> None:
     assert "real keeping it" in render(content)
     assert "real keeping it" not in render(replace(content, real_structure=None))
+
+
+def test_figures_replace_older_figures_but_no_other_file(
+    content: ReportContent, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    write_report(content, page)
+    write_report(content, page)
+    for text in ('{"samples": 3}', "no JSON", "[1]"):
+        page.with_suffix(".json").write_text(text)
+        with pytest.raises(UsageError, match="never replaced"):
+            write_report(content, page)
+        assert page.with_suffix(".json").read_text() == text

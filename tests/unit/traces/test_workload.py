@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 from trace_examples import comp, pair_workload
 
-from layerdag.errors import TraceError
-from layerdag.traces import Workload, rank_files, read_workload, write_workload
+from layerdag import _runtime as files
+from layerdag.errors import TraceError, UsageError
+from layerdag.traces import (
+    Workload,
+    _workload as workload_module,
+    rank_files,
+    read_workload,
+    write_workload,
+)
 from layerdag.traces._workload import read_groups
 from layerdag.traces.chakra import build_trace, encode_trace
 
@@ -106,7 +113,40 @@ def test_the_group_of_all_ranks_is_not_described(tmp_path: Path) -> None:
     write_workload(Workload(workload.traces, {"0": (0, 1)}), tmp_path / "y")
     assert not (tmp_path / "y.comm_group.json").exists()
     # A file of an earlier run would be read beside the new traces.
-    write_workload(Workload(workload.traces, {"0": (0, 1)}), tmp_path / "x")
+    write_workload(Workload(workload.traces, {"0": (0, 1)}), tmp_path / "x", overwrite=True)
     assert read_workload(tmp_path / "x").groups == {}
     with pytest.raises(TraceError, match="group '0' stands for all ranks"):
         write_workload(Workload(workload.traces, {"0": (0,)}), tmp_path / "z")
+
+
+def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_path: Path) -> None:
+    trace = build_trace([comp(0)])
+    write_workload(Workload((trace,) * 4, {"1": (0, 1)}), tmp_path / "job")
+    (tmp_path / "job.7.et.gz").touch()
+    (tmp_path / "job.notes.et").touch()
+    (tmp_path / "jobs.0.et").touch()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(UsageError, match=r"a workload lies there already .* and 5 more"):
+        write_workload(Workload((trace,) * 2), tmp_path / "job")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    write_workload(Workload((trace,) * 2), tmp_path / "job", overwrite=True)
+    left = ["job.0.et", "job.1.et", "job.notes.et", "jobs.0.et"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+def test_a_workload_that_was_cut_off_while_it_was_written_is_not_read_as_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = files.write_bytes, []
+
+    def write_bytes(path: Path, data: bytes) -> None:
+        calls.append(path)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        real(path, data)
+
+    monkeypatch.setattr(workload_module, "write_bytes", write_bytes)
+    with pytest.raises(KeyboardInterrupt):
+        write_workload(Workload((build_trace([comp(0)]),) * 4), tmp_path / "job")
+    with pytest.raises(TraceError, match="lacks rank 0"):
+        read_workload(tmp_path / "job")

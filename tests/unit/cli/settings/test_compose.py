@@ -1,8 +1,9 @@
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from layerdag.cli.settings import as_plain, build, compose
+from layerdag.cli.settings import as_plain, build, compose, run
 from layerdag.errors import ConfigError
 
 
@@ -65,3 +66,29 @@ def test_build_refuses_what_the_dataclass_does_not_take(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         build(Sample, values, "sample")
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "folders"),
+    [
+        ("sample", ["seed=1,2", "out=same"], ["same/0", "same/1"]),
+        ("sample", ["seed=1,2"], ["outputs/samples/0", "outputs/samples/1"]),
+        ("train", ["seed=1,2", "out='a b'"], ["a b/0", "a b/1"]),
+        ("train", ["seed=1,2", "out=x/${seed}"], ["x/1", "x/2"]),
+        ("sample", ["out=a,b"], ["a", "b"]),
+    ],
+)
+def test_runs_of_a_sweep_get_folders_of_their_own(
+    name: str,
+    words: list[str],
+    folders: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found: list[str] = []
+    run(name, lambda config: found.append(str(config.out)), ["--multirun", *words])
+    assert found == folders
+    told = "one folder for all" in capsys.readouterr().err
+    assert told == folders[0].endswith("/0")

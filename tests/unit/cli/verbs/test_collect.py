@@ -91,3 +91,13 @@ def test_two_ranks_write_one_workload(script, tmp_path):
     assert workload.num_ranks == 2
     assert workload.groups == {"0": (0, 1)}
     assert [trace.names().count("c10d::all_reduce") for trace in workload.traces] == [1, 1]
+
+
+def test_a_workload_that_lies_there_is_refused_before_the_script_runs(script, tmp_path, capsys):
+    (tmp_path / "out.1.et").write_text("precious")
+    assert main(["collect", "--out", str(tmp_path / "out"), str(script)]) == 2
+    shown = capsys.readouterr()
+    assert "a workload lies there already" in shown.err
+    assert not shown.out
+    assert main(["collect", "--out", str(tmp_path / "out"), "--overwrite", str(script), "9"]) == 0
+    assert not (tmp_path / "out.1.et").exists()

@@ -218,3 +218,39 @@ def test_a_job_of_too_many_ranks_is_not_written(
     assert main(["convert", str(tmp_path / "shared.json"), "--out", out]) == 2
     assert "5,000 ranks are more than max_ranks" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["et", "feeder-json"])
+def test_convert_replaces_a_workload_only_when_told(
+    job: str, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out" / "job")
+    command = ["convert", job, "--to", kind, "--out", out]
+    assert main(command) == 0
+    assert main(command) == 2
+    assert "lies there already" in capsys.readouterr().err.splitlines()[-1]
+    assert main([*command, "--overwrite"]) == 0
+
+
+def test_convert_in_place_does_not_lose_the_original(job: str) -> None:
+    folder = Path(job).parent
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(["convert", job, "--scrub", "--out", job]) == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_file_of_another_rank_is_not_mixed_into_feeder_files(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.5.json").write_text("precious")
+    command = ["convert", job, "--to", "feeder-json", "--out", str(tmp_path / "job")]
+    assert main([*command, "--overwrite"]) == 2
+    assert "would mix the two" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "job.5.json").read_text() == "precious"
+
+
+def test_no_file_replaces_a_folder(job: str, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    assert main(["convert", job, "--to", "json", "--out", str(tmp_path / "thesis")]) == 2
+    assert (tmp_path / "thesis" / "chapter").is_file()

@@ -7,7 +7,7 @@ import pytest
 from simulator_traces import all_reduce, comp, recv, workload
 
 from layerdag.cli import main
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.simulator.sweep import (
     SweepRow,
     _run as sweep,
@@ -168,3 +168,16 @@ def test_verb_prints_tables_and_fails_if_a_point_failed(folder, capsys):
     assert "Pareto front" in printed
     assert "failed: stuck" in printed
     assert len((folder / "out.csv").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("text", ['{"name": "a"}\n', "my diary\n"])
+def test_nothing_is_appended_to_a_file_of_something_else(folder: Path, text: str) -> None:
+    (folder / "journal").write_text(text)
+    with pytest.raises(UsageError, match="never changed"):
+        list(run_sweep(read_sweep(folder / "sweep.yml"), folder / "journal"))
+    assert (folder / "journal").read_text() == text
+
+
+def test_a_journal_whose_first_line_was_cut_off_is_gone_on_with(folder: Path) -> None:
+    (folder / "journal").write_text('{"work')
+    assert list(run_sweep(read_sweep(folder / "sweep.yml"), folder / "journal"))

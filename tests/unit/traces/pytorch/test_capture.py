@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from layerdag.errors import TraceError
+from layerdag.errors import TraceError, UsageError
 from layerdag.traces.chakra import read_trace
 from layerdag.traces.pytorch import capture
 from layerdag.traces.pytorch._capture import record
@@ -76,3 +76,18 @@ def test_the_result_is_not_there_before_the_end(step):
         step()
         with pytest.raises(TraceError, match="has not ended"):
             captured.imported()
+
+
+def test_a_workload_that_lies_there_is_not_replaced_unasked(step, tmp_path):
+    for name in ("mine.0.et", "mine.1.et"):
+        (tmp_path / name).write_text("precious")
+    entered = []
+    with (
+        pytest.raises(UsageError, match="a workload lies there already"),
+        capture(tmp_path / "mine"),
+    ):
+        entered.append(step())
+    assert not entered
+    with capture(tmp_path / "mine", overwrite=True):
+        step()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.0.et"]
