@@ -219,6 +219,7 @@ def _row(area: str, case: Any, verdict: Any, population: int) -> dict[str, Any]:
     return {
         "key": fault.key(), "area": area, "path": fault.path, "line": fault.lines[0],
         "function": fault.function, "operator": fault.operator, "change": fault.change[:400],
+        "statement": fault.statement[:200],
         "outcome": verdict.outcome, "killer": verdict.killer, "tests": len(case.tests),
         "population": population,
     }  # fmt: skip

@@ -44,6 +44,11 @@ class CMutant:
     text: str
     repeat: int
 
+    @property
+    def statement(self) -> str:
+        """The line before."""
+        return self.change.partition(" -> ")[0]
+
     def key(self) -> str:
         """Return a name that survives changes of other functions."""
         parts = (self.function, self.operator, self.change, self.repeat)

@@ -27,10 +27,12 @@ class Site:
     Attributes:
         path: File, from the root of the checkout.
         tree: Its syntax tree.
+        text: Its lines.
     """
 
     path: str
     tree: cst.Module
+    text: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Mutant:
         operator: Name of the operator.
         original: Node that is replaced.
         replacement: Node that takes its place.
-        repeat: How often the same fault occurred before in the same function.
+        repeat: How often the same fault occurred before in the same statements.
     """
 
     site: Site
@@ -66,9 +68,15 @@ class Mutant:
         before, after = (_text(self.site, n) for n in (self.original, self.replacement))
         return f"{before} -> {after}"
 
+    @property
+    def statement(self) -> str:
+        """The statement around the fault, of a compound one without its body."""
+        first, last = self.lines
+        return " ".join(" ".join(self.site.text[first - 1 : last]).split())
+
     def key(self) -> str:
-        """Return a name that survives moves of the function and changes of other functions."""
-        parts = (self.function, self.operator, self.change, self.repeat)
+        """Return a name that survives moves of the function and changes of other statements."""
+        parts = (self.function, self.statement, self.operator, self.change, self.repeat)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def source(self) -> str:
@@ -90,8 +98,9 @@ def find_mutants(root: Path, path: str) -> list[Mutant]:
         root: Root of the checkout.
         path: The module, from there.
     """
-    wrapper = MetadataWrapper(cst.parse_module((root / path).read_text(encoding="utf-8")))
-    finder = _Finder(Site(path, wrapper.module))
+    text = (root / path).read_text(encoding="utf-8")
+    wrapper = MetadataWrapper(cst.parse_module(text))
+    finder = _Finder(Site(path, wrapper.module, tuple(text.splitlines())))
     wrapper.visit(finder)
     return finder.found
 
@@ -107,7 +116,7 @@ class _Finder(cst.CSTVisitor):
         self.found: list[Mutant] = []
         self._names: list[tuple[str, bool]] = []
         self._statements: list[cst.CSTNode] = []
-        self._seen: dict[tuple[str, str, str], int] = {}
+        self._seen: dict[tuple[str, str, str, str], int] = {}
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if _is_skipped(node):
@@ -134,7 +143,7 @@ class _Finder(cst.CSTVisitor):
     def _add(self, node: cst.CSTNode, operator: str, replacement: cst.CSTNode) -> None:
         function = self._function()
         draft = Mutant(self.site, function, self._lines(), operator, node, replacement, 0)
-        same = (function, operator, draft.change)
+        same = (function, draft.statement, operator, draft.change)
         repeat = self._seen[same] = self._seen.get(same, -1) + 1
         self.found.append(
             Mutant(self.site, function, draft.lines, operator, node, replacement, repeat)

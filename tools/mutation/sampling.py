@@ -87,7 +87,9 @@ def _covering(tree: Path, fault: Fault, known: CoverageMap) -> set[str]:
         # A line that only the import runs, such as the lambda of a default.
         return found or (known.tests_of_module(fault.path) if _imports(fault, known) else set())
     if fault.path.endswith(".py"):
-        return _mentioning(tree, _names(fault.change), known) or known.tests_of_module(fault.path)
+        return _mentioning(tree, _names(fault.statement), known) or known.tests_of_module(
+            fault.path
+        )
     prefix = Path(fault.path).stem.split("_")[0]
     return _mentioning(tree, rf"(?:native|library\(\))\.{prefix}_\w+", known)
 
@@ -102,9 +104,9 @@ def needs_import(fault: Fault, known: CoverageMap) -> bool:
     return fault.path.endswith(".py") and (not fault.function or _imports(fault, known))
 
 
-def _names(change: str) -> str:
+def _names(statement: str) -> str:
     """Return a pattern of the name that a statement at module level gives a value."""
-    assigned = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", change)
+    assigned = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", statement)
     return rf"\b{assigned[1]}\b" if assigned else r"(?!)"
 
 

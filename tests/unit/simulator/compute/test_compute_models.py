@@ -14,6 +14,7 @@ from layerdag.simulator.compute._cycles_to_time import (
     TPU_V4_REGIONS,
     TPU_V6E_BATCH,
     TPU_V6E_ROOF,
+    BatchReduction,
     RoofMap,
     fit_roof,
 )
@@ -80,6 +81,29 @@ def test_published_maps_choose_their_range():
     assert TPU_V4_REGIONS.microseconds(10**6, Gemm(2048, 2048, 256)) == expected
 
 
+@pytest.mark.parametrize(
+    ("sizes", "region"),
+    [
+        ((1920, 1920, 128), 0),  # 15 blocks, 15 blocks, one block
+        ((1921, 1920, 128), 1),
+        ((1920, 1921, 128), 2),
+        ((1920, 1920, 129), 4),
+        ((1921, 1, 129), 5),
+    ],
+)
+def test_a_begun_block_of_a_matrix_counts_as_whole(sizes: tuple[int, int, int], region: int):
+    expected = TPU_V4_REGIONS.regions[region].microseconds(10**6, Gemm(*sizes))
+    assert TPU_V4_REGIONS.microseconds(10**6, Gemm(*sizes)) == expected
+
+
+def test_a_batch_costs_less_than_separate_products_and_more_than_the_work_of_its_tiles():
+    # 2 x 1 tiles with exponent 1 and c = 2: half of the time is spent per product.
+    reduction = BatchReduction(exponent=1.0, half=2.0)
+    assert reduction.microseconds(4, 10.0, Gemm(129, 128, 64)) == pytest.approx(40 * (0.5 + 0.125))
+    assert reduction.microseconds(4, 10.0, Gemm(128, 257, 64)) == pytest.approx(40 * (0.6 + 0.1))
+    assert reduction.microseconds(1, 10.0, Gemm(500, 500, 64)) == pytest.approx(10.0)
+
+
 def test_fit_recovers_the_map_that_made_the_samples(rng):
     truth = RoofMap(3e-5, 1.2, 30.0)
     array = SystolicArray(128, 128, Dataflow.WEIGHT_STATIONARY)
@@ -112,6 +136,7 @@ def test_shapes_become_three_dimensional():
     assert three_dimensions(()) == (1, 1, 1)
     assert three_dimensions((5,)) == (1, 1, 5)
     assert three_dimensions((2, 3, 4, 5)) == (6, 4, 5)
+    assert three_dimensions((2, 3, 4, 5, 7)) == (24, 5, 7)
 
 
 @pytest.mark.slow

@@ -22,6 +22,28 @@ def test_one_fold_by_hand():
     assert (report.ifmap_reads, report.filter_reads, report.ofmap_writes) == (6, 6, 4)
 
 
+@pytest.mark.parametrize(
+    ("dataflow", "folds", "cycles", "words"),
+    [
+        # C = A (5 x 9) times B (9 x 7) on 2 x 3 cells. Output stationary: 5 on rows, 7 on columns,
+        # 3 x 3 folds of 9 + 2 + 3 - 2 cycles; A is read for each of 3 column folds, B for 3 rows'.
+        (Dataflow.OUTPUT_STATIONARY, 9, 9 * 12 - 1, (45 * 3, 63 * 3, 35)),
+        # Weights (9 on rows, 7 on columns): 5 x 3 folds of 5 + 4 + 3 - 2; partial sums 5 times.
+        (Dataflow.WEIGHT_STATIONARY, 15, 15 * 10 - 1, (45 * 3, 63, 35 * 5)),
+        # Inputs (9 on rows, 5 on columns): 5 x 2 folds of 7 + 4 + 3 - 2.
+        (Dataflow.INPUT_STATIONARY, 10, 10 * 12 - 1, (45, 63 * 2, 35 * 5)),
+    ],
+)
+def test_folds_cycles_and_accesses_by_hand(
+    dataflow: Dataflow, folds: int, cycles: int, words: tuple[int, int, int]
+):
+    report = SystolicArray(2, 3, dataflow).run(Gemm(5, 7, 9))
+    assert (report.folds, report.cycles) == (folds, cycles)
+    assert (report.ifmap_reads, report.filter_reads, report.ofmap_writes) == words
+    assert report.overall_utilization == pytest.approx(5 * 7 * 9 / (cycles * 6))
+    assert report.with_stalls(13) == cycles + 13
+
+
 def test_partly_filled_folds_cost_as_much_as_full_ones():
     array = SystolicArray(4, 4, Dataflow.WEIGHT_STATIONARY)
     assert array.run(Gemm(10, 5, 5)).cycles == array.run(Gemm(10, 8, 8)).cycles
