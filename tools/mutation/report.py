@@ -63,6 +63,7 @@ def survivors(rows: Iterable[dict[str, Any]]) -> str:
     left.sort(key=lambda r: (r["area"], r["path"], r["line"]))
     return "\n".join(
         f"- {r['path']}:{r['line']} {r['function']} ({r['operator']}"
-        f"{', no test runs it' if r['outcome'] == 'uncovered' else ''}): `{r['change']}`"
+        f"{', no test runs it' if r['outcome'] == 'uncovered' else ''}): "
+        f"`{r['change']}` in `{r['statement']}`"
         for r in left
     )

@@ -68,15 +68,20 @@ def case_of(tree: Path, fault: Fault, known: CoverageMap, budget: float) -> Case
     """Return a fault with the tests that cover it."""
     found = _covering(tree, fault, known)
     if needs_import(fault, known):
-        found = _in_few_files(found)
+        found = _in_few_files(found, known)
     tests = known.quickest(found, budget)
     return Case(fault, tuple(tests), sum(known.seconds[name] for name in tests))
 
 
-def _in_few_files(tests: set[str]) -> set[str]:
-    """Return the tests of the files that hold most of them: importing a test file takes time."""
+def _in_few_files(tests: set[str], known: CoverageMap) -> set[str]:
+    """Return the tests of the files about the fault: importing a test file takes time.
+
+    A file is about what most of its tests run.
+    """
+    there = Counter(name.split("::")[0] for name in sorted(known.seconds))
     count = Counter(name.split("::")[0] for name in sorted(tests))
-    files = {name for name, _ in count.most_common(FILES_IMPORTED)}
+    files = sorted(count, key=lambda name: (-count[name] / there[name], -count[name]))
+    files = files[:FILES_IMPORTED]
     return {name for name in tests if name.split("::")[0] in files}
 
 

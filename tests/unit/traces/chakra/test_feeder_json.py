@@ -30,6 +30,13 @@ def test_keys_become_columns_and_typed_attributes() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["ctrlDeps", "ctrl_deps"])
+def test_both_spellings_of_control_dependencies_are_read(key: str) -> None:
+    trace = decode_feeder_json(feeder({"Id": 3}, {"Id": 5, key: [3]}))
+    assert trace.ctrl_deps.of(1).tolist() == [3]
+    assert trace.names() == ["", ""]
+
+
 def test_written_json_is_read_again() -> None:
     trace = pair_workload().traces[0]
     again = decode_feeder_json(encode_feeder_json(trace))
