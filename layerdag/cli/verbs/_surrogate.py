@@ -111,7 +111,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number a graph."""
+    """Print one number per graph."""
     from layerdag.datasets.schema import GraphSchema
     from layerdag.surrogates import hide, load_notes, load_surrogate, read_graph
 
