@@ -28,13 +28,12 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from layerdag.cli.settings import usual_plans
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, read_dataset
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import AttributeView
 from layerdag.evaluation.privacy import novelty
 from layerdag.graph import DAGBatch, GraphStatistics
-from layerdag.models import ModelSpec
+from layerdag.models import ModelSpec, usual_plans
 from layerdag.models.autoregressive import (
     Arity,
     Heads,
@@ -49,7 +48,6 @@ from layerdag.models.autoregressive.sampling import (
     _sampler as fast_sampling,
 )
 from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.surrogates import read_dataset
 from layerdag.training import TrainJob, TrainSettings, load_checkpoint, train
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
@@ -287,7 +285,7 @@ def _samples(variant: Variant, data: GraphDataset, checkpoint: Path, seed: int) 
 
 
 def _agreement(data: GraphDataset, made: list[Any], judge: Path) -> float:
-    """Return how likely the judge of the full model finds the wanted conditions, nats per graph."""
+    """Return how likely the judge of the full model finds the wanted conditions, nats a graph."""
     rows = [dag.conditions for dag in data.graphs["train"]]
     batch = DAGBatch.collate(
         made, [dag.layers() for dag in made], *data.schema.encode_conditions(rows)

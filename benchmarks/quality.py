@@ -29,7 +29,7 @@ import torch
 
 from layerdag._runtime import track
 from layerdag.cli.verbs import checkpoint_path
-from layerdag.datasets import GraphDataset, Split, require_same_split
+from layerdag.datasets import GraphDataset, Split, read_dataset, require_same_split
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare, compare_by_depth
@@ -38,7 +38,7 @@ from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG
 from layerdag.sampling import ASKED, LABELS, GenerationSettings, sample_like
-from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, read_dataset, transfer
+from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, transfer
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")

@@ -1,14 +1,24 @@
 from ._version import __version__ as __version__
-from .datasets import GraphDataset as GraphDataset
+from .api import (
+    audit as audit,
+    compare as compare,
+    read as read,
+    train as train,
+    validate as validate,
+    write as write,
+)
+from .datasets import GraphDataset as GraphDataset, load_dataset as load_dataset
 from .datasets.sources import load_corpus as load_corpus
 from .graph import DAG as DAG
 from .sampling import (
     GenerationSettings as GenerationSettings,
     as_workload as as_workload,
     generate as generate,
+    sample as sample,
     write_samples as write_samples,
 )
 from .simulator import Cluster as Cluster, simulate as simulate
+from .surrogates import Surrogate as Surrogate
 from .traces import (
     Trace as Trace,
     Workload as Workload,
@@ -17,4 +27,4 @@ from .traces import (
 )
 from .traces.chakra import read_trace as read_trace, write_trace as write_trace
 from .traces.pytorch import capture as capture
-from .training import load_checkpoint as load_checkpoint, train as train
+from .training import TrainSettings as TrainSettings, load_checkpoint as load_checkpoint

@@ -4,6 +4,19 @@ from ._base import (
     Split as Split,
     encode_batch as encode_batch,
 )
+from ._encoding import (
+    CodedGraph as CodedGraph,
+    GraphLike as GraphLike,
+    encoded as encoded,
+    translated as translated,
+)
+from ._loading import (
+    LABEL_FILES as LABEL_FILES,
+    LOADERS as LOADERS,
+    load_dataset as load_dataset,
+    loader_of as loader_of,
+    read_dataset as read_dataset,
+)
 from ._split_fingerprint import (
     SplitFingerprint as SplitFingerprint,
     require_same_split as require_same_split,

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import RawGraph
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
@@ -11,6 +11,9 @@ from layerdag.datasets._unions import in_layer_order, layers_of
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph import DAG, Condition, DAGBatch, graph_hash
+
+if TYPE_CHECKING:
+    from layerdag.datasets._pyg_dataset import PygDataset
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -91,6 +94,27 @@ class GraphDataset:
             GraphError: If the split is empty.
         """
         return encode_batch(self.schema, self.graphs[split])
+
+    def to_pyg(self, split: Split = "train") -> "PygDataset":
+        """Return the graphs of a split as PyG's ``InMemoryDataset``, with the names of its columns.
+
+        Each ``Data`` has ``x`` (codes), ``u`` (positions inside bins), ``edge_index``,
+        ``edge_attr`` (edge types), ``y`` (the label, NaN if unknown), and the other conditions as
+        ``numeric`` and ``category``.
+
+        Raises:
+            GraphError: If the split is empty.
+        """
+        from layerdag.datasets._pyg_dataset import PygDataset
+
+        if not self.graphs[split]:
+            raise GraphError(f"{self.name}: the {split} part is empty; choose another split.")
+        return PygDataset(self, split)
+
+    def __repr__(self) -> str:
+        """Return name, kind and the number of graphs of each split."""
+        counts = ", ".join(f"{split}={len(self.graphs[split])}" for split in SPLITS)
+        return f"GraphDataset({self.name!r}, {self.schema.kind}, {counts})"
 
     @property
     def held_out(self) -> tuple[DAG, ...]:

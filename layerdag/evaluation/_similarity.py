@@ -8,6 +8,7 @@ from a bootstrap over graphs.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from layerdag._runtime import numpy_generator
 from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.evaluation._bootstrap import SUBSETS, Resampling
 from layerdag.evaluation._graph_set import GraphSet
+from layerdag.evaluation._tables import as_plain, as_table
 from layerdag.evaluation.metrics import (
     CLASSIFIER_METRIC,
     KERNEL_METRICS,
@@ -102,6 +104,14 @@ class SimilarityReport:
     def row(self, name: str) -> SimilarityRow:
         """Return the row of metric ``name``."""
         return next(row for row in self.rows if row.metric.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-serializable data."""
+        return as_plain(self)
+
+    def __str__(self) -> str:
+        """Return a table with one line per metric."""
+        return as_table(self)
 
 
 def compare(

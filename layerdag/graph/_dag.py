@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ Condition = float | str
 
 @dataclass(frozen=True, eq=False)
 class DAG:
-    """A DAG with several categorical attributes per node, typed edges and graph-level conditions.
+    """A DAG with several categorical attributes a node, typed edges and graph-level conditions.
 
     Attributes:
         x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.
@@ -57,14 +58,42 @@ class DAG:
         """E."""
         return self.edge_index_2E.shape[1]
 
+    def __repr__(self) -> str:
+        """Return the sizes and conditions, not the tensors."""
+        try:
+            layers: object = self.num_layers
+        except GraphError:
+            layers = "none (cyclic or damaged)"
+        stated = [
+            f"{name}={value}" if isinstance(value, str) else f"{name}={value:.4g}"
+            for name, value in self.conditions.items()
+        ]
+        return (
+            f"DAG(nodes={self.num_nodes}, edges={self.num_edges}, layers={layers}, "
+            f"attributes={self.x_NA.shape[-1]}, conditions=({', '.join(stated)}))"
+        )
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers, the nodes on the longest path. Raises GraphError on a cycle."""
+        return int(self.layer_N.max()) + 1 if self.num_nodes else 0
+
+    @cached_property
+    def layer_N(self) -> Tensor:
+        """Longest-path layer of each node, int64, found once. Raises GraphError on a cycle."""
+        return self.layers()
+
     def layers(self) -> Tensor:
-        """Return the longest-path layer of each node, shape (N,). Raises GraphError on a cycle."""
+        """Return the longest-path layer of each node, shape (N,), found anew from the edges.
+
+        Raises:
+            GraphError: If there is a cycle, or an edge names a node that does not exist.
+        """
         return torch.from_numpy(longest_path_layers(self.num_nodes, self.edge_index_2E.numpy()))
 
     def in_layer_order(self) -> "DAG":
         """Return the same DAG with nodes sorted by layer (stable) and edges by (target, source)."""
-        layer_N = self.layers()
-        order_N = torch.argsort(layer_N, stable=True)
+        order_N = torch.argsort(self.layer_N, stable=True)
         return self.permuted(order_N)
 
     def permuted(self, order_N: Tensor) -> "DAG":

@@ -114,7 +114,7 @@ class _Tally:
         kind_N = dag.x_NA[:, 0].numpy()
         _count_degrees(self.in_degrees, kind_N, target_E)
         _count_degrees(self.out_degrees, kind_N, source_E)
-        sizes_L = np.bincount(dag.layers().numpy())
+        sizes_L = np.bincount(dag.layer_N.numpy())
         self.layer_sizes.update(sizes_L.tolist())
         self.layer_counts[sizes_L.size] += 1
 

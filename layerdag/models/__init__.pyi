@@ -10,6 +10,7 @@ from ._bounds import (
     MAX_WIDTH as MAX_WIDTH,
     require_between as require_between,
 )
+from ._for_data import spec_for as spec_for, usual_plans as usual_plans
 from ._layers import (
     MLP as MLP,
     CodeEmbedding as CodeEmbedding,

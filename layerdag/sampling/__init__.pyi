@@ -1,9 +1,10 @@
 from ._folder import doubt_sampled_jobs as doubt_sampled_jobs, doubt_samples as doubt_samples
+from ._generated import GeneratedGraph as GeneratedGraph
+from ._sample import pretrained_checkpoint as pretrained_checkpoint, sample as sample
 from ._sample_files import as_workload as as_workload
 from ._sampling import (
     ASKED as ASKED,
     LABELS as LABELS,
-    GeneratedGraph as GeneratedGraph,
     GenerationSettings as GenerationSettings,
     checkpoint_schema as checkpoint_schema,
     generate as generate,

@@ -15,6 +15,7 @@ from layerdag.graph import DAG, Condition
 from layerdag.models import DAGModel, SampleRequest
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
+from layerdag.sampling._generated import GeneratedGraph
 from layerdag.sampling._sample_files import SampleFiles
 from layerdag.sampling._volume import Volume, expected_volume
 from layerdag.training import LoadedCheckpoint
@@ -74,23 +75,6 @@ class GenerationSettings:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
 
-@dataclass(frozen=True, eq=False)
-class GeneratedGraph:
-    """One sampled graph.
-
-    Attributes:
-        name: "sample-" and its number.
-        seed: It was sampled with.
-        dag: Codes, with the conditions that were asked for, but for a label that was judged.
-        truncated: Whether a limit cut it short.
-    """
-
-    name: str
-    seed: int
-    dag: DAG
-    truncated: bool
-
-
 def generate(
     model: DAGModel, schema: GraphSchema, settings: GenerationSettings
 ) -> Iterator[GeneratedGraph]:
@@ -146,7 +130,7 @@ def sample_like(
             conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
         for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
             dag = replace(dag, conditions=conditions[i])
-            yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut)
+            yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut, schema)
 
 
 def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:

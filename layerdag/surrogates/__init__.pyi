@@ -6,15 +6,13 @@ from ._files import (
     save_surrogate as save_surrogate,
 )
 from ._inputs import (
-    LABEL_FILES as LABEL_FILES,
     hide as hide,
     labeled as labeled,
-    read_dataset as read_dataset,
-    read_graph as read_graph,
     read_manifest as read_manifest,
     read_samples as read_samples,
 )
 from ._scores import SCORES as SCORES, scores as scores
+from ._surrogate import Surrogate as Surrogate
 from ._tstr import (
     REAL as REAL,
     SHARED as SHARED,

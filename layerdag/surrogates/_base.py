@@ -64,8 +64,8 @@ class TargetScale:
         return np.exp(value_B) if self.log else value_B
 
 
-class Surrogate(ABC):
-    """A fitted model that predicts one number per graph, in the unit of the training targets."""
+class SurrogateModel(ABC):
+    """A fitted model that predicts one number a graph, in the unit of the training targets."""
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ import numpy as np
 
 from layerdag._runtime import derive_seed
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import Surrogate, TargetScale
+from layerdag.surrogates._base import SurrogateModel, TargetScale
 from layerdag.surrogates._features import graph_features
 
 
@@ -35,7 +35,7 @@ class BoostingSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedTrees(Surrogate):
+class BoostedTrees(SurrogateModel):
     """T trees of at most M nodes as arrays; a leaf is its own child on both sides.
 
     Attributes:

@@ -12,7 +12,7 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 from layerdag._runtime import FolderKind, atomic_folder, read_parsed, read_whole, strangers
 from layerdag.errors import CheckpointError
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import Surrogate, TargetScale
+from layerdag.surrogates._base import SurrogateModel, TargetScale
 from layerdag.surrogates._boosting import BoostedTrees, fit_boosting
 
 FORMAT = 1
@@ -21,13 +21,13 @@ FACTS, WEIGHTS = "surrogate.json", "weights.safetensors"
 
 def _fit_boosting(
     dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
-) -> Surrogate:
+) -> SurrogateModel:
     return fit_boosting(dags, target_B, sizes, seed=seed)
 
 
 def _fit_message_passing(
     dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
-) -> Surrogate:
+) -> SurrogateModel:
     # PyTorch Geometric takes seconds to import: only who needs it pays.
     from layerdag.surrogates._message_passing import fit_message_passing
 
@@ -39,7 +39,7 @@ FAMILIES = {"boosting": _fit_boosting, "message_passing": _fit_message_passing}
 
 
 def save_surrogate(
-    surrogate: Surrogate,
+    surrogate: SurrogateModel,
     folder: str | Path,
     notes: Mapping[str, object] | None = None,
     *,
@@ -91,7 +91,7 @@ def load_notes(folder: str | Path) -> dict[str, Any]:
     return notes if isinstance(notes, dict) else {}
 
 
-def load_surrogate(folder: str | Path) -> Surrogate:
+def load_surrogate(folder: str | Path) -> SurrogateModel:
     """Read a surrogate. The directory is not trusted: only plain numbers are taken from it.
 
     Raises:
@@ -100,7 +100,7 @@ def load_surrogate(folder: str | Path) -> Surrogate:
     folder = Path(folder)
     facts = _facts(folder)
     weights = folder / "weights.safetensors"
-    rebuild: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Surrogate]] = {
+    rebuild: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], SurrogateModel]] = {
         "boosting": _rebuild_boosting,
         "message_passing": _rebuild_message_passing,
     }
@@ -156,7 +156,7 @@ def _scale(config: Mapping[str, Any]) -> TargetScale:
     return TargetScale(bool(scale["log"]), *numbers)
 
 
-def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Surrogate:
+def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
     """Return boosted trees after checking that every child and column exists."""
     trees, nodes = arrays["left"].shape
     columns = {name: arrays[name] for name in ("feature", "threshold", "left", "right", "value")}
@@ -181,7 +181,9 @@ def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     )
 
 
-def _rebuild_message_passing(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> Surrogate:
+def _rebuild_message_passing(
+    config: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> SurrogateModel:
     """Return the network with its weights; a missing or misshapen weight raises RuntimeError."""
     import torch
 

@@ -1,4 +1,4 @@
-"""Graphs for surrogates from files: data sets, folders of samples, single workloads."""
+"""Graphs for surrogates: folders of samples, targets, and attributes that must not be seen."""
 
 import json
 from collections.abc import Sequence
@@ -9,59 +9,11 @@ from typing import Any
 import numpy as np
 
 from layerdag._runtime import inside, read_parsed
-from layerdag.codec import RawGraph, job_graph, rank_classes
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.files import read_graphml, read_json
+from layerdag.datasets.files import read_graph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG, Condition
 from layerdag.surrogates._tstr import Labeled
-from layerdag.traces import read_any
-
-LABEL_FILES = ("labels.csv", "labels.json")
-READERS = {".graphml": read_graphml, ".json": read_json}
-
-
-def read_dataset(folder: str | Path, labels: str | Path | None = None) -> GraphDataset:
-    """Read a corpus (``index.jsonl``), TPU Tile (``.pth``), a DGRL family, or a folder of graphs.
-
-    A DGRL family (``num-node-list.csv``), such as NA-Edge, is labeled with its latencies on the
-    Cortex-A76 processor. A folder of workloads or flow graphs takes its targets from ``labels``,
-    or from ``labels.csv`` or ``labels.json`` in it; without any it has none.
-
-    Raises:
-        UsageError: If the folder is none of these.
-        DataError: If a file is damaged.
-    """
-    folder = Path(folder)
-    if (folder / "index.jsonl").is_file():
-        from layerdag.datasets.sources import load_corpus
-
-        return load_corpus(folder)
-    if any(folder.glob("*.pth")):
-        from layerdag.datasets.sources import load_tpu_tile
-
-        return load_tpu_tile(folder)
-    if any(folder.glob("num-node-list.csv*")):
-        from layerdag.datasets.sources import load_dgrl
-
-        return load_dgrl(folder)
-    found = labels or next((folder / n for n in LABEL_FILES if (folder / n).is_file()), None)
-    if found is None and not _holds_graphs(folder):
-        raise UsageError(
-            f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
-            "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), "
-            "or a folder of traces or flow graphs."
-        )
-    from layerdag.datasets.sources import load_folder
-
-    return load_folder(folder, labels=found)
-
-
-def _holds_graphs(folder: Path) -> bool:
-    """Return whether a folder of traces or of flow graphs has been named."""
-    patterns = ("*.et", "*.et.gz", "*.et.xz", "*.graphml", "*.json")
-    return any(next(folder.rglob(pattern), None) for pattern in patterns)
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -108,26 +60,6 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
         dag = schema.encode(read_graph(path))
         dags.append(replace(dag, conditions=conditions))
     return tuple(dags)
-
-
-def read_graph(path: str | Path) -> RawGraph:
-    """Read one workload (prefix, folder or file) or one flow graph.
-
-    Raises:
-        DataError: If it cannot be read, or its ranks contradict each other.
-    """
-    path = Path(path)
-    reader = READERS.get(path.suffix)
-    if reader is not None and path.is_file() and not _is_trace_json(path):
-        return reader(path)
-    workload = read_any(path)
-    return job_graph(str(path), rank_classes(workload), workload.groups, {})
-
-
-def _is_trace_json(path: Path) -> bool:
-    """Return whether a JSON file is a trace (host trace, feeder JSON) rather than a graph."""
-    with path.open("rb") as stream:
-        return path.suffix == ".json" and b"layerdag-graph" not in stream.read(200)
 
 
 def labeled(

@@ -13,7 +13,7 @@ from torch_geometric.loader import DataLoader
 from layerdag._runtime import derive_seed, numpy_generator, track, wait_briefly
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import Surrogate, TargetScale
+from layerdag.surrogates._base import SurrogateModel, TargetScale
 from layerdag.surrogates._network import MessagePassingNetwork
 
 NODES_A_BATCH = 20_000
@@ -43,7 +43,7 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class MessagePassingSurrogate(Surrogate):
+class MessagePassingSurrogate(SurrogateModel):
     """A trained network with all that is needed to rebuild it.
 
     Attributes:

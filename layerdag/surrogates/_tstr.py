@@ -14,7 +14,7 @@ from layerdag._runtime import numpy_generator, track
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval, Metric, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import Surrogate
+from layerdag.surrogates._base import SurrogateModel
 from layerdag.surrogates._scores import SCORES, scores
 
 REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
@@ -28,7 +28,7 @@ SUBSAMPLE_SHARE = 0.25
 SHARED = ("pearson", "spearman")
 """Scores whose share of the real ones is told wherever there is room for two."""
 
-Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], Surrogate]
+Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
 
 
 @dataclass(frozen=True, eq=False)

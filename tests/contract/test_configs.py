@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from layerdag.cli.settings import LOADERS, as_plain, build, compose, loader_of
+from layerdag.cli.settings import as_plain, build, compose
+from layerdag.datasets import LOADERS, loader_of
 from layerdag.models.autoregressive import FastLayerDAG
 from layerdag.models.diffusion import ReferenceLayerDAG
 from layerdag.training import TrainSettings

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from layerdag.datasets import read_dataset
 from layerdag.datasets.files import write_graphml
 from layerdag.graph import random_dag
-from layerdag.surrogates import read_dataset
 
 
 def write_tile(

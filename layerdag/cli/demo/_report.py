@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag._runtime import atomic_folder
+from layerdag.api import attribute_views
 from layerdag.cli.demo import _simulation as simulation_stages, _stages as stages
 from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
 from layerdag.cli.demo._provenance import caveats, provenance, training
@@ -142,7 +143,7 @@ def _judged(
     """Check structure, similarity and copying of the samples."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
-    views = stages.attribute_views(data)
+    views = attribute_views(data.schema)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in samples])
     return _Judged(
@@ -228,7 +229,7 @@ def _median_ms(part: SimulatedWorkloads) -> str:
 
 
 def _print_table(rows: tuple[SummaryRow, ...]) -> None:
-    """Print the summary, one line per row."""
+    """Print the summary, one line a row."""
     table = [("", "synthetic", "real"), *((row.what, row.synthetic, row.real) for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(3)]
     for what, synthetic, real in table:

@@ -14,7 +14,6 @@ from layerdag.cli.settings import compose
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
 from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation.metrics import AttributeView
 from layerdag.graph import DAG, shared_statistics
 from layerdag.models import ModelSpec
 from layerdag.sampling import GeneratedGraph, GenerationSettings, as_workload, sample_like
@@ -155,14 +154,6 @@ def sample_stage(
     )
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))
-
-
-def attribute_views(data: GraphDataset) -> tuple[AttributeView, ...]:
-    """Return how each attribute enters the comparison."""
-    return tuple(
-        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute))
-        for a in data.schema.attributes
-    )
 
 
 def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:

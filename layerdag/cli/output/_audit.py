@@ -2,66 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag.cli.output._split_advice import too_few_held_out
+from layerdag.api import CAVEATS, Audit, audit_of, percents, weight_attacks
 from layerdag.cli.settings import RealData
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import GraphSchema
-from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import (
-    Attack,
-    LeakRow,
-    Novelty,
-    Verdict,
-    leak_series,
-    likelihood_attack,
-    novelty,
-    schema_attacks,
-)
-from layerdag.evaluation.rules import StructureReport, check_structure
-from layerdag.graph import GraphStatistics
 from layerdag.report import ReportContent, SummaryRow, plain, write_report
 from layerdag.surrogates import read_samples
-from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training import load_checkpoint
 from layerdag.viz import interval, number, percent
-
-CAVEATS = (
-    "What these attacks do not find, another one may: shadow models have not been tried.",
-    "More samples can only tell more: the figures hold for these numbers of samples.",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What samples give away.
-
-    Attributes:
-        train: Number of graphs that the model learned from.
-        held_out: Number of validation and test graphs.
-        structure: Verdict on the samples by the rules on graphs.
-        novelty: Valid, unique, novel shares.
-        leaks: Nearness and attacks on the samples, by their number; empty if nothing is held out.
-        weights: Attacks on weights and schema of the checkpoint, if one was given.
-        advice: What is wrong with the split for this purpose, None if nothing is.
-    """
-
-    train: int
-    held_out: int
-    structure: StructureReport
-    novelty: Novelty
-    leaks: tuple[LeakRow, ...]
-    weights: tuple[Attack, ...]
-    advice: str | None
-
-    @property
-    def passes(self) -> bool:
-        """Whether every figure of all samples and of the weights is no better than chance."""
-        if not self.leaks:
-            return False
-        found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
-        return all(verdict is Verdict.CHANCE for verdict in found)
 
 
 def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
@@ -77,31 +25,11 @@ def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
         DataError: If a file is missing or damaged.
     """
     data = against.beside_samples(samples)
-    train, held_out = data.graphs["train"], data.held_out
     made = read_samples(samples, data.schema)
-    structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
-    weights = () if checkpoint is None else _weights(load_checkpoint(checkpoint), against, data)
-    return Audit(
-        train=len(train),
-        held_out=len(held_out),
-        structure=structure,
-        novelty=novelty(train, held_out, made, structure.valid_B),
-        leaks=leak_series(train, held_out, made),
-        weights=weights,
-        advice=too_few_held_out(data),
-    )
-
-
-def _weights(loaded: LoadedCheckpoint, against: RealData, data: GraphDataset) -> tuple[Attack, ...]:
-    """Return the attacks on weights and schema, if there are held-out graphs to tell from."""
-    data = against.beside_weights(loaded)
-    if not data.held_out:
-        return ()
-    train, held_out = data.graphs["train"], data.held_out
-    return (
-        likelihood_attack(loaded.model, data.schema, train, held_out),
-        *schema_attacks(GraphSchema.from_dict(loaded.schema), train, held_out),
-    )
+    if checkpoint is None:
+        return audit_of(data, made)
+    loaded = load_checkpoint(checkpoint)
+    return audit_of(data, made, weight_attacks(loaded, against.beside_weights(loaded)))
 
 
 def show(found: Audit, page: str | None, *, as_json: bool) -> None:
@@ -111,8 +39,7 @@ def show(found: Audit, page: str | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(plain(_figures(found)), indent=1, allow_nan=False))
         return
-    for line in _lines(found):
-        print(line)
+    print(found)
     if page is not None:
         print(f"report: {page}")
 
@@ -157,42 +84,8 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
     )
     if found.leaks:
         near = found.leaks[-1].nearness
-        share = f"{percent(near.share)} {_percents(near.interval)}"
+        share = f"{percent(near.share)} {percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         yield SummaryRow(f"attack {attack.name}", area, "0.5 is chance", attack.in_words())
-
-
-def _lines(found: Audit) -> Iterator[str]:
-    """Yield what is printed."""
-    new = found.novelty
-    yield f"{new.graphs:,} samples, {found.train:,} training and {found.held_out:,} held-out graphs"
-    yield f"copies of training graphs            {percent(new.copied)}"
-    yield f"  the same among held-out graphs     {percent(new.copied_real)}"
-    if found.leaks:
-        yield "nearer to training than to held-out graphs (50% is chance)"
-        for row in found.leaks:
-            near = row.nearness
-            share = f"{percent(near.share)} {_percents(near.interval)}"
-            yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
-    for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
-        yield f"attack {found.leaks[-1].attacks[place].name} (an area of 0.5 is chance)"
-        for row in found.leaks:
-            yield f"  {row.samples:>6,} samples  {_told(row.attacks[place])}"
-    for attack in found.weights:
-        yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
-        yield f"                  {_told(attack)}"
-    if found.advice:
-        yield found.advice
-    yield " ".join(CAVEATS)
-
-
-def _percents(interval: Interval) -> str:
-    """Return an interval of shares in brackets."""
-    return f"[{interval.low:.0%}, {interval.high:.0%}]"
-
-
-def _told(attack: Attack) -> str:
-    """Return area, interval and verdict of an attack."""
-    return f"area {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"

@@ -1,10 +1,4 @@
-from ._build import (
-    LOADERS as LOADERS,
-    build_dataset as build_dataset,
-    build_spec as build_spec,
-    loader_of as loader_of,
-    usual_plans as usual_plans,
-)
+from ._build import build_dataset as build_dataset, build_spec as build_spec
 from ._compose import (
     as_plain as as_plain,
     build as build,

@@ -1,6 +1,5 @@
 """From settings to objects: the data set and the model that a config names."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,18 +7,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag.cli.settings._compose import as_plain, nearest
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, loader_of
 from layerdag.errors import ConfigError
-from layerdag.graph import shared_statistics
-from layerdag.models import ModelSpec
-
-LOADERS = {
-    "corpus": ("layerdag.datasets.sources", "load_corpus"),
-    "tpu_tile": ("layerdag.datasets.sources", "load_tpu_tile"),
-    "dgrl": ("layerdag.datasets.sources", "load_dgrl"),
-    "latent_preferential": ("layerdag.datasets.sources", "load_latent_preferential"),
-    "folder": ("layerdag.datasets.sources", "load_folder"),
-}
+from layerdag.models import ModelSpec, spec_for
 
 
 def build_dataset(node: DictConfig) -> GraphDataset:
@@ -42,29 +32,7 @@ def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
     they do in flow graphs, not in jobs of traces (docs/explanation/fast-model.md).
     """
     arguments = as_plain(node)
-    if "plans" in arguments and arguments["plans"] is None:
-        arguments["plans"] = usual_plans(data)
-    sizes = data.schema.sizes()
-    statistics = shared_statistics(data.graphs["train"], sizes)
-    return ModelSpec(str(arguments.pop("name")), sizes, statistics, arguments)
-
-
-def usual_plans(data: GraphDataset) -> bool:
-    """Return whether nodes announce their children where nothing else is asked for."""
-    return data.schema.kind == "flow"
-
-
-def loader_of(name: str) -> Callable[..., GraphDataset]:
-    """Return the loader of a data set; imported only when asked for.
-
-    Raises:
-        ConfigError: If there is no data set of that name.
-    """
-    if name not in LOADERS:
-        raise ConfigError(f"There is no data set '{name}'.{nearest(name, list(LOADERS))}")
-    module, function = LOADERS[name]
-    loader: Callable[..., GraphDataset] = getattr(importlib.import_module(module), function)
-    return loader
+    return spec_for(data, str(arguments.pop("name")), arguments)
 
 
 def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str, Any]) -> None:

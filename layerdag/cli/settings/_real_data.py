@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.cli.settings._run_file import read_run_file
-from layerdag.datasets import GraphDataset, SplitFingerprint, require_same_split
+from layerdag.datasets import (
+    LABEL_FILES,
+    GraphDataset,
+    SplitFingerprint,
+    read_dataset,
+    require_same_split,
+)
 from layerdag.errors import DataError, UsageError
-from layerdag.surrogates import LABEL_FILES, read_dataset, read_manifest
+from layerdag.surrogates import read_manifest
 from layerdag.training import META, RUN_FILE, LoadedCheckpoint
 
 

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import torch
@@ -16,7 +15,13 @@ from layerdag.cli.verbs._train import pick_device
 from layerdag.datasets.schema import outside_training
 from layerdag.errors import ConfigError
 from layerdag.graph import Condition
-from layerdag.sampling import GenerationSettings, checkpoint_schema, volume_of, write_samples
+from layerdag.sampling import (
+    GenerationSettings,
+    checkpoint_schema,
+    pretrained_checkpoint,
+    volume_of,
+    write_samples,
+)
 from layerdag.training import load_checkpoint
 
 PRETRAINED = "pretrained"
@@ -61,12 +66,7 @@ def checkpoint_path(name: str) -> Path:
     Raises:
         ConfigError: If the package was built without it.
     """
-    if name != PRETRAINED:
-        return Path(name)
-    folder = Path(str(files("layerdag"))) / "pretrained" / "corpus"
-    if not folder.is_dir():
-        raise ConfigError("This layerdag has no pretrained checkpoint; pass checkpoint=FOLDER.")
-    return folder
+    return pretrained_checkpoint() if name == PRETRAINED else Path(name)
 
 
 def generation_settings(config: DictConfig) -> GenerationSettings:

@@ -3,10 +3,8 @@
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-
-from layerdag.errors import UsageError
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
@@ -76,34 +74,22 @@ def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
     from layerdag._runtime import require_replaceable
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import FAMILIES, SURROGATE, labeled, save_surrogate, scores
+    from layerdag.surrogates import SURROGATE, Surrogate, labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
-    schema = data.schema
-    train = labeled(data.graphs["train"], schema, args.target, args.hide)
-    test = labeled(data.graphs["test"], schema, args.target, args.hide)
-    model = FAMILIES[args.family](train.dags, train.target_B, schema.sizes(), args.seed)
-    found = scores(test.target_B, model.predict(test.dags))
-    figures = {name: float(draws_R[0]) for name, draws_R in found.items()}
-    told: dict[str, object] = {
-        "data": data.name,
-        "fingerprint": data.fingerprint,
-        "target": args.target,
-        "hidden": args.hide,
-        "seed": args.seed,
-        "train": len(train.dags),
-        "test": len(test.dags),
-        "scores": figures,
-    }
-    notes = told | {"schema": schema.to_dict()}
-    save_surrogate(model, args.out, notes, overwrite=args.overwrite)
+    tested = len(labeled(data.graphs["test"], data.schema, args.target, args.hide).dags)
+    surrogate = Surrogate.fit(data, args.family, target=args.target, hide=args.hide, seed=args.seed)
+    figures = surrogate.score(data)
+    notes = {**surrogate.notes, "test": tested, "scores": figures}
+    replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
+    told = notes | {"target": args.target, "hidden": args.hide}
     if args.json:
         print(json.dumps(told | {"family": args.family, "out": args.out}))
         return 0
     print(
-        f"{args.family} fitted on {len(train.dags)} graphs of {data.name}, seed {args.seed}; "
-        f"on {len(test.dags)} test graphs:"
+        f"{args.family} fitted on {told['train']} graphs of {data.name}, seed {args.seed}; "
+        f"on {tested} test graphs:"
     )
     print("  " + ", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
     print(f"written to {args.out}")
@@ -111,21 +97,11 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number per graph."""
-    from layerdag.datasets.schema import GraphSchema
-    from layerdag.surrogates import hide, load_notes, load_surrogate, read_graph
+    """Print one number a graph."""
+    from layerdag.surrogates import Surrogate
 
-    model = load_surrogate(args.model)
-    notes = load_notes(args.model)
-    if "schema" not in notes:
-        raise UsageError(
-            f"{args.model}: was saved without a schema, so files cannot be encoded for it; "
-            "fit it with 'layerdag surrogate fit'."
-        )
-    schema = GraphSchema.from_dict(notes["schema"])
-    dags = [schema.encode(read_graph(path)).in_layer_order() for path in args.paths]
-    predicted = model.predict(hide(dags, schema, [str(name) for name in notes.get("hidden", [])]))
-    target = str(notes.get("target", "label"))
+    model = Surrogate.load(args.model)
+    target, predicted = model.target, model.predict(args.paths)
     rows = [
         {"path": path, target: float(value)}
         for path, value in zip(args.paths, predicted, strict=True)

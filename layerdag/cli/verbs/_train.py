@@ -16,8 +16,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from layerdag.api import too_few_held_out
 from layerdag.cli import Terminated
-from layerdag.cli.output import Watch, too_few_held_out
+from layerdag.cli.output import Watch
 from layerdag.cli.settings import (
     as_plain,
     build,

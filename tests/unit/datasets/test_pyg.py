@@ -1,7 +1,7 @@
 import pytest
 import torch
 from raw_graphs import chain
-from torch_geometric.data import Data
+from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
@@ -47,3 +47,17 @@ def test_plain_data_is_enough():
 def test_data_that_is_no_dag_of_codes_is_refused(data, message):
     with pytest.raises(GraphError, match=message):
         from_pyg(data)
+
+
+def test_a_split_is_an_in_memory_dataset_with_the_names_of_its_columns() -> None:
+    dataset = DATA.to_pyg("train")
+    assert isinstance(dataset, InMemoryDataset)
+    assert (len(dataset), dataset.names) == (4, ("g0", "g1", "g2", "g3"))
+    assert (dataset.node_columns, dataset.codes) == (("kind",), DATA.schema.sizes().attributes)
+    assert dataset.numeric_columns == ("label",)
+    assert [float(data.y) for data in dataset] == [0, 1, 2, 3]
+    assert torch.equal(dataset[2].x, DATA.graphs["train"][2].x_NA)
+    (batch,) = DataLoader(dataset.shuffle(), batch_size=4)
+    assert batch.num_nodes == 12
+    with pytest.raises(GraphError, match="the test part is empty"):
+        DATA.to_pyg("test")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -46,3 +48,23 @@ def test_check_names_the_fault(change: dict[str, torch.Tensor], message: str) ->
 
     with pytest.raises(GraphError, match=message):
         replace(diamond(), **change).check()
+
+
+def test_repr_tells_sizes_and_no_tensor() -> None:
+    edges, told = torch.tensor([[0, 0, 1], [1, 2, 3]]), {"label": 1.5, "family": "gpt"}
+    dag = DAG.build(torch.zeros((4, 2), dtype=torch.int64), edges, conditions=told)
+    sizes = "nodes=4, edges=3, layers=3, attributes=2"
+    assert repr(dag) == f"DAG({sizes}, conditions=(label=1.5, family=gpt))"
+    cyclic = DAG.build(dag.x_NA, torch.tensor([[0, 1], [1, 0]]))
+    assert "layers=none (cyclic or damaged)" in repr(cyclic)
+
+
+def test_layers_are_found_once_and_not_carried_to_another_graph() -> None:
+    dag = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0], [1]]))
+    assert dag.layer_N is dag.layer_N
+    assert dag.layer_N.tolist() == [0, 1]
+    apart = replace(dag, edge_index_2E=dag.edge_index_2E[:, :0], edge_type_E=dag.edge_type_E[:0])
+    assert (apart.layer_N.tolist(), apart.num_layers, dag.num_layers) == ([0, 0], 1, 2)
+    dag.edge_index_2E[0] = 1
+    with pytest.raises(GraphError, match="cycle"):
+        dag.check()

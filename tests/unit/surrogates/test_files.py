@@ -7,13 +7,13 @@ import pytest
 from layerdag.errors import CheckpointError
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import Labeled, load_notes, load_surrogate, save_surrogate
-from layerdag.surrogates._base import Surrogate
+from layerdag.surrogates._base import SurrogateModel
 from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
 from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
 
 
 @pytest.fixture(params=["boosting", "message_passing"])
-def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> Surrogate:
+def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     if request.param == "boosting":
         trees = BoostingSettings(trees=5)
         return fit_boosting(real.dags, real.target_B, sizes, settings=trees)
@@ -22,7 +22,7 @@ def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> 
 
 
 def test_a_saved_surrogate_predicts_the_same(
-    fitted: Surrogate, real: Labeled, tmp_path: Path
+    fitted: SurrogateModel, real: Labeled, tmp_path: Path
 ) -> None:
     save_surrogate(fitted, tmp_path / "model", {"unit": "ms"})
     loaded = load_surrogate(tmp_path / "model")
@@ -31,7 +31,7 @@ def test_a_saved_surrogate_predicts_the_same(
     assert load_notes(tmp_path / "model") == {"unit": "ms"}
 
 
-def test_damaged_weights_are_refused(fitted: Surrogate, tmp_path: Path) -> None:
+def test_damaged_weights_are_refused(fitted: SurrogateModel, tmp_path: Path) -> None:
     save_surrogate(fitted, tmp_path / "model")
     weights = tmp_path / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-20])
@@ -47,7 +47,7 @@ def test_damaged_weights_are_refused(fitted: Surrogate, tmp_path: Path) -> None:
     [("format", 99), ("family", "oracle"), ("config", {}), ("config", {"sizes": {}})],
 )
 def test_a_foreign_description_is_refused(
-    fitted: Surrogate, tmp_path: Path, key: str, value: object
+    fitted: SurrogateModel, tmp_path: Path, key: str, value: object
 ) -> None:
     save_surrogate(fitted, tmp_path / "model")
     path = tmp_path / "model" / "surrogate.json"

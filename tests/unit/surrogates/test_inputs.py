@@ -9,10 +9,12 @@ from dgrl_files import write_family
 from small_workloads import collective, compute, job
 
 from layerdag.codec import RawGraph
+from layerdag.datasets import read_dataset
+from layerdag.datasets.files import read_graph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG
-from layerdag.surrogates import hide, labeled, read_dataset, read_graph, read_samples
+from layerdag.surrogates import hide, labeled, read_samples
 from layerdag.traces import write_workload
 
 

@@ -9,12 +9,12 @@ from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli import main
 from layerdag.cli.settings import RealData, write_run_file
+from layerdag.datasets import read_dataset
 from layerdag.datasets.files import read_json, write_json
 from layerdag.datasets.sources import load_folder
 from layerdag.errors import UsageError
 from layerdag.graph import GraphStatistics
 from layerdag.models import ModelSpec, build_model
-from layerdag.surrogates import read_dataset
 from layerdag.training import LoadedCheckpoint
 from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
 

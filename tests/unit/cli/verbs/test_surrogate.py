@@ -7,8 +7,8 @@ from raw_graphs import chain
 from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli import main
+from layerdag.datasets import read_dataset
 from layerdag.datasets.files import write_json
-from layerdag.surrogates import read_dataset
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 from raw_graphs import chain
 
-from layerdag.cli.output import too_few_held_out
+from layerdag.api import too_few_held_out
 from layerdag.datasets import GraphDataset
 
 

@@ -1,0 +1,14 @@
+from ._audit import (
+    CAVEATS as CAVEATS,
+    Audit as Audit,
+    audit as audit,
+    audit_of as audit_of,
+    percents as percents,
+    weight_attacks as weight_attacks,
+)
+from ._compare import attribute_views as attribute_views, compare as compare
+from ._read import read as read
+from ._split_advice import too_few_held_out as too_few_held_out
+from ._train import train as train
+from ._validate import validate as validate
+from ._write import write as write

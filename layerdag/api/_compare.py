@@ -1,0 +1,80 @@
+"""How near generated graphs are to real ones, from data sets and samples as they are."""
+
+from collections.abc import Sequence
+
+from layerdag.datasets import GraphDataset, GraphLike, Split, encoded, translated
+from layerdag.datasets.schema import CategoryAttribute, GraphSchema
+from layerdag.errors import UsageError
+from layerdag.evaluation import SimilarityReport, compare as compare_dags
+from layerdag.evaluation.metrics import AttributeView
+from layerdag.graph import DAG
+from layerdag.sampling import GeneratedGraph
+
+Graphs = GraphDataset | Sequence[GraphLike]
+
+
+def compare(
+    real_train: Graphs,
+    real_test: Graphs,
+    generated: Graphs,
+    *,
+    seed: int = 0,
+    replicates: int = 200,
+) -> SimilarityReport:
+    """Return every figure of ``generated`` against ``real_test``, next to ``real_train``.
+
+    ``compare(data, data, samples)`` is the usual call: of a data set, its training graphs count as
+    ``real_train`` and its test graphs as ``real_test``. Codes of different schemas are translated
+    into those of the real graphs. About 5 s of one core for 500 graphs of 140 nodes per set.
+
+    Args:
+        real_train: Real graphs that the generator learned from.
+        real_test: Real graphs that it never saw.
+        generated: Its samples; of a data set the training graphs.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+
+    Returns:
+        The figures; ``print`` shows a table, ``to_dict`` gives plain data.
+
+    Raises:
+        UsageError: If a set is empty, or none tells what its codes mean.
+        VocabularyError: If a generated graph has a word that the real graphs' schema lacks.
+    """
+    schema = _schema((real_train, real_test, generated))
+    return compare_dags(
+        _dags(real_train, "train", schema),
+        _dags(real_test, "test", schema),
+        _dags(generated, "train", schema),
+        attribute_views(schema),
+        seed=seed,
+        replicates=replicates,
+    )
+
+
+def attribute_views(schema: GraphSchema) -> tuple[AttributeView, ...]:
+    """Return how each node attribute enters a comparison."""
+    return tuple(
+        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute))
+        for a in schema.attributes
+    )
+
+
+def _schema(sets: Sequence[Graphs]) -> GraphSchema:
+    """Return the schema of the first set that knows one."""
+    for graphs in sets:
+        if isinstance(graphs, GraphDataset):
+            return graphs.schema
+        if graphs and isinstance(graphs[0], GeneratedGraph):
+            return graphs[0].schema
+    raise UsageError(
+        "Nothing tells what the codes of these graphs mean; pass a data set or samples, or call "
+        "layerdag.evaluation.compare with the attributes."
+    )
+
+
+def _dags(graphs: Graphs, split: Split, schema: GraphSchema) -> list[DAG]:
+    """Return a set as codes of ``schema``."""
+    if isinstance(graphs, GraphDataset):
+        return translated(graphs.graphs[split], graphs.schema, schema)
+    return encoded(graphs, schema)

@@ -1,0 +1,56 @@
+"""Everything that is wrong with a trace, a job or a graph."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from layerdag.api._read import read
+from layerdag.codec import RawGraph
+from layerdag.evaluation.rules import Finding, check_structure, check_workload
+from layerdag.graph import DAG
+from layerdag.sampling import GeneratedGraph
+from layerdag.traces import Trace, Workload
+
+Checkable = Workload | Trace | RawGraph | DAG | GeneratedGraph | str | Path
+
+
+def validate(thing: Checkable | Iterable[Checkable]) -> tuple[Finding, ...]:
+    """Return where rules are broken that consumers of traces and graphs rely on; none is fine.
+
+    Args:
+        thing: A workload, a trace, a graph, a sample, the path of one, or several of these. A
+            sample of a job is checked as the traces that it becomes.
+
+    Raises:
+        DataError: If a path cannot be read, or a sampled job cannot become traces.
+    """
+    if isinstance(thing, Checkable):
+        return tuple(_findings(thing))
+    return tuple(finding for one in thing for finding in _findings(one))
+
+
+def _findings(thing: Checkable) -> Iterable[Finding]:
+    """Return the findings on one thing."""
+    if isinstance(thing, str | Path):
+        return _findings(read(thing))
+    if isinstance(thing, GeneratedGraph):
+        if thing.schema.kind == "trace":
+            found = check_workload(replace(thing.workload(), source=thing.name))
+        else:
+            found = list(check_structure([thing.dag], names=[thing.name]).findings)
+        return [replace(finding, sampled=True) for finding in found]
+    if isinstance(thing, Trace):
+        return check_workload(Workload((thing,)))
+    if isinstance(thing, Workload):
+        return check_workload(thing)
+    if isinstance(thing, RawGraph):
+        return check_structure([_bare(thing)], names=[thing.name]).findings
+    return check_structure([thing]).findings
+
+
+def _bare(graph: RawGraph) -> DAG:
+    """Return the structure of an attributed graph."""
+    x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
+    return DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))

@@ -1,0 +1,68 @@
+"""Graphs of any kind as codes of one schema, so that they can be compared and predicted."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from layerdag.codec import RawGraph, job_graph, rank_classes
+from layerdag.datasets.schema import GraphSchema
+from layerdag.graph import DAG
+from layerdag.traces import Workload
+
+
+@runtime_checkable
+class CodedGraph(Protocol):
+    """A graph with the schema of its codes, as sampling yields it."""
+
+    @property
+    def dag(self) -> DAG:
+        """Codes."""
+
+    @property
+    def schema(self) -> GraphSchema:
+        """What the codes mean."""
+
+    @property
+    def graph(self) -> RawGraph:
+        """The same graph in names and numbers."""
+
+
+GraphLike = DAG | RawGraph | Workload | CodedGraph | str | Path
+"""A graph in any form; a ``DAG`` must have codes of the schema in question, a path is read."""
+
+
+def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
+    """Return graphs as codes of ``schema``; graphs with codes of another schema are translated.
+
+    Raises:
+        VocabularyError: If a graph has a word that the schema does not know.
+        DataError: If a file cannot be read, or a graph lacks an attribute.
+    """
+    return [_encoded(graph, schema) for graph in graphs]
+
+
+def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> list[DAG]:
+    """Return graphs with codes of ``own`` as codes of ``schema``; raises as ``encoded``."""
+    if speak_alike(own, schema):
+        return list(dags)
+    return [schema.encode(own.decode(dag, f"graph {i}")) for i, dag in enumerate(dags)]
+
+
+def speak_alike(one: GraphSchema, other: GraphSchema) -> bool:
+    """Return whether codes of nodes and edges mean the same in two schemas."""
+    return one.attributes == other.attributes and one.edge_types == other.edge_types
+
+
+def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
+    """Return one graph as codes of ``schema``."""
+    if isinstance(graph, DAG):
+        return graph
+    if isinstance(graph, RawGraph):
+        return schema.encode(graph)
+    if isinstance(graph, Workload):
+        return schema.encode(job_graph(graph.source, rank_classes(graph), graph.groups, {}))
+    if isinstance(graph, CodedGraph):
+        return graph.dag if speak_alike(graph.schema, schema) else schema.encode(graph.graph)
+    from layerdag.datasets.files import read_graph
+
+    return schema.encode(read_graph(graph))

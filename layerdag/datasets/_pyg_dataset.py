@@ -1,0 +1,33 @@
+"""A split as PyG's ``InMemoryDataset``, with the names of its columns."""
+
+from typing import final
+
+from torch_geometric.data import InMemoryDataset
+
+from layerdag.datasets._base import GraphDataset, Split
+from layerdag.datasets._pyg import pyg_list
+
+
+@final
+class PygDataset(InMemoryDataset):
+    """The graphs of one split, for any PyG model, loader or transform; no file is written.
+
+    Attributes:
+        node_columns: Name of each column of ``x``.
+        codes: Number of codes of each column of ``x``, for embedding tables.
+        edge_types: Name of each code in ``edge_attr``.
+        numeric_columns: Name of each column of ``numeric``.
+        category_columns: Name of each column of ``category``.
+        names: Name of each graph.
+    """
+
+    def __init__(self, dataset: GraphDataset, split: Split) -> None:
+        super().__init__(None)
+        schema = dataset.schema
+        self.node_columns = tuple(attribute.name for attribute in schema.attributes)
+        self.codes = schema.sizes().attributes
+        self.edge_types = schema.edge_types
+        self.numeric_columns = tuple(c.name for c in schema.numeric_conditions)
+        self.category_columns = tuple(c.name for c in schema.category_conditions)
+        self.names = dataset.names[split]
+        self.data, self.slices = self.collate(pyg_list(dataset, split))

@@ -1,0 +1,57 @@
+"""Samples in memory from a checkpoint, or from the one inside the package."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from layerdag.errors import ConfigError
+from layerdag.graph import Condition
+from layerdag.sampling._generated import GeneratedGraph
+from layerdag.sampling._sampling import GenerationSettings, checkpoint_schema, generate
+from layerdag.training import LoadedCheckpoint, load_checkpoint
+
+
+def sample(
+    checkpoint: LoadedCheckpoint | str | Path | None = None,
+    num: int = 16,
+    seed: int = 0,
+    *,
+    conditions: Mapping[str, Condition] | None = None,
+    **settings: Any,
+) -> list[GeneratedGraph]:
+    """Sample graphs into memory.
+
+    Args:
+        checkpoint: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
+            is the checkpoint inside the package, which samples training jobs.
+        num: Number of graphs.
+        seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
+        conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones
+            are drawn from what the training graphs were like.
+        **settings: Further ``GenerationSettings``: steps, guidance, candidates, max_nodes, ...
+
+    Returns:
+        Graphs with ``dag`` (codes), ``graph`` (names and numbers) and ``workload()`` (traces).
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        UsageError: If a setting is out of bounds.
+        VocabularyError: If a condition or its category is unknown; names the nearest one.
+    """
+    if not isinstance(checkpoint, LoadedCheckpoint):
+        checkpoint = load_checkpoint(checkpoint or pretrained_checkpoint())
+    wanted = GenerationSettings(num=num, seed=seed, conditions=conditions or {}, **settings)
+    return list(generate(checkpoint.model, checkpoint_schema(checkpoint), wanted))
+
+
+def pretrained_checkpoint() -> Path:
+    """Return the folder of the checkpoint inside the package.
+
+    Raises:
+        ConfigError: If the package was built without it.
+    """
+    folder = Path(str(files("layerdag"))) / "pretrained" / "corpus"
+    if not folder.is_dir():
+        raise ConfigError("This layerdag has no pretrained checkpoint; name a checkpoint's folder.")
+    return folder

@@ -1,0 +1,48 @@
+import gc
+from pathlib import Path
+
+import pytest
+
+import layerdag as ld
+from layerdag.errors import ConfigError, UsageError
+
+TINY = {"width": 32, "depth": 1}
+SETTINGS = ld.TrainSettings(max_steps=2, warmup_steps=1, evaluate_every=2)
+
+
+@pytest.fixture(scope="module")
+def data() -> ld.GraphDataset:
+    return ld.load_dataset("latent_preferential", num_train=6, num_val=3, num_test=3)
+
+
+def test_training_without_a_folder_leaves_no_file_behind(
+    data: ld.GraphDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    checkpoint = ld.train(data, settings=SETTINGS, **TINY)
+    assert checkpoint.meta.step == 2
+    assert checkpoint.meta.split == data.split
+    assert len(ld.sample(checkpoint, num=2, max_nodes=12)) == 2
+    settings = ld.GenerationSettings(num=1, max_nodes=12)
+    assert ld.write_samples(checkpoint, settings, tmp_path / "samples").is_file()
+    del checkpoint
+    gc.collect()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["samples"]
+
+
+def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
+    ld.train(data, out=tmp_path / "run", settings=SETTINGS, **TINY)
+    assert (tmp_path / "run" / "best" / "weights.safetensors").is_file()
+    assert ld.load_checkpoint(tmp_path / "run" / "best").spec.arguments["width"] == 32
+    with pytest.raises(UsageError, match="holds a run already"):
+        ld.train(data, out=tmp_path / "run", settings=SETTINGS, **TINY)
+    ld.train(data, out=tmp_path / "run", settings=SETTINGS, overwrite=True, **TINY)
+
+
+def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
+    with pytest.raises(ConfigError, match="no model 'fsat'; did you mean 'fast'"):
+        ld.train(data, "fsat")
+    with pytest.raises(ConfigError, match="no argument 'widht'; did you mean 'width'"):
+        ld.train(data, widht=32)
+    with pytest.raises(UsageError, match="is no data set"):
+        ld.train("no/such/folder")

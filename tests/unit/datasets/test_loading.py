@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from dgrl_files import write_family
+from raw_graphs import chain
+
+from layerdag.datasets import load_dataset, loader_of, read_dataset
+from layerdag.datasets.files import write_json
+from layerdag.errors import ConfigError, UsageError
+
+
+def own_graphs(folder: Path) -> Path:
+    for i in range(12):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i % 4 + 1)))
+    (folder / "labels.csv").write_text("name,label\n" + "".join(f"g{i},{i}\n" for i in range(12)))
+    return folder
+
+
+def test_a_name_is_generated_with_the_options_of_its_loader() -> None:
+    data = load_dataset("latent_preferential", num_train=3, num_val=2, num_test=1)
+    assert [len(data.graphs[split]) for split in ("train", "val", "test")] == [3, 2, 1]
+    assert repr(data) == "GraphDataset('latent_preferential', flow, train=3, val=2, test=1)"
+
+
+def test_a_folder_of_graphs_takes_its_labels_and_options(tmp_path: Path) -> None:
+    data = load_dataset(own_graphs(tmp_path), held_out=0.5)
+    assert [len(data.graphs[split]) for split in ("train", "val", "test")] != [8, 2, 2]
+    assert all("label" in dag.conditions for dag in data.graphs["train"])
+    (tmp_path / "other.csv").write_text(
+        (tmp_path / "labels.csv").read_text().replace(",", ",1").replace("1label", "label")
+    )
+    other = load_dataset(tmp_path, labels=tmp_path / "other.csv")
+    assert min(dag.conditions["label"] for dag in other.graphs["train"]) >= 10
+
+
+def test_a_family_of_computational_graphs_is_told_by_its_files(tmp_path: Path) -> None:
+    write_family(tmp_path)
+    assert len(load_dataset(tmp_path).graphs["train"]) == 24
+    assert len(read_dataset(tmp_path, labels="left/out.csv").graphs["train"]) == 24
+
+
+def test_what_is_no_data_set_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no data set; give a corpus folder"):
+        load_dataset(tmp_path / "corpsu")
+    with pytest.raises(UsageError, match="load_latent_preferential has no option 'num'; known"):
+        load_dataset("latent_preferential", num=3)
+    with pytest.raises(ConfigError, match=r"no data set 'corpsu'. Did you mean 'corpus'"):
+        loader_of("corpsu")

@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_graphs import chain
+
+from layerdag.datasets import GraphDataset
+from layerdag.errors import UsageError
+from layerdag.surrogates import Surrogate
+
+GRAPHS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
+DATA = GraphDataset.build("toy", "flow", {"train": GRAPHS[:30], "test": GRAPHS[30:]})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Surrogate:
+    return Surrogate.fit(DATA)
+
+
+def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(fitted: Surrogate) -> None:
+    from_dags = fitted.predict(DATA.graphs["test"])
+    assert from_dags.tolist() == fitted.predict(GRAPHS[30:]).tolist()
+    found = fitted.score(DATA)
+    assert found["pearson"] > 0.9
+    error_B = np.abs(from_dags - [dag.conditions["label"] for dag in DATA.graphs["test"]])
+    assert found["mae"] == pytest.approx(error_B.mean())
+
+
+def test_scores_on_codes_of_another_schema_are_the_same(fitted: Surrogate) -> None:
+    other = GraphDataset.build("other", "flow", {"train": GRAPHS[5:], "test": GRAPHS[30:]})
+    renamed = [chain(graph.name, "z", label=1.0) for graph in GRAPHS[:1]]
+    wider = GraphDataset.build("wider", "flow", {"train": [*renamed, *GRAPHS], "test": GRAPHS[30:]})
+    assert wider.schema.attributes != DATA.schema.attributes
+    assert fitted.score(wider) == fitted.score(other) == fitted.score(DATA)
+
+
+def test_it_comes_back_from_its_folder(fitted: Surrogate, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "s")
+    back = Surrogate.load(tmp_path / "s")
+    assert back.predict(GRAPHS).tolist() == fitted.predict(GRAPHS).tolist()
+    assert (back.target, back.hidden, back.notes) == ("label", (), fitted.notes)
+    with pytest.raises(UsageError, match="overwrite"):
+        back.save(tmp_path / "s")
+
+
+def test_hidden_attributes_stay_hidden_when_predicting() -> None:
+    blind = Surrogate.fit(DATA, hide=("kind",))
+    swapped = [chain("g", "".join("ba"[letter == "b"] for letter in "aabb"))]
+    assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
+
+
+def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
+    fitted = Surrogate.fit(DATA, graphs=GRAPHS[:10])
+    assert fitted.notes["train"] == 10
+
+
+def test_an_unknown_family_is_refused_with_the_nearest() -> None:
+    with pytest.raises(
+        UsageError, match="no family of surrogates 'boost'; did you mean 'boosting'"
+    ):
+        Surrogate.fit(DATA, "boost")
