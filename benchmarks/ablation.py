@@ -285,7 +285,7 @@ def _samples(variant: Variant, data: GraphDataset, checkpoint: Path, seed: int) 
 
 
 def _agreement(data: GraphDataset, made: list[Any], judge: Path) -> float:
-    """Return how likely the judge of the full model finds the wanted conditions, nats a graph."""
+    """Return how likely the judge of the full model finds the wanted conditions, nats per graph."""
     rows = [dag.conditions for dag in data.graphs["train"]]
     batch = DAGBatch.collate(
         made, [dag.layers() for dag in made], *data.schema.encode_conditions(rows)

@@ -3,7 +3,7 @@
     python benchmarks/importer.py DATA/collected/ws*gpt*et.json.gz
     python benchmarks/importer.py --grow 1000 10000 100000 1000000 FILE
 
-For each file: nodes a second of processor time (best of --repeats passes in one process) and two
+For each file: nodes per second of processor time (best of --repeats passes in one process) and two
 peaks a node: of Python's own allocations (``tracemalloc``) and of resident memory beyond that of a
 process that only imports the package (Linux). Small files and xz show their fixed costs there.
 ``--grow`` repeats the nodes of the first file, with new ids, handles and storages each time, to

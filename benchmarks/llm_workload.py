@@ -27,7 +27,7 @@ ACTIVATION_BYTES, GRADIENT_BYTES = 8 << 20, 64 << 20
 
 
 def llm_workload(data_parallel: int, tensor_parallel: int, layers: int = 2) -> Workload:
-    """Return a step with 48 nodes a layer on each of data_parallel * tensor_parallel ranks."""
+    """Return a step with 48 nodes per layer on each of data_parallel * tensor_parallel ranks."""
     template = build_trace(_nodes(layers), source="benchmark")
     ranks = data_parallel * tensor_parallel
     groups = {

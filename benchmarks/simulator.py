@@ -6,7 +6,7 @@
 Every timing runs in a process of its own: user seconds and peak memory include Python's start,
 reading or building the workload, and the simulation. The whole `layerdag simulate` command is run
 ``--repeats`` times; its least and its median user seconds are printed. Workloads "from files" have
-one plain ``.et`` file a rank, real files with real copies of their content: written by
+one plain ``.et`` file per rank, real files with real copies of their content: written by
 ``write_workload``, untimed. In the training step no two of them are equal, since ranks name
 different groups. Figures of the reference simulator are quoted from its measurement on inputs of
 the same shape (docs/reference/simulator.md, "How it is fast").
@@ -84,7 +84,7 @@ def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, 
 
 
 def llm_in_memory(data_parallel: int, tensor_parallel: int) -> dict[str, object]:
-    """Simulate a training step of about 100 nodes a rank, built in memory."""
+    """Simulate a training step of about 100 nodes per rank, built in memory."""
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_cluster, llm_workload
 
@@ -96,7 +96,7 @@ def llm_in_memory(data_parallel: int, tensor_parallel: int) -> dict[str, object]
 
 
 def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str, object]:
-    """The same, read from one ``.et`` file a rank."""
+    """The same, read from one ``.et`` file per rank."""
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_cluster
 

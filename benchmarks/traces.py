@@ -1,7 +1,7 @@
 """Speed and memory of reading and writing Chakra traces: ``python benchmarks/traces.py``.
 
 Prints one JSON object. The trace is made here: every node has a name of its own, one or two
-dependencies and eight attributes (about 180 bytes a node), like a trace imported from PyTorch.
+dependencies and eight attributes (about 180 bytes per node), like a trace imported from PyTorch.
 Speeds are the best of ``--repeats`` on one core, from the bytes of a file in memory to columns and
 back, by wall time and by processor time (which other work on the machine disturbs less). Memory is
 the peak resident size of a process that reads the file from disk, less that of a process that only
@@ -76,7 +76,7 @@ def synthetic_trace(num_nodes: int, seed: int = 0) -> Trace:
 
 
 def best_rates(action: Callable[[], object], nodes: int, repeats: int) -> dict[str, int]:
-    """Return nodes a second by wall time and by processor time, each the best of the repeats."""
+    """Return nodes per second by wall time and by processor time, each the best of the repeats."""
     wall, busy = [], []
     for _ in range(repeats):
         start, start_busy = time.perf_counter(), time.process_time()

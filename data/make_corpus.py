@@ -38,7 +38,7 @@ def missing(plans: Sequence[RunPlan], raw: Path) -> list[RunPlan]:
 
 
 def run_workers(plans: Sequence[RunPlan], world_size: int, raw: Path) -> None:
-    """Start one process a rank, which together go through ``plans``; wait for their end."""
+    """Start one process per rank, which together go through ``plans``; wait for their end."""
     names = ",".join(plan.run for plan in plans)
     command = [sys.executable, "-W", "ignore", str(HERE / "collect" / "worker.py")]
     command += ["--world-size", str(world_size), "--folder", str(raw), "--only", names]

@@ -128,7 +128,7 @@ typedef struct {
     int32_t rank, node, plan, group, place, phase, lane, next;
     int64_t tag;
     int16_t queue[MAX_PHASES];
-    uint16_t anticlockwise, second_tree; /* one bit a phase */
+    uint16_t anticlockwise, second_tree; /* one bit per phase */
     uint64_t twin; /* equal for chunks whose runs are the same in everything but their order */
     /* of the running algorithm */
     int32_t inserted, sent, to_send, free_packets, received;

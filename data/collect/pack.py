@@ -183,7 +183,7 @@ def _record(
 
 
 def write_examples(records: Sequence[RunRecord], corpus: Path, target: Path) -> None:
-    """Write small workloads, one plain file a rank, for the tour and for tests."""
+    """Write small workloads, one plain file per rank, for the tour and for tests."""
     for name, (family, strategy, world_size) in EXAMPLES.items():
         fitting = [
             record
@@ -208,7 +208,7 @@ def describe(records: Sequence[RunRecord]) -> str:
     distinct = len({record.graph_hash for record in records})
     lines = [
         f"- {len(records)} runs, {distinct} distinct graphs (Weisfeiler-Lehman hash of a run)",
-        f"- nodes of a run (one trace a class of ranks): median {sizes[len(sizes) // 2]}, "
+        f"- nodes of a run (one trace per class of ranks): median {sizes[len(sizes) // 2]}, "
         f"smallest {sizes[0]}, largest {sizes[-1]}, {sum(sizes)} in all",
         f"- software: torch {torch.__version__}, Python {platform.python_version()}",
         "",

@@ -1,6 +1,6 @@
 """The most that may be written.
 
-A job is written as one file a rank, and a checkpoint or trace from outside can speak of any number
+A job is written as one file per rank, and a checkpoint or trace from outside can state any number
 of ranks that share one program.
 """
 

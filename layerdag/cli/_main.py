@@ -20,7 +20,7 @@ from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
 from layerdag.errors import UsageError
 
 VERBS = {
-    "collect": "Run a training script and write its execution trace, one file a rank.",
+    "collect": "Run a training script and write its execution trace, one file per rank.",
     "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
     "info": "Count nodes, types, layers, communication and memory of traces.",
     "view": "Draw a trace or graph as picture, zoomable page or timeline.",

@@ -50,7 +50,7 @@ def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
     program are told apart by their neighbors first, and places among all of them mean nothing.
 
     Args:
-        class_R: First guess, a number a rank.
+        class_R: First guess, one number per rank.
         peers: Ranks at the other ends of each rank's messages, in the order of its trace.
     """
     while True:

@@ -1,4 +1,4 @@
-"""From the graph of a job back to one execution trace a rank.
+"""From the graph of a job back to one execution trace per rank.
 
 Messages and collectives are single nodes of the graph, so that what is unfolded here matches on
 all ranks by construction. Where a sampled graph contradicts itself, ``job_plan`` mends it by fixed
@@ -27,7 +27,7 @@ class Unfolded:
     """A workload made from a graph.
 
     Attributes:
-        workload: One trace a rank; ranks with the same program share one ``Trace``.
+        workload: One trace per rank; ranks with the same program share one ``Trace``.
         repairs: How often each repair was needed, by its name.
     """
 
@@ -36,7 +36,7 @@ class Unfolded:
 
 
 def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
-    """Return one trace a rank.
+    """Return one trace per rank.
 
     Stages share the ranks as evenly as possible: stage s of S gets ranks ``[s * R // S,
     (s + 1) * R // S)``. Node ids count the topological order of the whole graph; a message around
@@ -56,7 +56,7 @@ def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
 
 
 def unfold_sampled(graph: RawGraph, num_ranks: int) -> Unfolded:
-    """Return one trace a rank of a sampled job; no rank starts with a node that takes no time.
+    """Return one trace per rank of a sampled job; no rank starts with a node that takes no time.
 
     Otherwise like ``unfold``, which gives real jobs back as they were.
 

@@ -1,4 +1,4 @@
-"""Layers of many graphs at once: one vectorized step a layer of the deepest, not of every graph."""
+"""Layers of many graphs at once: one vectorized step per layer of the deepest graph."""
 
 from collections.abc import Sequence
 

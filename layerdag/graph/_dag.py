@@ -15,7 +15,7 @@ Condition = float | str
 
 @dataclass(frozen=True, eq=False)
 class DAG:
-    """A DAG with several categorical attributes a node, typed edges and graph-level conditions.
+    """A DAG with several categorical attributes per node, typed edges and graph-level conditions.
 
     Attributes:
         x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.

@@ -28,12 +28,12 @@ class LossTerm:
 
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
-    """What to sample: one row of conditions and one seed a graph.
+    """What to sample: one row of conditions and one seed per graph.
 
     Attributes:
         numeric_BC: float32 standardized conditions; NaN is "whatever the training data has".
         category_BM: int64 condition codes; -1 likewise.
-        seeds: One seed a graph; the graph depends on its own seed and conditions alone.
+        seeds: One seed per graph; the graph depends on its own seed and conditions alone.
         max_nodes: A graph that would exceed it is stopped and marked truncated.
         max_layers: Likewise for layers.
         steps: Denoising steps of a wide layer; None takes the model's own.
@@ -94,7 +94,7 @@ class DAGModel(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph a seed; acyclic and layer-consistent by construction."""
+        """Sample one graph per seed; acyclic and layer-consistent by construction."""
 
     def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
         """Return the numeric conditions that each graph speaks of, standardized, shape (B, C).

@@ -16,7 +16,7 @@ def resample(
     request: SampleRequest,
     sample: Callable[[SampleRequest], SampleResult],
 ) -> SampleResult:
-    """Draw ``request.candidates`` graphs a seed and keep one, with odds of exp(score).
+    """Draw ``request.candidates`` graphs per seed and keep one, with odds of exp(score).
 
     Candidate 0 is what ``sample`` gives without candidates; a truncated one is kept only if all
     are. A graph still depends on its own seed and conditions alone.

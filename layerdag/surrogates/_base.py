@@ -65,7 +65,7 @@ class TargetScale:
 
 
 class SurrogateModel(ABC):
-    """A fitted model that predicts one number a graph, in the unit of the training targets."""
+    """A fitted model that predicts one number per graph, in the unit of the training targets."""
 
     @property
     @abstractmethod

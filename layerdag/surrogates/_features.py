@@ -10,7 +10,7 @@ from layerdag.graph import DAG, GraphSizes
 
 
 def graph_features(dags: Sequence[DAG], sizes: GraphSizes) -> np.ndarray:
-    """Return one row a graph, float32 (B, F): shape, degrees, spans, and counts of every code.
+    """Return one row per graph, float32 (B, F): shape, degrees, spans, and counts of every code.
 
     Counts enter as log(1 + count); trees are blind to the choice, plots and thresholds are not.
 

@@ -1,4 +1,4 @@
-"""The embedded corpus: an index with one line a run, and shards of Chakra traces.
+"""The embedded corpus: an index with one line per run, and shards of Chakra traces.
 
 A corpus folder holds ``index.jsonl`` (one JSON object a run, the fields of `RunRecord`) and
 ``shards/<family>.tar.xz`` whose members ``<run>/<class>.et`` are Chakra traces. Ranks that run the
@@ -96,14 +96,14 @@ class CollectedRun:
 
     Attributes:
         record: The index line.
-        traces: One trace a class, in the order of ``record.classes``.
+        traces: One trace per class, in the order of ``record.classes``.
     """
 
     record: RunRecord
     traces: tuple[Trace, ...]
 
     def workload(self) -> Workload:
-        """Return one trace a rank; ranks of a class share one `Trace` object."""
+        """Return one trace per rank; ranks of a class share one `Trace` object."""
         of_rank = {
             rank: trace
             for rank_class, trace in zip(self.record.classes, self.traces, strict=True)

@@ -86,7 +86,7 @@ def read_any(
 
     Args:
         location: A file of any ``Format``, a prefix of ``PREFIX.<rank>.et``, a folder with one
-            such set, or a folder or prefix of PyTorch traces, one host trace or profile a rank.
+            such set, or a folder or prefix of PyTorch traces, one host trace or profile per rank.
         groups_file: JSON with communicator groups, as for ``workload.read_workload``.
         num_ranks: For an ASTRA-sim text workload, which does not say: for how many ranks.
 

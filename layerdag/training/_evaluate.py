@@ -32,7 +32,7 @@ class Evaluation:
         return {name: total / max(self.counts[name], 1) for name, total in self.totals.items()}
 
     def per_graph(self, objectives: tuple[str, ...]) -> float:
-        """Return the nats a graph of several objectives together."""
+        """Return the nats per graph of several objectives together."""
         return sum(self.totals[name] for name in objectives) / self.graphs
 
 

@@ -185,7 +185,7 @@ class _Run:
         return due and self.evaluated_step != self.step
 
     def _metrics(self) -> dict[str, float]:
-        """Return the best validation likelihood of each track that had one, nats a graph."""
+        """Return the best validation likelihood of each track that had one, nats per graph."""
         return {
             f"validation/{track.name}_per_graph": track.best
             for track in self.tracks

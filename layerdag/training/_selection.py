@@ -20,7 +20,7 @@ class Track:
         name: The objective's name, or "total" for several.
         objectives: Names of the loss terms.
         parameters: The parameters they train, by name in the model.
-        best: Lowest validation likelihood so far, nats a graph.
+        best: Lowest validation likelihood so far, nats per graph.
         best_step: Step at which it was reached.
         stale: Validations since then.
         stopped: Whether training of these parameters is over.

@@ -1,6 +1,6 @@
 """Traces as Chrome-trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-One process a rank, tracks for computation, communication and memory; an arrow for each dependency
+One process per rank, tracks for computation, communication and memory; an arrow for each dependency
 between tracks. Format: "Trace Event Format" (Google), events of phase X and flows s/f.
 """
 

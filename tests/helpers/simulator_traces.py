@@ -46,7 +46,7 @@ def recv(id: int, source: int, size: int, deps: tuple[int, ...] = (), tag: int =
 
 
 def workload(*ranks: list[NodeSpec], groups: dict[str, tuple[int, ...]] | None = None) -> Workload:
-    """Return a workload with one list of nodes a rank; equal lists share one trace."""
+    """Return a workload with one list of nodes per rank; equal lists share one trace."""
     made: list[tuple[list[NodeSpec], Trace]] = []
     traces = []
     for rank, nodes in enumerate(ranks):

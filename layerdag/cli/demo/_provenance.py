@@ -45,7 +45,7 @@ def provenance(
         ("command", f"layerdag demo --seed {settings.seed}"),
         ("layerdag", __version__),
         ("hardware", hardware()),
-        ("data", f"{settings.data.name}, at most {settings.max_nodes} nodes a job: {counts}"),
+        ("data", f"{settings.data.name}, at most {settings.max_nodes} nodes per job: {counts}"),
         ("data fingerprint", data.fingerprint),
         ("left out", f"{len(data.left_out)} runs (too large, or with an unseen word)"),
         ("seed of training and sampling", str(settings.seed)),

@@ -229,7 +229,7 @@ def _median_ms(part: SimulatedWorkloads) -> str:
 
 
 def _print_table(rows: tuple[SummaryRow, ...]) -> None:
-    """Print the summary, one line a row."""
+    """Print the summary, one line per row."""
     table = [("", "synthetic", "real"), *((row.what, row.synthetic, row.real) for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(3)]
     for what, synthetic, real in table:

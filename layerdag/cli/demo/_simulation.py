@@ -39,7 +39,7 @@ class SimulatedWorkloads:
 
 
 def systems() -> dict[str, tuple[Topology, float, float]]:
-    """Return the small clusters: topology, GB/s (2**30 bytes) a link, ns a hop."""
+    """Return the small clusters: topology, GB/s (2**30 bytes) per link, ns per hop."""
     return {
         "switch, 25 GB/s, 1 us": (Topology.SWITCH, 25.0, 1_000.0),
         "ring, 12 GB/s, 2 us": (Topology.RING, 12.0, 2_000.0),

@@ -25,7 +25,7 @@ def _configure_inputs(add: Callable[..., object]) -> None:
     add("--network", "--network-configuration", metavar="network.yml",
         help="dimensions of the network")  # fmt: skip
     add("--preset", choices=("small",),
-        help="instead of --system and --network: one switch, 25 GB/s and 1000 ns a link, rings, "
+        help="instead of --system and --network: one switch, 25 GB/s and 1000 ns per link, rings, "
         "measured durations")  # fmt: skip
     add("--compute", metavar="MODEL",
         help="times of compute nodes: 'reference' (ASTRA-sim's), 'measured' (duration_ns where "

@@ -10,7 +10,7 @@ from pathlib import Path
 from layerdag.errors import DataError, UsageError
 
 SUMMARY = (
-    "Run a training script and write the execution trace of one step, one file a rank. "
+    "Run a training script and write the execution trace of one step, one file per rank. "
     "A step lasts from the end of one optimizer.step() to the end of the next."
 )
 EXAMPLE = (
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the call, then run the script here or start one process a rank."""
+    """Check the call, then run the script here or start one process per rank."""
     if not args.script.is_file():
         raise UsageError(f"{args.script} does not exist; give the path of a Python script.")
     if args.step < 2:

@@ -129,7 +129,8 @@ def _group_line(group: GroupSummary) -> str:
     """Return the line of one group."""
     name = group.group if group.group == "all ranks" else f"group {group.group}"
     size = f" ({group.size})" if group.size else ""
-    return f"  {name}{size}: {_counts(group.collectives)}; {byte_text(group.bytes_per_rank)} a rank"
+    sent = byte_text(group.bytes_per_rank)
+    return f"  {name}{size}: {_counts(group.collectives)}; {sent} per rank"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

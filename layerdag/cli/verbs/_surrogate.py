@@ -97,7 +97,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number a graph."""
+    """Print one number per graph."""
     from layerdag.surrogates import Surrogate
 
     model = Surrogate.load(args.model)

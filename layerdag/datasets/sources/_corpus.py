@@ -1,4 +1,4 @@
-"""The embedded corpus of collected execution traces, one graph a run."""
+"""The embedded corpus of collected execution traces, one graph per run."""
 
 from dataclasses import replace
 from pathlib import Path

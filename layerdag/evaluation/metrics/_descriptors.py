@@ -58,7 +58,9 @@ def descriptors(attributes: Sequence[AttributeView]) -> tuple[Descriptor, ...]:
         _ordered(
             "layers", "number of layers of a graph (longest path)", "layers", _per_graph(_layers)
         ),
-        _ordered("mean_width", "nodes a layer, mean of a graph", "nodes", _per_graph(_mean_width)),
+        _ordered(
+            "mean_width", "nodes per layer, mean of a graph", "nodes", _per_graph(_mean_width)
+        ),
         _ordered("width", "nodes of a layer, over all layers", "nodes", _widths),
         _ordered("in_degree", "parents of a node", "edges", _in_degrees),
         _ordered("out_degree", "children of a node", "edges", _out_degrees),
@@ -94,7 +96,7 @@ def _named(name: str, what: str, items: ItemsOf) -> Descriptor:
 
 
 def _per_graph(value_of: Callable[[GraphSet], np.ndarray]) -> ItemsOf:
-    """Make the items of a descriptor with one value a graph."""
+    """Make the items of a descriptor with one value per graph."""
 
     def items(graphs: GraphSet) -> Iterator[Items]:
         yield Items("", value_of(graphs), np.arange(graphs.num_graphs))

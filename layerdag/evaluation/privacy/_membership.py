@@ -147,8 +147,8 @@ def likelihood_attack(
 ) -> Attack:
     """Return the attack of somebody who has the weights: members have a higher likelihood.
 
-    The score is minus the model's losses of a graph in nats a node (Yeom et al., CSF 2018). At most
-    ``MOST_SCORED`` graphs of each set, drawn at random, are scored.
+    The score is minus the model's losses of a graph in nats per node (Yeom et al., CSF 2018). At
+    most ``MOST_SCORED`` graphs of each set, drawn at random, are scored.
 
     Raises:
         UsageError: If a set is too small.
@@ -168,7 +168,7 @@ def likelihood_attack(
 def graph_losses(
     model: DAGModel, schema: GraphSchema, dags: Sequence[DAG], seed: int = 0
 ) -> np.ndarray:
-    """Return the sum of all losses of each graph, in nats a node, float64 (B,).
+    """Return the sum of all losses of each graph, in nats per node, float64 (B,).
 
     The noise of every graph comes from the same seed, so that graphs differ by themselves alone.
 

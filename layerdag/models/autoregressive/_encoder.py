@@ -1,9 +1,9 @@
 """The causal encoder of the fast model: all tokens at once in training, one a step in sampling.
 
 A block of the trunk mixes two sources into a token: attention over what came before (the token's
-own block and the one before exactly, everything earlier as one averaged key and value a block), and
-the mean of its parents' values, which is message passing from parents to children. Both read the
-same keys and values, and neither looks ahead: a token is encoded once and never again.
+own block and the one before exactly, everything earlier as one averaged key and value per block),
+and the mean of its parents' values, which is message passing from parents to children. Both read
+the same keys and values, and neither looks ahead: a token is encoded once and never again.
 """
 
 import math

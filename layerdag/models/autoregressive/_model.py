@@ -170,7 +170,7 @@ class FastLayerDAG(DAGModel):
         return tuple(level for level in self.trunk if isinstance(level, TrunkBlock))
 
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph a seed, one node of every graph a step.
+        """Sample one graph per seed, one node of every graph per step.
 
         A node is drawn in one step given all before it, so there is no number of steps to choose:
         ``request.steps`` is not used. With several candidates, one is chosen by its ``_score``.
@@ -214,7 +214,7 @@ class FastLayerDAG(DAGModel):
             return self.judge.means(batch)
 
     def _sample_once(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph a seed, without a choice."""
+        """Sample one graph per seed, without a choice."""
         parts = Parts(
             self.tokens,
             self.conditions,

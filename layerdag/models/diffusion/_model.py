@@ -152,7 +152,7 @@ class ReferenceLayerDAG(DAGModel):
         return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph a seed; see ``layerdag.models.diffusion._sampler``."""
+        """Sample one graph per seed; see ``layerdag.models.diffusion._sampler``."""
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Tensor:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def sample(model: "ReferenceLayerDAG", request: SampleRequest) -> SampleResult:
-    """Sample one graph a seed.
+    """Sample one graph per seed.
 
     Acyclic and layer-consistent by construction: edges lead from earlier layers to a new one, and
     every node beyond layer 0 has a parent in the layer right before its own.

@@ -62,7 +62,7 @@ def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int,
 
 
 def write_timeline(result: SimulationResult, path: str | Path) -> None:
-    """Write a Chrome trace: one process a rank, one lane a slot or communication stream, in us.
+    """Write a Chrome trace: one process per rank, one lane per slot or communication stream, in us.
 
     Source: the Trace Event Format ("X" complete events and "M" metadata), which Perfetto and
     chrome://tracing read.

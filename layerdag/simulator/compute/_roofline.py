@@ -31,8 +31,8 @@ class Device:
 
     Attributes:
         name: Name on the command line.
-        flops: Peak operations a second by class of number: "f64", "f32", "bf16" (and f16), "i8".
-        bytes_per_s: Memory bandwidth in bytes a second.
+        flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8".
+        bytes_per_s: Memory bandwidth in bytes per second.
     """
 
     name: str

@@ -93,7 +93,7 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
     if ranks != npus:
         raise ConfigError(
             f"the network has {npus} NPUs but {workload.source} has traces of {ranks} ranks; "
-            "change npus_count or give one trace a rank."
+            "change npus_count or give one trace per rank."
         )
     if cluster.options.congestion is not Congestion.AWARE:
         return

@@ -1,4 +1,4 @@
-"""The step that a text workload of ASTRA-sim 1.0 describes, as one trace a rank.
+"""The step that a text workload of ASTRA-sim 1.0 describes, as one trace per rank.
 
 Forward layer by layer, each waiting for the collective of the one before; then backward from the
 last layer, where the weight gradient's collective runs beside the rest and is followed by the

@@ -1,4 +1,4 @@
-"""Text workloads of ASTRA-sim 1.0: one training step, a layer a line.
+"""Text workloads of ASTRA-sim 1.0: one training step, one line per layer.
 
 Line 1 is the parallelism with its parameters, line 2 the number of layers, then for each layer:
 name, dependency (unused, -1), forward time, collective, bytes; the same for the input gradient and

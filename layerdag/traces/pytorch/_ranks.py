@@ -19,7 +19,7 @@ class ImportedJob:
     """A job imported from PyTorch traces.
 
     Attributes:
-        workload: One trace a rank.
+        workload: One trace per rank.
         results: What each rank's import says about itself.
     """
 

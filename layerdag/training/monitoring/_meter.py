@@ -22,7 +22,7 @@ class Window:
             self._losses.setdefault(name, []).append(loss)
 
     def flush(self, seconds: float) -> dict[str, float]:
-        """Return the mean losses and graphs a second since the last call, and start anew.
+        """Return the mean losses and graphs per second since the last call, and start anew.
 
         Args:
             seconds: Of the run until now.

@@ -1,6 +1,6 @@
 """Rules of the reference that few recorded cases touch, with ticks worked out by hand.
 
-E = 10 ns endpoint delay, links 1 B/ns and 100 ns a hop unless said; a group file is not needed.
+E = 10 ns endpoint delay, links 1 B/ns and 100 ns per hop unless said; a group file is not needed.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Ticks worked out by hand. E = 10 ns endpoint delay, links 1 B/ns, 100 ns a hop unless said."""
+"""Ticks worked out by hand. E = 10 ns endpoint delay, links 1 B/ns, 100 ns per hop unless said."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ _FIRST_CAPACITY = 64
 
 
 class Columns:
-    """One entry a row and position, shape (rows, positions, ...), that grows with the positions.
+    """One entry per row and position, shape (rows, positions, ...), that grows with the positions.
 
     Rows come first: what one row reads of a window of positions lies together.
     """

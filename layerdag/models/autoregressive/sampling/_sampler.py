@@ -1,4 +1,4 @@
-"""Cached sampling: one node of every graph a step, each node encoded once.
+"""Cached sampling: one node of every graph per step, each node encoded once.
 
 All graphs of a request grow in step, so that caches are sliced and never padded. A graph that is
 done hands its row to *nobody*, a sample that is thrown away, until enough rows are idle to be worth

@@ -11,7 +11,7 @@ from layerdag.models.autoregressive.sampling._cache import Columns
 
 @dataclass(eq=False)
 class Progress:
-    """One row a graph that is still growing, about its newest token.
+    """One row per graph that is still growing, about its newest token.
 
     Attributes:
         sample_B: Index of the sample in the request.

@@ -223,7 +223,7 @@ def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, cap
 def test_costs_that_a_run_does_not_use_are_noted_or_refused(files, capsys):
     nodes = [comp(0, 0, num_ops=10**9, tensor_size=8), all_reduce(1, 8, (0,))]
     write_workload(workload(nodes, nodes), files / "w")
-    assert simulate(files) == 0  # as the reference does it, 1 ns a node
+    assert simulate(files) == 0  # as the reference does it, 1 ns per node
     assert "set roofline-enabled to 1" in capsys.readouterr().err
     assert main(preset(str(files / "w"))) == 1
     assert "choose a device with --compute" in capsys.readouterr().err

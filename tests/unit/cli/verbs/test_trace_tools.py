@@ -28,7 +28,7 @@ def test_info_as_text_and_json(job: str, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["info", job]) == 0
     text = capsys.readouterr().out
     assert "2 ranks, 6 nodes, Chakra 1.0.0" in text
-    assert "all ranks (2): ALL_REDUCE 1; 1 KiB a rank" in text
+    assert "all ranks (2): ALL_REDUCE 1; 1 KiB per rank" in text
     assert "messages: 1 matched, 64 B" in text
     assert main(["info", job, "--json"]) == 0
     loaded = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Several communication streams a rank, worked out by hand. E = 10 ns, 1 B/ns, 100 ns a hop."""
+"""Several communication streams per rank, worked out by hand. E = 10 ns, 1 B/ns, 100 ns per hop."""
 
 import json
 

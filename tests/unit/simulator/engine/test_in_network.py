@@ -1,4 +1,4 @@
-"""Collectives done by a switch; ticks worked out by hand. E = 10 ns, 1 B/ns, 100 ns a hop.
+"""Collectives done by a switch; ticks worked out by hand. E = 10 ns, 1 B/ns, 100 ns per hop.
 
 A chunk goes up once and the result comes down once: E + floor(2 x 100 + bytes / 1) + E after the
 last member has begun, where bytes are those of the larger direction.

@@ -30,7 +30,7 @@ def reduce(number: int, group: str) -> dict:
 
 
 def job(folder: Path, ranks: tuple[int, ...] = (0, 1, 2, 3), world: int = 4) -> None:
-    """Write one host trace a rank: a product, an all-reduce in its pair and one in the world."""
+    """Write one host trace per rank: a product, an all-reduce in its pair and one in the world."""
     for rank in ranks:
         product = node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(10),))
         nodes = [declaration(rank, world), product, reduce(5, "7"), reduce(6, "0")]
