@@ -35,16 +35,16 @@ from layerdag.evaluation.privacy import novelty
 from layerdag.graph import DAGBatch, GraphStatistics
 from layerdag.models import ModelSpec, usual_plans
 from layerdag.models.autoregressive import (
-    Arity,
+    DegreeConstraints,
     Heads,
     SumEmbedding,
     _conditioning as fast_conditions,
-    _encoder as fast_trunk,
+    _encoder as fast_encoder,
     _losses as fast_losses,
 )
 from layerdag.models.autoregressive.sampling import (
     _cache as fast_cache,
-    _parent_choice as fast_choice,
+    _parent_scorer as fast_scorer,
     _sampler as fast_sampling,
 )
 from layerdag.sampling import GenerationSettings, sample_like
@@ -62,7 +62,7 @@ class Variant:
         arguments: Of the model.
         retrain: Whether training differs from that of the full model; else its weights are used.
         guidance: Weight of guidance while sampling.
-        candidates: Candidates while sampling.
+        candidates: CandidatePairs while sampling.
         conditions: Whether it sees conditions at all.
     """
 
@@ -76,10 +76,10 @@ class Variant:
 
 def _without_messages(stack: ExitStack) -> None:
     """Parents send nothing to their children in the trunk."""
-    finish = fast_trunk.TrunkBlock.finish
+    finish = fast_encoder.EncoderBlock.finish
     stack.enter_context(
         patch.object(
-            fast_trunk.TrunkBlock, "finish",
+            fast_encoder.EncoderBlock, "finish",
             lambda self, x, seen, message: finish(self, x, seen, torch.zeros_like(message)),
         )
     )  # fmt: skip
@@ -88,19 +88,21 @@ def _without_messages(stack: ExitStack) -> None:
 def _without_attention(stack: ExitStack) -> None:
     """Tokens see their parents alone."""
     blind = patch.object(
-        fast_trunk.TrunkBlock, "_attend", lambda self, query, key, value, scope: query * 0.0
+        fast_encoder.EncoderBlock, "_attend", lambda self, query, key, value, context: query * 0.0
     )
     stack.enter_context(blind)
     stack.enter_context(
         patch.object(
-            fast_cache.TrunkCache, "attend", lambda self, query, sight: torch.zeros_like(query)
+            fast_cache.EncoderBlockCache,
+            "attend",
+            lambda self, query, visible: torch.zeros_like(query),
         )
     )
 
 
 def _without_codes(stack: ExitStack) -> None:
     """Candidate parents are scored by query and key alone: no uses, offsets, gaps."""
-    for module in (fast_losses, fast_choice):
+    for module in (fast_losses, fast_scorer):
         codes = module.token_codes
         stack.enter_context(
             patch.object(module, "token_codes", lambda *args, codes=codes: codes(*args) * 0)
@@ -127,18 +129,26 @@ def _independent_attributes(stack: ExitStack) -> None:
 def _one_stage(stack: ExitStack) -> None:
     """Conditions add the same vector to every token."""
     stack.enter_context(
-        patch.object(fast_conditions.ConditionEncoder, "stage", lambda self, position: position * 0)
+        patch.object(
+            fast_conditions.ConditionEncoder, "bucket", lambda self, position: position * 0
+        )
     )
-    stack.enter_context(patch.object(fast_sampling, "STAGES", ()))
+    stack.enter_context(patch.object(fast_sampling, "POSITION_BUCKETS", ()))
 
 
 def _unlimited_children(stack: ExitStack) -> None:
     """Nodes may have any number of children."""
     stack.enter_context(
-        patch.object(Arity, "room", lambda self, kind, planned: torch.full_like(kind, 1 << 40))
+        patch.object(
+            DegreeConstraints,
+            "capacity",
+            lambda self, kind, out_degree: torch.full_like(kind, 1 << 40),
+        )
     )
     stack.enter_context(
-        patch.object(Arity, "breaches", lambda self, batch: torch.zeros(batch.num_graphs))
+        patch.object(
+            DegreeConstraints, "violations", lambda self, batch: torch.zeros(batch.num_graphs)
+        )
     )
 
 

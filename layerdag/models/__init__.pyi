@@ -16,12 +16,12 @@ from ._layers import (
     CodeEmbedding as CodeEmbedding,
     SegmentAttention as SegmentAttention,
     Segments as Segments,
+    gather_rows as gather_rows,
     segment_pointers as segment_pointers,
     segment_ranges as segment_ranges,
-    single as single,
     sinusoids as sinusoids,
-    take_rows as take_rows,
+    to_float32 as to_float32,
 )
-from ._posterior import Judge as Judge
+from ._posterior import Posterior as Posterior
 from ._resampling import resample as resample
 from ._spec import ModelSpec as ModelSpec, build_model as build_model

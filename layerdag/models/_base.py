@@ -1,4 +1,7 @@
-"""The contract of every generative model of DAGs: losses for training, samples for use."""
+"""Interface of every generative model of DAGs: losses and samples.
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from layerdag.graph import DAG, DAGBatch
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A loss as a sum and the number of decisions it sums over, to be averaged anywhere.
+    """A loss as a sum and the number of decisions in it, so that batches can be combined.
 
     Attributes:
         total: Scalar tensor, nats summed over ``count`` decisions.
@@ -22,7 +25,7 @@ class LossTerm:
     count: Tensor
 
     def mean(self) -> Tensor:
-        """Return the mean in nats a decision."""
+        """Return the mean in nats per decision."""
         return self.total / self.count.clamp(min=1)
 
 
@@ -31,12 +34,12 @@ class SampleRequest:
     """What to sample: one row of conditions and one seed per graph.
 
     Attributes:
-        numeric_BC: float32 standardized conditions; NaN is "whatever the training data has".
-        category_BM: int64 condition codes; -1 likewise.
-        seeds: One seed per graph; the graph depends on its own seed and conditions alone.
-        max_nodes: A graph that would exceed it is stopped and marked truncated.
-        max_layers: Likewise for layers.
-        steps: Denoising steps of a wide layer; None takes the model's own.
+        numeric_BC: float32 standardized conditions; NaN is unknown.
+        category_BM: int64 condition codes; -1 is unknown.
+        seeds: One seed per graph; a graph depends only on its own seed and conditions.
+        max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
+        max_layers: Largest number of layers, likewise.
+        steps: Denoising steps of a diffusion model; None takes those of training.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
         candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the numbers of children that training shows; `reference` draws one.
@@ -57,7 +60,7 @@ class SampleResult:
     """Sampled graphs in the order of the request's seeds, nodes in layer order.
 
     Attributes:
-        dags: The graphs; conditions are left empty, the caller knows what it asked for.
+        dags: The graphs; without conditions, which the caller has.
         truncated: True where a limit of the request cut the graph short.
     """
 
@@ -83,12 +86,11 @@ class DAGModel(nn.Module, ABC):
         Objectives of one key share parameters and are selected together; others are independent.
         """
 
-    def judging_objectives(self) -> tuple[str, ...]:
-        """Return the objectives that judge graphs and do not make them.
+    def posterior_objectives(self) -> tuple[str, ...]:
+        """Return the objectives of p(conditions | graph), which do not affect sampled graphs.
 
-        Their validation likelihood says when they are at their best, and every checkpoint holds
-        them so; how well a generator samples, its likelihood tells badly
-        (docs/explanation/fast-model.md).
+        Every checkpoint holds their parameters at the best validation likelihood. For generators
+        likelihood is a poor measure of sample quality (docs/explanation/fast-model.md).
         """
         return ()
 
@@ -96,9 +98,9 @@ class DAGModel(nn.Module, ABC):
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; acyclic and layer-consistent by construction."""
 
-    def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
-        """Return the numeric conditions that each graph speaks of, standardized, shape (B, C).
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
+        """Return the predicted numeric conditions of each graph, standardized, shape (B, C).
 
-        None if the model cannot tell, as one that only goes from conditions to graphs.
+        None if the model has no posterior p(conditions | graph).
         """
         return None

@@ -1,6 +1,6 @@
-"""Bounds of a model's settings and sizes, so that a file from outside cannot ask for all memory.
+"""Bounds of a model's settings and sizes, so that an untrusted file cannot exhaust the memory.
 
-They lie far above every model that was ever trained here, and are checked before anything is built.
+They lie far above the sizes of useful models and are checked before anything is built.
 """
 
 import types

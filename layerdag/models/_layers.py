@@ -1,4 +1,9 @@
-"""Small building blocks that the networks share."""
+"""Building blocks that the networks share.
+
+Shape letters: R rows, N nodes, F features, A categorical columns, S segments, W padded length of a
+segment, H heads (in ``sinusoids``: half the width), D width of a head or row, T tokens, K chosen
+rows.
+"""
 
 import math
 from dataclasses import dataclass
@@ -37,37 +42,38 @@ class CodeEmbedding(nn.Module):
 
 
 def sinusoids(value_R: Tensor, width: int) -> Tensor:
-    """Return sines and cosines of ``value_R`` at geometrically spaced rates, shape (R, width).
+    """Return sines and cosines of ``value_R`` at geometric frequencies, shape (R, width).
 
-    Rates run from 1 to 1/1000 (Vaswani et al., arXiv 1706.03762, section 3.5).
+    Frequencies run from 1 to 1/1000 (Vaswani et al., arXiv 1706.03762, section 3.5).
     """
     half = width // 2
-    rate_H = torch.exp(
+    frequency_H = torch.exp(
         torch.arange(half, device=value_R.device, dtype=value_R.dtype) * (-math.log(1000) / half)
     )
-    angle_RH = value_R.unsqueeze(-1) * rate_H
+    angle_RH = value_R.unsqueeze(-1) * frequency_H
     return torch.cat([angle_RH.sin(), angle_RH.cos()], dim=-1)
 
 
-def take_rows(x_TD: Tensor, index: Tensor) -> Tensor:
+def gather_rows(x_TD: Tensor, index: Tensor) -> Tensor:
     """Return the rows ``index`` of ``x_TD``, shape (*index.shape, D).
 
-    The same as ``x_TD[index]``, whose gradient takes ten times as long on a processor.
+    The same as ``x_TD[index]``, whose gradient takes ten times as long on a CPU.
     """
     return x_TD.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
-def single(x: Tensor) -> Tensor:
-    """Return ``x`` in at least single precision, for sums over many rows under autocast.
+def to_float32(x: Tensor) -> Tensor:
+    """Return ``x`` in at least float32, for sums over many rows under autocast.
 
     A sum in bfloat16, with its eight significant bits, stops growing after a few hundred terms.
+    float64 is kept.
     """
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Consecutive rows that belong together, in buckets of similar length.
+    """Segments of consecutive rows, in buckets of similar length.
 
     Buckets hold lengths up to 2, 4, 8, ...: with one padded call per bucket the padding is at most
     a factor of two, and the cost does not depend on the longest segment.
@@ -96,7 +102,7 @@ class Segments:
             low, high = high, 2 * high
         return cls(ptr, tuple(buckets))
 
-    def spread(self, value_SF: Tensor) -> Tensor:
+    def broadcast(self, value_SF: Tensor) -> Tensor:
         """Return the value of each row's segment, shape (R, F)."""
         return torch.repeat_interleave(value_SF, self.ptr.diff(), dim=0)
 
@@ -118,13 +124,13 @@ class SegmentAttention(nn.Module):
     def forward(self, rows_RF: Tensor, segments: "Segments") -> Tensor:
         """Return the attended rows, shape (R, F)."""
         projected_R3F = self.project(rows_RF)
-        # A row alone in its segment attends to itself: what it gets is its own value.
+        # A row that is alone in its segment attends to itself only: the result is its own value.
         mixed_RF = projected_R3F.chunk(3, dim=-1)[2]
         for rows_SW, valid_SW in segments.buckets:
-            bucket = self._attend(take_rows(projected_R3F, rows_SW), valid_SW)
-            kept_K = valid_SW.flatten().nonzero()[:, 0]
+            bucket = self._attend(gather_rows(projected_R3F, rows_SW), valid_SW)
+            valid_K = valid_SW.flatten().nonzero()[:, 0]
             mixed_RF = mixed_RF.index_copy(
-                0, rows_SW[valid_SW], take_rows(bucket.flatten(0, 1), kept_K)
+                0, rows_SW[valid_SW], gather_rows(bucket.flatten(0, 1), valid_K)
             )
         return self.output(mixed_RF)
 

@@ -1,9 +1,12 @@
-"""The judge: what conditions does a finished graph speak of?
+"""The posterior p(conditions | graph): an inverse model that predicts the labels of a graph.
 
-A label explains little of a graph, so that p(graph | label) learns slowly what the two have in
-common; p(label | graph) is a question that a few hundred graphs answer. The judge learns it beside
-the generator, from the same batches and with parameters of its own, and sampling uses it to choose
-among several candidates.
+A label carries little information about a graph, so the generator p(graph | label) learns their
+relation slowly, whereas p(label | graph) can be learned from a few hundred graphs. The posterior is
+trained along with the generator on the same batches, with parameters of its own, and sampling uses
+it to choose among several candidates.
+
+Shape letters: B graphs, N nodes, E edges, F features of a node, C numeric conditions, K codes of a
+condition.
 """
 
 import torch
@@ -12,35 +15,38 @@ from torch.nn import functional as F
 
 from layerdag.graph import DAGBatch, GraphSizes
 from layerdag.models._base import LossTerm
-from layerdag.models._layers import take_rows
+from layerdag.models._layers import gather_rows
 from layerdag.models.autoregressive import CountCode, Counter, SumEmbedding, dropout, segment_mean
-from layerdag.models.diffusion import Round
+from layerdag.models.diffusion import MessagePassingLayer
 
 _COUNT = CountCode(exact=8, largest=4096)
-# How many sizes are told (nodes, layers, edges), and a common logarithm of one.
+# Number of graph sizes among the inputs (nodes, layers, edges), and a typical logarithm of one.
 _SIZES, _LOG_SIZE = 3, 3.0
-# A standardized number is never known better than this: keeps a few graphs from ruling the loss.
-_LEAST_SPREAD, _MOST_SPREAD = 0.1, 3.0
+# Bounds of the predicted standard deviation; the lower one keeps few graphs from dominating.
+_MIN_STD, _MAX_STD = 0.1, 3.0
 
 
-class Judge(nn.Module):
+class Posterior(nn.Module):
     """p(conditions | graph): message passing along and against the edges, pooled over the graph.
 
-    A number is normal with a mean and a spread that depend on the graph, a category is one of its
-    codes; conditions are independent given the graph.
+    A numeric condition is normal with a mean and a standard deviation that depend on the graph, and
+    a categorical condition is categorical. Conditions are independent given the graph.
 
-    A number known to a tenth would pull a hundred times harder than one known to a standard
-    deviation, and the judge would learn to count nodes instead of telling labels. So the gradient
-    of each number is multiplied by its squared spread: beta-NLL with beta 1 (Seitzer et al., arXiv
-    2203.09168, equation 5), with which means are fitted as by least squares, and long-running
-    graphs count as much as others. The loss itself stays the negative log-likelihood. And the
-    counts of nodes, layers and edges are given beside the pooled features, past dropout.
+    With the plain likelihood a condition predicted with a standard deviation of 0.1 would have a
+    hundred times the gradient of one predicted with 1, and the network would learn to count nodes
+    instead of predicting labels. So the gradient of each numeric condition is multiplied by its
+    variance: beta-NLL with beta 1 (Seitzer et al., arXiv 2203.09168, equation 5), which fits means
+    as least squares does and gives all graphs equal weight. The value of the loss is still the
+    negative log-likelihood. The numbers of nodes, layers and edges are inputs beside the pooled
+    features and are not dropped out.
+
+    Parameter names (``answer``, ``rounds``) are those of published checkpoints.
 
     Args:
         sizes: Of the data set; at least one condition.
-        width: Features of a node.
-        rounds: Rounds of messages.
-        rate: Share of features dropped in training.
+        width: Number of features of a node.
+        rounds: Number of message-passing rounds.
+        rate: Fraction of features dropped in training.
     """
 
     def __init__(
@@ -51,47 +57,49 @@ class Judge(nn.Module):
         self.counter = Counter(_COUNT)
         counts = [self.counter.num_codes] * 3
         self.codes = SumEmbedding([*sizes.attributes, *counts], width)
-        self.rounds = nn.ModuleList(Round(width, sizes.edge_types) for _ in range(rounds))
-        answers = 2 * sizes.numeric_conditions + sum(sizes.category_conditions)
+        self.rounds = nn.ModuleList(
+            MessagePassingLayer(width, sizes.edge_types) for _ in range(rounds)
+        )
+        outputs = 2 * sizes.numeric_conditions + sum(sizes.category_conditions)
         self.answer = nn.Sequential(
-            nn.Linear(3 * width + _SIZES, width), nn.GELU(), nn.Linear(width, answers)
+            nn.Linear(3 * width + _SIZES, width), nn.GELU(), nn.Linear(width, outputs)
         )
 
     def loss(self, batch: DAGBatch, generator: torch.Generator | None) -> LossTerm:
-        """Return the negative log-likelihood of the known conditions; a count a graph."""
+        """Return the negative log-likelihood of the known conditions, one count per graph."""
         total = -self.log_likelihood(batch, generator).sum()
         return LossTerm(total, torch.tensor(float(batch.num_graphs), device=total.device))
 
     def log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None = None) -> Tensor:
         """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
-        # Never in bfloat16: a judge tells fine differences, and is a small part of a step.
+        # Never in bfloat16: small differences matter, and the cost is a small part of a step.
         with torch.autocast(batch.x_NA.device.type, enabled=False):
             return self._log_likelihood(batch, generator)
 
     def means(self, batch: DAGBatch) -> Tensor:
         """Return the mean of each numeric condition given the graph, shape (B, C)."""
         with torch.autocast(batch.x_NA.device.type, enabled=False):
-            means_BC, _ = self._answers(batch, None)[0].chunk(2, dim=1)
+            means_BC, _ = self._outputs(batch, None)[0].chunk(2, dim=1)
             return means_BC
 
     def _log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None) -> Tensor:
-        """Return the log-probabilities, in the precision of the weights."""
-        numbers, *categories = self._answers(batch, generator)
+        """Return the log-probabilities in the precision of the weights, shape (B,)."""
+        numbers, *categories = self._outputs(batch, generator)
         total_B = self._numbers(numbers, batch.numeric_BC)
         for logits_BK, code_B in zip(categories, batch.category_BM.T, strict=True):
-            picked_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
-            total_B = total_B + picked_B.masked_fill(code_B < 0, 0.0)
+            log_prob_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
+            total_B = total_B + log_prob_B.masked_fill(code_B < 0, 0.0)
         return total_B
 
-    def _answers(self, batch: DAGBatch, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        """Return (means and spreads, logits of the first category, of the second, ...)."""
+    def _outputs(self, batch: DAGBatch, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        """Return (means and raw standard deviations, logits of each categorical condition, ...)."""
         x_NF = dropout(self.codes(self._codes(batch)), self.rate, generator)
-        for round_ in self.rounds:
-            x_NF = x_NF + round_(x_NF, batch.edge_index_2E, batch.edge_type_E)
+        for layer in self.rounds:
+            x_NF = x_NF + layer(x_NF, batch.edge_index_2E, batch.edge_type_E)
         pooled_BF = dropout(_pool(x_NF, batch), self.rate, generator)
-        told_BF = torch.cat([pooled_BF, _log_sizes(batch)], dim=1)
+        inputs_BF = torch.cat([pooled_BF, _log_sizes(batch)], dim=1)
         widths = [2 * self.sizes.numeric_conditions, *self.sizes.category_conditions]
-        return self.answer(told_BF).split(widths, dim=1)
+        return self.answer(inputs_BF).split(widths, dim=1)
 
     def _codes(self, batch: DAGBatch) -> Tensor:
         """Return attributes, degrees and layer of each node as codes."""
@@ -103,15 +111,15 @@ class Judge(nn.Module):
         return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
 
     @staticmethod
-    def _numbers(answer_BC2: Tensor, numeric_BC: Tensor) -> Tensor:
+    def _numbers(output_BC2: Tensor, numeric_BC: Tensor) -> Tensor:
         """Return the log-density of the known numbers of each graph."""
-        mean_BC, raw_BC = answer_BC2.chunk(2, dim=1)
-        spread_BC = _LEAST_SPREAD + (_MOST_SPREAD - _LEAST_SPREAD) * raw_BC.sigmoid()
+        mean_BC, raw_BC = output_BC2.chunk(2, dim=1)
+        std_BC = _MIN_STD + (_MAX_STD - _MIN_STD) * raw_BC.sigmoid()
         known_BC = ~numeric_BC.isnan()
         value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
-        density_BC = torch.distributions.Normal(mean_BC, spread_BC, validate_args=False)
+        density_BC = torch.distributions.Normal(mean_BC, std_BC, validate_args=False)
         log_prob_BC = density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0)
-        return scale_gradient(log_prob_BC, spread_BC.detach().square()).sum(1)
+        return scale_gradient(log_prob_BC, std_BC.detach().square()).sum(1)
 
 
 def _log_sizes(batch: DAGBatch) -> Tensor:
@@ -138,13 +146,13 @@ def scale_gradient(x: Tensor, factor: Tensor) -> Tensor:
 def _pool(x_NF: Tensor, batch: DAGBatch) -> Tensor:
     """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F).
 
-    The last is a sum in the log domain, as a time is the sum of its operators' times.
+    Log-sum-exp is a sum in the log domain: the time of a graph is the sum of its operators' times.
     """
     graph_N, nodes_B = batch.graph_of_node(), batch.node_ptr.diff()
     index_NF = graph_N[:, None].expand_as(x_NF)
     empty_BF = x_NF.new_full((batch.num_graphs, x_NF.shape[1]), -torch.inf)
-    top_BF = empty_BF.scatter_reduce(0, index_NF, x_NF, "amax")
-    lifted_NF = (x_NF - take_rows(top_BF.detach(), graph_N)).exp()
-    total_BF = torch.zeros_like(top_BF).index_add(0, graph_N, lifted_NF)
-    log_sum_BF = top_BF.detach() + total_BF.log()
-    return torch.cat([segment_mean(x_NF, graph_N, nodes_B), top_BF, log_sum_BF], dim=1)
+    max_BF = empty_BF.scatter_reduce(0, index_NF, x_NF, "amax")
+    exp_NF = (x_NF - gather_rows(max_BF.detach(), graph_N)).exp()
+    total_BF = torch.zeros_like(max_BF).index_add(0, graph_N, exp_NF)
+    log_sum_BF = max_BF.detach() + total_BF.log()
+    return torch.cat([segment_mean(x_NF, graph_N, nodes_B), max_BF, log_sum_BF], dim=1)

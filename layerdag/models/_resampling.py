@@ -1,4 +1,7 @@
-"""Choosing among several candidates: importance resampling (Rubin, Bayesian Statistics 3, 1988)."""
+"""Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
+
+Shape letters: B requested graphs, K candidates of each, P = B K candidates of all.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,43 +19,46 @@ def resample(
     request: SampleRequest,
     sample: Callable[[SampleRequest], SampleResult],
 ) -> SampleResult:
-    """Draw ``request.candidates`` graphs per seed and keep one, with odds of exp(score).
+    """Sample ``request.candidates`` graphs per seed and choose one with weight exp(score).
 
-    Candidate 0 is what ``sample`` gives without candidates; a truncated one is kept only if all
-    are. A graph still depends on its own seed and conditions alone.
+    Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
+    only if all candidates are truncated. A graph still depends only on its own seed and conditions.
 
     Args:
-        score: Logarithm of the weight of each graph of a batch, nats, shape (B,); told how many
-            candidates of one request follow one another in it.
+        score: Returns the log weight of each graph of a batch, nats, shape (P,); its second
+            argument is the number of consecutive candidates of one request.
         request: With at least two candidates.
-        sample: Draws graphs, one a seed.
+        sample: Samples graphs, one per seed.
     """
     count = request.candidates
     repeated = replace(
         request,
         numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
         category_BM=request.category_BM.repeat_interleave(count, dim=0),
-        seeds=tuple(_candidate(seed, j) for seed in request.seeds for j in range(count)),
+        seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
         candidates=1,
     )
-    drawn = sample(repeated)
+    sampled = sample(repeated)
     batch = DAGBatch.collate(
-        drawn.dags, [dag.layers() for dag in drawn.dags], repeated.numeric_BC, repeated.category_BM
+        sampled.dags,
+        [dag.layers() for dag in sampled.dags],
+        repeated.numeric_BC,
+        repeated.category_BM,
     )
     score_P = score(batch, count).cpu().double()
-    score_P[torch.tensor(drawn.truncated)] -= 1e9
+    score_P[torch.tensor(sampled.truncated)] -= 1e9
     uniform_P = torch.tensor(
         [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
         dtype=torch.float64,
     )
-    # Gumbel noise: the largest sum is a draw from the softmax of the scores.
-    noisy_BK = (score_P - (-uniform_P.log()).log()).unflatten(0, (-1, count))
-    chosen = (noisy_BK.argmax(1) + count * torch.arange(noisy_BK.shape[0])).tolist()
+    # Gumbel-max: the argmax is distributed as the softmax of the scores.
+    perturbed_BK = (score_P - (-uniform_P.log()).log()).unflatten(0, (-1, count))
+    chosen = (perturbed_BK.argmax(1) + count * torch.arange(perturbed_BK.shape[0])).tolist()
     return SampleResult(
-        tuple(drawn.dags[i] for i in chosen), tuple(drawn.truncated[i] for i in chosen)
+        tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
     )
 
 
-def _candidate(seed: int, number: int) -> int:
-    """Return the seed of a candidate."""
+def _candidate_seed(seed: int, number: int) -> int:
+    """Return the seed of candidate ``number``; candidate 0 has the seed itself."""
     return seed if number == 0 else derive_seed(seed, "candidate", number)

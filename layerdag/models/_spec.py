@@ -1,7 +1,7 @@
-"""A model as plain data: its name, sizes, statistics and arguments, and the way back to a module.
+"""A model as plain data (name, sizes, statistics, arguments), and the constructor of its module.
 
 A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from a fixed table and
-the arguments are checked against its constructor, so that a file can never name code to run.
+the arguments are checked against its constructor, so that a file cannot name code to run.
 """
 
 import difflib
@@ -25,7 +25,7 @@ Plain = int | float | bool | str
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """All that is needed to build a model, but for its weights.
+    """Everything needed to build a model except its weights.
 
     Attributes:
         name: "reference" or "fast".
@@ -92,7 +92,7 @@ def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
 
 
 def _model_class(name: str) -> type[Any]:
-    """Return the class for ``name``; imported only when asked for."""
+    """Return the class for ``name``, imported on demand."""
     if name == "reference":
         from layerdag.models.diffusion import ReferenceLayerDAG
 

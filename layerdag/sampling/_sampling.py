@@ -135,7 +135,9 @@ def sample_like(
 
 def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
     """Return the label that the model's judge expects of each graph, in its own unit."""
-    found_BC = model.judged_numbers(encode_batch(schema, dags).to(next(model.parameters()).device))
+    found_BC = model.predict_numeric_conditions(
+        encode_batch(schema, dags).to(next(model.parameters()).device)
+    )
     assert found_BC is not None
     column = [condition.name for condition in schema.numeric_conditions].index(LABEL)
     label = schema.numeric_conditions[column]
@@ -145,7 +147,7 @@ def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) ->
 def _check_judges_labels(model: DAGModel, schema: GraphSchema) -> None:
     """Raise UsageError, before anything is sampled, if the model cannot judge labels."""
     labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
-    if not labeled or not model.judging_objectives():
+    if not labeled or not model.posterior_objectives():
         raise UsageError(
             "Only a fast model that was trained with a numeric condition 'label' can judge labels; "
             "ask for labels=asked."

@@ -226,7 +226,7 @@ class _Run:
         self.saved_step = self.step
         if self.world.rank == 0:
             weights = {**self.model.state_dict(), **self.average.weights()}
-            judging = set(self.model.judging_objectives())
+            judging = set(self.model.posterior_objectives())
             for track in self.tracks:
                 if judging.issuperset(track.objectives):
                     weights.update(track.weights)

@@ -1,23 +1,23 @@
 from ._conditioning import (
-    STAGES as STAGES,
+    POSITION_BUCKETS as POSITION_BUCKETS,
     ConditionEncoder as ConditionEncoder,
     ConditionVectors as ConditionVectors,
 )
-from ._constraints import Arity as Arity
+from ._constraints import DegreeConstraints as DegreeConstraints
 from ._counts import CountCode as CountCode, Counter as Counter, SumEmbedding as SumEmbedding
 from ._encoder import (
-    TrunkBlock as TrunkBlock,
+    EncoderBlock as EncoderBlock,
+    alibi_slopes as alibi_slopes,
     dropout as dropout,
     segment_mean as segment_mean,
-    slopes as slopes,
 )
 from ._heads import Heads as Heads, Pointer as Pointer
 from ._model import FastLayerDAG as FastLayerDAG
 from ._parents import (
     NEVER as NEVER,
-    Candidates as Candidates,
+    CandidatePairs as CandidatePairs,
     log_code as log_code,
     stub_code as stub_code,
     token_codes as token_codes,
 )
-from ._tokens import Place as Place, TokenEmbedding as TokenEmbedding
+from ._tokens import StructuralFeatures as StructuralFeatures, TokenEmbedding as TokenEmbedding

@@ -1,4 +1,7 @@
-"""Counts without an upper bound as categories: exact while small, then wider and wider bins."""
+"""Counts without an upper bound as categories: exact while small, then ever wider bins.
+
+Shape letters: N rows, F features, K bins (K1: K + 1 bin borders).
+"""
 
 from dataclasses import dataclass
 
@@ -12,8 +15,8 @@ _GROWTH = 1.25
 class CountCode:
     """A code for non-negative integers: one category each up to ``exact``, wider bins above.
 
-    The last bin lies beyond the largest count of the training data, so that a count never seen
-    keeps a probability; it reaches from one past that count to half as much again.
+    The last bin lies beyond the largest count of the training data, so that unseen counts have a
+    positive probability. It starts one past the largest count and ends at 1.5 times its start.
 
     Attributes:
         exact: Counts 0 ... ``exact`` are categories of their own.
@@ -64,7 +67,7 @@ class Counter(nn.Module):
 
 
 class SumEmbedding(nn.Module):
-    """The sum of one embedding a feature: a linear layer on one-hot codes, as one lookup."""
+    """Sum of one embedding per feature: a linear layer on one-hot codes, computed as one lookup."""
 
     offset_F: Tensor
 

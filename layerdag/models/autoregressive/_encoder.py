@@ -1,9 +1,13 @@
-"""The causal encoder of the fast model: all tokens at once in training, one a step in sampling.
+"""The causal encoder of the fast model: all tokens at once in training, one per step in sampling.
 
-A block of the trunk mixes two sources into a token: attention over what came before (the token's
-own block and the one before exactly, everything earlier as one averaged key and value per block),
-and the mean of its parents' values, which is message passing from parents to children. Both read
-the same keys and values, and neither looks ahead: a token is encoded once and never again.
+An encoder block updates a token from two sources: attention over earlier tokens (token by token in
+its own attention block and the one before, one averaged key and value per block further back), and
+the mean of its parents' values, which is message passing from parents to children. Both read the
+same keys and values, and both are causal: every token is encoded exactly once.
+
+Shape letters: T tokens, E edges, B graphs, M attention blocks after the first of their graph, b
+queries of a block, w keys of its window, F pooled blocks, P padded slots, H heads, d width of a
+head, D width of the encoder, S segments.
 """
 
 import math
@@ -13,19 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.models import single, take_rows
+from layerdag.models import gather_rows, to_float32
 from layerdag.models.autoregressive._layout import Blocks
 
 
 def dropout(x: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """Zero a share ``rate`` of ``x`` and scale up the rest; without a generator, do nothing."""
+    """Zero a fraction ``rate`` of ``x`` and scale up the rest; without a generator, do nothing."""
     if generator is None or rate == 0.0:
         return x
     keep = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype).ge_(rate)
     return x * keep.div_(1.0 - rate)
 
 
-def hide_tokens(x_TD: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+def token_dropout(x_TD: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
     """Zero whole tokens with probability ``rate``; without a generator, do nothing."""
     if generator is None or rate == 0.0:
         return x_TD
@@ -35,20 +39,20 @@ def hide_tokens(x_TD: Tensor, rate: float, generator: torch.Generator | None) ->
 
 def segment_mean(value_ED: Tensor, segment_E: Tensor, count_S: Tensor) -> Tensor:
     """Return the mean of the rows of each segment, zero for an empty one, shape (S, D)."""
-    value_ED = single(value_ED)
+    value_ED = to_float32(value_ED)
     total_SD = value_ED.new_zeros(count_S.shape[0], value_ED.shape[1])
     total_SD = total_SD.index_add(0, segment_E, value_ED)
     return total_SD / count_S.clamp(min=1)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
-class Scope:
-    """What the attention and the messages of a batch may see, the same in every trunk block.
+class AttentionContext:
+    """Masks and edges for attention and message passing, the same in every encoder block.
 
     Attributes:
         blocks: Attention blocks.
         first_bias_Hww: Attention bias of first blocks: causal, with the distance penalty of a head.
-        later_bias_MHbw: Attention bias of later blocks; the last columns are the summaries.
+        later_bias_MHbw: Attention bias of later blocks; the last columns are the pooled blocks.
         parent_E: Token of the source of each edge.
         child_E: Token of the target.
         in_degree_T: Number of parents of each token.
@@ -62,10 +66,10 @@ class Scope:
     in_degree_T: Tensor
 
 
-def slopes(heads: int, device: torch.device) -> Tensor:
+def alibi_slopes(heads: int, device: torch.device) -> Tensor:
     """Return the distance penalty of each head, shape (H,) (ALiBi, arXiv 2108.12409, section 3).
 
-    The last head has none, so that it can look anywhere in its window.
+    The last head has no penalty, so that it weighs its whole window alike.
     """
     slope_H = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=device))
     slope_H[-1] = 0.0
@@ -73,25 +77,25 @@ def slopes(heads: int, device: torch.device) -> Tensor:
 
 
 def attention_biases(blocks: Blocks, heads: int) -> tuple[Tensor, Tensor]:
-    """Return the additive masks of first and of later blocks (see ``Scope``)."""
+    """Return the additive masks of first and of later blocks (see ``AttentionContext``)."""
     block, width = blocks.block, blocks.first.query_Mb.shape[1]
     device = blocks.of_T.device
     query_b1 = torch.arange(block, device=device)[:, None]
     key_w = torch.arange(-block, block, device=device)
     distance_bw = (query_b1 - key_w).clamp(min=0)
-    near_Hbw = -slopes(heads, device)[:, None, None] * distance_bw
+    near_Hbw = -alibi_slopes(heads, device)[:, None, None] * distance_bw
     near_Hbw = near_Hbw.masked_fill(key_w > query_b1, -math.inf)
-    missing_MF = torch.zeros(blocks.far_MF.shape, device=device).masked_fill(
-        ~blocks.far_valid_MF, -math.inf
+    missing_MF = torch.zeros(blocks.pooled_MF.shape, device=device).masked_fill(
+        ~blocks.pooled_valid_MF, -math.inf
     )
-    far_MHbF = missing_MF[:, None, None, :].expand(-1, heads, block, -1)
-    near_MHbw = near_Hbw.expand(far_MHbF.shape[0], -1, -1, -1)
-    later_MHbw = torch.cat([near_MHbw, far_MHbF], dim=-1)
+    pooled_MHbF = missing_MF[:, None, None, :].expand(-1, heads, block, -1)
+    near_MHbw = near_Hbw.expand(pooled_MHbF.shape[0], -1, -1, -1)
+    later_MHbw = torch.cat([near_MHbw, pooled_MHbF], dim=-1)
     return near_Hbw[:, :width, block : block + width].contiguous(), later_MHbw
 
 
-class TrunkBlock(nn.Module):
-    """Attention and messages, then a feed-forward network, each on a normalized residual stream."""
+class EncoderBlock(nn.Module):
+    """Attention and message passing, then a feed-forward network, both with a pre-norm residual."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -106,41 +110,43 @@ class TrunkBlock(nn.Module):
             nn.Linear(2 * width, width),
         )
 
-    def forward(self, x_TD: Tensor, scope: Scope) -> Tensor:
+    def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
         """Return the next state of every token, shape (T, D)."""
         query_TD, key_TD, value_TD = self.query_key_value(self.norm(x_TD)).chunk(3, dim=-1)
-        seen_TD = self._attend(query_TD, key_TD, value_TD, scope)
+        attended_TD = self._attend(query_TD, key_TD, value_TD, context)
         message_TD = segment_mean(
-            take_rows(value_TD, scope.parent_E), scope.child_E, scope.in_degree_T
+            gather_rows(value_TD, context.parent_E), context.child_E, context.in_degree_T
         )
-        return self.finish(x_TD, seen_TD, message_TD)
+        return self.finish(x_TD, attended_TD, message_TD)
 
-    def finish(self, x_TD: Tensor, seen_TD: Tensor, message_TD: Tensor) -> Tensor:
-        """Add what the token saw and what its parents told, then apply the feed-forward network."""
-        x_TD = x_TD + self.mix(torch.cat([seen_TD, message_TD], dim=-1))
+    def finish(self, x_TD: Tensor, attended_TD: Tensor, message_TD: Tensor) -> Tensor:
+        """Add attention and parents' message to each token, then apply the feed-forward network."""
+        x_TD = x_TD + self.mix(torch.cat([attended_TD, message_TD], dim=-1))
         return x_TD + self.feed(x_TD)
 
-    def _attend(self, query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, scope: Scope) -> Tensor:
-        """Return the attention of each token over its window and the summaries, shape (T, D)."""
-        blocks = scope.blocks
+    def _attend(
+        self, query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, context: AttentionContext
+    ) -> Tensor:
+        """Return the attention of each token over its window and the pooled blocks, (T, D)."""
+        blocks = context.blocks
         own_Mb = blocks.first.query_Mb
         query_MbD, key_MbD, value_MbD = (
-            take_rows(x_TD, own_Mb) for x_TD in (query_TD, key_TD, value_TD)
+            gather_rows(x_TD, own_Mb) for x_TD in (query_TD, key_TD, value_TD)
         )
-        own_MbD = attention(query_MbD, key_MbD, value_MbD, scope.first_bias_Hww)
-        seen_PD = own_MbD.flatten(0, 1)
+        own_MbD = attention(query_MbD, key_MbD, value_MbD, context.first_bias_Hww)
+        attended_PD = own_MbD.flatten(0, 1)
         if blocks.later.query_Mb.shape[0]:
-            query_MbD = take_rows(query_TD, blocks.later.query_Mb)
-            key_MwD, value_MwD = (_in_sight(x_TD, blocks) for x_TD in (key_TD, value_TD))
-            later_MbD = attention(query_MbD, key_MwD, value_MwD, scope.later_bias_MHbw)
-            seen_PD = torch.cat([seen_PD, later_MbD.flatten(0, 1)])
-        return take_rows(seen_PD, blocks.place_T)
+            query_MbD = gather_rows(query_TD, blocks.later.query_Mb)
+            key_MwD, value_MwD = (_visible_values(x_TD, blocks) for x_TD in (key_TD, value_TD))
+            later_MbD = attention(query_MbD, key_MwD, value_MwD, context.later_bias_MHbw)
+            attended_PD = torch.cat([attended_PD, later_MbD.flatten(0, 1)])
+        return gather_rows(attended_PD, blocks.slot_T)
 
 
 def attention(query_MbD: Tensor, key_MwD: Tensor, value_MwD: Tensor, bias_Hbw: Tensor) -> Tensor:
     """Return softmax(Q K' / sqrt(d) + bias) V for each block and head, shape (M, b, D).
 
-    Plain products on a processor, where the fused kernel takes twice as long for blocks this small.
+    Plain matrix products on a CPU, where the fused kernel takes twice as long for small blocks.
     """
     split = (bias_Hbw.shape[-3], -1)
     query_MHbd, key_MHwd, value_MHwd = (
@@ -148,26 +154,26 @@ def attention(query_MbD: Tensor, key_MwD: Tensor, value_MwD: Tensor, bias_Hbw: T
     )
     bias_Hbw = bias_Hbw.to(query_MbD.dtype)
     if query_MbD.is_cuda:
-        seen_MHbd = F.scaled_dot_product_attention(
+        attended_MHbd = F.scaled_dot_product_attention(
             query_MHbd, key_MHwd, value_MHwd, attn_mask=bias_Hbw
         )
     else:
         score_MHbw = (query_MHbd * query_MHbd.shape[-1] ** -0.5) @ key_MHwd.transpose(2, 3)
-        seen_MHbd = (score_MHbw + bias_Hbw).softmax(-1) @ value_MHwd
-    return seen_MHbd.transpose(1, 2).flatten(2)
+        attended_MHbd = (score_MHbw + bias_Hbw).softmax(-1) @ value_MHwd
+    return attended_MHbd.transpose(1, 2).flatten(2)
 
 
-def _in_sight(value_TD: Tensor, blocks: Blocks) -> Tensor:
-    """Return what each later block sees: tokens of its window, then block means, (M, w + F, D)."""
-    near_MwD = take_rows(value_TD, blocks.later.key_Mw)
-    if blocks.far_MF.shape[1] == 0:
+def _visible_values(value_TD: Tensor, blocks: Blocks) -> Tensor:
+    """Return the values visible to each later block: window, then block means, (M, w + F, D)."""
+    near_MwD = gather_rows(value_TD, blocks.later.key_Mw)
+    if blocks.pooled_MF.shape[1] == 0:
         return near_MwD
-    far_MFD = take_rows(block_sum(value_TD, blocks), blocks.far_MF) / blocks.block
-    return torch.cat([near_MwD, far_MFD.to(near_MwD.dtype)], dim=1)
+    pooled_MFD = gather_rows(block_sum(value_TD, blocks), blocks.pooled_MF) / blocks.block
+    return torch.cat([near_MwD, pooled_MFD.to(near_MwD.dtype)], dim=1)
 
 
 def block_sum(value_TD: Tensor, blocks: Blocks) -> Tensor:
     """Return the sum over the tokens of each block, shape (blocks, D)."""
-    value_TD = single(value_TD)
+    value_TD = to_float32(value_TD)
     total_MD = value_TD.new_zeros(blocks.num_blocks, value_TD.shape[1])
     return total_MD.index_add(0, blocks.of_T, value_TD)

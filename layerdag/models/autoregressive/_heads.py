@@ -1,13 +1,20 @@
-"""The decisions of the fast model as readouts of one state a node, for training and for sampling.
+"""The decisions of the fast model as readouts of one state per node, in training and sampling.
 
 For node j, given everything before it (state of token j-1):
 
-    first parent -> kind -> in-degree -> further parents and edge types -> other attributes -> plan
+    first parent -> kind -> in-degree -> further parents and edge types -> other attributes
+    -> out-degree
 
 The *kind* is the first attribute. The other attributes follow one another, each given those before
-it (NADE, arXiv 1605.02226). The *plan* is the number of children the node will get: a function of
-the whole graph, so that adding it changes no probability of a graph, but it lets siblings, widths
-and the end of the graph agree with what earlier nodes announced. A model may do without.
+it (NADE, arXiv 1605.02226). The *out-degree* is the number of children in the finished graph.
+It is a function of the whole graph, so that predicting it changes no probability of a graph, but
+later siblings, layer sizes and the end of the graph can depend on it. It is optional.
+
+Shape letters: N nodes, L layers, D decisions, P pairs of decision and candidate, H width of a
+state, K width of a key or number of codes, F features.
+
+Parameter names (``slot``, ``first_stub``, ``open_embedding``, ``plan_readout``, ``far_query``) are
+those of published checkpoints.
 """
 
 import torch
@@ -15,18 +22,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.graph import GraphSizes, GraphStatistics
-from layerdag.models import single, take_rows
+from layerdag.models import gather_rows, to_float32
 from layerdag.models.autoregressive._counts import CountCode, Counter, SumEmbedding
 from layerdag.models.autoregressive._parents import (
     BLOCK_CODES,
     STUB_CODES,
     TOKEN_CODES,
-    Candidates,
+    CandidatePairs,
 )
 
 
 class Readout(nn.Module):
-    """Logits from a state: normalize, bend, project."""
+    """Logits from a state: normalization, GELU, linear map."""
 
     def __init__(self, width: int, num_codes: int) -> None:
         super().__init__()
@@ -40,7 +47,7 @@ class Readout(nn.Module):
 
 
 class Pointer(nn.Module):
-    """Scores of candidate parents: a dot product of state and key, plus terms for dynamic codes."""
+    """Scores of candidate parents: dot product of query and key, plus a term per feature code."""
 
     offset_F: Tensor
 
@@ -55,35 +62,35 @@ class Pointer(nn.Module):
         ends = torch.tensor(TOKEN_CODES).cumsum(0)
         self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
 
-    def bend(self, state_DH: Tensor) -> Tensor:
-        """Return the hidden state that the scores below start from."""
+    def activate(self, state_DH: Tensor) -> Tensor:
+        """Return the hidden state from which the scores are computed."""
         return F.gelu(self.norm(state_DH))
 
     def tokens(
-        self, hidden_DH: Tensor, key_PK: Tensor, codes_P4: Tensor, candidates: Candidates
+        self, hidden_DH: Tensor, key_PK: Tensor, codes_P4: Tensor, candidates: CandidatePairs
     ) -> Tensor:
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
-        query_PK = take_rows(self.query(hidden_DH), decision_P)
-        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        query_PK = gather_rows(self.query(hidden_DH), decision_P)
+        score_P = to_float32(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         code_DK = self.code_scores(hidden_DH)
         flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
         return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
 
     def blocks(
-        self, hidden_DH: Tensor, key_PK: Tensor, codes_P: Tensor, candidates: Candidates
+        self, hidden_DH: Tensor, key_PK: Tensor, codes_P: Tensor, candidates: CandidatePairs
     ) -> Tensor:
-        """Return the score of each candidate block (mean key, code of its open children)."""
+        """Return the score of each candidate block (mean key, code of its pending children)."""
         decision_P = candidates.decision_P
-        query_PK = take_rows(self.far_query(hidden_DH), decision_P)
-        score_P = single(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
+        query_PK = gather_rows(self.far_query(hidden_DH), decision_P)
+        score_P = to_float32(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
         return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
 
 
 class Heads(nn.Module):
-    """States and readouts of all decisions but the layer size's trunk."""
+    """States and readouts of all decisions."""
 
-    plan: Counter | None
+    out_degree: Counter | None
     plan_readout: Readout | None
 
     def __init__(
@@ -98,8 +105,8 @@ class Heads(nn.Module):
         super().__init__()
         kinds, *others = sizes.attributes
         self.size = Counter(CountCode(24, statistics.max_layer_size))
-        self.degree = Counter(CountCode(16, statistics.max_in_degree))
-        self.plan = Counter(CountCode(16, statistics.max_out_degree)) if plans else None
+        self.in_degree = Counter(CountCode(16, statistics.max_in_degree))
+        self.out_degree = Counter(CountCode(16, statistics.max_out_degree)) if plans else None
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
         self.context = nn.Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)
@@ -107,28 +114,28 @@ class Heads(nn.Module):
         self.first_parent = nn.Linear(width, width, bias=False)
         self.first_stub = SumEmbedding([STUB_CODES], width)
         self.kind_embedding = SumEmbedding([kinds], width)
-        self.degree_embedding = SumEmbedding([self.degree.num_codes], width)
-        self.open_embedding = SumEmbedding([self.degree.num_codes], width)
+        self.degree_embedding = SumEmbedding([self.in_degree.num_codes], width)
+        self.open_embedding = SumEmbedding([self.in_degree.num_codes], width)
         self.last_parent = nn.Linear(width, width, bias=False)
         self.all_parents = nn.Linear(width, width, bias=False)
-        # The last one is read by the plan alone.
-        read = others if plans else others[:-1]
-        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in read)
+        # Only the out-degree readout depends on the last attribute.
+        embedded = others if plans else others[:-1]
+        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in embedded)
         self.size_readout = Readout(width, self.size.num_codes)
         self.kind_readout = Readout(width, kinds)
-        self.degree_readout = Readout(width, self.degree.num_codes)
+        self.degree_readout = Readout(width, self.in_degree.num_codes)
         self.type_readout = Readout(width, sizes.edge_types)
         self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
-        self.plan_readout = Readout(width, self.plan.num_codes) if self.plan else None
+        self.plan_readout = Readout(width, self.out_degree.num_codes) if self.out_degree else None
 
     def size_logits(self, encoded_LH: Tensor, first_L: Tensor) -> Tensor:
-        """Return the logits of layer sizes; size 0 ends the graph and is no first layer's."""
+        """Return the logits of layer sizes; size 0 ends the graph and is excluded for layer 0."""
         logits_LK = self.size_readout(encoded_LH)
         empty_K = torch.arange(self.size.num_codes, device=first_L.device) == 0
         return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
 
     def context_state(self, encoded_NH: Tensor, size_N: Tensor, index_N: Tensor) -> Tensor:
-        """Return the state from the token before and the slot (layer size, index) of the node."""
+        """Return the state from the previous token, the layer size and the index in the layer."""
         slot_N3 = torch.stack([size_N, index_N, size_N - index_N], dim=1)
         return self.context(encoded_NH) + self.slot(self.size.encode(slot_N3))
 
@@ -141,12 +148,12 @@ class Heads(nn.Module):
         return state_NH + self.kind_embedding(kind_N[:, None])
 
     def further_state(self, state_DH: Tensor, parent_DH: Tensor, open_D: Tensor) -> Tensor:
-        """Add the parent chosen last and the number of parents still to choose."""
-        open_DH = self.open_embedding(self.degree.encode(open_D)[:, None])
+        """Add the parent chosen last and the number of remaining parents."""
+        open_DH = self.open_embedding(self.in_degree.encode(open_D)[:, None])
         return state_DH + self.last_parent(parent_DH) + open_DH
 
     def after_other(self, state_NH: Tensor, index: int, code_N: Tensor) -> Tensor:
-        """Add the attribute number ``index`` after the kind, if a decision is left to read it."""
+        """Add the attribute number ``index`` after the kind, if a later decision depends on it."""
         if index == len(self.other_embeddings):
             return state_NH
         embedded_NH: Tensor = self.other_embeddings[index](code_N[:, None])
@@ -154,5 +161,5 @@ class Heads(nn.Module):
 
     def other_state(self, state_NH: Tensor, degree_N: Tensor, parents_NH: Tensor) -> Tensor:
         """Add the in-degree and the mean encoding of all parents."""
-        degree_NH = self.degree_embedding(self.degree.encode(degree_N)[:, None])
+        degree_NH = self.degree_embedding(self.in_degree.encode(degree_N)[:, None])
         return state_NH + degree_NH + self.all_parents(parents_NH)

@@ -1,8 +1,11 @@
-"""Where everything of a batch lies: tokens, layers, attention blocks and decisions.
+"""Layout of a batch: tokens, layers, attention blocks and edges.
 
-A graph becomes a sequence of tokens: a start token, then its nodes in layer order. All tokens of a
-batch lie end to end, so that no arithmetic is spent on padding; only attention works on blocks of
-``block`` consecutive tokens of one graph.
+A graph becomes a sequence of tokens: a start token, then its nodes in layer order. The tokens of a
+batch are concatenated without padding; only attention works on padded blocks of ``block``
+consecutive tokens of one graph.
+
+Shape letters: B graphs, N nodes, T tokens, L layers of the batch, E edges, M attention blocks after
+the first of their graph, b queries of a block, w keys of its window, F pooled blocks.
 """
 
 from dataclasses import dataclass
@@ -45,7 +48,7 @@ class Layout:
 
     @classmethod
     def of(cls, batch: DAGBatch) -> "Layout":
-        """Lay out ``batch``, whose nodes must be in layer order."""
+        """Return the layout of ``batch``, whose nodes must be in layer order."""
         graph_N = batch.graph_of_node()
         device = graph_N.device
         token_N = torch.arange(batch.num_nodes, device=device) + graph_N + 1
@@ -83,7 +86,7 @@ class Layout:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
+        """Number of tokens of the batch, start tokens included."""
         return self.graph_T.shape[0]
 
     @property
@@ -94,12 +97,12 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """Padded blocks of queries with the tokens that they see one by one.
+class AttentionWindow:
+    """Padded blocks of queries with the tokens visible to them.
 
     Attributes:
-        query_Mb: Token of each padded place, clamped where a graph's last block is not full.
-        key_Mw: Tokens in sight of the block, clamped likewise.
+        query_Mb: Token of each padded slot, clamped where a graph's last block is not full.
+        key_Mw: Tokens of the block's attention window, clamped likewise.
     """
 
     query_Mb: Tensor
@@ -108,34 +111,34 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of consecutive tokens: a token sees its own block, the one before, and summaries.
+    """Blocks of consecutive tokens: attention covers the own block, the one before, pooled ones.
 
-    The first block of a graph has none before it, so it is kept apart: its windows are only as wide
-    as the longest graph of the batch needs, and small graphs cost little.
+    First blocks of graphs have no block before them and are stored separately, with windows as wide
+    as the longest graph of the batch needs: small graphs cost little.
 
     Attributes:
-        block: Tokens a block.
+        block: Number of tokens per block.
         of_T: Block of each token.
         offset_T: Position of each token in its block.
-        place_T: Row of each token among the padded places, first blocks before later ones.
+        slot_T: Row of each token among the padded slots, first blocks before later ones.
         first: Windows of the first block of each graph: the block itself.
         later: Windows of all other blocks: the block before and the block itself.
-        far_MF: Blocks that a later block sees as summaries: all but the last two.
-        far_valid_MF: Which of these exist.
+        pooled_MF: Blocks that a later block attends to as one mean each: all but the last two.
+        pooled_valid_MF: Which of these exist.
     """
 
     block: int
     of_T: Tensor
     offset_T: Tensor
-    place_T: Tensor
-    first: Window
-    later: Window
-    far_MF: Tensor
-    far_valid_MF: Tensor
+    slot_T: Tensor
+    first: AttentionWindow
+    later: AttentionWindow
+    pooled_MF: Tensor
+    pooled_valid_MF: Tensor
 
     @classmethod
     def of(cls, layout: Layout, block: int) -> "Blocks":
-        """Cut the tokens of every graph into blocks."""
+        """Split the tokens of every graph into blocks."""
         device = layout.graph_T.device
         length_B = layout.end_B - layout.start_B
         blocks_B = (length_B + block - 1) // block
@@ -151,7 +154,7 @@ class Blocks:
         later_T = later_B[graph_T] + local_T - 1
         far_F = torch.arange(max((longest - 1) // block - 1, 0), device=device)
         tokens_w = torch.arange(-block, block, device=device)
-        place_T = torch.where(
+        slot_T = torch.where(
             local_T == 0,
             graph_T * width + offset_T,
             length_B.shape[0] * width + later_T * block + offset_T,
@@ -163,11 +166,11 @@ class Blocks:
             block=block,
             of_T=first_B[graph_T] + local_T,
             offset_T=offset_T,
-            place_T=place_T,
-            first=Window(own_Bw, own_Bw),
-            later=Window(near_Mw[:, block:], near_Mw),
-            far_MF=(first_B[graph_M, None] + far_F).clamp(max=first_B[-1] + blocks_B[-1] - 1),
-            far_valid_MF=far_F < local_M[:, None] - 1,
+            slot_T=slot_T,
+            first=AttentionWindow(own_Bw, own_Bw),
+            later=AttentionWindow(near_Mw[:, block:], near_Mw),
+            pooled_MF=(first_B[graph_M, None] + far_F).clamp(max=first_B[-1] + blocks_B[-1] - 1),
+            pooled_valid_MF=far_F < local_M[:, None] - 1,
         )
 
     @property

@@ -1,4 +1,8 @@
-"""The fast model: every decision of every graph of a batch in one causal pass."""
+"""The fast model: every decision of every graph of a batch in one causal pass.
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions, N nodes, T tokens, A
+attributes, S position buckets, D width of the encoder.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +14,8 @@ from layerdag.models import (
     MAX_DEPTH,
     MAX_WIDTH,
     DAGModel,
-    Judge,
     LossTerm,
+    Posterior,
     SampleRequest,
     SampleResult,
     require_between,
@@ -22,27 +26,27 @@ from layerdag.models.autoregressive._conditioning import (
     at_tokens,
     drop_conditions,
 )
-from layerdag.models.autoregressive._constraints import Arity
+from layerdag.models.autoregressive._constraints import DegreeConstraints
 from layerdag.models.autoregressive._encoder import (
-    Scope,
-    TrunkBlock,
+    AttentionContext,
+    EncoderBlock,
     attention_biases,
     dropout,
-    hide_tokens,
+    token_dropout,
 )
 from layerdag.models.autoregressive._heads import Heads
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
-from layerdag.models.autoregressive._losses import Truth, layer_size_loss, node_and_edge_losses
-from layerdag.models.autoregressive._tokens import Place, TokenEmbedding
-from layerdag.models.autoregressive.sampling import Parts, Sampler
+from layerdag.models.autoregressive._losses import Targets, layer_size_loss, node_and_edge_losses
+from layerdag.models.autoregressive._tokens import StructuralFeatures, TokenEmbedding
+from layerdag.models.autoregressive.sampling import Sampler, SamplerModules
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
-JUDGE_OBJECTIVES = ("condition",)
-# Log of how much rarer a node with an unheard-of number of children is among real graphs than among
-# samples: .2 % of the nodes of validation jobs, 4.5 % of those of samples
+POSTERIOR_OBJECTIVES = ("condition",)
+# Log of the ratio of violations (nodes whose out-degree no training node of their kind has) in
+# samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
 # (docs/explanation/fast-model.md).
-_NATS_A_BREACH = 3.0
+_NATS_PER_VIOLATION = 3.0
 
 
 class FastLayerDAG(DAGModel):
@@ -52,18 +56,20 @@ class FastLayerDAG(DAGModel):
 
     Args:
         sizes: Counts of the data set's schema.
-        statistics: Measured on the training graphs; fixes the arity limits and count bins.
-        width: Width of the trunk, a multiple of 32 (one attention head each).
-        depth: Number of trunk blocks.
-        block: Tokens of an attention block.
-        dropout: Share of trunk inputs and readout states dropped in training.
-        token_dropout: Share of tokens of which the trunk reads nothing in training: with a few
-            hundred graphs a prefix would be known by heart from any one of them.
-        condition_dropout: Share of conditions hidden in training, for guidance.
-        plans: Whether every node announces the number of its children. It pays where that number
-            follows from what comes before, as in TPU Tile's kernels, and costs more than it gives
-            where it does not, as in training jobs (docs/explanation/fast-model.md, "What each part
-            is worth").
+        statistics: Measured on the training graphs; fixes the degree constraints and count bins.
+        width: Width of the encoder, a multiple of 32 (one attention head each).
+        depth: Number of encoder blocks.
+        block: Number of tokens per attention block.
+        dropout: Fraction of encoder inputs and outputs dropped in training.
+        token_dropout: Fraction of tokens whose embedding is zeroed in training; with a few hundred
+            graphs the model would otherwise memorize prefixes.
+        condition_dropout: Fraction of conditions dropped in training, for guidance.
+        plans: Whether to predict the out-degree of every node. This helps where it follows from
+            earlier nodes, as in the kernels of TPU Tile, and hurts where it does not, as in
+            training jobs (docs/explanation/fast-model.md, "What each part is worth").
+
+    The attributes ``trunk`` (encoder blocks) and ``judge`` (posterior) have the names of their
+    parameters in published checkpoints.
     """
 
     def __init__(  # noqa: PLR0913 - each is a key of configs/model/fast.yaml
@@ -94,43 +100,43 @@ class FastLayerDAG(DAGModel):
         self.condition_dropout = condition_dropout
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width)
-        self.trunk = nn.ModuleList(TrunkBlock(width, self.num_heads) for _ in range(depth))
+        self.trunk = nn.ModuleList(EncoderBlock(width, self.num_heads) for _ in range(depth))
         self.last_norm = nn.LayerNorm(width, bias=False)
         self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH, plans=plans)
-        self.arity = Arity(statistics)
+        self.constraints = DegreeConstraints(statistics)
         has_conditions = sizes.numeric_conditions or sizes.category_conditions
-        self.judge = Judge(sizes, width=3 * width // 4) if has_conditions else None
+        self.judge = Posterior(sizes, width=3 * width // 4) if has_conditions else None
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
-        """Return the generator's parameters, and apart from them the judge's."""
+        """Return the parameters of the generator and, separately, those of the posterior."""
         if self.judge is None:
             return {GRAPH_OBJECTIVES: list(self.parameters())}
-        judge = list(self.judge.parameters())
-        own = {id(parameter) for parameter in judge}
+        posterior = list(self.judge.parameters())
+        own = {id(parameter) for parameter in posterior}
         generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
-        return {GRAPH_OBJECTIVES: generator, JUDGE_OBJECTIVES: judge}
+        return {GRAPH_OBJECTIVES: generator, POSTERIOR_OBJECTIVES: posterior}
 
-    def judging_objectives(self) -> tuple[str, ...]:
-        """Return the judge's objective."""
-        return () if self.judge is None else JUDGE_OBJECTIVES
+    def posterior_objectives(self) -> tuple[str, ...]:
+        """Return the objective of the posterior."""
+        return () if self.judge is None else POSTERIOR_OBJECTIVES
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
         """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".
 
         The first three sums add up to -log p(graph, order inside layers | conditions), the last is
-        -log p(conditions | graph), there if the data set has conditions. Counts are layers for
-        "layer_size", nodes for the next two and graphs for the last.
+        -log p(conditions | graph), present if the data set has conditions. The terms count layers
+        ("layer_size"), nodes ("node", "edge") and graphs ("condition").
         """
         noise = generator if self.training else None
         layout = Layout.of(batch)
         edges = Edges.of(batch, layout)
-        planned_T = edges.out_degree_T
-        if self.heads.plan is None:
-            planned_T = torch.zeros_like(planned_T)
-        place = Place.of(layout, edges, planned_T)
-        truth = Truth(batch.x_NA, layout, edges, place, Blocks.of(layout, self.block))
-        encoded_TD = dropout(self._encode(batch, truth, noise), self.dropout, noise)
-        node, edge = node_and_edge_losses(self.heads, encoded_TD, truth)
+        out_degree_T = edges.out_degree_T
+        if self.heads.out_degree is None:
+            out_degree_T = torch.zeros_like(out_degree_T)
+        structure = StructuralFeatures.of(layout, edges, out_degree_T)
+        targets = Targets(batch.x_NA, layout, edges, structure, Blocks.of(layout, self.block))
+        encoded_TD = dropout(self._encode(batch, targets, noise), self.dropout, noise)
+        node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
         terms = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, layout),
             "node": node,
@@ -140,40 +146,42 @@ class FastLayerDAG(DAGModel):
             terms["condition"] = self.judge.loss(batch, noise)
         return terms
 
-    def _encode(self, batch: DAGBatch, truth: Truth, noise: torch.Generator | None) -> Tensor:
-        """Return the trunk's output for every token, shape (T, D)."""
-        layout, edges = truth.layout, truth.edges
+    def _encode(self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None) -> Tensor:
+        """Return the encoder's output for every token, shape (T, D)."""
+        layout, edges = targets.layout, targets.edges
         conditions = (batch.numeric_BC, batch.category_BM)
         if noise is not None:
             conditions = drop_conditions(batch, self.condition_dropout, noise)
         vectors = self.conditions(*conditions)
-        stage_T = self.conditions.stage(truth.place.position_T)
+        bucket_T = self.conditions.bucket(targets.structure.position_T)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = hide_tokens(self.tokens(x_TA, truth.place), self.token_dropout, noise)
-        x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, stage_T)
+        x_TD = token_dropout(self.tokens(x_TA, targets.structure), self.token_dropout, noise)
+        x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, bucket_T)
         x_TD = dropout(x_TD, self.dropout, noise)
-        scope = Scope(
-            truth.blocks,
-            *attention_biases(truth.blocks, self.num_heads),
+        context = AttentionContext(
+            targets.blocks,
+            *attention_biases(targets.blocks, self.num_heads),
             edges.parent_E,
             edges.child_E,
-            truth.place.degree_T,
+            targets.structure.degree_T,
         )
-        for level in self._levels():
-            x_TD = level(x_TD, scope)
+        for encoder_block in self._encoder_blocks():
+            x_TD = encoder_block(x_TD, context)
         encoded_TD: Tensor = self.last_norm(x_TD)
-        return encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, stage_T)
+        return encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, bucket_T)
 
-    def _levels(self) -> tuple[TrunkBlock, ...]:
-        """Return the trunk's blocks with their type."""
-        return tuple(level for level in self.trunk if isinstance(level, TrunkBlock))
+    def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
+        """Return the encoder blocks with their type."""
+        return tuple(
+            encoder_block for encoder_block in self.trunk if isinstance(encoder_block, EncoderBlock)
+        )
 
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed, one node of every graph per step.
 
-        A node is drawn in one step given all before it, so there is no number of steps to choose:
-        ``request.steps`` is not used. With several candidates, one is chosen by its ``_score``.
+        There are no denoising steps, so ``request.steps`` is not used. With several candidates, one
+        is chosen by its ``_score``.
 
         Raises:
             UsageError: If a limit of the request is below 1.
@@ -192,37 +200,37 @@ class FastLayerDAG(DAGModel):
         return self._sample_once(request)
 
     def _score(self, batch: DAGBatch, candidates: int) -> Tensor:
-        """Return how well finished graphs fit their conditions and the training graphs, nats (B,).
+        """Return the log weight of finished graphs for resampling, nats, shape (B,).
 
-        The judge's likelihood of the conditions; and ``_NATS_A_BREACH`` less for each node with
-        more or fewer children than any of its kind has in training. A small graph has fewer nodes
-        to be wrong with, and is no better for it: so breaches are counted as of a graph of the mean
-        size of the candidates with the same share of breaches.
+        It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
+        node with more or fewer children than any training node of its kind. The number of
+        violations is scaled to the mean size of the candidates, so that small graphs, which have
+        fewer nodes that can violate a constraint, are not preferred.
         """
-        batch = batch.to(self.arity.starts_K.device)
+        batch = batch.to(self.constraints.source_K.device)
         with torch.inference_mode():
             nodes_B = batch.node_ptr.diff().float()
             mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
-            score_B = -_NATS_A_BREACH * self.arity.breaches(batch) * mean_B / nodes_B
+            score_B = -_NATS_PER_VIOLATION * self.constraints.violations(batch) * mean_B / nodes_B
             return score_B if self.judge is None else score_B + self.judge.log_likelihood(batch)
 
-    def judged_numbers(self, batch: DAGBatch) -> Tensor | None:
-        """Return the judge's mean of each numeric condition, shape (B, C)."""
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
+        """Return the posterior mean of each numeric condition, shape (B, C)."""
         if self.judge is None:
             return None
         with torch.inference_mode():
             return self.judge.means(batch)
 
     def _sample_once(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph per seed, without a choice."""
-        parts = Parts(
+        """Sample one graph per seed, without resampling."""
+        modules = SamplerModules(
             self.tokens,
             self.conditions,
-            self._levels(),
+            self._encoder_blocks(),
             self.last_norm,
             self.heads,
-            self.arity,
+            self.constraints,
             self.block,
         )
         with torch.inference_mode():
-            return Sampler(parts, request).run()
+            return Sampler(modules, request).run()

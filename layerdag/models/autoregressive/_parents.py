@@ -1,10 +1,15 @@
-"""Which nodes may become a parent, and what is known of each when the decision is made.
+"""Candidate parents of a node and their features at the time of the decision.
 
 A parent is chosen from an interval of earlier tokens: the first parent from the layer before, every
 further one from the tokens before the parent chosen last. Tokens in the attention window of the
-decision are candidates of their own; older ones stand together as blocks, and a second decision
-picks the token inside the block. So there are at most as many candidates as two blocks have tokens,
-plus one a block, and yet every earlier node can be reached.
+decision are candidates; older tokens are grouped into blocks, and a second decision selects the
+token inside the block. So there are at most two blocks of candidate tokens plus one candidate per
+older block, and every earlier node can still be reached.
+
+A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
+
+Shape letters: D decisions, P pairs of decision and candidate, E edges, T tokens, G groups of tokens
+(tokens or blocks), K and the digits: codes.
 """
 
 from dataclasses import dataclass
@@ -22,7 +27,7 @@ NEVER = -1
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Choices of one parent each, by token.
+    """Decisions on one parent each, by token.
 
     Attributes:
         child_D: Token that gets the parent.
@@ -39,7 +44,7 @@ class Decisions:
 
     @classmethod
     def of(cls, layout: Layout, edges: Edges) -> "Decisions":
-        """Return the decision behind each edge of a batch."""
+        """Return the decision of each edge of a batch."""
         first_E = edges.rank_E == 0
         start_E = layout.start_B[layout.graph_T[edges.child_E]]
         before_E = torch.cat([edges.parent_E[:1], edges.parent_E[:-1]])
@@ -47,29 +52,29 @@ class Decisions:
         sibling_T[edges.child_E[first_E] + 1] = edges.parent_E[first_E]
         has_sibling_E = layout.index_T[edges.child_E] > 0
         sibling_E = sibling_T[edges.child_E].masked_fill(~has_sibling_E, NEVER)
-        still_open_E = edges.degree_E - edges.rank_E
+        remaining_E = edges.degree_E - edges.rank_E
         return cls(
             child_D=edges.child_E,
-            low_D=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + still_open_E),
+            low_D=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + remaining_E),
             high_D=torch.where(first_E, layout.layer_start_N[edges.node_E], before_E),
             reference_D=torch.where(first_E, sibling_E, before_E),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """Candidates of many decisions as one flat list of pairs.
+class CandidatePairs:
+    """CandidatePairs of many decisions as one flat list of pairs.
 
     Attributes:
         decision_P: Decision of each pair.
-        item_P: The token or block that could be chosen.
+        candidate_P: Candidate token or block.
     """
 
     decision_P: Tensor
-    item_P: Tensor
+    candidate_P: Tensor
 
     @classmethod
-    def ranges(cls, low_D: Tensor, high_D: Tensor) -> "Candidates":
+    def ranges(cls, low_D: Tensor, high_D: Tensor) -> "CandidatePairs":
         """Pair each decision with the integers of its range [low, high)."""
         length_D = (high_D - low_D).clamp(min=0)
         decision_P = torch.repeat_interleave(length_D)
@@ -87,8 +92,8 @@ def split_ranges(decisions: Decisions, layout: Layout, blocks: Blocks) -> tuple[
     return window_D, block_D - 1
 
 
-class History:
-    """How often and when each node was used as a parent before a given child."""
+class ParentHistory:
+    """Number and time of earlier uses of each node (or block) as a parent."""
 
     def __init__(self, group_E: Tensor, child_E: Tensor, num_groups: int, num_tokens: int) -> None:
         self.num_tokens = num_tokens
@@ -112,9 +117,9 @@ def log_code(count: Tensor) -> Tensor:
     return torch.searchsorted(borders, count.contiguous(), right=True)
 
 
-def stub_code(used: Tensor, planned: Tensor) -> Tensor:
-    """Return one of 16 codes for (uses so far, children still planned), each cut at 3."""
-    return used.clamp(max=3) * 4 + (planned - used).clamp(0, 3)
+def stub_code(used: Tensor, out_degree: Tensor) -> Tensor:
+    """Return one of 16 codes for (children so far, pending children), each clamped to 3."""
+    return used.clamp(max=3) * 4 + (out_degree - used).clamp(0, 3)
 
 
 def token_codes(

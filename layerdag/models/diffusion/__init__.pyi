@@ -1,2 +1,2 @@
-from ._encoder import Round as Round
+from ._encoder import MessagePassingLayer as MessagePassingLayer
 from ._model import ReferenceLayerDAG as ReferenceLayerDAG

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
-from layerdag.models import MLP, LossTerm, sinusoids, take_rows
+from layerdag.models import MLP, LossTerm, gather_rows, sinusoids
 from layerdag.models.diffusion._conditioning import Conditions
 from layerdag.models.diffusion._encoder import Partial, PartialEncoder
 from layerdag.models.diffusion.process import add_noise, cosine_keep
@@ -103,10 +103,10 @@ class EdgeDenoiser(nn.Module):
         rows_RF = self.encoder(self._with_noisy_edges(partial, pairs, noisy_Q), given)
         share_I = time_I.to(rows_RF) / self.steps
         time_IF = self.time(sinusoids(1000 * share_I, rows_RF.shape[1]))
-        target_RF = self.from_target(rows_RF) + take_rows(time_IF, partial.item_R)
+        target_RF = self.from_target(rows_RF) + gather_rows(time_IF, partial.item_R)
         hidden_QF = (
-            take_rows(self.from_source(rows_RF), pairs.source_Q)
-            + take_rows(target_RF, pairs.target_Q)
+            gather_rows(self.from_source(rows_RF), pairs.source_Q)
+            + gather_rows(target_RF, pairs.target_Q)
             + self.states(noisy_Q)
         )
         return self.head(F.gelu(hidden_QF))

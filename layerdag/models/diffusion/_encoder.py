@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
-from layerdag.models import MLP, CodeEmbedding, single, sinusoids, take_rows
+from layerdag.models import MLP, CodeEmbedding, gather_rows, sinusoids, to_float32
 from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
 
 # Layers further back than this look alike.
@@ -41,7 +41,7 @@ class Partial:
     edge_kind_P: Tensor
 
 
-class Round(nn.Module):
+class MessagePassingLayer(nn.Module):
     """``h' = GELU(LN(A W h + A^T W' h + W'' h))`` with an embedding of the kind on each message.
 
     The published round (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
@@ -57,8 +57,8 @@ class Round(nn.Module):
     def forward(self, rows_RF: Tensor, edge_index_2P: Tensor, edge_kind_P: Tensor) -> Tensor:
         """Return the new rows, shape (R, F)."""
         source_P, target_P = edge_index_2P
-        own_RF, down_RF, up_RF = single(self.maps(rows_RF)).chunk(3, dim=-1)
-        down_PF, up_PF = take_rows(down_RF, source_P), take_rows(up_RF, target_P)
+        own_RF, down_RF, up_RF = to_float32(self.maps(rows_RF)).chunk(3, dim=-1)
+        down_PF, up_PF = gather_rows(down_RF, source_P), gather_rows(up_RF, target_P)
         if self.kinds is not None:
             kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
             down_kind_PF, up_kind_PF = kind_PF.chunk(2, dim=-1)
@@ -91,17 +91,17 @@ class PartialEncoder(nn.Module):
         self.codes = CodeEmbedding(cardinalities, width)
         self.ages = nn.Embedding(MAX_AGE + 1, width)
         self.conditions = ConditionEncoder(sizes, width)
-        self.rounds = nn.ModuleList([Round(width, edge_kinds) for _ in range(rounds)])
+        self.rounds = nn.ModuleList([MessagePassingLayer(width, edge_kinds) for _ in range(rounds)])
         self.project = nn.Linear((rounds + 1) * width, width)
 
     def forward(self, partial: Partial, given: Conditions) -> Tensor:
         """Return the state of each row, shape (R, F)."""
-        node_NF = self.codes(partial.code_NA) + take_rows(self.conditions(given), partial.graph_N)
-        rows_RF = take_rows(node_NF, partial.node_R) + self.ages(partial.age_R.clamp(max=MAX_AGE))
+        node_NF = self.codes(partial.code_NA) + gather_rows(self.conditions(given), partial.graph_N)
+        rows_RF = gather_rows(node_NF, partial.node_R) + self.ages(partial.age_R.clamp(max=MAX_AGE))
         outputs = [rows_RF]
         for layer in self.rounds:
             outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
-        return single(self.project(torch.cat(outputs, dim=-1)))
+        return to_float32(self.project(torch.cat(outputs, dim=-1)))
 
 
 class PrefixEncoder(nn.Module):
@@ -137,7 +137,7 @@ class PrefixEncoder(nn.Module):
         nodes_I = torch.bincount(partial.item_R, minlength=items)
         parts = [
             self.norm(pooled_IF + self.start),
-            take_rows(self.rows.conditions(given), partial.graph_I),
+            gather_rows(self.rows.conditions(given), partial.graph_I),
             sinusoids(partial.depth_I.to(rows_RF), self.width),
             sinusoids(nodes_I.to(rows_RF), self.width),
         ]

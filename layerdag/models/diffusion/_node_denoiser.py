@@ -89,7 +89,7 @@ class NodeDenoiser(nn.Module):
         Returns:
             Shape (R, A, K); minus infinity for codes that an attribute does not have.
         """
-        rows_RF = self.noisy(noisy_RA) + segments.spread(item_IF)
+        rows_RF = self.noisy(noisy_RA) + segments.broadcast(item_IF)
         for block in self.blocks:
             rows_RF = block(rows_RF, segments)
         logits_RAK = self.head(self.norm(rows_RF)).unflatten(-1, self.marginal_AK.shape)

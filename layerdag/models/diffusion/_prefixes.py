@@ -122,8 +122,8 @@ def prefixes(batch: DAGBatch, layers: LayerIndex, items: Items, ahead: int) -> P
     target_E = batch.edge_index_2E[1].contiguous()
     first_edge_I = batch.edge_ptr[items.graph_I]
     edges_I = torch.searchsorted(target_E, known_I) - first_edge_I
-    item_P, edge_P = segment_ranges(first_edge_I, edges_I)
-    shift_P = (row_ptr[:-1] - start_I)[item_P]
+    candidate_P, edge_P = segment_ranges(first_edge_I, edges_I)
+    shift_P = (row_ptr[:-1] - start_I)[candidate_P]
     return Prefixes(
         node_R=node_R,
         item_R=item_R,

@@ -6,8 +6,8 @@ from layerdag.models import (
     SegmentAttention,
     Segments,
     segment_ranges,
-    single,
     sinusoids,
+    to_float32,
 )
 
 
@@ -20,9 +20,11 @@ def test_code_embedding_adds_one_row_per_column():
 
 def test_long_sums_of_half_precision_numbers_are_made_in_single_precision():
     ones = torch.ones(1000, 1, dtype=torch.bfloat16)
-    total = single(ones).new_zeros(1, 1).index_add(0, torch.zeros(1000).long(), single(ones))
+    total = (
+        to_float32(ones).new_zeros(1, 1).index_add(0, torch.zeros(1000).long(), to_float32(ones))
+    )
     assert total.item() == 1000
-    assert single(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
+    assert to_float32(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_sinusoids_tell_all_times_apart():

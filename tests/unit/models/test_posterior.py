@@ -1,4 +1,4 @@
-"""The judge reads conditions off graphs."""
+"""The posterior reads conditions off graphs."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerdag.graph import DAGBatch
-from layerdag.models import Judge
+from layerdag.models import Posterior
 from layerdag.models._posterior import _log_sizes
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags
 
@@ -22,49 +22,49 @@ def batch_labeled_by_size(count: int) -> DAGBatch:
     )
 
 
-def trained_judge(batch: DAGBatch, steps: int = 80) -> Judge:
+def trained_posterior(batch: DAGBatch, steps: int = 80) -> Posterior:
     torch.manual_seed(0)
-    judge = Judge(SIZES, width=32, rounds=2)
-    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-2)
+    posterior = Posterior(SIZES, width=32, rounds=2)
+    optimizer = torch.optim.Adam(posterior.parameters(), lr=1e-2)
     for _ in range(steps):
         optimizer.zero_grad()
-        judge.loss(batch, None).mean().backward()
+        posterior.loss(batch, None).mean().backward()
         optimizer.step()
-    return judge.eval()
+    return posterior.eval()
 
 
-def test_it_learns_to_tell_conditions_from_graphs():
+def test_it_learns_to_predict_conditions_from_graphs():
     batch = batch_labeled_by_size(16)
-    judge = trained_judge(batch)
-    right_B = judge.log_likelihood(batch)
+    posterior = trained_posterior(batch)
+    right_B = posterior.log_likelihood(batch)
     shifted = replace(
         batch, numeric_BC=batch.numeric_BC.roll(8, 0), category_BM=batch.category_BM.roll(8, 0)
     )
-    assert right_B.mean() > judge.log_likelihood(shifted).mean() + 3
+    assert right_B.mean() > posterior.log_likelihood(shifted).mean() + 3
 
 
-def test_a_number_known_well_pulls_no_harder_than_one_hardly_known():
+def test_gradients_do_not_depend_on_the_predicted_standard_deviation():
     """The gradient of a mean is its error, as for least squares (beta-NLL, beta 1)."""
     value_BC = torch.tensor([[0.5, 0.5]])
-    answer_BC2 = torch.tensor([[0.0, 0.0, -8.0, 8.0]], requires_grad=True)
-    log_prob = Judge._numbers(answer_BC2, value_BC).sum()
+    output_BC2 = torch.tensor([[0.0, 0.0, -8.0, 8.0]], requires_grad=True)
+    log_prob = Posterior._numbers(output_BC2, value_BC).sum()
     sharp, wide = (torch.distributions.Normal(0.0, spread) for spread in (0.101, 2.999))
     expected = sharp.log_prob(torch.tensor(0.5)) + wide.log_prob(torch.tensor(0.5))
     assert log_prob.item() == pytest.approx(expected.item(), rel=1e-2)
-    (gradient_BC2,) = torch.autograd.grad(log_prob, answer_BC2)
+    (gradient_BC2,) = torch.autograd.grad(log_prob, output_BC2)
     assert gradient_BC2[0, :2].tolist() == pytest.approx([0.5, 0.5], rel=1e-2)
 
 
 def test_it_computes_in_single_precision_under_autocast():
     batch = batch_labeled_by_size(6)
-    judge = Judge(SIZES).eval()
+    posterior = Posterior(SIZES).eval()
     with torch.autocast("cpu", torch.bfloat16):
-        low_B, low_BC = judge.log_likelihood(batch), judge.means(batch)
-    assert torch.equal(low_B, judge.log_likelihood(batch))
-    assert torch.equal(low_BC, judge.means(batch))
+        low_B, low_BC = posterior.log_likelihood(batch), posterior.means(batch)
+    assert torch.equal(low_B, posterior.log_likelihood(batch))
+    assert torch.equal(low_BC, posterior.means(batch))
 
 
-def test_it_is_told_the_sizes_of_each_graph():
+def test_the_sizes_of_each_graph_are_inputs():
     dags = small_dags(4)
     sizes_B3 = [[dag.num_nodes, int(dag.layers().max()) + 1, dag.num_edges + 1] for dag in dags]
     assert torch.allclose(_log_sizes(collated(dags)), torch.tensor(sizes_B3).log() - 3.0)
@@ -77,13 +77,13 @@ def test_unknown_conditions_count_nothing():
         numeric_BC=torch.full_like(batch.numeric_BC, torch.nan),
         category_BM=torch.full_like(batch.category_BM, -1),
     )
-    assert Judge(SIZES).log_likelihood(unknown).tolist() == [0.0] * 4
+    assert Posterior(SIZES).log_likelihood(unknown).tolist() == [0.0] * 4
 
 
-def test_a_graph_is_judged_alike_in_any_batch():
+def test_the_prediction_does_not_depend_on_the_batch():
     dags = small_dags(5)
-    judge = Judge(SIZES).eval()
-    together_B = judge.log_likelihood(collated(dags))
+    posterior = Posterior(SIZES).eval()
+    together_B = posterior.log_likelihood(collated(dags))
     batch = collated(dags)
     for index, dag in enumerate(dags):
         alone = replace(
@@ -91,6 +91,6 @@ def test_a_graph_is_judged_alike_in_any_batch():
             numeric_BC=batch.numeric_BC[index : index + 1],
             category_BM=batch.category_BM[index : index + 1],
         )
-        assert judge.log_likelihood(alone).item() == pytest.approx(
+        assert posterior.log_likelihood(alone).item() == pytest.approx(
             together_B[index].item(), rel=1e-4
         )

@@ -64,20 +64,20 @@ def test_a_graph_with_candidates_does_not_depend_on_its_batch():
     assert alone[0].edge_index_2E.tolist() == together[0].edge_index_2E.tolist()
 
 
-def test_unheard_of_numbers_of_children_cost_a_candidate_its_place():
+def test_a_candidate_with_violations_is_not_chosen():
     dags = small_dags(8)
     model = small_model(dags)
 
-    def mean_breaches(candidates: int) -> float:
+    def mean_violations(candidates: int) -> float:
         found = model.sample(request(60, candidates=candidates)).dags
         none = (torch.full((60, 1), torch.nan), torch.full((60, 1), -1))
         batch = DAGBatch.collate(found, [dag.layers() for dag in found], *none)
-        return float(model.arity.breaches(batch).mean())
+        return float(model.constraints.violations(batch).mean())
 
-    assert mean_breaches(8) < 0.7 * mean_breaches(1)
+    assert mean_violations(8) < 0.7 * mean_violations(1)
 
 
-def test_a_candidate_pays_for_its_share_of_breaches_not_for_its_size():
+def test_violations_count_by_their_fraction_of_nodes_not_by_graph_size():
     model = small_model(small_dags(8))
     far_too_many = torch.stack([torch.zeros(40, dtype=torch.int64), torch.arange(1, 41)])
     broken = DAG.build(torch.zeros(41, 3, dtype=torch.int64), far_too_many)
@@ -86,9 +86,9 @@ def test_a_candidate_pays_for_its_share_of_breaches_not_for_its_size():
     )
     unknown = (torch.full((2, 1), torch.nan), torch.full((2, 1), -1))
     batch = DAGBatch.collate([broken, twice], [broken.layers(), twice.layers()], *unknown)
-    breaches = model.arity.breaches(batch)
-    assert breaches[0] > 0
-    assert breaches[1] == 2 * breaches[0]
+    violations = model.constraints.violations(batch)
+    assert violations[0] > 0
+    assert violations[1] == 2 * violations[0]
     score = model._score(batch, 2)
     assert score[0] == pytest.approx(float(score[1]))
     assert score[0] < 0

@@ -85,7 +85,7 @@ def test_a_judged_label_depends_on_the_graph_and_not_on_what_was_asked(flow):
     judged = replace(SMALL, labels="judged", conditions={"label": 3.0})
     schema = schema_of(flow)
     samples = list(generate(flow.model, schema, judged))
-    found_B1 = flow.model.judged_numbers(encode_batch(schema, [s.dag for s in samples]))
+    found_B1 = flow.model.predict_numeric_conditions(encode_batch(schema, [s.dag for s in samples]))
     for sample, scaled in zip(samples, found_B1[:, 0].tolist(), strict=True):
         expected = schema.numeric_conditions[0].decode(scaled)
         assert sample.dag.conditions["label"] == pytest.approx(expected, rel=1e-5)

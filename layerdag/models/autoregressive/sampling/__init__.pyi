@@ -1,1 +1,1 @@
-from ._sampler import Parts as Parts, Sampler as Sampler
+from ._sampler import Sampler as Sampler, SamplerModules as SamplerModules

@@ -1,9 +1,12 @@
-"""Random draws that depend on the sample's own seed and the place of the decision alone.
+"""Counter-based random numbers: a function of the sample's seed, the position and the decision.
 
-A counter-based generator (SplitMix64 over seed, position and slot) gives the uniform of any
-decision without a state, so that a graph does not change with its batch mates, and a whole batch is
-drawn at once.
+SplitMix64 over seed, position and slot gives the uniform of any decision without a generator state.
+So a graph does not depend on the other graphs of its batch, and a whole batch is sampled at once.
+
+Shape letters: B samples, S slots, K categories.
 """
+
+from enum import IntEnum
 
 import numpy as np
 import torch
@@ -12,13 +15,36 @@ from torch import Tensor
 from layerdag._runtime import GOLDEN_GAMMA, scrambled, shifted_right
 
 
+class RandomSlot(IntEnum):
+    """Number of the first uniform of each decision about one node.
+
+    Counts and parents use two consecutive slots (bin and position in the bin; block and token),
+    attribute number i uses ``ATTRIBUTE + i``.
+    """
+
+    LAYER_SIZE = 0
+    FIRST_PARENT = 2
+    KIND = 4
+    IN_DEGREE = 5
+    OUT_DEGREE = 7
+    ATTRIBUTE = 9
+    FURTHER_PARENT = 1 << 16
+    """First slot of ``SLOTS_PER_PARENT`` for each parent: its edge type, and the next parent."""
+
+    POSITION_IN_BIN = 1 << 32
+    """First slot of the positions of numeric attributes in their bins, one per attribute."""
+
+
+SLOTS_PER_PARENT = 3
+
+
 def uniforms(seed_B: np.ndarray, position_B: np.ndarray, slots: range) -> Tensor:
     """Return float64 uniforms in [0, 1), shape (B, slots).
 
     Args:
         seed_B: uint64 seed of each sample.
         position_B: Position of the node in its graph.
-        slots: Numbers of the decisions of that node.
+        slots: Slots of the decisions about that node (see ``RandomSlot``).
     """
     step_B = (position_B.astype(np.int64) + 1) * GOLDEN_GAMMA
     word_B1 = scrambled(seed_B.astype(np.int64) + step_B)[:, None]
@@ -27,10 +53,10 @@ def uniforms(seed_B: np.ndarray, position_B: np.ndarray, slots: range) -> Tensor
     return torch.from_numpy(shifted_right(word_BS, 11).astype(np.float64) * 2.0**-53)
 
 
-def pick(logits_BK: Tensor, u_B: Tensor) -> Tensor:
-    """Return one category a row by inverting the distribution function at ``u_B``, shape (B,).
+def sample_categorical(logits_BK: Tensor, u_B: Tensor) -> Tensor:
+    """Return one category per row by inverting the distribution function at ``u_B``, shape (B,).
 
-    Categories with a logit of -inf are never drawn. Sums run in float64.
+    Categories with a logit of -inf are never sampled. Sums run in float64.
     """
     weight_BK = torch.softmax(logits_BK.double(), dim=1)
     cdf_BK = weight_BK.cumsum(dim=1)

@@ -1,4 +1,8 @@
-"""Collecting what was sampled, step by step, and cutting it into graphs at the end."""
+"""Collecting sampled nodes and edges step by step, and splitting them into graphs at the end.
+
+Shape letters: B samples, A attributes (in ``sample_A``: active samples), N nodes, E edges; small
+letters: those of one graph.
+"""
 
 import numpy as np
 import torch
@@ -6,15 +10,13 @@ from torch import Tensor
 
 from layerdag.graph import DAG
 from layerdag.models import SampleResult
-from layerdag.models.autoregressive.sampling._draws import uniforms
-
-_POSITION_IN_BIN = 1 << 32
+from layerdag.models.autoregressive.sampling._draws import RandomSlot, uniforms
 
 
-class Harvest:
-    """Nodes and edges of all samples, in the order in which they were drawn.
+class OutputBuffer:
+    """Nodes and edges of all samples, in the order of sampling.
 
-    The last sample is *nobody*: what rows of finished graphs go on drawing, to be thrown away.
+    The last sample is the *padding sample*: rows of finished graphs write to it, and it is dropped.
     """
 
     def __init__(self, seed_B: np.ndarray, device: torch.device) -> None:
@@ -25,24 +27,24 @@ class Harvest:
         self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
 
     def add_nodes(self, sample_B: Tensor, x_BA: Tensor) -> None:
-        """Note the newest node of the samples ``sample_B``."""
+        """Append the newest node of the samples ``sample_B``."""
         self.nodes.append((sample_B, x_BA))
 
     def add_edges(
         self, sample_A: Tensor, parent_A: Tensor, child_A: Tensor, type_A: Tensor
     ) -> None:
-        """Note one edge each of the samples ``sample_A``; positions count from 1."""
+        """Append one edge for each of the samples ``sample_A``; positions count from 1."""
         self.edges.append((sample_A, parent_A - 1, child_A - 1, type_A))
 
-    def cut(self, sample_A: Tensor) -> None:
-        """Note that the samples ``sample_A`` ran into a limit of the request."""
+    def truncate(self, sample_A: Tensor) -> None:
+        """Mark the samples ``sample_A`` as truncated by a limit of the request."""
         self.truncated_B[sample_A.cpu()] = True
 
     def result(self) -> SampleResult:
-        """Return the graphs, all but the last sample's; positions inside bins are uniform.
+        """Return the graphs without the padding sample; positions inside bins are uniform.
 
         Raises:
-            ValueError: If a graph has no node, which weights that overflow lead to.
+            ValueError: If a graph has no node, as when weights overflow.
         """
         count = self.seed_B.shape[0] - 1
         if not self.nodes:
@@ -56,7 +58,7 @@ class Harvest:
         x_NA = torch.cat([x_BA for _, x_BA in self.nodes]).cpu()[order_N]
         start_B = nodes_B.cumsum(0) - nodes_B
         position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
-        slots = range(_POSITION_IN_BIN, _POSITION_IN_BIN + x_NA.shape[1])
+        slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + x_NA.shape[1])
         u_NA = uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
         columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
         sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]

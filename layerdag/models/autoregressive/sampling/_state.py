@@ -1,117 +1,123 @@
-"""How far each sampled graph has come: counts, plans and uses; the discrete half of the state."""
+"""The discrete state of sampling: structural features, out-degrees, uses and capacities.
+
+Shape letters: B graphs that are being sampled, R kept rows, A rows that get an edge, T as B (the
+newest token of each graph, in ``StructuralFeatures``).
+"""
 
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from layerdag.models.autoregressive import NEVER, Place
-from layerdag.models.autoregressive.sampling._cache import Columns
+from layerdag.models.autoregressive import NEVER, StructuralFeatures
+from layerdag.models.autoregressive.sampling._cache import PositionBuffer
 
 
 @dataclass(eq=False)
-class Progress:
-    """One row per graph that is still growing, about its newest token.
+class SamplerState:
+    """One row per active graph, about its newest token.
 
     Attributes:
         sample_B: Index of the sample in the request.
-        place: Counts of the newest token.
+        structure: Structural features of the newest token.
         layer_start_B: First position of the newest token's layer.
         before_start_B: First position of the layer before.
         sibling_B: First parent of the newest node, ``NEVER`` without one.
-        planned: Planned children of each position.
-        used: Children so far of each position.
-        room: Children that each position may still get, by its plan and the limits of its kind.
+        out_degree: Predicted number of children of each position.
+        used: Number of children so far of each position.
+        capacity: Remaining capacity for children of each position.
         last: Position of the last child, ``NEVER`` without one.
         layer: Layer of each position.
     """
 
     sample_B: Tensor
-    place: Place
+    structure: StructuralFeatures
     layer_start_B: Tensor
     before_start_B: Tensor
     sibling_B: Tensor
-    planned: Columns
-    used: Columns
-    room: Columns
-    last: Columns
-    layer: Columns
+    out_degree: PositionBuffer
+    used: PositionBuffer
+    capacity: PositionBuffer
+    last: PositionBuffer
+    layer: PositionBuffer
 
     @classmethod
-    def start(cls, rows: int, device: torch.device) -> "Progress":
+    def start(cls, rows: int, device: torch.device) -> "SamplerState":
         """Return the state after the start token."""
         zero_B = torch.zeros(rows, dtype=torch.int64, device=device)
-        place = Place(**{field.name: zero_B for field in fields(Place)})
+        structure = StructuralFeatures(
+            **{field.name: zero_B for field in fields(StructuralFeatures)}
+        )
         return cls(
             sample_B=torch.arange(rows, device=device),
-            place=replace(place, size_T=zero_B + 1),
+            structure=replace(structure, size_T=zero_B + 1),
             layer_start_B=zero_B + 1,
             before_start_B=zero_B + 1,
             sibling_B=zero_B + NEVER,
-            planned=Columns(rows, (), torch.int64, device),
-            used=Columns(rows, (), torch.int64, device),
-            room=Columns(rows, (), torch.int64, device),
-            last=Columns(rows, (), torch.int64, device),
-            layer=Columns(rows, (), torch.int64, device),
+            out_degree=PositionBuffer(rows, (), torch.int64, device),
+            used=PositionBuffer(rows, (), torch.int64, device),
+            capacity=PositionBuffer(rows, (), torch.int64, device),
+            last=PositionBuffer(rows, (), torch.int64, device),
+            layer=PositionBuffer(rows, (), torch.int64, device),
         )
 
     def select(self, row_R: Tensor) -> None:
         """Keep the rows ``row_R``."""
         for name in ("sample_B", "layer_start_B", "before_start_B", "sibling_B"):
             setattr(self, name, getattr(self, name)[row_R])
-        kept = {f.name: getattr(self.place, f.name)[row_R] for f in fields(Place)}
-        self.place = Place(**kept)
-        for part in (self.planned, self.used, self.room, self.last, self.layer):
+        kept = {f.name: getattr(self.structure, f.name)[row_R] for f in fields(StructuralFeatures)}
+        self.structure = StructuralFeatures(**kept)
+        for part in (self.out_degree, self.used, self.capacity, self.last, self.layer):
             part.select(row_R)
 
-    def open_slots(self, position: int, size_B: Tensor) -> None:
-        """Move on to the next node; where a layer is full, to a new layer of ``size_B`` nodes."""
-        old, opens_B = self.place, self.place.left_T == 0
-        inner_B = opens_B & (old.position_T > 0)
+    def start_node(self, position: int, size_B: Tensor) -> None:
+        """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
+        old, new_layer_B = self.structure, self.structure.left_T == 0
+        inner_B = new_layer_B & (old.position_T > 0)
         self.before_start_B = torch.where(inner_B, self.layer_start_B, self.before_start_B)
-        self.layer_start_B = torch.where(opens_B, position, self.layer_start_B)
-        self.sibling_B = self.sibling_B.masked_fill(opens_B, NEVER)
-        size_B = torch.where(opens_B, size_B, old.size_T)
-        index_B = (old.index_T + 1).masked_fill(opens_B, 0)
-        self.place = Place(
+        self.layer_start_B = torch.where(new_layer_B, position, self.layer_start_B)
+        self.sibling_B = self.sibling_B.masked_fill(new_layer_B, NEVER)
+        size_B = torch.where(new_layer_B, size_B, old.size_T)
+        index_B = (old.index_T + 1).masked_fill(new_layer_B, 0)
+        self.structure = StructuralFeatures(
             degree_T=torch.zeros_like(index_B),
-            planned_T=torch.zeros_like(index_B),
+            out_degree_T=torch.zeros_like(index_B),
             size_T=size_B,
             index_T=index_B,
             left_T=size_B - index_B - 1,
             open_T=old.open_T,
-            open_layer_T=old.open_layer_T.masked_fill(opens_B, 0),
-            open_before_T=torch.where(opens_B, old.open_layer_T, old.open_before_T),
+            open_layer_T=old.open_layer_T.masked_fill(new_layer_B, 0),
+            open_before_T=torch.where(new_layer_B, old.open_layer_T, old.open_before_T),
             position_T=torch.full_like(index_B, position),
             layer_T=old.layer_T + inner_B,
         )
-        for part in (self.planned, self.used, self.room):
+        for part in (self.out_degree, self.used, self.capacity):
             part.write(position, 0)
         self.last.write(position, NEVER)
-        self.layer.write(position, self.place.layer_T)
+        self.layer.write(position, self.structure.layer_T)
 
     def connect(self, row_A: Tensor, parent_A: Tensor) -> None:
-        """Note that the newest node of the rows ``row_A`` has one more parent each."""
-        place = self.place
+        """Add one parent to the newest node of each of the rows ``row_A``."""
+        structure = self.structure
         self.used.data[row_A, parent_A] += 1
-        self.room.data[row_A, parent_A] -= 1
-        self.last.data[row_A, parent_A] = place.position_T[row_A]
-        near_A = self.layer.data[row_A, parent_A] == place.layer_T[row_A] - 1
+        self.capacity.data[row_A, parent_A] -= 1
+        self.last.data[row_A, parent_A] = structure.position_T[row_A]
+        near_A = self.layer.data[row_A, parent_A] == structure.layer_T[row_A] - 1
         one_A = torch.ones_like(row_A)
-        self.place = replace(
-            place,
-            degree_T=place.degree_T.index_add(0, row_A, one_A),
-            open_T=place.open_T.index_add(0, row_A, -one_A),
-            open_before_T=place.open_before_T.index_add(0, row_A, -near_A.long()),
+        self.structure = replace(
+            structure,
+            degree_T=structure.degree_T.index_add(0, row_A, one_A),
+            open_T=structure.open_T.index_add(0, row_A, -one_A),
+            open_before_T=structure.open_before_T.index_add(0, row_A, -near_A.long()),
         )
 
-    def plan(self, position: int, planned_B: Tensor, room_B: Tensor) -> None:
-        """Note how many children the newest node shall have, and how many it may."""
-        self.planned.write(position, planned_B)
-        self.room.write(position, room_B)
-        self.place = replace(
-            self.place,
-            planned_T=planned_B,
-            open_T=self.place.open_T + planned_B,
-            open_layer_T=self.place.open_layer_T + planned_B,
+    def set_out_degree(self, position: int, out_degree_B: Tensor, capacity_B: Tensor) -> None:
+        """Set the predicted out-degree and the capacity for children of the newest node."""
+        self.out_degree.write(position, out_degree_B)
+        self.capacity.write(position, capacity_B)
+        self.structure = replace(
+            self.structure,
+            out_degree_T=out_degree_B,
+            open_T=self.structure.open_T + out_degree_B,
+            open_layer_T=self.structure.open_layer_T + out_degree_B,
         )

@@ -1,7 +1,7 @@
 import torch
 
 from layerdag.graph import GraphSizes
-from layerdag.models.autoregressive import STAGES, ConditionEncoder
+from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder
 from layerdag.models.autoregressive._conditioning import at_tokens, drop_conditions
 from tests.unit.models.autoregressive.small_models import collated, small_dags
 
@@ -22,29 +22,31 @@ def test_nothing_known_of_numbers_alone_adds_nothing():
     assert not found.after_BSD.any()
 
 
-def test_each_stage_learns_an_addition_of_its_own():
+def test_each_bucket_learns_a_vector_of_its_own():
     encoder = ConditionEncoder(GraphSizes((2,), category_conditions=(3,)), 32)
     torch.nn.init.normal_(encoder.after.weight)
     category = torch.tensor([[0], [2]])
     encoder(torch.zeros(2, 0), category).after_BSD[:, 4].square().sum().backward()
-    grown = encoder.stage_categories.weight.grad.view(4, len(STAGES) + 1, 32).abs().sum(2) > 0
+    grown = (
+        encoder.stage_categories.weight.grad.view(4, len(POSITION_BUCKETS) + 1, 32).abs().sum(2) > 0
+    )
     assert grown[1:, 4].tolist() == [True, False, True]
     assert not grown[:, [0, 1, 2, 3, 5]].any()
 
 
-def test_stages_of_positions():
+def test_buckets_of_positions():
     encoder = ConditionEncoder(GraphSizes((2,)), 32)
-    stages = encoder.stage(torch.tensor([0, 1, 2, 3, 4, 5, 8, 9, 512, 513, 9000])).tolist()
+    stages = encoder.bucket(torch.tensor([0, 1, 2, 3, 4, 5, 8, 9, 512, 513, 9000])).tolist()
     assert stages == [0, 1, 2, 3, 3, 4, 4, 5, 10, 11, 11]
 
 
-def test_a_token_gets_the_vector_of_its_graph_and_stage():
+def test_a_token_gets_the_vector_of_its_graph_and_bucket():
     vectors = torch.arange(6.0).view(2, 3, 1)
     found = at_tokens(vectors, torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]))
     assert found[:, 0].tolist() == [0.0, 2.0, 4.0]
 
 
-def test_dropping_hides_about_the_asked_share_and_nothing_at_zero():
+def test_dropping_hides_about_the_asked_fraction_and_nothing_at_zero():
     batch = collated(small_dags(2))
     wide = batch.__class__(
         **(

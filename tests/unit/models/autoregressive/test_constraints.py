@@ -1,7 +1,7 @@
 import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
-from layerdag.models.autoregressive import Arity
+from layerdag.models.autoregressive import DegreeConstraints
 
 
 def test_codes_that_no_training_node_has_are_ruled_out() -> None:
@@ -14,16 +14,16 @@ def test_codes_that_no_training_node_has_are_ruled_out() -> None:
         layer_sizes=((1, 1), (2, 1)),
         layer_counts=((2, 1),),
     )
-    arity = Arity(statistics)
-    assert arity.limit_attributes(torch.zeros(1, 2), 0).tolist() == [[0.0, -torch.inf]]
-    assert arity.limit_attributes(torch.zeros(1, 3), 1).tolist() == [[-torch.inf, 0.0, 0.0]]
+    constraints = DegreeConstraints(statistics)
+    assert constraints.limit_attributes(torch.zeros(1, 2), 0).tolist() == [[0.0, -torch.inf]]
+    assert constraints.limit_attributes(torch.zeros(1, 3), 1).tolist() == [[-torch.inf, 0.0, 0.0]]
 
 
 def test_a_kind_starts_a_graph_and_has_parents_only_as_in_training() -> None:
     sizes = GraphSizes((4,))
     chain = DAG.build(torch.tensor([[0], [1], [2], [2]]), torch.tensor([[0, 0, 1], [1, 2, 2]]))
-    arity = Arity(GraphStatistics.measure([chain], sizes))
-    limited = arity.limit_kinds(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
+    constraints = DegreeConstraints(GraphStatistics.measure([chain], sizes))
+    limited = constraints.limit_kinds(torch.zeros(3, 4), torch.tensor([0, 1, 2]))
     # Kinds 0 and 2 start; kind 1 has one parent, kind 2 two; kind 3 does not occur.
     assert limited.isfinite().tolist() == [
         [True, False, True, False],
@@ -38,9 +38,9 @@ def fork(children: int, kinds: tuple[int, int] = (0, 1)) -> DAG:
     return DAG.build(torch.tensor([[kinds[0]], *[[kinds[1]]] * children]), edges_2E)
 
 
-def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_breaches() -> None:
+def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_violations() -> None:
     sizes = GraphSizes(attributes=(4,), edge_types=1)
-    arity = Arity(GraphStatistics.measure([fork(2), fork(3)], sizes))
+    constraints = DegreeConstraints(GraphStatistics.measure([fork(2), fork(3)], sizes))
     dags = [fork(2), fork(3), fork(1), fork(4), fork(2, kinds=(0, 0)), fork(5, kinds=(2, 3))]
     batch = DAGBatch.collate(
         dags,
@@ -49,11 +49,11 @@ def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_breaches()
         torch.zeros(len(dags), 0, dtype=torch.int64),
     )
     # Roots of one and of four children; two leaves of a kind that has two; kinds never seen.
-    assert arity.breaches(batch).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 0.0]
+    assert constraints.violations(batch).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 0.0]
 
 
-def test_a_node_has_room_for_what_it_announced_and_for_no_more_than_its_kind_may_have() -> None:
-    arity = Arity(GraphStatistics.measure([fork(3)], GraphSizes((3,))))
-    kind, planned = torch.tensor([0, 0, 1]), torch.tensor([2, 5, 4])
-    assert arity.room(kind, None).tolist() == [3, 3, 0]
-    assert arity.room(kind, planned).tolist() == [2, 3, 0]
+def test_the_capacity_is_bounded_by_the_predicted_out_degree_and_by_the_kind() -> None:
+    constraints = DegreeConstraints(GraphStatistics.measure([fork(3)], GraphSizes((3,))))
+    kind, out_degree = torch.tensor([0, 0, 1]), torch.tensor([2, 5, 4])
+    assert constraints.capacity(kind, None).tolist() == [3, 3, 0]
+    assert constraints.capacity(kind, out_degree).tolist() == [2, 3, 0]

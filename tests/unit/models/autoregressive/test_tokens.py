@@ -1,7 +1,7 @@
 import torch
 
 from layerdag.graph import DAG
-from layerdag.models.autoregressive import Place
+from layerdag.models.autoregressive import StructuralFeatures
 from layerdag.models.autoregressive._layout import Edges, Layout
 from tests.unit.models.autoregressive.small_models import collated
 
@@ -14,10 +14,10 @@ def test_counts_at_each_token_of_a_small_graph():
     batch = collated([dag, dag])
     layout = Layout.of(batch)
     edges = Edges.of(batch, layout)
-    place = Place.of(layout, edges, edges.out_degree_T)
+    structure = StructuralFeatures.of(layout, edges, edges.out_degree_T)
     expected = {
         "degree_T": [0, 0, 1, 1, 2],
-        "planned_T": [0, 3, 1, 0, 0],
+        "out_degree_T": [0, 3, 1, 0, 0],
         "size_T": [1, 1, 2, 2, 1],
         "left_T": [0, 0, 1, 0, 0],
         "open_T": [0, 3, 3, 2, 0],
@@ -27,4 +27,4 @@ def test_counts_at_each_token_of_a_small_graph():
         "layer_T": [0, 0, 1, 1, 2],
     }
     for name, row in expected.items():
-        assert getattr(place, name).tolist() == row * 2, name
+        assert getattr(structure, name).tolist() == row * 2, name

@@ -2,12 +2,16 @@
 
 import torch
 
-from layerdag.models.autoregressive.sampling._cache import Columns, Pages, Sight
+from layerdag.models.autoregressive.sampling._cache import (
+    PagedBuffer,
+    PositionBuffer,
+    VisibleWindow,
+)
 
 ROWS, POSITIONS, BLOCK, WIDTH = 5, 23, 4, 3
 
 
-def written(cache: Columns | Pages) -> torch.Tensor:
+def written(cache: PositionBuffer | PagedBuffer) -> torch.Tensor:
     """Fill a cache position by position; return what was written, (rows, positions, width)."""
     value = torch.arange(ROWS * POSITIONS * WIDTH, dtype=torch.float32)
     value = value.view(ROWS, POSITIONS, WIDTH)
@@ -17,8 +21,8 @@ def written(cache: Columns | Pages) -> torch.Tensor:
 
 
 def test_pages_and_columns_give_back_what_was_written_as_they_grow():
-    pages = Pages(ROWS, BLOCK, torch.zeros(1, WIDTH))
-    columns = Columns(ROWS, (WIDTH,), torch.float32, torch.device("cpu"))
+    pages = PagedBuffer(ROWS, BLOCK, torch.zeros(1, WIDTH))
+    columns = PositionBuffer(ROWS, (WIDTH,), torch.float32, torch.device("cpu"))
     row, position = torch.meshgrid(torch.arange(ROWS), torch.arange(POSITIONS), indexing="ij")
     for cache in (pages, columns):
         value = written(cache)
@@ -27,7 +31,7 @@ def test_pages_and_columns_give_back_what_was_written_as_they_grow():
 
 
 def test_rows_that_are_kept_keep_their_vectors():
-    pages = Pages(ROWS, BLOCK, torch.zeros(1, WIDTH))
+    pages = PagedBuffer(ROWS, BLOCK, torch.zeros(1, WIDTH))
     value = written(pages)
     pages.select(torch.tensor([4, 1]))
     found = pages.at(torch.tensor([0, 1, 0]), torch.tensor([22, 3, 4]))
@@ -35,7 +39,7 @@ def test_rows_that_are_kept_keep_their_vectors():
 
 
 def test_a_page_is_contiguous_over_its_rows_and_empty_where_nothing_is_written():
-    pages = Pages(ROWS, BLOCK, torch.zeros(1, WIDTH))
+    pages = PagedBuffer(ROWS, BLOCK, torch.zeros(1, WIDTH))
     value = written(pages)
     last = POSITIONS // BLOCK
     assert pages.data[last].is_contiguous()
@@ -44,16 +48,16 @@ def test_a_page_is_contiguous_over_its_rows_and_empty_where_nothing_is_written()
 
 
 def test_a_token_sees_its_own_block_and_the_one_before_one_by_one_and_no_later_token():
-    sight = Sight.of(position=10, block=BLOCK, slope_H=torch.tensor([0.5, 0.0]))
-    assert (sight.pages, sight.far) == (range(1, 3), 1)
-    near, far = sight.bias_H1C[:, 0].split([2 * BLOCK, 1], dim=1)
+    visible = VisibleWindow.of(position=10, block=BLOCK, slope_H=torch.tensor([0.5, 0.0]))
+    assert (visible.pages, visible.num_pooled) == (range(1, 3), 1)
+    near, pooled = visible.bias_H1C[:, 0].split([2 * BLOCK, 1], dim=1)
     distance = 10.0 - torch.arange(4, 11)
     assert torch.equal(near[:, :7], torch.stack([-0.5 * distance, torch.zeros(7)]))
     assert near[:, 7:].eq(-torch.inf).all()
-    assert not far.any()
+    assert not pooled.any()
 
 
 def test_the_first_token_sees_itself_alone():
-    sight = Sight.of(position=0, block=BLOCK, slope_H=torch.ones(1))
-    assert (sight.pages, sight.far) == (range(0, 1), 0)
-    assert sight.bias_H1C.flatten().tolist() == [0.0, *[-torch.inf] * (BLOCK - 1)]
+    visible = VisibleWindow.of(position=0, block=BLOCK, slope_H=torch.ones(1))
+    assert (visible.pages, visible.num_pooled) == (range(0, 1), 0)
+    assert visible.bias_H1C.flatten().tolist() == [0.0, *[-torch.inf] * (BLOCK - 1)]

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from layerdag.graph import DAG
-from layerdag.models.autoregressive import Arity, FastLayerDAG
+from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG
 from layerdag.models.autoregressive._model import GRAPH_OBJECTIVES
 from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
-from layerdag.models.autoregressive.sampling._cache import window
+from layerdag.models.autoregressive.sampling._cache import visible_range
 from tests.unit.models.autoregressive.small_models import collated, request, small_dags, small_model
 
 
@@ -59,7 +59,7 @@ class Script:
         return [*found, (int(self.out_degree_N[node]), True)] if self.plans else found
 
     def _parent(self, position: int, parent: int, low: int, high: int) -> list[tuple[int, bool]]:
-        first, _ = window(position - 1, self.block)
+        first, _ = visible_range(position - 1, self.block)
         near_low = max(low, first)
         if parent >= near_low:
             return [(parent - near_low, True)]
@@ -69,7 +69,7 @@ class Script:
 
 
 def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> float:
-    script = iter(Script(dag, model.block, plans=model.heads.plan is not None).codes())
+    script = iter(Script(dag, model.block, plans=model.heads.out_degree is not None).codes())
     total = 0.0
 
     def follow(logits_BK: Tensor, u_B: Tensor) -> Tensor:
@@ -79,11 +79,15 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
             total += torch.log_softmax(logits_BK.double(), dim=1)[0, code].item()
         return torch.tensor([code])
 
-    patch(fast_sampling, "pick", follow)
-    patch(Arity, "limit_kinds", lambda self, logits, first: logits)
-    patch(Arity, "limit_degrees", lambda self, logits, *rest: logits)
-    patch(Arity, "clamp", lambda self, degree, *rest: degree)
-    patch(Arity, "room", lambda self, kind, planned: torch.full_like(kind, dag.num_nodes))
+    patch(fast_sampling, "sample_categorical", follow)
+    patch(DegreeConstraints, "limit_kinds", lambda self, logits, first: logits)
+    patch(DegreeConstraints, "limit_degrees", lambda self, logits, *rest: logits)
+    patch(DegreeConstraints, "clamp", lambda self, degree, *rest: degree)
+    patch(
+        DegreeConstraints,
+        "capacity",
+        lambda self, kind, out_degree: torch.full_like(kind, dag.num_nodes),
+    )
     one = collated([dag])
     model.sample(request(1, numeric_BC=one.numeric_BC, category_BM=one.category_BM))
     assert next(script, None) is None

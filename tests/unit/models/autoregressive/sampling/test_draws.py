@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from random_words import splitmix_finalizer
 
-from layerdag.models.autoregressive.sampling._draws import pick, uniforms
+from layerdag.models.autoregressive.sampling._draws import sample_categorical, uniforms
 
 
 def drawn(seeds: list[int], position: int, slots: range) -> torch.Tensor:
@@ -36,9 +36,13 @@ def test_uniforms_are_uniform_and_unrelated_across_neighboring_seeds():
 def test_pick_inverts_the_distribution_function():
     logits = torch.tensor([0.2, 0.3, 0.5]).log().expand(5, 3)
     u = torch.tensor([0.0, 0.19, 0.21, 0.49, 0.51], dtype=torch.float64)
-    assert pick(logits, u).tolist() == [0, 0, 1, 1, 2]
+    assert sample_categorical(logits, u).tolist() == [0, 0, 1, 1, 2]
 
 
 def test_pick_never_takes_an_impossible_category():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(3, 5)
-    assert pick(logits, torch.tensor([0.0, 0.5, 1 - 2**-53]).double()).tolist() == [1, 3, 3]
+    assert sample_categorical(logits, torch.tensor([0.0, 0.5, 1 - 2**-53]).double()).tolist() == [
+        1,
+        3,
+        3,
+    ]

@@ -4,7 +4,7 @@ import torch
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphStatistics
 from layerdag.models import SampleResult
-from layerdag.models.autoregressive import Arity
+from layerdag.models.autoregressive import DegreeConstraints
 from tests.unit.models.autoregressive.small_models import SIZES, request, small_dags, small_model
 
 
@@ -110,9 +110,11 @@ def test_a_limit_below_one_is_refused():
         sampled(2, max_nodes=0)
 
 
-def test_a_node_without_room_for_a_child_is_chosen_only_if_nothing_else_is_in_reach(monkeypatch):
+def test_a_node_without_capacity_is_a_parent_only_if_there_is_no_other_candidate(monkeypatch):
     """Kind 0 may have no children: a parent of kind 0 had rivals of kind 0 alone."""
-    monkeypatch.setattr(Arity, "room", lambda self, kind_B, planned_B: 1000 * (kind_B > 0))
+    monkeypatch.setattr(
+        DegreeConstraints, "capacity", lambda self, kind_B, out_degree_B: 1000 * (kind_B > 0)
+    )
     full, chosen = 0, 0
     for dag in small_model(small_dags(), block=64).sample(request(40)).dags:
         kind_N, layer_N = dag.x_NA[:, 0], dag.layers()
