@@ -5,16 +5,18 @@ exchanges the code object of the broken function, runs the tests that cover it a
 runs at import (constants, defaults, class bodies) is broken before the package is imported.
 """
 
+import ctypes
 import functools
 import gc
 import importlib.machinery
 import inspect
 import os
+import shutil
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -84,7 +86,7 @@ class Server:
         tree: The copy of the checkout.
         cases: Cases to judge.
         record: Called with each case and its verdict.
-        around: Called around each case to put a fault of another kind in place, or None.
+        prepare: Puts a fault in C into the copy; False if it does not compile. None for Python.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class Server:
         def task() -> int:
             for cache in caches:
                 cache.cache_clear()
-            if self.prepare is None and not _exchange(self.tree, case.fault, live):
+            if self.prepare is not None:
+                _load_kernels_anew(self.tree)
+            elif not _exchange(self.tree, case.fault, live):
                 return MISFIT
             for item, following in zip(items, [*items[1:], None], strict=True):
                 if any(r.failed for r in runtestprotocol(item, log=False, nextitem=following)):
@@ -221,6 +225,22 @@ def _exchange(
                 function.__code__ = after
                 done = True
     return done
+
+
+def _load_kernels_anew(tree: Path) -> None:
+    """Let the next call of the kernels load the library that was just built.
+
+    The system takes a library of the same name for the one that is loaded already.
+    """
+    built = next(tree.glob("layerdag/_native*.so"))
+    other = tree / "build" / f"kernels-{os.getpid()}.so"
+    shutil.copy(built, other)
+    load = ctypes.CDLL
+
+    def fresh(name: str, *args: Any, **kwargs: Any) -> ctypes.CDLL:
+        return load(str(other) if name == str(built) else name, *args, **kwargs)
+
+    ctypes.CDLL = fresh  # type: ignore[misc, assignment]
 
 
 def _codes(source: str, file: str, name: str) -> list[types.CodeType]:

@@ -52,6 +52,8 @@ def test_roofline_takes_the_longer_of_operations_and_bytes(ops, size, dtype, exp
 def test_roofline_efficiency_and_launch_cost():
     node = comp(0, 9, num_ops=4_000_000, tensor_size=8)
     assert duration(node, RooflineCompute(TOY, efficiency=0.5, launch_ns=7.0)) == 8007
+    memory_bound = comp(0, 9, num_ops=1, tensor_size=8)
+    assert duration(memory_bound, RooflineCompute(TOY, efficiency=0.5, launch_ns=7.0)) == 23
     with pytest.raises(ConfigError, match="efficiency"):
         RooflineCompute(TOY, efficiency=0.0)
 

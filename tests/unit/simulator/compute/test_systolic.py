@@ -23,24 +23,25 @@ def test_one_fold_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("dataflow", "folds", "cycles", "words"),
+    ("dataflow", "folds", "cycles", "words", "busy"),
     [
         # C = A (5 x 9) times B (9 x 7) on 2 x 3 cells. Output stationary: 5 on rows, 7 on columns,
         # 3 x 3 folds of 9 + 2 + 3 - 2 cycles; A is read for each of 3 column folds, B for 3 rows'.
-        (Dataflow.OUTPUT_STATIONARY, 9, 9 * 12 - 1, (45 * 3, 63 * 3, 35)),
+        (Dataflow.OUTPUT_STATIONARY, 9, 9 * 12 - 1, (45 * 3, 63 * 3, 35), 35 / 54 * 9 / 12),
         # Weights (9 on rows, 7 on columns): 5 x 3 folds of 5 + 4 + 3 - 2; partial sums 5 times.
-        (Dataflow.WEIGHT_STATIONARY, 15, 15 * 10 - 1, (45 * 3, 63, 35 * 5)),
+        (Dataflow.WEIGHT_STATIONARY, 15, 15 * 10 - 1, (45 * 3, 63, 35 * 5), 63 / 90 * 5 / 12),
         # Inputs (9 on rows, 5 on columns): 5 x 2 folds of 7 + 4 + 3 - 2.
-        (Dataflow.INPUT_STATIONARY, 10, 10 * 12 - 1, (45, 63 * 2, 35 * 5)),
+        (Dataflow.INPUT_STATIONARY, 10, 10 * 12 - 1, (45, 63 * 2, 35 * 5), 45 / 60 * 7 / 14),
     ],
 )
 def test_folds_cycles_and_accesses_by_hand(
-    dataflow: Dataflow, folds: int, cycles: int, words: tuple[int, int, int]
+    dataflow: Dataflow, folds: int, cycles: int, words: tuple[int, int, int], busy: float
 ):
     report = SystolicArray(2, 3, dataflow).run(Gemm(5, 7, 9))
     assert (report.folds, report.cycles) == (folds, cycles)
     assert (report.ifmap_reads, report.filter_reads, report.ofmap_writes) == words
     assert report.overall_utilization == pytest.approx(5 * 7 * 9 / (cycles * 6))
+    assert report.compute_utilization == pytest.approx(busy)
     assert report.with_stalls(13) == cycles + 13
 
 
