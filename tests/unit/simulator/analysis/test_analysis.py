@@ -42,6 +42,15 @@ def test_group_is_labeled_by_the_dimension_it_crosses():
     assert parts.parts == ("compute", "dim 1", "idle")
 
 
+def test_a_group_across_two_dimensions_is_labeled_by_the_first_that_messages_cross():
+    # Ranks 0 and 3 of a 2 x 2 differ in both.
+    inside, other = [all_reduce(0, 2000, pg_name="1")], [comp(0, 1)]
+    load = workload(inside, other, other, inside, groups={"1": (0, 3)})
+    network = NetworkConfig(ring(2).dimensions * 2)
+    parts = break_down(simulate(load, Cluster(network, system(dimensions=2))))
+    assert parts.parts == ("compute", "dim 0", "idle")
+
+
 def test_critical_path_crosses_to_the_rank_that_is_late():
     # Rank 1 computes 5 us before the all-reduce that rank 0 has long entered.
     early = [comp(0, 1), all_reduce(5, 2000, (0,)), comp(9, 1, (5,))]

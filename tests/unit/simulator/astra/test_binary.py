@@ -62,6 +62,15 @@ def simulate(folder: Path, nodes: str, finished: str, rest: str = "", *flags: st
     return main([*words, f"--network={folder / 'network.yml'}", *flags])
 
 
+def test_the_groups_of_a_workload_are_handed_over(folder, monkeypatch):
+    grouped = workload([comp(3, 1), comp(7, 2, (3,))], [comp(3, 1)], groups={"1": (0, 1)})
+    write_workload(grouped, folder / "w", overwrite=True)
+    handed = 'json.load(open(flags["comm-group-configuration"])) == {{"1": [0, 1]}}'
+    script = SCRIPT.replace('flags["comm-group-configuration"] == "empty"', handed)
+    monkeypatch.setitem(globals(), "SCRIPT", script)
+    assert simulate(folder, NODE_LINES, FINISHED) == 0
+
+
 def test_complete_run_counts_whatever_the_exit_code(folder, capsys):
     flags = ("--json=-", f"--nodes={folder / 'nodes.csv'}")
     assert simulate(folder, NODE_LINES, FINISHED, "sys.stdout.flush(); os._exit(134)", *flags) == 0

@@ -49,6 +49,23 @@ def test_roofline_takes_the_longer_of_operations_and_bytes(ops, size, dtype, exp
     assert duration(node, RooflineCompute(TOY)) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtypes"),
+    [
+        ("f64", ["double", "float64"]),
+        ("f32", ["float", "float32", "c10::complex", ""]),
+        ("bf16", ["bfloat16", "half", "float16"]),
+        ("i8", ["int8", "uint8", "signed char", "unsigned char"]),
+    ],
+)
+def test_every_name_of_a_number_format_has_the_peak_of_its_class(kind, dtypes):
+    rates = {"f64": 1e12, "f32": 2e12, "bf16": 4e12, "i8": 8e12}
+    for dtype in dtypes:
+        node = comp(0, 9, num_ops=8_000_000, tensor_size=8, dtype=dtype)
+        found = duration(node, RooflineCompute(Device("toy", rates, 1e9)))
+        assert found == 8e15 / rates[kind]
+
+
 def test_roofline_efficiency_and_launch_cost():
     node = comp(0, 9, num_ops=4_000_000, tensor_size=8)
     assert duration(node, RooflineCompute(TOY, efficiency=0.5, launch_ns=7.0)) == 8007
