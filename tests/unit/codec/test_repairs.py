@@ -5,7 +5,11 @@ from layerdag.codec import repair_in_words
 
 
 def test_every_repair_that_the_docs_list_has_words(repository: Path) -> None:
-    table = (repository / "docs" / "attributes.md").read_text().partition("| repair | what was")[2]
+    table = (
+        (repository / "docs" / "reference" / "attributes.md")
+        .read_text()
+        .partition("| repair | what was")[2]
+    )
     rows = re.findall(r"^\| (`.*?`) \|", table, flags=re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert len(names) > 9

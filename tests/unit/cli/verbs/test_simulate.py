@@ -81,7 +81,7 @@ def test_names_of_the_reference_are_accepted(files, capsys):
 
 
 def test_deadlock_exits_with_one_line_and_no_output_file(files, capsys):
-    write_workload(workload([comp(0, 1), recv(1, 1, 8)], [comp(0, 1)]), files / "w")
+    write_workload(workload([comp(0, 1), recv(1, 1, 8)], [comp(0, 1)]), files / "w", overwrite=True)
     assert simulate(files, "--json", str(files / "out.json")) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -152,7 +152,7 @@ def test_a_switch_reduces_where_the_system_file_says_so(files, capsys):
 
 def test_communication_streams_are_a_flag_of_ours(files, capsys):
     nodes = [all_reduce(0, 2048), all_reduce(1, 2048)]
-    write_workload(workload(nodes, nodes), files / "w")
+    write_workload(workload(nodes, nodes), files / "w", overwrite=True)
     for streams, expected in (("1", 2 * 2136), ("2", 2136)):
         assert simulate(files, "--comm-streams", streams, "--json=-") == 0
         assert json.loads(capsys.readouterr().out)["makespan"] == expected
@@ -196,7 +196,7 @@ def test_a_job_of_one_rank_runs_with_a_note(tmp_path, capsys):
 
 def test_what_makes_figures_too_small_is_noted(files, capsys):
     nodes = [comp(0, 1), all_reduce(1, 0, (0,))]
-    write_workload(workload(nodes, nodes), files / "w")
+    write_workload(workload(nodes, nodes), files / "w", overwrite=True)
     assert simulate(files, "--json=-") == 0
     told = capsys.readouterr()
     notes = json.loads(told.out)["notes"]
@@ -204,13 +204,17 @@ def test_what_makes_figures_too_small_is_noted(files, capsys):
     assert "no local-mem-bw, so reductions take 0 ns" in notes[1]
     assert all(f"layerdag: note: {note}" in told.err for note in notes)
     (files / "system.json").write_text(json.dumps({**SYSTEM, "local-mem-bw": 100}))
-    write_workload(workload(*[[comp(0, 1), all_reduce(1, 8, (0,))]] * 2), files / "w")
+    write_workload(
+        workload(*[[comp(0, 1), all_reduce(1, 8, (0,))]] * 2), files / "w", overwrite=True
+    )
     assert simulate(files) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, capsys):
-    write_workload(workload(*[[comp(0, 0), all_reduce(1, 8, (0,))]] * 2), files / "w")
+    write_workload(
+        workload(*[[comp(0, 0), all_reduce(1, 8, (0,))]] * 2), files / "w", overwrite=True
+    )
     for flags in (["--compute=measured"], []):
         assert simulate(files, *flags) == 1
         error = capsys.readouterr().err
@@ -222,7 +226,7 @@ def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, cap
 
 def test_costs_that_a_run_does_not_use_are_noted_or_refused(files, capsys):
     nodes = [comp(0, 0, num_ops=10**9, tensor_size=8), all_reduce(1, 8, (0,))]
-    write_workload(workload(nodes, nodes), files / "w")
+    write_workload(workload(nodes, nodes), files / "w", overwrite=True)
     assert simulate(files) == 0  # as the reference does it, 1 ns per node
     assert "set roofline-enabled to 1" in capsys.readouterr().err
     assert main(preset(str(files / "w"))) == 1
@@ -240,7 +244,7 @@ def test_recorded_communication_explains_why_info_tells_another_time(files, caps
     assert simulate(files) == 0
     assert "recorded" not in capsys.readouterr().out
     measured = dataclasses.replace(all_reduce(1, 2048, (0,)), duration_us=25)
-    write_workload(workload(*[[comp(0, 1), measured]] * 2), files / "w")
+    write_workload(workload(*[[comp(0, 1), measured]] * 2), files / "w", overwrite=True)
     assert simulate(files) == 0
     assert "trace recorded for it (0.025 ms on rank 0), and 'layerdag info' counts, is not" in (
         capsys.readouterr().out
