@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.files import is_flow_file, read_graph
 from layerdag.traces import Workload, read_any
 
 
-def read(path: str | Path) -> Workload | RawGraph:
+def read(path: str | Path) -> Workload | AttributedGraph:
     """Read a workload or a flow graph of any format; the content tells which.
 
     Args:
@@ -15,7 +15,7 @@ def read(path: str | Path) -> Workload | RawGraph:
             set or with PyTorch traces, or a flow graph (``.graphml``, layerdag's ``.json``).
 
     Returns:
-        A ``Workload`` for traces, an attributed ``RawGraph`` for a flow graph.
+        A ``Workload`` for traces, an attributed ``AttributedGraph`` for a flow graph.
 
     Raises:
         DataError: If nothing is there, or the content is unknown, damaged or incomplete.

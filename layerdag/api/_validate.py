@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from layerdag.api._read import read
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.evaluation.rules import Finding, check_structure, check_workload
 from layerdag.graph import DAG
 from layerdag.sampling import GeneratedGraph
 from layerdag.traces import Trace, Workload
 
-Checkable = Workload | Trace | RawGraph | DAG | GeneratedGraph | str | Path
+Checkable = Workload | Trace | AttributedGraph | DAG | GeneratedGraph | str | Path
 
 
 def validate(thing: Checkable | Iterable[Checkable]) -> tuple[Finding, ...]:
@@ -45,12 +45,12 @@ def _findings(thing: Checkable) -> Iterable[Finding]:
         return check_workload(Workload((thing,)))
     if isinstance(thing, Workload):
         return check_workload(thing)
-    if isinstance(thing, RawGraph):
+    if isinstance(thing, AttributedGraph):
         return check_structure([_bare(thing)], names=[thing.name]).findings
     return check_structure([thing]).findings
 
 
-def _bare(graph: RawGraph) -> DAG:
+def _bare(graph: AttributedGraph) -> DAG:
     """Return the structure of an attributed graph."""
     x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
     return DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from layerdag._runtime import write_bytes
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.files import write_graphml, write_json
 from layerdag.errors import UsageError
 from layerdag.sampling import GeneratedGraph
@@ -13,7 +13,7 @@ from layerdag.traces.chakra import encode_trace_json, write_trace
 _GRAPH_WRITERS = {".graphml": write_graphml, ".json": write_json}
 
 
-def write(thing: Workload | Trace | RawGraph | GeneratedGraph, path: str | Path) -> None:
+def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str | Path) -> None:
     """Write a workload, a trace, an attributed graph or a sample; the suffix tells the format.
 
     Args:
@@ -29,7 +29,7 @@ def write(thing: Workload | Trace | RawGraph | GeneratedGraph, path: str | Path)
     path = Path(path)
     if isinstance(thing, GeneratedGraph):
         thing = thing.graph if path.suffix in _GRAPH_WRITERS else thing.workload()
-    if isinstance(thing, RawGraph):
+    if isinstance(thing, AttributedGraph):
         if path.suffix not in _GRAPH_WRITERS:
             raise UsageError(f"{path}: a graph is written as .graphml or .json; name such a file.")
         _GRAPH_WRITERS[path.suffix](path, thing)

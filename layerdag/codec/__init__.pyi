@@ -1,4 +1,7 @@
-from ._attributed_graph import RawGraph as RawGraph, size_conditions as size_conditions
+from ._attributed_graph import (
+    AttributedGraph as AttributedGraph,
+    size_conditions as size_conditions,
+)
 from ._fold import (
     CATEGORIES as CATEGORIES,
     OPEN_VOCABULARIES as OPEN_VOCABULARIES,

@@ -15,7 +15,7 @@ def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
 
 
 @dataclass(frozen=True, eq=False)
-class RawGraph:
+class AttributedGraph:
     """A DAG as its source gives it. The order of attributes is the order of the model's columns.
 
     Attributes:
@@ -51,7 +51,7 @@ class RawGraph:
             return len(values)
         return 0
 
-    def checked(self) -> "RawGraph":
+    def checked(self) -> "AttributedGraph":
         """Return self if columns, edges and edge types agree; cycles are found when encoding.
 
         Raises:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from layerdag.codec._attributed_graph import RawGraph, size_conditions
+from layerdag.codec._attributed_graph import AttributedGraph, size_conditions
 from layerdag.codec._groups import JobGroups
 from layerdag.codec._merging import Merge, matched_nodes
 from layerdag.codec._vocabulary import public_device, public_dtype, public_name
@@ -65,7 +65,7 @@ def job_graph(
     classes: Sequence[RankClassTrace],
     groups: Mapping[str, tuple[int, ...]],
     conditions: Mapping[str, Condition],
-) -> RawGraph:
+) -> AttributedGraph:
     """Return the graph of a job.
 
     METADATA and INVALID nodes are left out; what waited for them waits for what they waited for.
@@ -98,7 +98,7 @@ def job_graph(
     edges_2E, type_E = _without_deadlock(edges_2E, type_E, len(kept))
     layer_N = longest_path_layers(len(kept), edges_2E)
     numbers = _joined(_numbers(trace) for trace in traces)
-    return RawGraph(
+    return AttributedGraph(
         name=name,
         categories={key: [words[i] for i in kept.tolist()] for key, words in columns.items()},
         numbers={key: np.array(values)[kept] for key, values in numbers.items()},
@@ -204,7 +204,7 @@ def _without_deadlock(
     """Drop the control edges on cycles that merging buffered messages has closed.
 
     Two ranks may each send before they receive: as single nodes the two messages then wait for each
-    other, but only through the order of issue, which a buffered send does not hold up.
+    other, but only through program order, which a buffered send does not hold up.
     """
     adjacency = coo_array(
         (np.ones(edges_2E.shape[1], dtype=np.int8), (edges_2E[0], edges_2E[1])),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from layerdag.codec._groups import JobGroups
 from layerdag.errors import TraceError
 from layerdag.traces import NodeType, Trace
-from layerdag.traces.analysis import group_names, issue_order
+from layerdag.traces.analysis import group_names, program_order
 
 Node = tuple[int, int]
 """(class, row in its trace)."""
@@ -53,7 +53,7 @@ def matched_nodes(name: str, traces: Sequence[Trace], groups: JobGroups) -> Iter
         source_N, _ = trace.integers("comm_src")
         tag_N, _ = trace.integers("comm_tag")
         group_N, _ = group_names(trace)
-        for row in issue_order(trace).tolist():
+        for row in program_order(trace).tolist():
             kind, tag, node = int(trace.type_N[row]), int(tag_N[row]), (stage, row)
             if kind == NodeType.COMM_SEND:
                 sends[stage, groups.stage_of(int(target_N[row])), tag].append(node)

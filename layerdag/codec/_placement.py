@@ -1,7 +1,7 @@
 """Who runs what with whom, when the graph of a job is unfolded on a number of ranks.
 
 A sampled graph can contradict itself in small ways (a collective in a stage that has one rank);
-such nodes are mended by fixed rules here, and every repair is counted.
+such nodes are repaired by fixed rules here, and every repair is counted.
 """
 
 import bisect
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerdag.codec._attributed_graph import RawGraph
+from layerdag.codec._attributed_graph import AttributedGraph
 from layerdag.codec._fold import MESSAGE, NONE
 from layerdag.codec._groups import STAGE, WORLD, members
 from layerdag.codec._program_order import missing_order
@@ -33,12 +33,12 @@ STAND_INS = {
 }
 
 
-def num_stages(graph: RawGraph) -> int:
+def num_stages(graph: AttributedGraph) -> int:
     """Return the number of stages (classes of ranks) of a job's graph, at least 1."""
     return max(1, len(_stage_words(graph)))
 
 
-def fitting_ranks(graph: RawGraph, wanted: int) -> int:
+def fitting_ranks(graph: AttributedGraph, wanted: int) -> int:
     """Return the smallest number of ranks, at least ``wanted``, on which a job's graph can run.
 
     Every stage needs a rank; stages that send each other messages need the same number of ranks.
@@ -53,7 +53,7 @@ def fitting_ranks(graph: RawGraph, wanted: int) -> int:
     return max(stages, wanted)
 
 
-def _stage_words(graph: RawGraph) -> list[str]:
+def _stage_words(graph: AttributedGraph) -> list[str]:
     """Return the stages that occur, in the order of their numbers."""
     words = {word for word in graph.categories["stage"] if word.isascii() and word.isdigit()}
     return sorted(words, key=int)
@@ -85,7 +85,7 @@ class JobPlan:
         GraphError: If the graph has a cycle.
     """
 
-    def __init__(self, graph: RawGraph, num_ranks: int) -> None:
+    def __init__(self, graph: AttributedGraph, num_ranks: int) -> None:
         fitting = fitting_ranks(graph, num_ranks)
         self.graph = _topological(graph)
         self.num_ranks = num_ranks
@@ -173,7 +173,7 @@ class JobPlan:
 
     def _at(self, stage: int | None, place: int) -> int:
         """Return the rank of a stage at a place, counted around."""
-        assert stage is not None, "a settled message has two ends"
+        assert stage is not None, "a placed message has two ends"
         ranks = self.ranks_of(stage)
         return ranks[place % len(ranks)]
 
@@ -191,7 +191,7 @@ class JobPlan:
         return self._stages.index(word) if word in self._stages else None
 
     def _settle_message(self, node: int, target: int | None) -> None:
-        """Set sender and receiver; mend a message that has no partner."""
+        """Set sender and receiver; repair a message that has no partner."""
         source = self.stage_N[node]
         if source is None:
             source = self.stage_N[node] = 0
@@ -206,7 +206,7 @@ class JobPlan:
         self.peer_N[node] = target
 
     def _settle_collective(self, node: int, joined: int | None) -> None:
-        """Set type and role of a collective; mend one that is not possible."""
+        """Set type and role of a collective; repair one that is not possible."""
         role, own = self.words("group")[node], self.stage_N[node]
         if own is not None and joined is not None and joined != own:
             self.peer_N[node] = joined
@@ -232,7 +232,7 @@ class JobPlan:
         self.repairs[repair] += 1
 
     def _fitting_name(self, node: int) -> str:
-        """Return the operator of a node; mend one that contradicts the node's type."""
+        """Return the operator of a node; repair one that contradicts the node's type."""
         name, kind = self.graph.categories["op"][node], self.kind_N[node]
         if kind not in (MESSAGE, COLLECTIVE):
             if not is_communication(name):
@@ -267,7 +267,7 @@ class JobPlan:
         return parents
 
 
-def _check_words(graph: RawGraph) -> None:
+def _check_words(graph: AttributedGraph) -> None:
     """Raise DataError if the graph is not that of a job."""
     if missing := {"op", "type", "stage"} - set(graph.categories):
         raise DataError(
@@ -284,7 +284,7 @@ def _check_words(graph: RawGraph) -> None:
             )
 
 
-def _topological(graph: RawGraph) -> RawGraph:
+def _topological(graph: AttributedGraph) -> AttributedGraph:
     """Return the graph with its nodes in the order of their layers."""
     layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
     order_N = np.argsort(layer_N, kind="stable")

@@ -46,7 +46,7 @@ def rank_classes(workload: Workload) -> list[RankClassTrace]:
 def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
     """Split classes until the ranks of each meet the same classes, and then the same places.
 
-    Places are compared once the classes are settled: the stages of a pipeline that run the same
+    Places are compared once the classes are final: the stages of a pipeline that run the same
     program are told apart by their neighbors first, and places among all of them mean nothing.
 
     Args:

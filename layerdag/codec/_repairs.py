@@ -2,7 +2,7 @@
 
 _WORDS = {
     "collective_of_one_rank": "collective with one rank in its group, made compute of equal time",
-    "collective_that_is_not_simulated": "collective that ASTRA-sim refuses, given a stand-in",
+    "collective_that_is_not_simulated": "collective that ASTRA-sim refuses, substituted",
     "collective_without_group": "collective without a group, given its stage's ranks",
     "communication_named_as_compute": "communication under the name of a computation, renamed",
     "communication_order_added": "dependency added, so that all ranks communicate in one order",

@@ -1,8 +1,8 @@
 """From the graph of a job back to one execution trace per rank.
 
 Messages and collectives are single nodes of the graph, so that what is unfolded here matches on
-all ranks by construction. Where a sampled graph contradicts itself, ``job_plan`` mends it by fixed
-rules and counts the repairs, so that a reader of the manifest knows how often the model was wrong.
+all ranks by construction. Where a sampled graph contradicts itself, ``job_plan`` repairs it by
+fixed rules and counts the repairs, so that the manifest says how often the model was wrong.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from layerdag.codec._attributed_graph import RawGraph
+from layerdag.codec._attributed_graph import AttributedGraph
 from layerdag.codec._fold import HOST, MESSAGE, NONE
 from layerdag.codec._node_costs import NodeNumbers, node_numbers, with_time_at_start
 from layerdag.codec._placement import JobPlan, fitting_ranks, num_stages
@@ -35,7 +35,7 @@ class Unfolded:
     repairs: Mapping[str, int] = field(default_factory=dict)
 
 
-def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
+def unfold(graph: AttributedGraph, num_ranks: int) -> Unfolded:
     """Return one trace per rank.
 
     Stages share the ranks as evenly as possible: stage s of S gets ranks ``[s * R // S,
@@ -55,7 +55,7 @@ def unfold(graph: RawGraph, num_ranks: int) -> Unfolded:
     return _unfolded(plan, node_numbers(plan))
 
 
-def unfold_sampled(graph: RawGraph, num_ranks: int) -> Unfolded:
+def unfold_sampled(graph: AttributedGraph, num_ranks: int) -> Unfolded:
     """Return one trace per rank of a sampled job; no rank starts with a node that takes no time.
 
     Otherwise like ``unfold``, which gives real jobs back as they were.
@@ -166,7 +166,7 @@ class _Writer:
             yield from _ends_of(self._plan.source(node, rank), rank, node)
         elif kind == NodeType.COMM_COLL:
             collective = self._plan.collective_N[node]
-            assert collective is not None, "the plan settles every collective"
+            assert collective is not None, "the plan places every collective"
             yield Attribute("comm_type", Wire.INT64, int(collective))
             yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
 

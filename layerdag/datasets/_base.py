@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets._unions import in_layer_order, layers_of
 from layerdag.datasets.schema import GraphSchema
@@ -41,7 +41,12 @@ class GraphDataset:
 
     @classmethod
     def build(
-        cls, name: str, kind: str, parts: Mapping[Split, Sequence[RawGraph]], *, num_bins: int = 16
+        cls,
+        name: str,
+        kind: str,
+        parts: Mapping[Split, Sequence[AttributedGraph]],
+        *,
+        num_bins: int = 16,
     ) -> "GraphDataset":
         """Learn the schema from ``parts["train"]`` and encode every part.
 
@@ -138,7 +143,7 @@ class GraphDataset:
 
 
 def _encoded(
-    schema: GraphSchema, raws: Sequence[RawGraph]
+    schema: GraphSchema, raws: Sequence[AttributedGraph]
 ) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
     """Return the encoded graphs with their names, and the names of the others with the reason."""
     encoded: list[tuple[str, DAG]] = []

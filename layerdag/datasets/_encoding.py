@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from layerdag.codec import RawGraph, job_graph, rank_classes
+from layerdag.codec import AttributedGraph, job_graph, rank_classes
 from layerdag.datasets.schema import GraphSchema
 from layerdag.graph import DAG
 from layerdag.traces import Workload
@@ -23,11 +23,11 @@ class CodedGraph(Protocol):
         """What the codes mean."""
 
     @property
-    def graph(self) -> RawGraph:
+    def graph(self) -> AttributedGraph:
         """The same graph in names and numbers."""
 
 
-GraphLike = DAG | RawGraph | Workload | CodedGraph | str | Path
+GraphLike = DAG | AttributedGraph | Workload | CodedGraph | str | Path
 """A graph in any form; a ``DAG`` must have codes of the schema in question, a path is read."""
 
 
@@ -57,7 +57,7 @@ def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
     """Return one graph as codes of ``schema``."""
     if isinstance(graph, DAG):
         return graph
-    if isinstance(graph, RawGraph):
+    if isinstance(graph, AttributedGraph):
         return schema.encode(graph)
     if isinstance(graph, Workload):
         return schema.encode(job_graph(graph.source, rank_classes(graph), graph.groups, {}))

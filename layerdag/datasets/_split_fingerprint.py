@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, graph_hash
 
@@ -86,7 +86,7 @@ def require_same_split(
     )
 
 
-def content_hash(graph: RawGraph) -> str:
+def content_hash(graph: AttributedGraph) -> str:
     """Return a hash of structure and attributes, the same whatever the order of the nodes.
 
     Conditions do not enter: a label measured again leaves a split what it was.
@@ -102,7 +102,7 @@ def content_hash(graph: RawGraph) -> str:
     return f"{graph_hash(dag)} {_word_code('/'.join(names)):x}"
 
 
-def _codes(graph: RawGraph, name: str) -> np.ndarray:
+def _codes(graph: AttributedGraph, name: str) -> np.ndarray:
     """Return an attribute as int64 codes: hashes of words, bits of numbers."""
     if name in graph.categories:
         return np.array([_word_code(word) for word in graph.categories[name]], dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from layerdag._runtime import derive_seed
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets._base import SPLITS, Split
 from layerdag.errors import ConfigError
 from layerdag.graph import DAG, graph_hash
@@ -48,8 +48,8 @@ def held_out_share(share: float) -> Sizes:
 
 
 def split_graphs(
-    graphs: Iterable[RawGraph], seed: int, *, sizes: Sizes = tenths
-) -> dict[Split, list[RawGraph]]:
+    graphs: Iterable[AttributedGraph], seed: int, *, sizes: Sizes = tenths
+) -> dict[Split, list[AttributedGraph]]:
     """Split graphs at random; graphs that are equal but for their conditions stay together.
 
     Args:
@@ -58,7 +58,7 @@ def split_graphs(
         sizes: Numbers of val and test graphs among so many distinct ones. Of few graphs the first
             is for training, the second for val, the third for test.
     """
-    by_content: dict[str, list[RawGraph]] = {}
+    by_content: dict[str, list[AttributedGraph]] = {}
     for graph in graphs:
         by_content.setdefault(content_key(graph), []).append(graph)
     keys = sorted(by_content, key=lambda key: derive_seed(seed, "split", key))
@@ -68,7 +68,7 @@ def split_graphs(
     num_test = max(wanted_test, min(count - 2, 1))
     first = count - num_val - max(num_test, 0)
     second = first + num_val
-    parts: dict[Split, list[RawGraph]] = {split: [] for split in SPLITS}
+    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
     for place, key in enumerate(keys):
         split: Split = "train" if place < first else "val" if place < second else "test"
         parts[split].extend(by_content[key])
@@ -76,16 +76,16 @@ def split_graphs(
 
 
 def named_splits(
-    graphs: Sequence[RawGraph], split_of: Mapping[str, Split]
-) -> dict[Split, list[RawGraph]]:
+    graphs: Sequence[AttributedGraph], split_of: Mapping[str, Split]
+) -> dict[Split, list[AttributedGraph]]:
     """Split graphs by the names that a label file gives; graphs without one go to training."""
-    parts: dict[Split, list[RawGraph]] = {split: [] for split in SPLITS}
+    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
     for graph in graphs:
         parts[split_of.get(graph.name, "train")].append(graph)
     return parts
 
 
-def content_key(graph: RawGraph) -> str:
+def content_key(graph: AttributedGraph) -> str:
     """Return a hash that is equal for graphs with isomorphic structure and equal attributes."""
     words_N = ["\x1f".join(row) for row in zip(*graph.categories.values(), strict=True)]
     words_N = words_N or [""] * graph.num_nodes

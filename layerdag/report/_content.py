@@ -109,7 +109,7 @@ class ReportContent:
         depth: The same for stretches of the depth, so that drift shows.
         distributions: What the distances are about, as pictures.
         shares: The same for categories.
-        repairs: What was mended when synthetic graphs were decoded into traces, and how often.
+        repairs: What was repaired when synthetic graphs were decoded into traces, and how often.
         transfer: Train on synthetic, test on real.
         target: Name and unit of what the surrogates predict.
         simulations: Distributions of simulated quantities.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.graph import DAG
 from layerdag.sampling._sample_files import as_workload
@@ -29,7 +29,7 @@ class GeneratedGraph:
     schema: GraphSchema
 
     @cached_property
-    def graph(self) -> RawGraph:
+    def graph(self) -> AttributedGraph:
         """The graph in names and numbers."""
         return self.schema.decode(self.dag, self.name)
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag._runtime import Limits, require_few_ranks, written_bytes
-from layerdag.codec import RawGraph, Unfolded, fitting_ranks, unfold_sampled
+from layerdag.codec import AttributedGraph, Unfolded, fitting_ranks, unfold_sampled
 from layerdag.datasets.files import write_graphml, write_json
 from layerdag.sampling._volume import asked_ranks
 from layerdag.traces import write_workload
 
 
 def as_workload(
-    graph: RawGraph, ranks: int | None = None, limits: Limits | None = None
+    graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
 ) -> Unfolded:
     """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
 
@@ -42,13 +42,13 @@ class SampleFiles:
         unfolded: The traces, in the format "et".
     """
 
-    graph: RawGraph
+    graph: AttributedGraph
     file_format: str
     unfolded: Unfolded | None
 
     @classmethod
     def of(
-        cls, graph: RawGraph, file_format: str, ranks: int | None, limits: Limits
+        cls, graph: AttributedGraph, file_format: str, ranks: int | None, limits: Limits
     ) -> "SampleFiles":
         """Return the files of a graph. Raises as ``as_workload``."""
         is_job = file_format == "et"

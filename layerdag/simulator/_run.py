@@ -44,7 +44,7 @@ def simulate(
         The complete outcome: every node of every rank has run.
 
     Raises:
-        SimulationError: If a node cannot run, ranks wait for each other for ever, or a message is
+        SimulationError: If a node cannot run, ranks wait for each other forever, or a message is
             never received; names rank, node and cause.
         ConfigError: If workload and cluster do not fit together, or there is no such compute model.
     """

@@ -35,7 +35,7 @@ _START = 1 << 20
 _TEXT_START = re.compile(rb"\s*(" + "|".join(PARALLELISMS).encode() + rb")\b[^\n]*\n\s*\d+\s*\n")
 
 
-def format_of(data: bytes, source: str) -> Format:
+def detect_format(data: bytes, source: str) -> Format:
     """Return the format of an unpacked file.
 
     Raises:
@@ -110,7 +110,7 @@ def _read_file(path: Path, num_ranks: int) -> Workload:
     if written_by_pytorch is not None:
         return _import_pytorch(written_by_pytorch, path)
     data, source = read_whole(path, error=TraceError), str(path)
-    kind = format_of(data, source)
+    kind = detect_format(data, source)
     if kind is Format.CHAKRA:
         return Workload((decode_trace(data, source),), {}, source)
     if kind in (Format.FEEDER_JSON, Format.LAYERDAG_JSON, Format.ASTRA_TEXT):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from layerdag._runtime import read_parsed, read_whole, write_bytes, write_text
 from layerdag.errors import TraceError, UsageError
-from layerdag.traces._sharing import ColumnPool
+from layerdag.traces._interning import ColumnInterner
 from layerdag.traces._trace import Trace, Workload
 from layerdag.traces.analysis import WORLD_NAMES
-from layerdag.traces.chakra import conform, decode_trace, encode_trace
+from layerdag.traces.chakra import decode_trace, encode_trace, normalize
 
 _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
 
@@ -38,12 +38,12 @@ def read_workload(location: str | Path, groups_file: str | Path | None = None) -
     files = rank_files(location)
     traces: list[Trace] = []
     by_content: dict[bytes, Trace] = {}
-    pool = ColumnPool()
+    pool = ColumnInterner()
     for path in files:
         data = read_whole(path, error=TraceError)
         key = hashlib.sha256(data).digest()
         if key not in by_content:
-            by_content[key] = pool.shared(decode_trace(data, str(path)))
+            by_content[key] = pool.intern(decode_trace(data, str(path)))
         traces.append(by_content[key])
     groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
     groups = read_groups(groups_path, len(files)) if groups_path else {}
@@ -135,7 +135,7 @@ def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
     try:
         loaded = json.loads(read_parsed(path, TraceError))
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"{path}: is no JSON ({error}); mend or replace it.") from None
+        raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
     if not isinstance(loaded, dict):
         raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
     return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
@@ -182,7 +182,7 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
-    ``contract.conform``. All traces are encoded before the first file is written, so that a faulty
+    ``normalize``. All traces are encoded before the first file is written, so that a faulty
     one leaves nothing behind. Rank 0 is written last: of a workload that was cut off on the way,
     rank 0 is missing, which readers refuse.
 
@@ -210,7 +210,7 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     encoded: dict[int, bytes] = {}
     for trace in workload.traces:
         if id(trace) not in encoded:
-            encoded[id(trace)] = encode_trace(conform(trace))
+            encoded[id(trace)] = encode_trace(normalize(trace))
     files = {prefix.with_name(f"{prefix.name}.{i}.et"): t for i, t in enumerate(workload.traces)}
     for path in standing_files(prefix):
         if path not in files:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.graph import longest_path_layers
 from layerdag.viz._view import KIND_COLORS, GraphView
 
 _TELLING = ("operator", "op", "name", "kind", "type")
 
 
-def view_of_graph(graph: RawGraph) -> GraphView:
+def view_of_graph(graph: AttributedGraph) -> GraphView:
     """Return the view of a flow graph.
 
     Nodes are colored and named by the first categorical attribute whose name says what a node
@@ -50,7 +50,7 @@ def _kinds(words: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.array([position.get(word, last) for word in words], dtype=np.int64), tuple(kinds)
 
 
-def _details(graph: RawGraph, row: int) -> dict[str, object]:
+def _details(graph: AttributedGraph, row: int) -> dict[str, object]:
     """Return the values of one node; absent numbers are left out."""
     found: dict[str, object] = {name: words[row] for name, words in graph.categories.items()}
     for name, values in graph.numbers.items():

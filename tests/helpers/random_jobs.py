@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.codec._fold import EDGE_TYPES, MESSAGE, NONE
 from layerdag.graph import random_dag
 
 
-def random_job(seed: int, num_stages: int, *, layers: int = 6) -> RawGraph:
+def random_job(seed: int, num_stages: int, *, layers: int = 6) -> AttributedGraph:
     """Return a job in which every stage has work of its own."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 7, layers).tolist()
@@ -25,7 +25,7 @@ def random_job(seed: int, num_stages: int, *, layers: int = 6) -> RawGraph:
         # Different work in each, so that stages are different programs.
         rows[stage]["op"] = f"aten::{('add', 'mul', 'mm', 'relu')[stage]}"
     comm_N = np.array([row["type"] != "COMP" for row in rows])
-    return RawGraph(
+    return AttributedGraph(
         name=f"job-{seed}",
         categories={name: [row[name] for row in rows] for name in rows[0]},
         numbers={

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 
 
-def chain(name: str, kinds: str, **conditions: float | str) -> RawGraph:
+def chain(name: str, kinds: str, **conditions: float | str) -> AttributedGraph:
     """Return a path whose nodes have the letters of ``kinds``."""
     size = len(kinds)
-    return RawGraph(
+    return AttributedGraph(
         name=name,
         categories={"kind": list(kinds)},
         numbers={},

@@ -11,7 +11,7 @@ from random_jobs import random_job
 from layerdag.codec import (
     OPEN_VOCABULARIES,
     VOCABULARIES,
-    RawGraph,
+    AttributedGraph,
     Unfolded,
     fitting_ranks,
     job_graph,
@@ -63,13 +63,13 @@ WORDS = {
 }
 
 
-def any_words(seed: int, stages: int) -> RawGraph:
+def any_words(seed: int, stages: int) -> AttributedGraph:
     """Return a graph in whose schema every attribute has all kinds of words."""
     size = 64
     words = WORDS | dict.fromkeys(("stage", "peer"), (*map(str, range(stages)), "all", NONE))
     rng = np.random.default_rng(seed)
     sizes = np.where(rng.random(size) < 0.2, np.nan, rng.integers(0, 10**9, size).astype(float))
-    return RawGraph(
+    return AttributedGraph(
         name="words",
         categories={
             name: rng.permutation(np.resize(known, size)).tolist() for name, known in words.items()
@@ -84,7 +84,7 @@ def any_words(seed: int, stages: int) -> RawGraph:
     )
 
 
-def folded(unfolded: Unfolded) -> RawGraph:
+def folded(unfolded: Unfolded) -> AttributedGraph:
     workload = unfolded.workload
     return job_graph("job", rank_classes(workload), workload.groups, {})
 
@@ -144,7 +144,7 @@ MEMORY = MemoryConfig(kind=MemoryKind.PER_NPU, latency_ns=0, bandwidth_bytes_per
 DEADLOCK_OF_ONE_STAGE = example(seed=2, shape=[2, 3, 4, 6, 6, 6], stages=1, ranks=2)
 
 
-def any_job(seed: int, shape: list[int], stages: int) -> RawGraph:
+def any_job(seed: int, shape: list[int], stages: int) -> AttributedGraph:
     """Return the job that codes drawn without any model decode to."""
     schema = GraphSchema.fit("trace", [any_words(seed, stages), random_job(seed, stages)])
     sizes = schema.sizes()
@@ -257,8 +257,8 @@ def test_a_schema_survives_json_and_encodes_alike(seed: int, stages: int) -> Non
         assert torch.equal(first.x_NA, second.x_NA)
         assert torch.equal(first.u_NA, second.u_NA)
         decoded = again.decode(second)
-        assert content_key(RawGraph(**{**vars(decoded), "numbers": {}})) == content_key(
-            RawGraph(**{**vars(graph), "numbers": {}})
+        assert content_key(AttributedGraph(**{**vars(decoded), "numbers": {}})) == content_key(
+            AttributedGraph(**{**vars(graph), "numbers": {}})
         )
 
 

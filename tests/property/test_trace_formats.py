@@ -10,20 +10,20 @@ from trace_examples import pair_workload, rich_trace
 
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, Wire, Workload, dependency_edges
-from layerdag.traces._detect import format_of
+from layerdag.traces._detect import detect_format
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.anonymize import scrub
 from layerdag.traces.astra import parse_text, text_to_workload
 from layerdag.traces.chakra import (
     NodeSpec,
     build_trace,
-    conform,
     decode_feeder_json,
     decode_trace,
     decode_trace_json,
     encode_feeder_json,
     encode_trace,
     encode_trace_json,
+    normalize,
 )
 from layerdag.traces.chakra._attributes import list_to_payload, payload_to_list
 
@@ -151,7 +151,7 @@ def test_readers_end_in_a_trace_or_one_sentence(data: bytes) -> None:
         lambda: Workload((decode_feeder_json(data),)),
         lambda: decode_trace_json(data),
         lambda: text_to_workload(parse_text(data), 1),
-        lambda: format_of(data, "x"),
+        lambda: detect_format(data, "x"),
     )
     for reader in readers:
         try:
@@ -167,7 +167,7 @@ def look_at(workload: Workload) -> None:
     for action in (
         lambda: [encode_trace(trace) for trace in workload.traces],
         lambda: encode_trace_json(workload),
-        lambda: [conform(trace) for trace in workload.traces],
+        lambda: [normalize(trace) for trace in workload.traces],
         lambda: match_communication(workload),
         lambda: scrub(workload),
     ):

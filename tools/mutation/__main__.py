@@ -195,7 +195,7 @@ def _judge_imports(tree: Path, cases: list[Any], record: Callable[..., None]) ->
 
 
 def _placer(tree: Path, kernels: Any) -> Callable[[Any], bool]:
-    """Return what compiles a fault in C into the copy and mends the one before."""
+    """Return what compiles a fault in C into the copy and repairs the one before."""
     kernels.build(kernels.sources)
     broken: list[tuple[str, str]] = []
 

@@ -34,7 +34,7 @@ def faults_of(tree: Path, area: dict[str, Any]) -> list[Fault]:
     paths = {str(p.relative_to(tree)) for pattern in area["modules"] for p in tree.glob(pattern)}
     kept = sorted(p for p in paths if not any(fnmatch(p, pattern) for pattern in without))
     if not kept:
-        raise SystemExit(f"No module matches {area['modules']}; mend tools/mutation/areas.toml.")
+        raise SystemExit(f"No module matches {area['modules']}; repair tools/mutation/areas.toml.")
     found: list[Fault] = []
     for path in kept:
         found += find_mutants(tree, path) if path.endswith(".py") else find_c_mutants(tree, path)

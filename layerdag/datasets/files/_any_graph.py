@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from layerdag.codec import RawGraph, job_graph, rank_classes
+from layerdag.codec import AttributedGraph, job_graph, rank_classes
 from layerdag.datasets.files._flow_files import read_json
 from layerdag.datasets.files._graphml import read_graphml
 from layerdag.traces import read_any
@@ -16,7 +16,7 @@ def is_flow_file(path: str | Path) -> bool:
     return path.suffix in READERS and path.is_file() and not _is_trace_json(path)
 
 
-def read_graph(path: str | Path) -> RawGraph:
+def read_graph(path: str | Path) -> AttributedGraph:
     """Read one workload (prefix, folder or file) or one flow graph.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from layerdag._runtime import read_parsed, write_text
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.files._graphml import read_graphml, write_graphml
 from layerdag.errors import GraphError
 from layerdag.graph import Condition
@@ -21,7 +21,7 @@ JSON_FORMAT = "layerdag-graph-1"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
-def write_json(path: str | Path, graph: RawGraph) -> None:
+def write_json(path: str | Path, graph: AttributedGraph) -> None:
     """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
     numbers = {
         name: [None if math.isnan(v) else v for v in values.tolist()]
@@ -41,7 +41,7 @@ def write_json(path: str | Path, graph: RawGraph) -> None:
     write_text(path, json.dumps(document) + "\n")
 
 
-def read_json(path: str | Path) -> RawGraph:
+def read_json(path: str | Path) -> AttributedGraph:
     """Read a graph that ``write_json`` wrote; the file is not trusted.
 
     Raises:
@@ -52,7 +52,7 @@ def read_json(path: str | Path) -> RawGraph:
         if data.get("format") != JSON_FORMAT:
             raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
         names = tuple(str(name) for name in data["edge_type_names"])
-        return RawGraph(
+        return AttributedGraph(
             name=str(data["name"]),
             categories={k: [str(w) for w in words] for k, words in data["categories"].items()},
             numbers={

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from layerdag._runtime import atomic_path, read_parsed
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.errors import GraphError
 from layerdag.graph import Condition
 
@@ -25,7 +25,7 @@ _DISTANCE = ("distance", "Distance")
 Row = Mapping[str, str]
 
 
-def write_graphml(path: str | Path, graph: RawGraph) -> None:
+def write_graphml(path: str | Path, graph: AttributedGraph) -> None:
     """Write GraphML; absent numbers are left out of their node."""
     import networkx
 
@@ -43,7 +43,7 @@ def write_graphml(path: str | Path, graph: RawGraph) -> None:
         networkx.write_graphml(target, draft)
 
 
-def read_graphml(path: str | Path) -> RawGraph:
+def read_graphml(path: str | Path) -> AttributedGraph:
     """Read a directed GraphML file: text attributes are categories, numbers are numbers.
 
     Edges with a positive "distance" (carried by a loop to a later iteration) are left out, as a DAG
@@ -77,7 +77,7 @@ def read_graphml(path: str | Path) -> RawGraph:
     conditions = {
         name: _value(text, kinds.get(name)) for name, text in _row(body, space, keys).items()
     }
-    return RawGraph(
+    return AttributedGraph(
         name=Path(path).stem,
         categories=categories,
         numbers=numbers,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema._categorical import CategoryAttribute, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
@@ -49,7 +49,9 @@ class GraphSchema:
     condition_table: ConditionTable = NO_TABLE
 
     @classmethod
-    def fit(cls, kind: str, graphs: Sequence[RawGraph], *, num_bins: int = 16) -> "GraphSchema":
+    def fit(
+        cls, kind: str, graphs: Sequence[AttributedGraph], *, num_bins: int = 16
+    ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
 
         Raises:
@@ -132,7 +134,7 @@ class GraphSchema:
             category_conditions=tuple(len(c.values) for c in self.category_conditions),
         )
 
-    def encode(self, graph: RawGraph) -> DAG:
+    def encode(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, nodes in layer order.
 
         Raises:
@@ -141,7 +143,7 @@ class GraphSchema:
         """
         return self.codes(graph).in_layer_order()
 
-    def codes(self, graph: RawGraph) -> DAG:
+    def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
         Raises:
@@ -171,7 +173,7 @@ class GraphSchema:
             conditions=graph.conditions,
         )
 
-    def _edge_codes(self, graph: RawGraph) -> np.ndarray:
+    def _edge_codes(self, graph: AttributedGraph) -> np.ndarray:
         """Return this schema's code of each edge's type.
 
         Raises:
@@ -188,7 +190,7 @@ class GraphSchema:
             )
         return code_E
 
-    def decode(self, dag: DAG, name: str = "graph") -> RawGraph:
+    def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
         """Return names and numbers for a graph of codes, in its node order."""
         categories, numbers, units = {}, {}, {}
         for column, attribute in enumerate(self.attributes):
@@ -199,7 +201,7 @@ class GraphSchema:
                 position_N = dag.u_NA[:, column].numpy()
                 numbers[attribute.name] = attribute.decode(code_N, position_N)
                 units[attribute.name] = attribute.unit
-        return RawGraph(
+        return AttributedGraph(
             name=name,
             categories=categories,
             numbers=numbers,
@@ -305,7 +307,7 @@ def _names(conditions: Iterable[NumericCondition | CategoryCondition]) -> list[s
     return [condition.name for condition in conditions]
 
 
-def _fit_category(name: str, graphs: Sequence[RawGraph]) -> CategoryAttribute:
+def _fit_category(name: str, graphs: Sequence[AttributedGraph]) -> CategoryAttribute:
     """Return the attribute with every word of the training graphs and of fixed vocabularies."""
     words = {word for graph in graphs for word in graph.categories[name]}
     words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from layerdag._runtime import track
-from layerdag.codec import RankClassTrace, RawGraph, job_graph
+from layerdag.codec import AttributedGraph, RankClassTrace, job_graph
 from layerdag.datasets import SPLITS, GraphDataset, Split
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError, TraceError
@@ -44,7 +44,7 @@ def load_corpus(
         and (not strategies or record.strategy in strategies)
     ]
     splits = {record.run: _split_of(record, folder) for record in records}
-    parts: dict[Split, list[RawGraph]] = {"train": [], "val": [], "test": []}
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
     for run in track(read_runs(folder, records), "reading traces", len(records)):
         try:
@@ -75,7 +75,7 @@ def _split_of(record: RunRecord, folder: str | Path) -> Split:
     )
 
 
-def run_graph(run: CollectedRun) -> RawGraph:
+def run_graph(run: CollectedRun) -> AttributedGraph:
     """Return the graph of one collected run.
 
     Raises:

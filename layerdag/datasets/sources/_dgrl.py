@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from layerdag._runtime import read_parsed
-from layerdag.codec import RawGraph, size_conditions
+from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs, union_layers
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError
@@ -59,13 +59,13 @@ def load_dgrl(
     graphs = _read(folder, label, num_graphs)
     parts = split_graphs(graphs, seed)
     columns = _columns(parts["train"])
-    chosen: dict[Split, list[RawGraph]] = {
+    chosen: dict[Split, list[AttributedGraph]] = {
         split: [_with_columns(graph, columns) for graph in parts[split]] for split in SPLITS
     }
     return GraphDataset.build(f"dgrl/{folder.name}", "flow", chosen, num_bins=num_bins)
 
 
-def _read(folder: Path, label: str, num_graphs: int | None) -> list[RawGraph]:
+def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGraph]:
     """Read the graphs, every column of a node as a number."""
     if label not in LABELS:
         raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
@@ -92,7 +92,7 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[RawGraph]:
     edges = [_distinct(edge_E2.T) for edge_E2 in np.split(edge_E2, ptrs[1])]
     layers = union_layers(nodes_B.tolist(), edges)
     return [
-        RawGraph(
+        AttributedGraph(
             name=f"{folder.name}/{b}",
             categories={"op": words[b].tolist()},
             numbers=dict(zip(COLUMNS, numbers[b].T, strict=True)),
@@ -130,7 +130,7 @@ def _labels(folder: Path, label: str) -> np.ndarray:
         raise DataError(f"{folder}: a label is no number ({error}); download again.") from error
 
 
-def _columns(graphs: list[RawGraph]) -> dict[str, bool]:
+def _columns(graphs: list[AttributedGraph]) -> dict[str, bool]:
     """Return the columns with more than one value, and for each whether its values are words."""
     counts = {
         name: len(np.unique(np.concatenate([graph.numbers[name] for graph in graphs])))
@@ -139,14 +139,14 @@ def _columns(graphs: list[RawGraph]) -> dict[str, bool]:
     return {name: count <= MAX_WORDS for name, count in counts.items() if count > 1}
 
 
-def _with_columns(graph: RawGraph, columns: dict[str, bool]) -> RawGraph:
+def _with_columns(graph: AttributedGraph, columns: dict[str, bool]) -> AttributedGraph:
     """Return the graph with the chosen columns, as words or as numbers."""
     words = {
         name: [f"{value:g}" for value in graph.numbers[name].tolist()]
         for name, as_words in columns.items()
         if as_words
     }
-    return RawGraph(
+    return AttributedGraph(
         name=graph.name,
         categories={**graph.categories, **words},
         numbers={name: graph.numbers[name] for name, as_words in columns.items() if not as_words},

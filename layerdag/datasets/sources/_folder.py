@@ -12,7 +12,7 @@ from layerdag.codec import (
     CATEGORIES,
     OPEN_VOCABULARIES,
     VOCABULARIES,
-    RawGraph,
+    AttributedGraph,
     job_graph,
     rank_classes,
     size_conditions,
@@ -33,7 +33,7 @@ from layerdag.traces import read_workload
 MAX_WORDS = 512
 _TRACE = re.compile(r"(?:(?P<prefix>.*?)\.?(?P<rank>\d{1,9})|(?P<single>.+))\.et(?:\.gz|\.xz)?")
 
-Reader = Callable[[Path, str], RawGraph]
+Reader = Callable[[Path, str], AttributedGraph]
 
 
 def load_folder(
@@ -67,7 +67,7 @@ def load_folder(
     folder = Path(folder)
     known = read_labels(labels) if labels else Labels({}, {})
     sources = _sources(folder, Path(labels) if labels else None)
-    graphs: list[RawGraph] = []
+    graphs: list[AttributedGraph] = []
     left_out: list[str] = []
     for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
         try:
@@ -87,7 +87,7 @@ def load_folder(
             + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
         )
     _check_names(folder, labels, known, graphs)
-    graphs = harmonized(graphs)
+    graphs = align_schemas(graphs)
     kind = "flow"
     if set(CATEGORIES) <= set(graphs[0].categories):
         kind = "trace"
@@ -105,7 +105,7 @@ def load_folder(
     return replace(data, left_out=(*left_out, *data.left_out))
 
 
-def harmonized(graphs: Sequence[RawGraph]) -> list[RawGraph]:
+def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
     """Return the graphs with the same attributes and edge types.
 
     An attribute that a graph lacks is absent there (NaN, or the word ""); one that is text in some
@@ -125,8 +125,11 @@ def harmonized(graphs: Sequence[RawGraph]) -> list[RawGraph]:
 
 
 def _with_attributes(
-    graph: RawGraph, texts: Sequence[str], numbers: Sequence[str], edge_types: tuple[str, ...]
-) -> RawGraph:
+    graph: AttributedGraph,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    edge_types: tuple[str, ...],
+) -> AttributedGraph:
     """Return the graph with exactly these attributes and edge types."""
     table_T = np.array([edge_types.index(name) for name in graph.edge_type_names], dtype=np.int64)
     absent_N = np.full(graph.num_nodes, np.nan)
@@ -140,7 +143,7 @@ def _with_attributes(
     )
 
 
-def _words(graph: RawGraph, name: str) -> list[str]:
+def _words(graph: AttributedGraph, name: str) -> list[str]:
     """Return an attribute as words, "" where it is absent."""
     if name in graph.categories:
         return list(graph.categories[name])
@@ -181,23 +184,23 @@ def _is_graph_json(path: Path) -> bool:
         return b'"layerdag-graph-' in file.read(200)
 
 
-def _workload(prefix: Path, name: str) -> RawGraph:
+def _workload(prefix: Path, name: str) -> AttributedGraph:
     """Read all ranks of a job as one graph."""
     workload = read_workload(prefix)
     return job_graph(name, rank_classes(workload), workload.groups, {})
 
 
-def _graphml(path: Path, name: str) -> RawGraph:
+def _graphml(path: Path, name: str) -> AttributedGraph:
     """Read a GraphML file."""
     return _sized(read_graphml(path), name)
 
 
-def _json(path: Path, name: str) -> RawGraph:
+def _json(path: Path, name: str) -> AttributedGraph:
     """Read a file of layerdag's JSON."""
     return _sized(read_json(path), name)
 
 
-def _sized(graph: RawGraph, name: str) -> RawGraph:
+def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
     """Return a flow graph under its name in the folder, with its sizes as conditions."""
     layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
     conditions = {**graph.conditions, **size_conditions(layer_N)}
@@ -205,7 +208,7 @@ def _sized(graph: RawGraph, name: str) -> RawGraph:
 
 
 def _check_names(
-    folder: Path, path: str | Path | None, labels: Labels, graphs: Sequence[RawGraph]
+    folder: Path, path: str | Path | None, labels: Labels, graphs: Sequence[AttributedGraph]
 ) -> None:
     """Raise DataError if labels are given but none of them belongs to a graph."""
     names = [graph.name for graph in graphs]

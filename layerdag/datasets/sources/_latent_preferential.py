@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from layerdag._runtime import numpy_generator
-from layerdag.codec import RawGraph, size_conditions
+from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split
 from layerdag.errors import UsageError
 from layerdag.graph import DAG
@@ -78,7 +78,7 @@ def load_latent_preferential(
     """
     settings = LatentPreferentialSettings(rho=rho)
     counts = dict(zip(SPLITS, (num_train, num_val, num_test), strict=True))
-    parts: dict[Split, list[RawGraph]] = {
+    parts: dict[Split, list[AttributedGraph]] = {
         split: [
             latent_preferential_graph(
                 numpy_generator(seed, "latent_preferential", split, i), settings, f"{split}/{i}"
@@ -107,7 +107,7 @@ def is_valid(dag: DAG, rho: float) -> bool:
 
 def latent_preferential_graph(
     rng: np.random.Generator, settings: LatentPreferentialSettings, name: str
-) -> RawGraph:
+) -> AttributedGraph:
     """Draw one graph."""
     num_layers = int(rng.integers(settings.min_layers, settings.max_layers + 1))
     width_L = rng.integers(1, settings.max_width + 1, num_layers)
@@ -127,7 +127,7 @@ def latent_preferential_graph(
         degree_N[:old] += np.bincount(edges_2E[0], minlength=old)
         edges.append(edges_2E + np.array([[0], [old]]))
     edges_2E = np.concatenate([np.zeros((2, 0), np.int64), *edges], axis=1)
-    return RawGraph(
+    return AttributedGraph(
         name=name,
         categories={"value": [VALUES[value] for value in value_N.tolist()]},
         numbers={},

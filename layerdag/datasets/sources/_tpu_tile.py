@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from layerdag._runtime import read_parsed, require_plain_archive
-from layerdag.codec import RawGraph, size_conditions
+from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError
@@ -29,7 +29,7 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
         DataError: If no file is there, or one is not of this format.
     """
     folder = Path(folder)
-    parts: dict[Split, list[RawGraph]] = {
+    parts: dict[Split, list[AttributedGraph]] = {
         split: _read(folder / f"{split}.pth", split)
         for split in SPLITS
         if (folder / f"{split}.pth").is_file()
@@ -44,7 +44,7 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
     return GraphDataset.build("tpu_tile", "flow", parts)
 
 
-def _read(path: Path, split: str) -> list[RawGraph]:
+def _read(path: Path, split: str) -> list[AttributedGraph]:
     """Read one file; nothing in it is executed."""
     try:
         require_plain_archive(path)
@@ -60,13 +60,13 @@ def _read(path: Path, split: str) -> list[RawGraph]:
         ) from error
 
 
-def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> RawGraph:
+def _graph(name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any) -> AttributedGraph:
     """Return one graph of the file."""
     edges_2E = np.stack([_numbers(source_E), _numbers(target_E)]).astype(np.int64)
     edges_2E = np.unique(edges_2E, axis=1)
     kinds = _numbers(kind_N).reshape(-1).astype(np.int64).tolist()
     layer_N = longest_path_layers(len(kinds), edges_2E)
-    return RawGraph(
+    return AttributedGraph(
         name=name,
         categories={"kind": [str(kind) for kind in kinds]},
         numbers={},
@@ -91,7 +91,7 @@ def _numbers(values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def _split(folder: Path, graphs: list[RawGraph]) -> dict[Split, list[RawGraph]]:
+def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[AttributedGraph]]:
     """Split the graphs of the only file by ``split.json``."""
     path = folder / "split.json"
     if not path.is_file():

@@ -14,7 +14,7 @@ GRAPH_RULES = rule_table(
         "layer-consistent",
         Severity.ERROR,
         "A node listed in a layer has no parent in the layer before.",
-        "List nodes in layer order (DAG.in_layer_order), or mend the sampler.",
+        "List nodes in layer order (DAG.in_layer_order), or repair the sampler.",
     ),
     Rule("no-double-edge", Severity.ERROR, "An edge occurs twice.", "Keep one of each edge."),
     Rule(

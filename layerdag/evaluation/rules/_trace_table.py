@@ -209,13 +209,13 @@ TRACE_RULES = rule_table(
     Rule(
         "no-deadlock",
         _E,
-        "Ranks wait for each other in a circle.",
+        "Ranks wait for each other in a cycle.",
         "Order the communication the same way on all ranks.",
     ),
     Rule(
         "one-communication-order",
         _W,
-        "Ranks issue blocking communication in orders that wait for each other in a circle, if "
+        "Ranks issue blocking communication in orders that wait for each other in a cycle, if "
         "each runs one at a time in ascending id.",
         "Let ids ascend in one order of communication on all ranks.",
     ),

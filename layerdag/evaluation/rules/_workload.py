@@ -20,11 +20,11 @@ from layerdag.traces import (
     rows_on_a_cycle,
 )
 from layerdag.traces.analysis import (
+    CommEvents,
     Communication,
-    Issued,
     gather_communication,
-    issue_order,
     match_communication,
+    program_order,
 )
 
 # With one of these the ranks cannot be matched at all.
@@ -43,8 +43,8 @@ def check_workload(workload: Workload) -> list[Finding]:
     if broken & {*_BLOCKING, "integer-attributes", "one-value"}:
         return findings
     findings += _merged(_groups(workload))
-    issued = gather_communication(workload)
-    findings += _merged(_peers(workload, issued))
+    events = gather_communication(workload)
+    findings += _merged(_peers(workload, events))
     try:
         matched = match_communication(workload)
     except TraceError as error:
@@ -53,7 +53,7 @@ def check_workload(workload: Workload) -> list[Finding]:
     findings += _mismatches(workload, matched)
     if not any(f.rule.severity is Severity.ERROR for f in findings):
         findings += _deadlocks(workload, matched)
-        findings += _world_after_groups(workload, issued)
+        findings += _world_after_groups(workload, events)
     return findings
 
 
@@ -125,23 +125,23 @@ def _grouped_collectives(trace: Trace) -> list[tuple[int, str]]:
     return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_GROUPS]
 
 
-def _peers(workload: Workload, issued: Issued) -> Iterator[Finding]:
+def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:
     """Check the ranks at both ends of messages."""
-    send_K = issued.type_K == NodeType.COMM_SEND
-    receive_K = issued.type_K == NodeType.COMM_RECV
-    own_K = np.where(send_K, issued.source_K, issued.target_K)
-    peer_K = np.where(send_K, issued.target_K, issued.source_K)
+    send_K = events.type_K == NodeType.COMM_SEND
+    receive_K = events.type_K == NodeType.COMM_RECV
+    own_K = np.where(send_K, events.source_K, events.target_K)
+    peer_K = np.where(send_K, events.target_K, events.source_K)
     message_K = send_K | receive_K
-    outside_K = (peer_K < 0) | (peer_K >= workload.num_ranks) | (peer_K == issued.rank_K)
+    outside_K = (peer_K < 0) | (peer_K >= workload.num_ranks) | (peer_K == events.rank_K)
     for row in np.flatnonzero(message_K & outside_K).tolist():
         found = f"has rank {peer_K[row]} at its other end, in a job of {workload.num_ranks}"
         yield _finding(
-            workload, "known-peer", int(issued.rank_K[row]), int(issued.id_K[row]), found
+            workload, "known-peer", int(events.rank_K[row]), int(events.id_K[row]), found
         )
-    for row in np.flatnonzero(message_K & (own_K != issued.rank_K)).tolist():
-        found = f"stands in the trace of rank {issued.rank_K[row]} but names rank {own_K[row]}"
+    for row in np.flatnonzero(message_K & (own_K != events.rank_K)).tolist():
+        found = f"stands in the trace of rank {events.rank_K[row]} but names rank {own_K[row]}"
         yield _finding(
-            workload, "own-sender", int(issued.rank_K[row]), int(issued.id_K[row]), found
+            workload, "own-sender", int(events.rank_K[row]), int(events.id_K[row]), found
         )
 
 
@@ -163,10 +163,10 @@ def _mismatches(workload: Workload, matched: Communication) -> list[Finding]:
 
 
 def _deadlocks(workload: Workload, matched: Communication) -> list[Finding]:
-    """Look for circles of waits over all ranks, first by dependencies, then with issue order.
+    """Look for cycles of waits over all ranks, first by dependencies, then with program order.
 
     A collective is one event of all its members; a receive waits for its send. If communication of
-    a rank also runs one after the other in order of issue, further circles can appear; since the
+    a rank also runs one after the other in program order, further cycles can appear; since the
     true order depends on times, those are warnings.
     """
     base = np.concatenate(([0], np.cumsum([trace.num_nodes for trace in workload.traces])))
@@ -182,16 +182,16 @@ def _deadlocks(workload: Workload, matched: Communication) -> list[Finding]:
             base[matched.recv_rank_M] + matched.recv_row_M,
         ]
     )
-    waits_2E = event_N[np.concatenate([_own_waits(workload, base), messages], axis=1)]
-    circle = rows_on_a_cycle(event_N.size, waits_2E)
-    if circle.size:
-        return [_circle(workload, base, "no-deadlock", circle)]
-    ordered_2E = np.concatenate([waits_2E, event_N[_issue_chains(workload, base)]], axis=1)
-    circle = rows_on_a_cycle(event_N.size, ordered_2E)
-    return [_circle(workload, base, "one-communication-order", circle)] if circle.size else []
+    waits_2E = event_N[np.concatenate([_dependency_edges(workload, base), messages], axis=1)]
+    cycle = rows_on_a_cycle(event_N.size, waits_2E)
+    if cycle.size:
+        return [_cycle_finding(workload, base, "no-deadlock", cycle)]
+    ordered_2E = np.concatenate([waits_2E, event_N[_program_order_edges(workload, base)]], axis=1)
+    cycle = rows_on_a_cycle(event_N.size, ordered_2E)
+    return [_cycle_finding(workload, base, "one-communication-order", cycle)] if cycle.size else []
 
 
-def _own_waits(workload: Workload, base: np.ndarray) -> np.ndarray:
+def _dependency_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
     """Return the dependencies of all ranks as edges between rows of the whole job."""
     cached: dict[int, np.ndarray] = {}
     parts = []
@@ -202,7 +202,7 @@ def _own_waits(workload: Workload, base: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def _issue_chains(workload: Workload, base: np.ndarray) -> np.ndarray:
+def _program_order_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
     """Return an edge from each blocking communication of a rank to the next one it issues.
 
     Known only where ids ascend along the dependencies: elsewhere the order is one of times.
@@ -211,7 +211,7 @@ def _issue_chains(workload: Workload, base: np.ndarray) -> np.ndarray:
     parts = []
     for rank, trace in enumerate(workload.traces):
         if id(trace) not in cached:
-            order = issue_order(trace)
+            order = program_order(trace)
             blocks = np.isin(trace.type_N[order], (NodeType.COMM_COLL, NodeType.COMM_SEND))
             ascends = (np.diff(trace.id_N[order].astype(np.int64)) > 0).all()
             cached[id(trace)] = order[blocks & ascends]
@@ -220,27 +220,27 @@ def _issue_chains(workload: Workload, base: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def _circle(workload: Workload, base: np.ndarray, rule: str, circle: np.ndarray) -> Finding:
-    """Describe a circle of waits by its communication nodes."""
-    rank_K = np.searchsorted(base, circle, side="right") - 1
+def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.ndarray) -> Finding:
+    """Describe a cycle of waits by its communication nodes."""
+    rank_K = np.searchsorted(base, cycle, side="right") - 1
     shown: list[str] = []
-    for rank, row in zip(rank_K.tolist(), (circle - base[rank_K]).tolist(), strict=True):
+    for rank, row in zip(rank_K.tolist(), (cycle - base[rank_K]).tolist(), strict=True):
         trace = workload.traces[rank]
         if trace.type_N[row] >= NodeType.COMM_SEND and len(shown) < 6:
             shown.append(f"rank {rank} node {trace.id_N[row]}")
     rank = int(rank_K[0])
-    node = int(workload.traces[rank].id_N[int(circle[0] - base[rank])])
-    return _finding(workload, rule, rank, node, f"waits in a circle ({', '.join(shown)})")
+    node = int(workload.traces[rank].id_N[int(cycle[0] - base[rank])])
+    return _finding(workload, rule, rank, node, f"waits in a cycle ({', '.join(shown)})")
 
 
-def _world_after_groups(workload: Workload, issued: Issued) -> list[Finding]:
+def _world_after_groups(workload: Workload, events: CommEvents) -> list[Finding]:
     """Find the first collective of all ranks before which ranks have issued unequally many."""
     # Broadcasts are replayed there and not numbered.
-    numbered_K = issued.comm_type_K != CollectiveType.BROADCAST
-    collective = np.flatnonzero((issued.type_K == NodeType.COMM_COLL) & numbered_K)
+    numbered_K = events.comm_type_K != CollectiveType.BROADCAST
+    collective = np.flatnonzero((events.type_K == NodeType.COMM_COLL) & numbered_K)
     if not collective.size:
         return []
-    rank_K, group_K = issued.rank_K[collective], issued.group_K[collective]
+    rank_K, group_K = events.rank_K[collective], events.group_K[collective]
     first_of_rank = np.searchsorted(rank_K, np.arange(workload.num_ranks))
     before_K = np.arange(rank_K.size) - first_of_rank[rank_K]
     world = np.flatnonzero(group_K == 0)
@@ -255,4 +255,4 @@ def _world_after_groups(workload: Workload, issued: Issued) -> list[Finding]:
     row = collective[world.reshape(workload.num_ranks, -1)[0, at]]
     counts = f"{before_RW[:, at].min()} to {before_RW[:, at].max()}"
     found = f"is a collective of all ranks before which the ranks have issued {counts} collectives"
-    return [_finding(workload, "world-after-equal-groups", 0, int(issued.id_K[row]), found)]
+    return [_finding(workload, "world-after-equal-groups", 0, int(events.id_K[row]), found)]

@@ -160,9 +160,9 @@ def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
 
 
 def _repairs(repairs: Sequence[tuple[str, int]]) -> Markup:
-    """Return what was mended when graphs were decoded into traces."""
+    """Return what was repaired when graphs were decoded into traces."""
     rows = [(what, f"{count:,}") for what, count in repairs]
-    caption = "Repairs: what was mended when synthetic graphs were decoded into traces"
+    caption = "Repairs: what was repaired when synthetic graphs were decoded into traces"
     return table(caption, ("repair", "how often"), rows, 1)
 
 

@@ -177,7 +177,7 @@ def _lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
         except ValueError:
             raise SimulationError(
                 f"{trace.source}: node {int(trace.id_N[node])} has an attribute '{name}' that is "
-                "no string list of names and bytes in turn; mend or drop it."
+                "no string list of names and bytes in turn; repair or drop it."
             ) from None
         found.append((node, pairs))
     return found

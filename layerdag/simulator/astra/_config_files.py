@@ -220,7 +220,7 @@ def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         told = " ".join(filter(None, (error.context, error.problem)))
-        raise ConfigError(f"is no {language} ({where}{told}); mend or replace it.") from None
+        raise ConfigError(f"is no {language} ({where}{told}); repair or replace it.") from None
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"is no {language} ({first}); mend or replace it.") from None
+        raise ConfigError(f"is no {language} ({first}); repair or replace it.") from None

@@ -164,7 +164,7 @@ class MeasuredCompute(ComputeModel):
         if (time_ns < 0).any():
             bad = int(trace.id_N[rows[np.argmin(time_ns)]])
             raise SimulationError(
-                f"{trace.source}: node {bad} has a negative duration_ns; mend it."
+                f"{trace.source}: node {bad} has a negative duration_ns; correct it."
             )
         time_ns = np.minimum(np.floor(time_ns * self._scale), 2.0 * MAX_TIME_NS)
         return np.maximum(time_ns, 1).astype(np.int64)

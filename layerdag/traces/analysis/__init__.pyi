@@ -1,10 +1,10 @@
 from ._matching import Communication as Communication, match_communication as match_communication
 from ._program_order import (
     WORLD_NAMES as WORLD_NAMES,
-    Issued as Issued,
+    CommEvents as CommEvents,
     gather_communication as gather_communication,
     group_names as group_names,
-    issue_order as issue_order,
+    program_order as program_order,
 )
 from ._replay import replay as replay
 from ._summary import (

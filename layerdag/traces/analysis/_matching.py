@@ -2,7 +2,7 @@
 
 As in ASTRA-sim, the k-th collective that a rank issues in a group meets the k-th one of every other
 member of the group, and the k-th send for (source, destination, tag) meets the k-th receive.
-The order of issue is that of ``layerdag.traces.analysis``.
+The program order is that of ``program_order``.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.traces import NodeType, Workload
-from layerdag.traces.analysis._program_order import Issued, gather_communication
+from layerdag.traces.analysis._program_order import CommEvents, gather_communication
 
 
 @dataclass(frozen=True)
@@ -63,33 +63,33 @@ def match_communication(workload: Workload) -> Communication:
         TraceError: If a trace has faulty dependencies, or a communication attribute of a wrong
             type. Missing partners and disagreements are returned, not raised.
     """
-    issued = gather_communication(workload)
+    events = gather_communication(workload)
     mismatches: list[Mismatch] = []
-    collective = _rows(issued, issued.type_K == NodeType.COMM_COLL)
+    collective = _rows(events, events.type_K == NodeType.COMM_COLL)
     instance_C, found = _match_collectives(workload, collective)
     mismatches += found
-    pairs, found = _match_messages(issued, workload.num_ranks)
+    pairs, found = _match_messages(events, workload.num_ranks)
     mismatches += found
     send, receive = pairs
     return Communication(
         rank_C=collective.rank_K,
         row_C=collective.row_K,
         instance_C=instance_C,
-        send_rank_M=issued.rank_K[send],
-        send_row_M=issued.row_K[send],
-        recv_rank_M=issued.rank_K[receive],
-        recv_row_M=issued.row_K[receive],
-        bytes_M=issued.size_K[send],
+        send_rank_M=events.rank_K[send],
+        send_row_M=events.row_K[send],
+        recv_rank_M=events.rank_K[receive],
+        recv_row_M=events.row_K[receive],
+        bytes_M=events.size_K[send],
         mismatches=tuple(mismatches),
     )
 
 
-def _rows(issued: Issued, keep_K: np.ndarray) -> Issued:
+def _rows(events: CommEvents, keep_K: np.ndarray) -> CommEvents:
     """Return the chosen nodes."""
-    return Issued(**{name: column[keep_K] for name, column in vars(issued).items()})
+    return CommEvents(**{name: column[keep_K] for name, column in vars(events).items()})
 
 
-def _turns(keys: tuple[np.ndarray, ...]) -> np.ndarray:
+def _occurrences(keys: tuple[np.ndarray, ...]) -> np.ndarray:
     """Return how often each row's key occurred before it; the last key is the most significant."""
     size = keys[0].size
     order = np.lexsort(keys)
@@ -102,15 +102,15 @@ def _turns(keys: tuple[np.ndarray, ...]) -> np.ndarray:
     return turn
 
 
-def _match_collectives(workload: Workload, coll: Issued) -> tuple[np.ndarray, list[Mismatch]]:
+def _match_collectives(workload: Workload, coll: CommEvents) -> tuple[np.ndarray, list[Mismatch]]:
     """Return the instance of each participation, and the collectives that do not come together."""
-    turn_K = _turns((coll.rank_K, coll.group_K))
+    turn_K = _occurrences((coll.rank_K, coll.group_K))
     key_K = np.stack([coll.group_K, turn_K])
     _, instance_K = np.unique(key_K, axis=1, return_inverse=True)
     instance_K = instance_K.reshape(-1)
     members = [set(range(workload.num_ranks)), *(set(r) for r in workload.groups.values())]
     names = ["of all ranks", *(f"of group '{name}'" for name in workload.groups)]
-    found = list(_strangers(coll, members, names))
+    found = list(_outside_group(coll, members, names))
     order = np.lexsort((coll.rank_K, instance_K))
     edges = np.flatnonzero(np.diff(instance_K[order], prepend=-1, append=-1))
     wanted_G = np.array([len(ranks) for ranks in members])
@@ -125,7 +125,7 @@ def _match_collectives(workload: Workload, coll: Issued) -> tuple[np.ndarray, li
     return instance_K, found
 
 
-def _uniform(coll: Issued, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _uniform(coll: CommEvents, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return for each instance whether all participants agree in type and size."""
     uniform_I = np.ones(max(edges.size - 1, 0), dtype=bool)
     for column in (coll.comm_type_K, coll.size_K):
@@ -136,7 +136,9 @@ def _uniform(coll: Issued, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return uniform_I
 
 
-def _strangers(coll: Issued, members: list[set[int]], names: list[str]) -> Iterator[Mismatch]:
+def _outside_group(
+    coll: CommEvents, members: list[set[int]], names: list[str]
+) -> Iterator[Mismatch]:
     """Yield collectives in a group that is unknown or that the rank does not belong to."""
     for group in np.unique(coll.group_K).tolist():
         of_group = coll.group_K == group
@@ -154,7 +156,7 @@ def _strangers(coll: Issued, members: list[set[int]], names: list[str]) -> Itera
 
 
 def _disagreement(
-    coll: Issued, rows: np.ndarray, members: set[int], name: str, turn: int
+    coll: CommEvents, rows: np.ndarray, members: set[int], name: str, turn: int
 ) -> Mismatch:
     """Describe one collective that is incomplete or not uniform."""
     rank, node = int(coll.rank_K[rows[0]]), int(coll.id_K[rows[0]])
@@ -163,7 +165,7 @@ def _disagreement(
     if absent:
         shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
         return Mismatch(
-            rank, node, f"{start} is never called by rank {shown}; it would wait for ever."
+            rank, node, f"{start} is never called by rank {shown}; the others would wait forever."
         )
     differs = (coll.comm_type_K[rows] != coll.comm_type_K[rows[0]]) | (
         coll.size_K[rows] != coll.size_K[rows[0]]
@@ -179,36 +181,36 @@ def _disagreement(
 
 
 def _match_messages(
-    issued: Issued, num_ranks: int
+    events: CommEvents, num_ranks: int
 ) -> tuple[tuple[np.ndarray, np.ndarray], list[Mismatch]]:
     """Return ((send rows, receive rows) of matched messages, what has no partner)."""
-    sends = np.flatnonzero(issued.type_K == NodeType.COMM_SEND)
-    receives = np.flatnonzero(issued.type_K == NodeType.COMM_RECV)
-    columns = (issued.tag_K, issued.target_K, issued.source_K)
+    sends = np.flatnonzero(events.type_K == NodeType.COMM_SEND)
+    receives = np.flatnonzero(events.type_K == NodeType.COMM_RECV)
+    columns = (events.tag_K, events.target_K, events.source_K)
     rows = np.concatenate([sends, receives])
     side = np.repeat([0, 1], [sends.size, receives.size])
     keys = tuple(column[rows] for column in columns)
-    turn = _turns((*keys, side))
+    turn = _occurrences((*keys, side))
     order = np.lexsort((side, turn, *keys))
     same = np.ones(max(order.size - 1, 0), dtype=bool)
     for key in (*keys, turn):
         same &= key[order][1:] == key[order][:-1]
     first = np.flatnonzero(same & (np.diff(side[order]) == 1))
     send, receive = rows[order[first]], rows[order[first + 1]]
-    matched = np.zeros(issued.row_K.size, dtype=bool)
+    matched = np.zeros(events.row_K.size, dtype=bool)
     matched[send] = matched[receive] = True
-    found = [_alone(issued, int(row)) for row in rows[~matched[rows]]]
-    for at in np.flatnonzero(issued.size_K[send] != issued.size_K[receive]).tolist():
-        found.append(_unequal(issued, int(send[at]), int(receive[at])))
+    found = [_unmatched_message(events, int(row)) for row in rows[~matched[rows]]]
+    for at in np.flatnonzero(events.size_K[send] != events.size_K[receive]).tolist():
+        found.append(_size_mismatch(events, int(send[at]), int(receive[at])))
     return (send, receive), found
 
 
-def _alone(issued: Issued, row: int) -> Mismatch:
+def _unmatched_message(events: CommEvents, row: int) -> Mismatch:
     """Describe a send or receive without partner."""
-    rank, node = int(issued.rank_K[row]), int(issued.id_K[row])
-    source, target = int(issued.source_K[row]), int(issued.target_K[row])
-    tag = int(issued.tag_K[row])
-    sends = issued.type_K[row] == NodeType.COMM_SEND
+    rank, node = int(events.rank_K[row]), int(events.id_K[row])
+    source, target = int(events.source_K[row]), int(events.target_K[row])
+    tag = int(events.tag_K[row])
+    sends = events.type_K[row] == NodeType.COMM_SEND
     what, other, peer = ("send", "receive", target) if sends else ("receive", "send", source)
     return Mismatch(
         rank,
@@ -218,13 +220,13 @@ def _alone(issued: Issued, row: int) -> Mismatch:
     )
 
 
-def _unequal(issued: Issued, send: int, receive: int) -> Mismatch:
+def _size_mismatch(events: CommEvents, send: int, receive: int) -> Mismatch:
     """Describe a message whose two ends disagree about its size."""
-    rank, node = int(issued.rank_K[send]), int(issued.id_K[send])
+    rank, node = int(events.rank_K[send]), int(events.id_K[send])
     return Mismatch(
         rank,
         node,
-        f"Rank {rank}, node {node}: sends {issued.size_K[send]} bytes, but rank "
-        f"{issued.rank_K[receive]}, node {issued.id_K[receive]} receives "
-        f"{issued.size_K[receive]}; make them equal.",
+        f"Rank {rank}, node {node}: sends {events.size_K[send]} bytes, but rank "
+        f"{events.rank_K[receive]}, node {events.id_K[receive]} receives "
+        f"{events.size_K[receive]}; make them equal.",
     )

@@ -16,8 +16,8 @@ WORLD_NAMES = ("", "0")
 
 
 @dataclass(frozen=True, eq=False)
-class Issued:
-    """Communication nodes, rank by rank in order of issue.
+class CommEvents:
+    """Communication nodes, rank by rank in program order.
 
     Attributes:
         rank_K: Rank.
@@ -44,25 +44,25 @@ class Issued:
     tag_K: np.ndarray
 
 
-def gather_communication(workload: Workload) -> Issued:
+def gather_communication(workload: Workload) -> CommEvents:
     """Lay the communication nodes of all ranks end to end; a shared trace is looked at once."""
     names: dict[str, int] = dict.fromkeys(WORLD_NAMES, 0)
-    known: dict[int, Issued] = {}
+    known: dict[int, CommEvents] = {}
     for trace in workload.traces:
         if id(trace) not in known:
-            known[id(trace)] = _issued(trace, names)
+            known[id(trace)] = _comm_events(trace, names)
     each = [known[id(trace)] for trace in workload.traces]
     rank_K = np.repeat(np.arange(len(each)), [one.row_K.size for one in each])
     columns = {
         name: np.concatenate([getattr(one, name) for one in each])
-        for name in Issued.__dataclass_fields__
+        for name in CommEvents.__dataclass_fields__
     }
     columns["rank_K"] = rank_K
     # A send without comm_src comes from its own rank, a receive without comm_dst goes to it.
     for column in ("source_K", "target_K"):
         columns[column] = np.where(columns[column] < 0, rank_K, columns[column])
     columns["group_K"] = _group_numbers(columns["group_K"], names, workload)
-    return Issued(**columns)
+    return CommEvents(**columns)
 
 
 def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workload) -> np.ndarray:
@@ -74,14 +74,14 @@ def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workloa
     return table[group_K]
 
 
-def _issued(trace: Trace, names: dict[str, int]) -> Issued:
-    """Return the communication nodes of one trace in order of issue."""
+def _comm_events(trace: Trace, names: dict[str, int]) -> CommEvents:
+    """Return the communication nodes of one trace in program order."""
     is_comm_N = (trace.type_N >= NodeType.COMM_SEND) & (trace.type_N <= NodeType.COMM_COLL)
-    row_K = issue_order(trace)
+    row_K = program_order(trace)
     row_K = row_K[is_comm_N[row_K]]
     texts, _ = group_names(trace)
     group_N = np.array([names.setdefault(text, len(names)) for text in texts], dtype=np.int64)
-    return Issued(
+    return CommEvents(
         rank_K=np.zeros(row_K.size, dtype=np.int64),
         row_K=row_K,
         id_K=trace.id_N[row_K],
@@ -108,7 +108,7 @@ def group_names(trace: Trace) -> tuple[list[str], np.ndarray]:
         return [str(v) if p else "" for v, p in zip(value_N, present_N, strict=True)], present_N
 
 
-def issue_order(trace: Trace) -> np.ndarray:
+def program_order(trace: Trace) -> np.ndarray:
     """Return the rows of a trace in the order in which its rank issues them.
 
     Raises:

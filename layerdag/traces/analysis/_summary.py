@@ -18,7 +18,7 @@ from layerdag.traces import (
 )
 from layerdag.traces.analysis._critical_path import critical_path
 from layerdag.traces.analysis._matching import match_communication
-from layerdag.traces.analysis._program_order import Issued, gather_communication
+from layerdag.traces.analysis._program_order import CommEvents, gather_communication
 
 _CALL_NUMBER = re.compile(r"[#(]\d+\)?$")
 _TOP = 12
@@ -121,7 +121,7 @@ def summarize(workload: Workload) -> WorkloadSummary:
     for rank, trace in enumerate(workload.traces):
         ranks_of.setdefault(id(trace), []).append(rank)
     distinct = [(workload.traces[ranks[0]], tuple(ranks)) for ranks in ranks_of.values()]
-    issued = gather_communication(workload)
+    events = gather_communication(workload)
     matched = match_communication(workload)
     return WorkloadSummary(
         source=workload.source,
@@ -130,7 +130,7 @@ def summarize(workload: Workload) -> WorkloadSummary:
         distinct_traces=len(distinct),
         nodes=sum(trace.num_nodes for trace in workload.traces),
         ranks=tuple(summarize_trace(trace, ranks) for trace, ranks in distinct),
-        groups=_groups(workload, issued),
+        groups=_groups(workload, events),
         messages=matched.bytes_M.size,
         message_bytes=int(np.maximum(matched.bytes_M, 0).sum()),
         mismatches=tuple(mismatch.message for mismatch in matched.mismatches),
@@ -164,22 +164,22 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     )
 
 
-def _groups(workload: Workload, issued: Issued) -> tuple[GroupSummary, ...]:
+def _groups(workload: Workload, events: CommEvents) -> tuple[GroupSummary, ...]:
     """Summarize the collectives of each group, as one member sees them."""
     names = ["all ranks", *workload.groups]
     sizes = [workload.num_ranks, *map(len, workload.groups.values())]
     found = []
-    is_collective_K = issued.type_K == NodeType.COMM_COLL
-    for group in np.unique(issued.group_K[is_collective_K]).tolist():
-        of_group_K = is_collective_K & (issued.group_K == group)
-        one_K = of_group_K & (issued.rank_K == issued.rank_K[of_group_K].min())
-        kinds = Counter(map(collective_name, issued.comm_type_K[one_K].tolist()))
+    is_collective_K = events.type_K == NodeType.COMM_COLL
+    for group in np.unique(events.group_K[is_collective_K]).tolist():
+        of_group_K = is_collective_K & (events.group_K == group)
+        one_K = of_group_K & (events.rank_K == events.rank_K[of_group_K].min())
+        kinds = Counter(map(collective_name, events.comm_type_K[one_K].tolist()))
         found.append(
             GroupSummary(
                 group=names[group] if group >= 0 else "?",
                 size=sizes[group] if group >= 0 else 0,
                 collectives=dict(kinds.most_common()),
-                bytes_per_rank=int(np.maximum(issued.size_K[one_K], 0).sum()),
+                bytes_per_rank=int(np.maximum(events.size_K[one_K], 0).sum()),
             )
         )
     return tuple(found)

@@ -17,7 +17,7 @@ from importlib import resources
 import numpy as np
 
 from layerdag.traces import Attribute, NodeType, Trace, Workload
-from layerdag.traces.analysis import WORLD_NAMES, issue_order
+from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.chakra import NodeSpec, attribute_at, build_trace
 from layerdag.traces.pytorch.operators import COMMUNICATION, DTYPES, UNKNOWN_DTYPE
 
@@ -140,7 +140,7 @@ class _Scrubber:
 
     def trace(self, trace: Trace) -> Trace:
         """Return a scrubbed trace; nodes come in the order in which the rank issues them."""
-        order = issue_order(trace).tolist()
+        order = program_order(trace).tolist()
         new_id = {int(trace.id_N[row]): at for at, row in enumerate(order)}
         self._count["metadata"] += len(trace.metadata)
         self._count["io"] += int((trace.io_N6 >= 0).sum())

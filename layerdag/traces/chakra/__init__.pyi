@@ -24,7 +24,7 @@ from ._normalize import (
     REQUIRED_ATTRIBUTES as REQUIRED_ATTRIBUTES,
     START_BYTES as START_BYTES,
     START_OPS as START_OPS,
-    conform as conform,
+    normalize as normalize,
     without_nodes as without_nodes,
 )
 from ._trace_json import (

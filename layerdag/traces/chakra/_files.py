@@ -1,10 +1,10 @@
-"""Chakra ``.et`` files: every generation is read, schema 1.0.0 is written.
+"""Chakra ``.et`` files: every schema version is read, schema 1.0.0 is written.
 
 A file is a sequence of length-prefixed messages: one GlobalMetadata, then one Node each. The
-generations look as follows (mlcommons/chakra, ``et_def.proto`` over time):
+schema versions look as follows (mlcommons/chakra, ``et_def.proto`` over time):
 
 ======================  =======================  =============================================
-generation              first message            a Node has
+schema version          first message            a Node has
 ======================  =======================  =============================================
 0.0.1 (2023-06)         Node                     numbers in fields 5 to 7 and from 12 on
 0.0.2 (2023-07)         Node                     strings in fields 5 to 10, attributes in 11
@@ -24,7 +24,7 @@ from layerdag.traces import Attribute, Trace
 from layerdag.traces.chakra._legacy import decode_legacy
 from layerdag.traces.chakra._metadata import decode_metadata, encode_metadata
 from layerdag.traces.chakra._protobuf import Cursor, varint
-from layerdag.traces.chakra._schema_version import CURRENT, generation_of
+from layerdag.traces.chakra._schema_version import CURRENT, detect_schema_version
 from layerdag.traces.chakra._wire import scan_nodes, write_nodes
 
 VERSIONS = ("", "0.0.4", "1.0.0")
@@ -32,7 +32,7 @@ VERSIONS = ("", "0.0.4", "1.0.0")
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read one Chakra trace of any generation, plain, gzip or xz.
+    """Read one Chakra trace of any schema version, plain, gzip or xz.
 
     Only the encoding is checked here. Dangling and cyclic dependencies and double ids are kept as
     they are, so that a faulty trace can be looked at; ``edges.dependency_edges`` finds them.
@@ -49,11 +49,11 @@ def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
     try:
         return _decode_current(data, source)
     except TraceError:
-        # Old files are rare, and telling generations apart costs more than a small file's scan.
-        generation = generation_of(data, source)
-        if generation == CURRENT:
+        # Old files are rare, and telling schema versions apart costs more than a small file's scan.
+        schema_version = detect_schema_version(data, source)
+        if schema_version == CURRENT:
             raise
-    return decode_legacy(data, generation, source)
+    return decode_legacy(data, schema_version, source)
 
 
 def _decode_current(data: bytes, source: str) -> Trace:

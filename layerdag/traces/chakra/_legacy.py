@@ -1,4 +1,4 @@
-"""Chakra traces of the proto2 generations 0.0.1 to 0.0.3 (June to October 2023), as 1.0.0 traces.
+"""Chakra traces of the proto2 schema versions 0.0.1 to 0.0.3 (June to October 2023) as 1.0.0.
 
 Facts: ``et_def.proto`` of mlcommons/chakra at these versions. Enumerations are renumbered to those
 of 1.0.0, the one kind of dependency (``parent``) becomes data dependencies, run times become
@@ -56,12 +56,12 @@ _LOOK = 1 << 16
 _DURATIONS = ("runtime", "simulated_run_time")
 
 
-def decode_legacy(data: bytes, generation: str, source: str) -> Trace:
-    """Read a trace of generation "0.0.1", "0.0.2" or "0.0.3".
+def decode_legacy(data: bytes, schema_version: str, source: str) -> Trace:
+    """Read a trace of schema version "0.0.1", "0.0.2" or "0.0.3".
 
     Args:
         data: The whole plain file.
-        generation: What ``generation.generation_of`` said.
+        schema_version: What ``detect_schema_version`` said.
         source: File name for messages.
 
     Raises:
@@ -70,22 +70,22 @@ def decode_legacy(data: bytes, generation: str, source: str) -> Trace:
     messages = list(frames(data, source))
     metadata: tuple[Attribute, ...] = ()
     try:
-        if generation == "0.0.3":
+        if schema_version == "0.0.3":
             head = _fields(b"".join(messages[:1]))
-            metadata = tuple(_attribute(_bytes(a), generation) for a in head.get(1, []))
+            metadata = tuple(_attribute(_bytes(a), schema_version) for a in head.get(1, []))
             messages = messages[1:]
         rows = [_fields(message) for message in messages]
         types = _TYPES_DRAFT if any(map(_is_draft, rows)) else _TYPES_001
         nodes = [
-            _node_001(row, types) if generation == "0.0.1" else _node_002(row, generation)
+            _node_001(row, types) if schema_version == "0.0.1" else _node_002(row, schema_version)
             for row in rows
         ]
     except TraceError as error:
         raise TraceError(
-            f"{source}: is no sound Chakra trace of generation {generation} ({error}); copy or "
-            "collect it again."
+            f"{source}: is no sound Chakra trace of schema version {schema_version} ({error}); "
+            "copy or collect it again."
         ) from None
-    origin = Attribute("converted_from_schema", Wire.STRING, generation)
+    origin = Attribute("converted_from_schema", Wire.STRING, schema_version)
     return build_trace(nodes, metadata=(*metadata, origin), source=source)
 
 
@@ -172,7 +172,7 @@ def _is_draft(row: Fields) -> bool:
 def _lookup(number: int, table: Mapping[int, int], what: str) -> int:
     """Return ``table[number]`` or raise."""
     if number not in table:
-        raise TraceError(f"{what} {number} does not exist in this generation")
+        raise TraceError(f"{what} {number} does not exist in this schema version")
     return table[number]
 
 
@@ -201,9 +201,9 @@ def _node_001(row: Fields, types: tuple[NodeType, ...]) -> NodeSpec:
     )
 
 
-def _node_002(row: Fields, generation: str) -> NodeSpec:
+def _node_002(row: Fields, schema_version: str) -> NodeSpec:
     """Return a node of 0.0.2 or 0.0.3."""
-    attributes = [_attribute(_bytes(value), generation) for value in row.get(11, [])]
+    attributes = [_attribute(_bytes(value), schema_version) for value in row.get(11, [])]
     durations = [a.value for a in attributes if a.name in _DURATIONS]
     texts = (decode_text(_bytes(row[n][-1])) if n in row else None for n in range(5, 11))
     return NodeSpec(
@@ -225,12 +225,12 @@ def _duration(found: list[object]) -> int:
     return round(value)
 
 
-def _attribute(message: bytes, generation: str) -> Attribute:
+def _attribute(message: bytes, schema_version: str) -> Attribute:
     """Return one attribute of 0.0.2 or 0.0.3."""
     row = _fields(message)
     name = decode_text(_bytes(row[1][-1])) if 1 in row else ""
     doc = decode_text(_bytes(row[3][-1])) if 3 in row else ""
-    old = generation == "0.0.2"
+    old = schema_version == "0.0.2"
     for number, wire in (_VALUES_002 if old else _VALUES_003).items():
         if number in row:
             return _renumbered(name, wire, _value(row[number][-1], wire), doc)

@@ -51,7 +51,7 @@ START_OPS = 2**24
 """Operations that a device of up to 16 PFLOPS does in 1 ns or more; see ``START_BYTES``."""
 
 
-def conform(trace: Trace) -> Trace:
+def normalize(trace: Trace) -> Trace:
     """Return the trace as feeders v1 and v3 read it without loss or abort.
 
     Well-known attributes get the wire type that feeder v1 reads. Communication is marked as not on

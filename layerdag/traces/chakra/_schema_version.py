@@ -1,4 +1,4 @@
-"""Which generation of the Chakra schema a file was written with, told from its fields."""
+"""Which version of the Chakra schema a file was written with, told from its fields."""
 
 from layerdag.errors import TraceError
 from layerdag.traces.chakra._protobuf import FIXED32, FIXED64, LENGTH, VARINT, Cursor
@@ -7,7 +7,7 @@ CURRENT = "1.0.0"
 _LOOK_AT = 64
 
 
-def generation_of(data: bytes, source: str) -> str:
+def detect_schema_version(data: bytes, source: str) -> str:
     """Return "0.0.1", "0.0.2", "0.0.3" or "1.0.0" (which is 0.0.4 on the wire).
 
     Only the first messages are looked at, and no more of each than its tags. What cannot be parsed

@@ -27,7 +27,7 @@ from layerdag.traces.pytorch.host import (
     read_host,
     read_host_blocks,
 )
-from layerdag.traces.pytorch.operators import UNKNOWN_DTYPE, Role, operation_count
+from layerdag.traces.pytorch.operators import UNKNOWN_DTYPE, OpRole, operation_count
 
 
 def import_pytorch(
@@ -115,7 +115,7 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
 
 def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:
     """Find the host operation of each kernel from the handle of the operator around its launch."""
-    operations = [op for op in host.operations if op.role is not Role.ALLOCATION]
+    operations = [op for op in host.operations if op.role is not OpRole.ALLOCATION]
     at_handle = {op.rf_id: position for position, op in enumerate(operations)}
     position_of: dict[int, int] = {}
     kernels_of: dict[int, list[int]] = {}

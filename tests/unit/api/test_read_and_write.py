@@ -6,7 +6,7 @@ from small_workloads import collective, compute, job
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 import layerdag as ld
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.errors import UsageError
 
 TWO_RANKS = job(*[(compute(1), collective(2, 1))] * 2)
@@ -31,7 +31,7 @@ def test_one_trace_is_one_file(tmp_path: Path) -> None:
 def test_a_graph_comes_back(tmp_path: Path, name: str) -> None:
     ld.write(chain("g", "abc"), tmp_path / name)
     back = ld.read(tmp_path / name)
-    assert isinstance(back, RawGraph)
+    assert isinstance(back, AttributedGraph)
     assert back.categories["kind"] == ["a", "b", "c"]
 
 
@@ -40,10 +40,10 @@ def test_a_sample_is_written_as_what_the_suffix_says(tmp_path: Path) -> None:
     ld.write(sampled, tmp_path / "s")
     ld.write(sampled, tmp_path / "s.graphml")
     assert isinstance(ld.read(tmp_path / "s"), ld.Workload)
-    assert isinstance(ld.read(tmp_path / "s.graphml"), RawGraph)
+    assert isinstance(ld.read(tmp_path / "s.graphml"), AttributedGraph)
     (chained,) = ld.sample(chain_checkpoint(tmp_path / "chains"), num=1)
     ld.write(chained, tmp_path / "c.json")
-    assert isinstance(ld.read(tmp_path / "c.json"), RawGraph)
+    assert isinstance(ld.read(tmp_path / "c.json"), AttributedGraph)
 
 
 @pytest.mark.parametrize(

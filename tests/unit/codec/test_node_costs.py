@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerdag.codec import RawGraph, Unfolded, unfold_sampled
+from layerdag.codec import AttributedGraph, Unfolded, unfold_sampled
 from layerdag.codec._fold import EDGE_TYPES, NONE
 from layerdag.codec._unfold import unfold
 from layerdag.simulator import Cluster, MemoryConfig, MemoryKind, simulate, small_cluster
@@ -12,10 +12,10 @@ NAN = float("nan")
 COMMUNICATION = ("MESSAGE", "COMM_COLL")
 
 
-def job(*kinds: str, device: str = "cpu", **numbers: list[float]) -> RawGraph:
+def job(*kinds: str, device: str = "cpu", **numbers: list[float]) -> AttributedGraph:
     """Return a chain of nodes of these types; collectives join all ranks, messages form a ring."""
     size = len(kinds)
-    return RawGraph(
+    return AttributedGraph(
         name="job",
         categories={
             "op": ["c10d::send" if kind in COMMUNICATION else "aten::mm" for kind in kinds],

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerdag.codec import RawGraph, fitting_ranks
+from layerdag.codec import AttributedGraph, fitting_ranks
 from layerdag.codec._fold import EDGE_TYPES, NONE
 from layerdag.codec._unfold import unfold
 from layerdag.errors import DataError, UsageError
@@ -12,11 +12,11 @@ from layerdag.traces import CollectiveType, NodeType
 from layerdag.traces.analysis import match_communication
 
 
-def graph(*rows: tuple[str, str, str, str, str]) -> RawGraph:
+def graph(*rows: tuple[str, str, str, str, str]) -> AttributedGraph:
     """Return a chain of nodes given as (op, type, group, stage, peer)."""
     size = len(rows)
     op, kind, group, stage, peer = (list(column) for column in zip(*rows, strict=True))
-    return RawGraph(
+    return AttributedGraph(
         name="job",
         categories={
             "op": op, "type": kind, "collective": [NONE] * size, "group": group,
@@ -150,7 +150,7 @@ def test_a_message_inside_a_stage_goes_around_its_ranks():
     ("word", "taken"),
     [("REDUCE", "ALL_REDUCE"), ("BARRIER", "ALL_REDUCE"), ("GATHER", "ALL_GATHER")],
 )
-def test_a_collective_that_consumers_refuse_gets_a_stand_in(word: str, taken: str):
+def test_a_collective_that_consumers_refuse_gets_a_substitute(word: str, taken: str):
     job = graph(work(), collective("world", "0"))
     job.categories["collective"][1] = word
     unfolded = unfold(job, 2)

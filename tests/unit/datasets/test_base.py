@@ -5,12 +5,12 @@ import pytest
 import torch
 from raw_graphs import chain
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.errors import DataError, GraphError, VocabularyError
 
 
-def graph(name: str, kinds: str, **conditions: float | str) -> RawGraph:
+def graph(name: str, kinds: str, **conditions: float | str) -> AttributedGraph:
     return chain(name, kinds, **{"label": 1.0, **conditions})
 
 

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from raw_graphs import chain
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, SplitFingerprint, require_same_split
 from layerdag.datasets._split_fingerprint import content_hash
 from layerdag.errors import UsageError
 
 
-def diamond(order: list[int], sizes: list[float]) -> RawGraph:
+def diamond(order: list[int], sizes: list[float]) -> AttributedGraph:
     """Return a -> b, a -> c, b -> d, c -> d with the nodes listed in ``order``."""
     place = {node: i for i, node in enumerate(order)}
     edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
-    return RawGraph(
+    return AttributedGraph(
         name="diamond",
         categories={"op": ["abcd"[node] for node in order]},
         numbers={"size": np.array([sizes[node] for node in order])},

@@ -8,7 +8,7 @@ import torch
 from dgrl_files import write_family
 from small_workloads import collective, compute, job
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import read_dataset
 from layerdag.datasets.files import read_graph
 from layerdag.datasets.schema import GraphSchema
@@ -18,8 +18,8 @@ from layerdag.surrogates import hide, labeled, read_samples
 from layerdag.traces import write_workload
 
 
-def _raw(label: float | str) -> RawGraph:
-    return RawGraph(
+def _raw(label: float | str) -> AttributedGraph:
+    return AttributedGraph(
         name="g",
         categories={"op": ["a", "b"]},
         numbers={"duration": np.array([1.0, 2.0])},

@@ -5,7 +5,7 @@ from trace_examples import pair_workload
 
 from layerdag.errors import TraceError
 from layerdag.traces import Format, read_any
-from layerdag.traces._detect import format_of
+from layerdag.traces._detect import detect_format
 from layerdag.traces.chakra import encode_feeder_json, encode_trace, encode_trace_json
 
 TEXT = b"DATA\n1\na -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1024 4\n"
@@ -24,7 +24,7 @@ TEXT = b"DATA\n1\na -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1024 4\n"
     ],
 )
 def test_format_is_told_from_the_content(data: bytes, expected: Format) -> None:
-    assert format_of(data, "x") is expected
+    assert detect_format(data, "x") is expected
 
 
 def test_names_do_not_matter(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.errors import GraphError
 from layerdag.viz import view_of_graph
 
 
-def graph(words: list[str], edges: list[tuple[int, int]]) -> RawGraph:
-    return RawGraph(
+def graph(words: list[str], edges: list[tuple[int, int]]) -> AttributedGraph:
+    return AttributedGraph(
         name="g",
         categories={"width": ["8"] * len(words), "op": words},
         numbers={"bytes": np.array([1.5, *[np.nan] * (len(words) - 1)])},

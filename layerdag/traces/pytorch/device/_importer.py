@@ -151,11 +151,11 @@ def import_device(profile: Profile) -> DeviceTrace:
         if (told := kernel_communication(profile.kernels[at], launch.operators)) is not None
     }
     launched = {at for launch in launches for at in launch.kernels}
-    orphans = [Launch(k, (), ()) for at, k in enumerate(profile.kernels) if at not in launched]
+    unlaunched = [Launch(k, (), ()) for at, k in enumerate(profile.kernels) if at not in launched]
     groups = _groups(profile, communication)
     builder = _Builder(profile, communication, groups)
     builder.origin = min(event.start for event in (*profile.kernels, *(x.call for x in launches)))
-    for launch in sorted([*launches, *orphans], key=lambda each: each.call.start):
+    for launch in sorted([*launches, *unlaunched], key=lambda each: each.call.start):
         if not launch.kernels and not is_wait(launch.call):
             builder._add_kernel(-1, launch.call, launch, None)
         else:

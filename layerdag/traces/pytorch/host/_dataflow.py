@@ -2,7 +2,7 @@
 
 Operations are gone through in program order, and for each storage the last writers of its byte
 ranges are kept. Storage ids are names in time: freed memory is handed out again under the same id,
-so a storage that comes into being (an allocation, a result that is no argument) forgets its past.
+so a storage that is allocated (by an allocation, a result that is no argument) forgets its past.
 A Python number in an operator's arguments may appear as a tensor without shape whose memory nobody
 was seen to allocate. Beside a tensor with a shape it counts as a number; else it is taken for the
 result of an earlier operator only if it fits exactly.
@@ -19,7 +19,7 @@ import numpy as np
 from layerdag._runtime import library
 from layerdag.traces.chakra import ragged
 from layerdag.traces.pytorch.host._operation import Operation
-from layerdag.traces.pytorch.operators import WHOLE, Access, Role
+from layerdag.traces.pytorch.operators import WHOLE, OpRole, TensorView
 
 MAX_SEGMENTS = 256
 """Byte ranges that are kept apart in one storage; beyond, its history is merged into one range."""
@@ -52,7 +52,7 @@ class _Segment:
     dtype: str
     readers: list[int] = field(default_factory=list)
 
-    def feeds(self, tensor: Access) -> bool:
+    def feeds(self, tensor: TensorView) -> bool:
         """Return whether a read of the tensor reads from this range."""
         if tensor.is_number:
             fits = (self.begin, self.end) == (tensor.begin, tensor.end)
@@ -67,10 +67,10 @@ class _Memory:
         self._segments: dict[int, list[_Segment]] = {}
 
     def forget(self, storage: int) -> None:
-        """Drop the history of a storage that comes into being."""
+        """Drop the history of a storage that is allocated."""
         self._segments.pop(storage, None)
 
-    def read(self, tensor: Access, reader: int) -> list[int]:
+    def read(self, tensor: TensorView, reader: int) -> list[int]:
         """Record a read and return the writers of what is read."""
         segments = self._segments.setdefault(tensor.storage, [])
         met = [segment for segment in segments if segment.feeds(tensor)]
@@ -81,7 +81,7 @@ class _Memory:
             segment.readers.append(reader)
         return [segment.writer for segment in met if segment.writer >= 0]
 
-    def write(self, tensor: Access, writer: int) -> list[int]:
+    def write(self, tensor: TensorView, writer: int) -> list[int]:
         """Record a write and return all who wrote or read what is overwritten."""
         segments = self._segments.get(tensor.storage, [])
         begin, end = tensor.begin, tensor.end
@@ -114,7 +114,7 @@ def dependencies(operations: Sequence[Operation]) -> Dependencies:
     for op in operations:
         for storage in op.fresh:
             memory.forget(storage)
-        if op.role is Role.ALLOCATION:
+        if op.role is OpRole.ALLOCATION:
             continue
         here = len(data)
         sources = {writer for tensor in op.reads for writer in memory.read(tensor, here)}

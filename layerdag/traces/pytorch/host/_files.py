@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError
-from layerdag.traces.pytorch.host._scan import HostBlock, Kind, read_host_head, scan_host
+from layerdag.traces.pytorch.host._scan import HostBlock, OpSchema, read_host_head, scan_host
 
 FLAT = {
     "1.0.1": True,
@@ -26,7 +26,7 @@ and list further attributes. A suffix such as "-chakra.0.0.4" does not change th
 
 
 def read_host_blocks(
-    path: str | Path, has_tensors: Callable[[Kind], bool] = lambda kind: True
+    path: str | Path, has_tensors: Callable[[OpSchema], bool] = lambda kind: True
 ) -> Iterator[HostBlock]:
     """Yield the nodes of a host execution trace in file order, which is exit order.
 

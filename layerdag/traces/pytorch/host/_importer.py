@@ -19,7 +19,7 @@ from layerdag.traces.pytorch.host._files import read_host_blocks
 from layerdag.traces.pytorch.host._nodes import Place, Time, add_operation, group_of
 from layerdag.traces.pytorch.host._operation import Operation
 from layerdag.traces.pytorch.host._operations import HostOperations, holds_memory, host_operations
-from layerdag.traces.pytorch.operators import COMMUNICATION, Role
+from layerdag.traces.pytorch.operators import COMMUNICATION, OpRole
 
 UNTIMED = Timings({})
 
@@ -82,7 +82,7 @@ def read_host(path: str | Path) -> HostOperations:
         TraceError: If the file is no host trace, or nothing in it computes or communicates.
     """
     host = host_operations(read_host_blocks(path, holds_memory), str(path))
-    if all(op.role is Role.ALLOCATION for op in host.operations):
+    if all(op.role is OpRole.ALLOCATION for op in host.operations):
         raise TraceError(
             f"{path}: none of the {host.num_nodes} nodes is an operator that computes or "
             "communicates; trace a step that does some work."
@@ -103,7 +103,7 @@ def import_operations(
     Raises:
         TraceError: If not one of the operations occurs in ``timings``.
     """
-    nodes = [op for op in host.operations if op.role is not Role.ALLOCATION]
+    nodes = [op for op in host.operations if op.role is not OpRole.ALLOCATION]
     groups = process_groups(host.groups, group_names)
     times = _times(nodes, host, timings)
     joined = sum(time is not None for time in times)
@@ -156,7 +156,7 @@ def _times(nodes: Sequence[Operation], host: HostOperations, timings: Timings) -
     spoken = [
         at
         for at, op in enumerate(nodes)
-        if op.role is Role.COMMUNICATION and op.name != "c10d::barrier"
+        if op.role is OpRole.COMMUNICATION and op.name != "c10d::barrier"
     ]
     if len(spoken) == len(host.spans):
         for at, (_, _, handle) in zip(spoken, host.spans, strict=True):

@@ -11,9 +11,9 @@ from layerdag.traces.pytorch.host._operation import Operation
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION,
     UNKNOWN_DTYPE,
-    Access,
     CommunicationOperator,
-    Role,
+    OpRole,
+    TensorView,
     operation_count,
 )
 
@@ -76,7 +76,7 @@ def _add_tensors(columns: NodeColumns, op: Operation) -> None:
     """Append what an operation's tensors say: device, dtype, operations, bytes."""
     main = op.results[0] if op.results else max(op.arguments, key=_size, default=None)
     reads = dict.fromkeys(op.reads) if len(op.reads) > 1 else op.reads
-    flops = 0 if op.role is Role.COMMUNICATION else _operation_count(op)
+    flops = 0 if op.role is OpRole.COMMUNICATION else _operation_count(op)
     _add_text(columns, "device", "cpu" if main is None else main.device)
     _add_text(columns, "dtype", UNKNOWN_DTYPE if main is None else main.dtype)
     _add_number(columns, "num_ops", Wire.INT64, flops)
@@ -88,12 +88,12 @@ def _operation_count(op: Operation) -> int:
     return min(operation_count(op.name, op.arguments, op.results or op.writes), 2**63 - 1)
 
 
-def _size(tensor: Access) -> int:
+def _size(tensor: TensorView) -> int:
     """Return the bytes of a tensor."""
     return tensor.num_bytes
 
 
-def _bytes(tensors: Iterable[Access]) -> int:
+def _bytes(tensors: Iterable[TensorView]) -> int:
     """Return the bytes of some tensors."""
     return sum([tensor.num_bytes for tensor in tensors])
 

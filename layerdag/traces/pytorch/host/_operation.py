@@ -1,12 +1,18 @@
-"""One operation of a host trace: its tensors, what it reads, writes and brings into being."""
+"""One operation of a host trace: its tensors, what it reads, writes and allocates."""
 
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
 from layerdag.traces.pytorch.host._files import argument_values, attribute
-from layerdag.traces.pytorch.host._scan import Kind
-from layerdag.traces.pytorch.operators import COMMUNICATION, Access, BlockTensors, Role, Signature
+from layerdag.traces.pytorch.host._scan import OpSchema
+from layerdag.traces.pytorch.operators import (
+    COMMUNICATION,
+    BlockTensors,
+    OpRole,
+    Signature,
+    TensorView,
+)
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -25,7 +31,7 @@ class Operation:
         results: All tensor results, in order.
         reads: Tensors whose content is used.
         writes: Tensors whose content changes.
-        fresh: Storages that come into being here.
+        fresh: Storages that are allocated here.
         values: Raw argument values of a communication operator, else None.
         group: Name of the process group, where a communication operator states it beside its
             arguments.
@@ -33,20 +39,20 @@ class Operation:
 
     id: int
     name: str
-    role: Role
+    role: OpRole
     rf_id: int
     tid: int
-    arguments: tuple[Access, ...]
-    results: tuple[Access, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    arguments: tuple[TensorView, ...]
+    results: tuple[TensorView, ...]
+    reads: tuple[TensorView, ...]
+    writes: tuple[TensorView, ...]
     fresh: frozenset[int]
     values: tuple[Any, ...] | None = None
     group: str | None = None
 
 
 class PendingOperation:
-    """An operation that an enclosing one may still swallow.
+    """An operation that an enclosing one may still absorb.
 
     Attributes:
         id: Id of the node.
@@ -57,7 +63,7 @@ class PendingOperation:
         tid: Thread number.
         inputs: Tensor arguments with their positions; None until asked for.
         outputs: Tensor results.
-        fresh: Storages that come into being here.
+        fresh: Storages that are allocated here.
         kept: Further tensors whose content changes.
         raw: The node as it is in the file, for communication only.
     """
@@ -82,39 +88,39 @@ class PendingOperation:
     def __init__(
         self,
         ids: tuple[int, int, int],
-        kind: Kind,
+        kind: OpSchema,
         known: Signature,
         tensors: BlockTensors,
         rows: tuple[int, int, int],
     ) -> None:
         self.id, self.rf_id, self.tid = ids
         self.kind, self.known = kind, known
-        self.is_communication = known.role is Role.COMMUNICATION
+        self.is_communication = known.role is OpRole.COMMUNICATION
         self._tensors: BlockTensors | None = tensors
         self._rows = rows
-        self.kept: tuple[Access, ...] = ()
+        self.kept: tuple[TensorView, ...] = ()
         self.raw: dict[str, Any] | None = None
-        self.fresh: Set[int] = self._born(tensors) or _NOTHING
+        self.fresh: Set[int] = self._allocated(tensors) or _NOTHING
 
-    def stands_in(self, tensors: BlockTensors) -> bool:
+    def reads_from(self, tensors: BlockTensors) -> bool:
         """Return whether this still looks its tensors up in a block."""
         return self._tensors is tensors
 
-    def settle(self) -> None:
+    def materialize(self) -> None:
         """Take the tensors out of the block, which is not needed any more."""
         if self._tensors is None:
             return
         first, middle, last = self._rows
         tensors = self._tensors
-        self.inputs: list[tuple[int, Access]] = [
-            (tensors.position[at], tensors.access(at)) for at in range(first, middle)
+        self.inputs: list[tuple[int, TensorView]] = [
+            (tensors.position[at], tensors.view(at)) for at in range(first, middle)
         ]
-        self.outputs: tuple[Access, ...] = tuple(tensors.access(at) for at in range(middle, last))
+        self.outputs: tuple[TensorView, ...] = tuple(tensors.view(at) for at in range(middle, last))
         self._tensors = None
 
-    def written(self) -> tuple[Access, ...]:
+    def written(self) -> tuple[TensorView, ...]:
         """Return the tensors whose content changes."""
-        self.settle()
+        self.materialize()
         if self.is_communication:
             return _unique((*self._received(), *self.kept))
         arguments = [tensor for at, tensor in self.inputs if at in self.known.written]
@@ -144,7 +150,7 @@ class PendingOperation:
             None if self.raw is None else attribute(self.raw, "pg_name"),
         )
 
-    def _reads(self) -> tuple[Access, ...]:
+    def _reads(self) -> tuple[TensorView, ...]:
         """Return the arguments whose content is used, which numbers beside tensors are not."""
         sized = any(tensor.shape for _, tensor in self.inputs)
         known = self.known
@@ -155,20 +161,20 @@ class PendingOperation:
             and not (sized and at not in known.written and tensor.is_number)
         )
 
-    def _sent(self) -> tuple[Access, ...]:
+    def _sent(self) -> tuple[TensorView, ...]:
         """Return the tensors that a communication gives."""
         sent = COMMUNICATION[self.kind.name].sent
         return tuple(tensor for at, tensor in self.inputs if at == sent)
 
-    def _received(self) -> tuple[Access, ...]:
+    def _received(self) -> tuple[TensorView, ...]:
         """Return the tensors that a communication writes."""
         received = COMMUNICATION[self.kind.name].received
         if received < 0:
             return self.outputs
         return tuple(tensor for at, tensor in self.inputs if at == received)
 
-    def _born(self, tensors: BlockTensors) -> set[int]:
-        """Return the storages that come into being here: results that are no arguments."""
+    def _allocated(self, tensors: BlockTensors) -> set[int]:
+        """Return the storages that are allocated here: results that are no arguments."""
         first, middle, last = self._rows
         storage, position = tensors.storage, tensors.position
         if self.is_communication:
@@ -177,13 +183,13 @@ class PendingOperation:
                 return set()
             sent = {storage[at] for at in range(first, middle) if position[at] == told.sent}
             return set(storage[middle:last]) - sent
-        born = set(storage[middle:last]).difference(storage[first:middle])
-        if self.known.reborn:
+        allocated = set(storage[middle:last]).difference(storage[first:middle])
+        if self.known.reallocated:
             rows = range(first, middle)
-            born.update(storage[at] for at in rows if position[at] in self.known.reborn)
-        return born
+            allocated.update(storage[at] for at in rows if position[at] in self.known.reallocated)
+        return allocated
 
 
-def _unique(tensors: tuple[Access, ...]) -> tuple[Access, ...]:
+def _unique(tensors: tuple[TensorView, ...]) -> tuple[TensorView, ...]:
     """Return the tensors without repetitions, in order."""
     return tuple(dict.fromkeys(tensors))

@@ -18,11 +18,11 @@ from layerdag.errors import TraceError
 from layerdag.traces.pytorch import Ranks, declared_groups
 from layerdag.traces.pytorch.host._files import argument_values
 from layerdag.traces.pytorch.host._operation import Operation, PendingOperation
-from layerdag.traces.pytorch.host._scan import HostBlock, Kind
-from layerdag.traces.pytorch.operators import BlockTensors, Role, Signature, signature
+from layerdag.traces.pytorch.host._scan import HostBlock, OpSchema
+from layerdag.traces.pytorch.operators import BlockTensors, OpRole, Signature, signature
 
 GLOO_SPAN = "gloo:"
-_SPAN_ROLE = len(Role)
+_SPAN_ROLE = len(OpRole)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Collector:
         self.num_nodes += len(block.nodes_N)
         self._learn(block.kinds)
         role_N = self.roles[block.nodes_N["kind"]]
-        row_K = np.flatnonzero(role_N != Role.SCOPE)
+        row_K = np.flatnonzero(role_N != OpRole.SCOPE)
         tensors = BlockTensors(block)
         ends = np.append(block.nodes_N["inputs"][1:], len(block.tensors_T))
         columns = [
@@ -73,27 +73,27 @@ class _Collector:
         ]
         columns += [ends[row_K].tolist(), role_N[row_K].tolist(), row_K.tolist()]
         for node, handle, tid, kind, first, middle, last, role, row in zip(*columns, strict=True):
-            if role == Role.VIEW:
+            if role == OpRole.VIEW:
                 self._close(node, handle, tid, block.kinds[kind].name, None)
             elif role == _SPAN_ROLE:
                 self.spans.append((node, block.kinds[kind].name, handle))
                 self._drop_workers(node, tid)
-            elif role == Role.GROUP:
+            elif role == OpRole.GROUP:
                 texts = argument_values(self._raw(block, row))
                 self.group_lists.extend(text for text in texts if isinstance(text, str))
             else:
                 ids, rows = (node, handle, tid), (first, middle, last)
                 op = PendingOperation(ids, block.kinds[kind], self.known[kind], tensors, rows)
-                if role == Role.COMMUNICATION:
+                if role == OpRole.COMMUNICATION:
                     op.raw = self._raw(block, row)
                 self._close(node, handle, tid, op.kind.name, op)
         for stack in self.stacks.values():
             for op in reversed(stack):
-                if not op.stands_in(tensors):
+                if not op.reads_from(tensors):
                     break
-                op.settle()
+                op.materialize()
 
-    def _learn(self, kinds: list[Kind]) -> None:
+    def _learn(self, kinds: list[OpSchema]) -> None:
         """Classify the kinds that are new."""
         fresh = [
             signature(kind.name, kind.schema, kind.is_triton) for kind in kinds[len(self.known) :]
@@ -123,7 +123,7 @@ class _Collector:
     def _close(
         self, node: int, handle: int, tid: int, name: str, op: PendingOperation | None
     ) -> None:
-        """Settle what the node that ends makes of the operations inside it."""
+        """Decide what the node that ends makes of the operations inside it."""
         stack = self.stacks.setdefault(tid, [])
         first = len(stack)
         while first and stack[first - 1].id > node:
@@ -148,10 +148,10 @@ class _Collector:
                 stack.pop()
 
 
-def holds_memory(kind: Kind) -> bool:
+def holds_memory(kind: OpSchema) -> bool:
     """Return whether the tensors of a kind of nodes matter for `host_operations`."""
     role = signature(kind.name, kind.schema, kind.is_triton).role
-    return role in (Role.ALLOCATION, Role.COMPUTE, Role.COMMUNICATION)
+    return role in (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
 
 
 def host_operations(blocks: Iterable[HostBlock], source: str = "<memory>") -> HostOperations:
@@ -187,7 +187,7 @@ def _id(op: PendingOperation) -> int:
 def _only_wraps(name: str, op: PendingOperation | None, inner: list[PendingOperation]) -> bool:
     """Return whether a node that ended only passed its work on to operations inside it.
 
-    Communication is never swallowed by what happens to cause it. An operator on a tensor subclass
+    Communication is never absorbed by what happens to cause it. An operator on a tensor subclass
     (DTensor) calls the operator of the same name on other memory; an overload that does so on its
     own memory is the better of the two, for it shows numbers as numbers.
     """
@@ -201,7 +201,7 @@ def _only_wraps(name: str, op: PendingOperation | None, inner: list[PendingOpera
 
 
 def _absorb(op: PendingOperation, inner: list[PendingOperation]) -> None:
-    """Give ``op`` the memory that the operations inside it brought into being.
+    """Give ``op`` the memory that the operations inside it allocated.
 
     Temporary memory of a kernel dies with it, but that of a communication may be read afterwards,
     when a result is copied out of it.

@@ -73,7 +73,7 @@ class _Host(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OpSchema:
     """What many nodes have in common.
 
     Attributes:
@@ -106,7 +106,7 @@ class HostBlock:
     nodes_N: np.ndarray
     tensors_T: np.ndarray
     size_S: np.ndarray
-    kinds: list[Kind]
+    kinds: list[OpSchema]
     words: list[str]
     text: bytes
 
@@ -118,7 +118,7 @@ class HostBlock:
 
 
 def scan_host(
-    path: str | Path, flat: bool, has_tensors: Callable[[Kind], bool]
+    path: str | Path, flat: bool, has_tensors: Callable[[OpSchema], bool]
 ) -> Iterator[HostBlock]:
     """Yield the nodes of a host trace, block by block, in file order.
 
@@ -182,11 +182,11 @@ def _enter(stream: Unpacked, source: str) -> tuple[int, bytes]:
 class _Reader:
     """Owner of one native reader."""
 
-    def __init__(self, flat: bool, has_tensors: Callable[[Kind], bool], source: str) -> None:
+    def __init__(self, flat: bool, has_tensors: Callable[[OpSchema], bool], source: str) -> None:
         self._has_tensors = has_tensors
         self.source = source
         self.dropped = 0
-        self._kinds: list[Kind] = []
+        self._kinds: list[OpSchema] = []
         self._words: list[str] = []
         self._native = native = library()
         native.host_new.restype = ctypes.POINTER(_Host)
@@ -249,7 +249,7 @@ class _Reader:
         """Take over the kinds and words that are new."""
         while (raw := self._text(1, len(self._kinds))) is not None:
             name, schema, triton = raw.split(b"\0")
-            kind = Kind(self._decoded(name, at), self._decoded(schema, at), triton == b"1")
+            kind = OpSchema(self._decoded(name, at), self._decoded(schema, at), triton == b"1")
             if not self._has_tensors(kind):
                 self._native.host_ignore(self._host, ctypes.c_int64(len(self._kinds)))
             self._kinds.append(kind)

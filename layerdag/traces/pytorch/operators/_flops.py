@@ -8,9 +8,9 @@ reductions, and an order of magnitude for the rest.
 
 from collections.abc import Callable, Sequence
 
-from layerdag.traces.pytorch.operators._tensors import Access
+from layerdag.traces.pytorch.operators._tensors import TensorView
 
-Tensors = Sequence[Access]
+Tensors = Sequence[TensorView]
 
 
 def operation_count(name: str, reads: Tensors, writes: Tensors) -> int:

@@ -13,7 +13,7 @@ from layerdag.traces.pytorch.operators._collectives import COMMUNICATION, WAITS
 from layerdag.traces.pytorch.operators._composites import is_composite
 
 
-class Role(IntEnum):
+class OpRole(IntEnum):
     """What a node of a host trace means for the data-flow graph."""
 
     SCOPE = 0
@@ -38,13 +38,13 @@ class Signature:
         role: The operator's role.
         written: Positions of the arguments that are written.
         overwritten: Those among them whose old content is not read.
-        reborn: Those among them whose memory was allocated just before without an operator.
+        reallocated: Those among them whose memory was allocated just before without an operator.
     """
 
-    role: Role
+    role: OpRole
     written: frozenset[int] = frozenset()
     overwritten: frozenset[int] = frozenset()
-    reborn: frozenset[int] = frozenset()
+    reallocated: frozenset[int] = frozenset()
 
 
 PROCESS_GROUP_INIT = "## process_group:init ##"
@@ -65,7 +65,7 @@ _OVERWRITES = re.compile(
     r"aten::(_foreach_)?(copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|set_)$"
 )
 # FSDP2 resizes the storages of unsharded parameters, unseen, before it copies into them.
-_REBORN = frozenset({"fsdp::split_with_sizes_copy"})
+_REALLOCATED = frozenset({"fsdp::split_with_sizes_copy"})
 _ALIAS = re.compile(r"Tensor(\[\])?\([a-z]")
 
 
@@ -79,14 +79,14 @@ def signature(name: str, schema: str, triton: bool = False) -> Signature:
         triton: Whether the node is a compiled Triton kernel, which has no schema.
     """
     if name in COMMUNICATION:
-        return Signature(Role.COMMUNICATION)
+        return Signature(OpRole.COMMUNICATION)
     if name == PROCESS_GROUP_INIT:
-        return Signature(Role.GROUP)
+        return Signature(OpRole.GROUP)
     if triton:
-        return Signature(Role.COMPUTE)
+        return Signature(OpRole.COMPUTE)
     qualified = schema.partition("(")[0]
     if not schema or is_composite(qualified) or name.startswith(("profiler::", "c10d::")):
-        return Signature(Role.SCOPE)
+        return Signature(OpRole.SCOPE)
     return _from_schema(name, schema)
 
 
@@ -95,15 +95,15 @@ def _from_schema(name: str, schema: str) -> Signature:
     arguments, results = _split(schema)
     written = frozenset(i for i, text in enumerate(arguments) if "!" in text.partition(")")[0])
     if name in WAITS or name in _HIDDEN_VIEWS or (not written and _ALIAS.search(results)):
-        return Signature(Role.VIEW)
+        return Signature(OpRole.VIEW)
     if name.startswith(_ALLOCATIONS):
-        return Signature(Role.ALLOCATION, written)
+        return Signature(OpRole.ALLOCATION, written)
     if not written and "Tensor" not in results:
-        return Signature(Role.SCOPE)
+        return Signature(OpRole.SCOPE)
     if _OVERWRITES.match(name):
-        return Signature(Role.COMPUTE, written, written)
+        return Signature(OpRole.COMPUTE, written, written)
     outs = frozenset(i for i in written if _argument_name(arguments[i]).startswith("out"))
-    return Signature(Role.COMPUTE, written, outs, outs if name in _REBORN else frozenset())
+    return Signature(OpRole.COMPUTE, written, outs, outs if name in _REALLOCATED else frozenset())
 
 
 def _split(schema: str) -> tuple[list[str], str]:

@@ -26,13 +26,13 @@ DTYPES: dict[str, str] = {
 UNKNOWN_DTYPE = "unknown"
 
 WHOLE = 1 << 62
-"""End of an access whose extent is not known: the whole storage."""
+"""End of a view whose extent is not known: the whole storage."""
 
 _NUMBER_DTYPES = frozenset({"float64", "int64", "bool", "complex128"})
 # What PyTorch makes of Python numbers (c10/core/ScalarType.h, wrapped numbers).
 
 
-class Access(NamedTuple):
+class TensorView(NamedTuple):
     """A tensor as one operator sees it.
 
     Attributes:
@@ -87,10 +87,10 @@ class BlockTensors:
         self._sizes = block.size_S.tolist()
         self._words = block.words
 
-    def access(self, row: int) -> Access:
+    def view(self, row: int) -> TensorView:
         """Return one tensor."""
         first = self._shape[row]
-        return Access(
+        return TensorView(
             self.storage[row],
             self._begin[row],
             self._end[row],

@@ -5,15 +5,17 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag.codec import RawGraph
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph import DAG
 
 
-def graph(kinds: list[str], label: float = 1.0, name: str = "g", **changes: object) -> RawGraph:
+def graph(
+    kinds: list[str], label: float = 1.0, name: str = "g", **changes: object
+) -> AttributedGraph:
     size = len(kinds)
-    plain = RawGraph(
+    plain = AttributedGraph(
         name=name,
         categories={"kind": kinds},
         numbers={"bytes": np.arange(size, dtype=float)},

@@ -66,7 +66,7 @@ def test_collectives_of_two_groups_overlap():
 
 
 def test_groups_met_in_opposite_orders_are_no_deadlock_with_two_streams():
-    # Rank 0 reduces with group 1 first, rank 1 with group 2: one stream each would wait for ever.
+    # Rank 0 reduces with group 1 first, rank 1 with group 2: one stream each would wait forever.
     groups = {"1": (0, 1), "2": (1, 0)}
     left = [all_reduce(0, 2000, pg_name="1"), all_reduce(1, 2000, pg_name="2")]
     right = [all_reduce(0, 2000, pg_name="2"), all_reduce(1, 2000, pg_name="1")]

@@ -2,7 +2,7 @@ import numpy as np
 from trace_examples import coll, comp, message, pair_workload
 
 from layerdag.traces import NodeType, Workload
-from layerdag.traces.analysis import issue_order, match_communication
+from layerdag.traces.analysis import match_communication, program_order
 from layerdag.traces.chakra import build_trace
 
 
@@ -92,6 +92,6 @@ def test_messages_of_other_tags_do_not_match() -> None:
 
 
 def test_order_of_issue_follows_ids_unless_they_contradict_dependencies() -> None:
-    assert issue_order(build_trace([comp(2, 1), comp(1)])).tolist() == [1, 0]
+    assert program_order(build_trace([comp(2, 1), comp(1)])).tolist() == [1, 0]
     # Id 1 waits for id 2: the order of layers holds.
-    assert issue_order(build_trace([comp(1, 2), comp(2), comp(3)])).tolist() == [1, 2, 0]
+    assert program_order(build_trace([comp(1, 2), comp(2), comp(3)])).tolist() == [1, 2, 0]

@@ -16,7 +16,7 @@ from layerdag.traces.chakra import (
     read_trace,
     write_trace,
 )
-from layerdag.traces.chakra._schema_version import CURRENT, generation_of
+from layerdag.traces.chakra._schema_version import CURRENT, detect_schema_version
 
 
 def everything(trace: Trace) -> list[object]:
@@ -151,7 +151,7 @@ def test_every_truncation_is_refused_or_a_whole_prefix(cut: int) -> None:
 
 
 def test_no_bytes_are_no_trace_of_an_old_generation() -> None:
-    assert generation_of(b"", "x.et") == CURRENT
+    assert detect_schema_version(b"", "x.et") == CURRENT
     with pytest.raises(TraceError, match="does not begin with Chakra metadata"):
         decode_trace(b"", "x.et")
 

@@ -101,5 +101,5 @@ def test_old_trace_that_is_cut_off_is_refused_with_its_generation() -> None:
     whole = framed(number(1, 0) + text(2, "a") + number(3, 3) + number(7, 1) + number(12, 1))
     with pytest.raises(TraceError, match=r"message 1 .*cut off"):
         decode_trace(whole + whole[:-1], "old.et")
-    with pytest.raises(TraceError, match=r"generation 0\.0\.1 .collective type 9"):
+    with pytest.raises(TraceError, match=r"schema version 0\.0\.1 .collective type 9"):
         decode_trace(framed(number(1, 0) + text(2, "a") + number(3, 6) + number(13, 9)), "old.et")

@@ -3,7 +3,7 @@ from trace_examples import coll, comp, message
 
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, NodeType, Trace, Wire
-from layerdag.traces.chakra import NodeSpec, attribute_at, build_trace, conform, without_nodes
+from layerdag.traces.chakra import NodeSpec, attribute_at, build_trace, normalize, without_nodes
 
 
 def spec(kind: NodeType, *attributes: Attribute) -> Trace:
@@ -24,7 +24,7 @@ def test_attributes_get_the_type_that_feeder_v1_reads() -> None:
         Attribute("comm_size", Wire.UINT64, 2**40),
         Attribute("other", Wire.UINT64, 5),
     )
-    assert found(conform(trace)) == {
+    assert found(normalize(trace)) == {
         "is_cpu_op": (Wire.BOOL, False),
         "comm_type": (Wire.INT64, 6),
         "comm_size": (Wire.INT64, 2**40),
@@ -40,7 +40,7 @@ def test_communication_leaves_the_cpu_and_computation_stays() -> None:
             NodeSpec(1, "b", NodeType.COMM_COLL, attributes=(cpu, *coll(1).attributes[1:])),
         ]
     )
-    assert conform(trace).integers("is_cpu_op")[0].tolist() == [1, 0]
+    assert normalize(trace).integers("is_cpu_op")[0].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -66,21 +66,21 @@ def test_communication_leaves_the_cpu_and_computation_stays() -> None:
 )
 def test_what_astra_sim_cannot_run_is_refused(trace: Trace, expected: str) -> None:
     with pytest.raises(TraceError, match=expected) as caught:
-        conform(trace)
+        normalize(trace)
     assert str(caught.value).startswith("x.et: ")
     assert "4" in str(caught.value)
 
 
 @pytest.mark.parametrize("tag", [2**31 - 1, -(2**31)])
 def test_the_largest_tags_stay(tag: int) -> None:
-    trace = conform(spec(NodeType.COMP, Attribute("comm_tag", Wire.INT64, tag)))
+    trace = normalize(spec(NodeType.COMP, Attribute("comm_tag", Wire.INT64, tag)))
     assert found(trace)["comm_tag"] == (Wire.INT32, tag)
 
 
 def test_metadata_nodes_go_and_their_children_inherit() -> None:
     meta = NodeSpec(1, "process_group:init", NodeType.METADATA, (0,))
     second = NodeSpec(2, "", NodeType.INVALID, (1,), (0,))
-    trace = conform(build_trace([comp(0), meta, second, comp(3, 2, 0), comp(4, ctrl=(1,))]))
+    trace = normalize(build_trace([comp(0), meta, second, comp(3, 2, 0), comp(4, ctrl=(1,))]))
     assert trace.id_N.tolist() == [0, 3, 4]
     assert trace.data_deps.of(1).tolist() == [0]
     assert trace.ctrl_deps.of(2).tolist() == [0]
@@ -90,5 +90,5 @@ def test_metadata_nodes_go_and_their_children_inherit() -> None:
 
 def test_sound_trace_is_left_alone() -> None:
     trace = build_trace([comp(0), coll(1, 0), message(2, NodeType.COMM_SEND, 1, 1)])
-    assert conform(trace) is trace
+    assert normalize(trace) is trace
     assert without_nodes(trace, trace.type_N > 7) is trace

@@ -3,7 +3,7 @@ from trace_examples import framed, number, rich_trace, text
 
 from layerdag.errors import TraceError
 from layerdag.traces.chakra import encode_trace
-from layerdag.traces.chakra._schema_version import generation_of
+from layerdag.traces.chakra._schema_version import detect_schema_version
 
 STRINGS = b"".join(text(field, "[]") for field in range(5, 11))
 
@@ -21,9 +21,9 @@ STRINGS = b"".join(text(field, "[]") for field in range(5, 11))
     ],
 )
 def test_generation_is_told_from_the_fields(data: bytes, expected: str) -> None:
-    assert generation_of(data, "x") == expected
+    assert detect_schema_version(data, "x") == expected
 
 
 def test_nodes_of_today_without_metadata_are_refused() -> None:
     with pytest.raises(TraceError, match=r"x\.et: begins with a node"):
-        generation_of(framed(number(1, 7) + text(5, b"\x01")), "x.et")
+        detect_schema_version(framed(number(1, 7) + text(5, b"\x01")), "x.et")

@@ -7,8 +7,8 @@ import pytest
 from layerdag.errors import TraceError
 from layerdag.traces.pytorch.host import read_host_blocks
 from layerdag.traces.pytorch.host._files import FLAT
-from layerdag.traces.pytorch.host._scan import Kind
-from layerdag.traces.pytorch.operators import WHOLE, Access, BlockTensors
+from layerdag.traces.pytorch.host._scan import OpSchema
+from layerdag.traces.pytorch.operators import WHOLE, BlockTensors, TensorView
 from tests.unit.traces.host_json import MM, node, tensor, write_host
 
 NODES = [
@@ -32,8 +32,8 @@ def read_host_nodes(path) -> list[tuple]:
 def test_yields_nodes_in_file_order_with_their_attributes(tmp_path):
     nodes = read_host_nodes(write_host(tmp_path / "host.json", NODES))
     assert nodes == [
-        (3, 503, 1, Kind("aten::mm", MM, False)),
-        (5, 505, 1, Kind("my scope", "", False)),
+        (3, 503, 1, OpSchema("aten::mm", MM, False)),
+        (5, 505, 1, OpSchema("my scope", "", False)),
     ]
 
 
@@ -58,9 +58,9 @@ def test_version_1_0_1_is_flat(tmp_path):
         "input_types": ["Tensor(float)"], "outputs": [], "output_shapes": [], "output_types": [],
     }  # fmt: skip
     path = write_host(tmp_path / "host.json", [flat], schema="1.0.1")
-    assert read_host_nodes(path) == [(9, 4, 1, Kind("aten::mm", MM, False))]
+    assert read_host_nodes(path) == [(9, 4, 1, OpSchema("aten::mm", MM, False))]
     (block,) = read_host_blocks(path)
-    assert BlockTensors(block).access(0) == Access(2, 0, WHOLE, 64, (4, 4), "float32", "cpu")
+    assert BlockTensors(block).view(0) == TensorView(2, 0, WHOLE, 64, (4, 4), "float32", "cpu")
 
 
 def test_unknown_version_is_refused(tmp_path):

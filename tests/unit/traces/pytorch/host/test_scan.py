@@ -5,21 +5,21 @@ import pytest
 from layerdag.errors import TraceError
 from layerdag.traces.pytorch.host import _scan as host_scan, read_host_blocks
 from layerdag.traces.pytorch.host._files import argument_values, attribute
-from layerdag.traces.pytorch.operators import WHOLE, Access, BlockTensors
+from layerdag.traces.pytorch.operators import WHOLE, BlockTensors, TensorView
 from tests.unit.traces.host_json import MM, host_blocks, listed, node, plain, tensor, write_host
 
 
-def accesses(*arguments: dict) -> list[tuple[int, Access]]:
+def accesses(*arguments: dict) -> list[tuple[int, TensorView]]:
     """Return (position, tensor) of the arguments of one node."""
     (block,) = host_blocks(node(3, "aten::mm", MM, arguments))
     held = BlockTensors(block)
-    return [(held.position[at], held.access(at)) for at in range(len(block.tensors_T))]
+    return [(held.position[at], held.view(at)) for at in range(len(block.tensors_T))]
 
 
 def test_a_tensor_reaches_from_its_offset_as_far_as_its_strides():
     wide = tensor(7, (4, 2), offset=3) | {"strides": [10, 1]}
     begin, end = 3 * 4, 3 * 4 + (1 + 3 * 10 + 1) * 4
-    assert accesses(wide) == [(0, Access(7, begin, end, 32, (4, 2), "float32", "cpu"))]
+    assert accesses(wide) == [(0, TensorView(7, begin, end, 32, (4, 2), "float32", "cpu"))]
 
 
 def test_without_strides_a_shape_means_the_whole_storage_and_none_the_number():

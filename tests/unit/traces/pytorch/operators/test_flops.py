@@ -1,10 +1,10 @@
 import pytest
 
-from layerdag.traces.pytorch.operators import Access, operation_count
+from layerdag.traces.pytorch.operators import TensorView, operation_count
 
 
-def access(*shape: int) -> Access:
-    return Access(1, 0, 4, 4, shape, "float32", "cpu")
+def access(*shape: int) -> TensorView:
+    return TensorView(1, 0, 4, 4, shape, "float32", "cpu")
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,29 @@
 import pytest
 
-from layerdag.traces.pytorch.operators import Role, signature
+from layerdag.traces.pytorch.operators import OpRole, signature
 from tests.unit.traces.host_json import ALL_REDUCE, COPY_, EMPTY, LINEAR, MM, RELU_, VIEW
 
 
 @pytest.mark.parametrize(
     ("name", "schema", "role"),
     [
-        ("aten::mm", MM, Role.COMPUTE),
-        ("aten::view", VIEW, Role.VIEW),
-        ("aten::empty", EMPTY, Role.ALLOCATION),
-        ("aten::linear", LINEAR, Role.SCOPE),
-        ("Optimizer.step#SGD.step", "", Role.SCOPE),
-        ("c10d::allreduce_", ALL_REDUCE, Role.COMMUNICATION),
+        ("aten::mm", MM, OpRole.COMPUTE),
+        ("aten::view", VIEW, OpRole.VIEW),
+        ("aten::empty", EMPTY, OpRole.ALLOCATION),
+        ("aten::linear", LINEAR, OpRole.SCOPE),
+        ("Optimizer.step#SGD.step", "", OpRole.SCOPE),
+        ("c10d::allreduce_", ALL_REDUCE, OpRole.COMMUNICATION),
         ("_c10d_functional::wait_tensor", "_c10d_functional::wait_tensor(Tensor t) -> Tensor",
-         Role.VIEW),
-        ("aten::max", "aten::max.other(Tensor self, Tensor other) -> Tensor", Role.SCOPE),
-        ("aten::max", "aten::max(Tensor self) -> Tensor", Role.COMPUTE),
+         OpRole.VIEW),
+        ("aten::max", "aten::max.other(Tensor self, Tensor other) -> Tensor", OpRole.SCOPE),
+        ("aten::max", "aten::max(Tensor self) -> Tensor", OpRole.COMPUTE),
         ("aten::native_layer_norm",
          "aten::native_layer_norm(Tensor input, SymInt[] shape, Tensor? weight) -> "
-         "(Tensor, Tensor, Tensor)", Role.COMPUTE),
+         "(Tensor, Tensor, Tensor)", OpRole.COMPUTE),
         ("aten::split", "aten::split.Tensor(Tensor(a -> *) self, SymInt n) -> Tensor(a)[]",
-         Role.VIEW),
+         OpRole.VIEW),
         ("aten::_local_scalar_dense", "aten::_local_scalar_dense(Tensor self) -> Scalar",
-         Role.SCOPE),
+         OpRole.SCOPE),
     ],
 )  # fmt: skip
 def test_roles(name, schema, role):
@@ -31,7 +31,7 @@ def test_roles(name, schema, role):
 
 
 def test_a_triton_kernel_computes_although_it_has_no_schema():
-    assert signature("triton_poi_fused_0", "", triton=True).role is Role.COMPUTE
+    assert signature("triton_poi_fused_0", "", triton=True).role is OpRole.COMPUTE
 
 
 def test_in_place_operators_read_what_they_write():

@@ -16,13 +16,13 @@ from layerdag.traces._trace import AttributeTable, Ragged, Trace
 Columns = TypeVar("Columns", Trace, AttributeTable, Ragged)
 
 
-class ColumnPool:
+class ColumnInterner:
     """Columns by content."""
 
     def __init__(self) -> None:
         self._held: dict[Hashable, Any] = {}
 
-    def shared(self, holder: Columns) -> Columns:
+    def intern(self, holder: Columns) -> Columns:
         """Return ``holder`` with each column replaced by the equal one that was seen first.
 
         Arrays become read-only, since a change would show in every rank.
@@ -33,9 +33,9 @@ class ColumnPool:
     def _one(self, value: Any) -> Any:
         """Return the column that was seen first with this content."""
         if isinstance(value, AttributeTable):
-            return self.shared(value)
+            return self.intern(value)
         if isinstance(value, Ragged):
-            return self.shared(value)
+            return self.intern(value)
         if not isinstance(value, np.ndarray):
             return self._held.setdefault((type(value), value), value)
         digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=16).digest()

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 from trace_examples import coll, comp, rich_trace
 
-from layerdag.traces._sharing import ColumnPool
+from layerdag.traces._interning import ColumnInterner
 from layerdag.traces.chakra import build_trace, encode_trace
 
 
 def test_equal_columns_are_held_once_and_different_ones_apart() -> None:
-    pool = ColumnPool()
+    pool = ColumnInterner()
     first, second = (
-        pool.shared(build_trace([comp(0, us=us), coll(1, 0, group=name)]))
+        pool.intern(build_trace([comp(0, us=us), coll(1, 0, group=name)]))
         for us, name in ((5, "1"), (6, "2"))
     )
     assert first.id_N is second.id_N
@@ -20,17 +20,17 @@ def test_equal_columns_are_held_once_and_different_ones_apart() -> None:
 
 
 def test_sharing_changes_no_content() -> None:
-    assert encode_trace(ColumnPool().shared(rich_trace())) == encode_trace(rich_trace())
+    assert encode_trace(ColumnInterner().intern(rich_trace())) == encode_trace(rich_trace())
 
 
 def test_columns_of_one_content_but_another_type_stay_apart() -> None:
-    pool = ColumnPool()
-    trace = pool.shared(build_trace([comp(0)]))
+    pool = ColumnInterner()
+    trace = pool.intern(build_trace([comp(0)]))
     assert trace.start_us_N.dtype == np.uint64
     assert trace.data_deps.ptr_N1.dtype == np.int64
 
 
 def test_shared_columns_cannot_be_changed() -> None:
-    trace = ColumnPool().shared(build_trace([comp(0)]))
+    trace = ColumnInterner().intern(build_trace([comp(0)]))
     with pytest.raises(ValueError, match="read-only"):
         trace.id_N[0] = 3
