@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short test test-slow search lint docs mutation corpus pretrained clean help
+.PHONY: demo demo-short test test-slow docs-test sanitize search lint docs mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
 	@echo "make test        install, then run the tests"
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
+	@echo "make docs-test   the commands of README and docs, as a user runs them"
+	@echo "make sanitize    fuzz targets and tests of the C sources under the sanitizers; needs gcc"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
 	@echo "make docs        build the site of the documentation into outputs/site"
 	@echo "make lint        format, lint, types, import floors"
@@ -34,6 +36,12 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -m slow
+
+docs-test: $(STAMP)
+	$(BIN)/pytest -q -n 2 -m docs tests/docs
+
+sanitize: $(STAMP)
+	$(BIN)/python tests/fuzz/run.py --seconds 60
 
 search: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m "hypothesis and not slow" --hypothesis-profile=search

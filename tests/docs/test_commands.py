@@ -1,40 +1,57 @@
-"""Every command block of README and docs that is tagged ``bash test`` runs as a user would run it.
+"""Every command of README and docs runs as a user would run it (``make docs-test``).
 
-The blocks of one page run in order in one folder that holds links to what a checkout has, so that a
-page may build on its own earlier commands and leaves nothing behind.
+The blocks of one page run in order in one folder that holds links to what a checkout has and the
+files that a user would bring (tests/docs/given), so that a page may build on its own earlier
+commands and leaves nothing behind. Nothing is set in the environment that a user does not set.
 """
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from documentation import PAGES, ROOT, RUN, Block, blocks
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```bash test\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path) -> list[str]:
-    return BLOCK.findall(page.read_text())
+OF_A_CHECKOUT = ("data", "configs", "train.py", "sample.py", "benchmarks", "layerdag")
+GIVEN = Path(__file__).parent / "given"
+OURS = ("OMP_NUM_THREADS",)
+"""Set by tests/conftest.py, not by a user."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+def to_run(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language in RUN and not block.skip]
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if to_run(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
-    for name in ("data", "configs", "train.py", "sample.py", "benchmarks"):
+    for name in OF_A_CHECKOUT:
         (tmp_path / name).symlink_to(ROOT / name)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-    for block in blocks(page):
+    for file in GIVEN.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    for block in to_run(page):
+        shell = ("bash", "-euo", "pipefail", "-c")
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
+            (*(shell if block.language == "bash" else ("python", "-c")), block.program()),
             cwd=tmp_path,
-            env=environment,
+            env=environment(),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=900,
         )
-        assert done.returncode == 0, f"{page.name}:\n{block}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("block", [b for p in PAGES for b in blocks(p) if b.skip], ids=str)
+def test_block_that_is_not_run(block: Block) -> None:
+    pytest.skip(block.skip)
+
+
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    user = {name: value for name, value in os.environ.items() if name not in OURS}
+    return {**user, "PATH": path}

@@ -4,6 +4,8 @@
  *       native/json_text.c native/host_scan.c native/host_tensors.c tests/fuzz/fuzz_host.c -o fuzz_host
  *   ./fuzz_host -max_total_time=600 -rss_limit_mb=512 CORPUS_FOLDER
  *
+ * Without clang, `make sanitize` runs it with the driver beside this file (driver.c).
+ *
  * The first byte chooses the layout and where the text is cut in two. Beyond memory errors it checks
  * that spans and indexes lie where they may, and that a cut changes nothing.
  */

@@ -4,9 +4,12 @@
  *       native/wire_pool.c native/wire_read.c native/wire_write.c tests/fuzz/fuzz_wire.c -o fuzz_wire
  *   ./fuzz_wire -max_total_time=600 -rss_limit_mb=512 CORPUS_FOLDER
  *
+ * Without clang, `make sanitize` runs it with the driver beside this file (driver.c).
+ *
  * Beyond memory errors it checks that both passes agree, and that what was read is written with
  * the size that was measured and counts the same when read again.
  */
+#include <sanitizer/asan_interface.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,10 +47,13 @@ static void check(int condition) {
     if (!condition) abort();
 }
 
-/* Allocates exactly, so that the sanitizer sees every step past the end. */
+/* Allocates exactly, so that the sanitizer sees every step past the end, nothing included: it gives
+ * one byte where none is asked for. */
 static void *room(int64_t count, size_t size) {
-    void *memory = malloc((size_t)count * size + 1);
+    size_t bytes = (size_t)count * size;
+    void *memory = malloc(bytes ? bytes : 1);
     check(memory != NULL);
+    if (!bytes) ASAN_POISON_MEMORY_REGION(memory, 1);
     return memory;
 }
 
