@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from documentation import PAGES, ROOT, RUN, blocks, loose_commands, parse
 
-KNOWN = (*RUN, "json", "text", "yaml", "csv")
+KNOWN = (*RUN, "console", "json", "text", "yaml", "csv")
 PAGE = ROOT / "page.md"
 
 
