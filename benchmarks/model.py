@@ -10,7 +10,8 @@ because a machine with other work on it makes the wall clock a poor judge. An ep
 decision of every graph: the reference's ``budget``, by which it would look at a random part of the
 prefixes of a large batch, is off, and its batches are small enough to fit into memory without it.
 ``--precision`` is that of training, for both models, as ``training.precision``; growth is measured
-in single precision.
+in single precision. Both models sample in single precision; the reference's usual double precision
+stands beside it (``sampling_float64``).
 """
 
 import argparse
@@ -29,8 +30,14 @@ from typing import Any
 
 # Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU
 # Tile are nearest to the fast model's: 504 k and 501 k.
-ARGUMENTS: dict[str, dict[str, int]] = {
-    "reference": {"size_width": 96, "node_width": 80, "edge_width": 80, "budget": 0},
+ARGUMENTS: dict[str, dict[str, int | str]] = {
+    "reference": {
+        "size_width": 96,
+        "node_width": 80,
+        "edge_width": 80,
+        "budget": 0,
+        "sampling_precision": "float32",
+    },
     "fast": {"depth": 2},
 }
 # Nodes of a micro-batch. On TPU Tile an epoch takes the fast model an eighth longer with 1,350, the
@@ -110,7 +117,7 @@ def _collated(graphs: list[Any]) -> Any:
     return DAGBatch.collate(graphs, [graph.layers() for graph in graphs], none, none.long())
 
 
-def _model(name: str, graphs: list[Any], arguments: dict[str, int]) -> Any:
+def _model(name: str, graphs: list[Any], arguments: dict[str, int | str]) -> Any:
     """Return a new model for these graphs."""
     from layerdag.graph import GraphSizes, GraphStatistics
     from layerdag.models import ModelSpec, build_model
@@ -172,8 +179,17 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
         "epoch_wall_s": wall * share,
         "epoch_processor_s": processor * share,
         "sampling": [_sampling(model.eval(), graphs, n) for n in SAMPLING_BATCHES[name]],
+        "sampling_float64": _in_double(name, model, graphs),
         "peak_mb": _peak_mb(),
     }
+
+
+def _in_double(name: str, model: Any, graphs: list[Any]) -> list[dict[str, float]]:
+    """Return the reference's speeds in its usual precision, for information."""
+    if name != "reference":
+        return []
+    model.sampling_precision = "float64"
+    return [_sampling(model.eval(), graphs, n) for n in SAMPLING_BATCHES[name]]
 
 
 def _sampling(model: Any, graphs: list[Any], count: int) -> dict[str, float]:

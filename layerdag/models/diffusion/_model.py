@@ -7,6 +7,7 @@ attributes, edges. docs/explanation/method.md lists what was kept and what was m
 import torch
 from torch import Tensor, nn
 
+from layerdag.errors import ConfigError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
     MAX_DEPTH,
@@ -34,7 +35,7 @@ from layerdag.models.diffusion._prefixes import (
     all_items,
     prefixes,
 )
-from layerdag.models.diffusion._sampler import sample
+from layerdag.models.diffusion._sampler import PRECISIONS, sample
 
 
 class ReferenceLayerDAG(DAGModel):
@@ -57,6 +58,11 @@ class ReferenceLayerDAG(DAGModel):
         budget: Nodes of prefixes and candidate edges looked at per pass, about 6 kB of memory each
             at the default widths. Where all prefixes of a batch have more (a deep graph has layers
             x nodes / 2), a random part of them is taken; 0 always takes all.
+        sampling_precision: "float64", by which a graph does not depend on its batch mates, or
+            "float32", which is faster.
+
+    Raises:
+        ConfigError: If an argument is out of bounds.
     """
 
     def __init__(  # noqa: PLR0913 - one argument a knob, all named and with a default
@@ -76,8 +82,14 @@ class ReferenceLayerDAG(DAGModel):
         edge_steps: int = 16,
         condition_drop: float = 0.1,
         budget: int = 300_000,
+        sampling_precision: str = "float64",
     ) -> None:
         super().__init__()
+        if sampling_precision not in PRECISIONS:
+            raise ConfigError(
+                f"reference: sampling_precision must be one of {', '.join(PRECISIONS)}, found "
+                f"{sampling_precision!r}."
+            )
         widths = {"size_width": size_width, "node_width": node_width, "edge_width": edge_width}
         rounds = {
             "size_rounds": size_rounds,
@@ -92,6 +104,7 @@ class ReferenceLayerDAG(DAGModel):
         self.degrees = DegreeCodes(statistics)
         self.condition_drop = condition_drop
         self.budget = budget
+        self.sampling_precision = sampling_precision
         columns = (*sizes.attributes, len(self.degrees))
         self.layer_size = LayerSizeNet(
             sizes, statistics, columns, width=size_width, rounds=size_rounds

@@ -1,8 +1,9 @@
 """Sampling from the reference model: layer by layer, all graphs of a request at once.
 
 Loops run over layers and denoising steps only. Every graph has its own stream of uniforms, and the
-networks compute in double precision: the last bits of a matrix product depend on the size of the
-batch, and in single precision they would now and then tip a draw.
+networks compute in double precision unless the model's ``sampling_precision`` says otherwise: the
+last bits of a matrix product depend on the size of the batch, and in single precision they now and
+then tip a draw, so that a graph depends on its batch mates.
 """
 
 import copy
@@ -32,6 +33,8 @@ from layerdag.models.diffusion.process import (
 if TYPE_CHECKING:
     from layerdag.models.diffusion._model import ReferenceLayerDAG
 
+PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
+
 
 @torch.no_grad()
 def sample(model: "ReferenceLayerDAG", request: SampleRequest) -> SampleResult:
@@ -42,10 +45,15 @@ def sample(model: "ReferenceLayerDAG", request: SampleRequest) -> SampleResult:
     """
     wait_briefly()
     device = next(model.parameters()).device
-    sampler = _Sampler(copy.deepcopy(model).double().eval(), request, device)
+    sampler = _Sampler(sampling_copy(model), request, device)
     while sampler.active_B.any():
         sampler.grow()
     return sampler.result()
+
+
+def sampling_copy(model: "ReferenceLayerDAG") -> "ReferenceLayerDAG":
+    """Return a copy of the model in evaluation mode and in the precision of its sampling."""
+    return copy.deepcopy(model).to(PRECISIONS[model.sampling_precision]).eval()
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +86,8 @@ class _Sampler:
         self.truncated_B = torch.zeros_like(self.active_B)
         self.nodes_B = torch.zeros(graphs, dtype=torch.int64, device=device)
         self.given = Conditions(
-            request.numeric_BC.to(device).double(), request.category_BM.to(device)
+            request.numeric_BC.to(device, PRECISIONS[model.sampling_precision]),
+            request.category_BM.to(device),
         )
 
     def grow(self) -> None:

@@ -4,11 +4,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from layerdag.errors import ConfigError
 from layerdag.graph import DAG, GraphSizes, GraphStatistics
 from layerdag.models import SampleRequest
 from layerdag.models.diffusion import ReferenceLayerDAG
 from layerdag.models.diffusion._edge_denoiser import Pairs
-from layerdag.models.diffusion._sampler import draw_parents
+from layerdag.models.diffusion._sampler import _Sampler, draw_parents, sampling_copy
 
 
 @pytest.fixture
@@ -33,6 +34,26 @@ def equal(a: DAG, b: DAG) -> bool:
         torch.equal(getattr(a, name), getattr(b, name))
         for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E")
     )
+
+
+def test_networks_compute_in_the_precision_asked_for(model: ReferenceLayerDAG):
+    seen = set()
+    for name in ("float64", "float32"):
+        model.sampling_precision = name
+        kept = _Sampler(sampling_copy(model), request(0), torch.device("cpu"))
+        seen.add((name, kept.given.numeric_BC.dtype, next(kept.model.parameters()).dtype))
+        assert all(dag.check().num_nodes for dag in model.sample(request(0, 1, 2)).dags)
+    assert seen == {
+        ("float64", torch.float64, torch.float64),
+        ("float32", torch.float32, torch.float32),
+    }
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_an_unknown_precision_is_refused(sizes: GraphSizes, make_dag: Callable):
+    statistics = GraphStatistics.measure([make_dag(2, 3)], sizes)
+    with pytest.raises(ConfigError, match="sampling_precision must be one of float64, float32"):
+        ReferenceLayerDAG(sizes=sizes, statistics=statistics, sampling_precision="half")
 
 
 def test_every_graph_is_acyclic_and_layer_consistent(model: ReferenceLayerDAG):
