@@ -33,7 +33,7 @@ from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import AttributeView
 from layerdag.evaluation.privacy import novelty
 from layerdag.graph import DAGBatch, GraphStatistics
-from layerdag.models import ModelSpec, usual_plans
+from layerdag.models import ModelSpec, predicts_out_degree
 from layerdag.models.autoregressive import (
     DegreeConstraints,
     Heads,
@@ -62,7 +62,7 @@ class Variant:
         arguments: Of the model.
         retrain: Whether training differs from that of the full model; else its weights are used.
         guidance: Weight of guidance while sampling.
-        candidates: CandidatePairs while sampling.
+        best_of: Graphs drawn for each one kept while sampling.
         conditions: Whether it sees conditions at all.
     """
 
@@ -70,7 +70,7 @@ class Variant:
     arguments: dict[str, float] = field(default_factory=dict)
     retrain: bool = True
     guidance: float = 1.5
-    candidates: int = 4
+    best_of: int = 4
     conditions: bool = True
 
 
@@ -156,17 +156,17 @@ VARIANTS = {
     "full": Variant(),
     "no messages": Variant(_without_messages),
     "no attention": Variant(_without_attention),
-    "no plans": Variant(arguments={"plans": False}),
-    "plans": Variant(arguments={"plans": True}),
+    "no plans": Variant(arguments={"predict_out_degree": False}),
+    "plans": Variant(arguments={"predict_out_degree": True}),
     "no dynamic codes": Variant(_without_codes),
     "all pairs": Variant(arguments={"block": 1024}),
     "independent attributes": Variant(_independent_attributes),
     "one stage": Variant(_one_stage),
     "no token dropout": Variant(arguments={"token_dropout": 0.0}),
     "any number of children": Variant(_unlimited_children, retrain=False),
-    "no judge": Variant(candidates=1, retrain=False),
-    "no judge, no guidance": Variant(candidates=1, guidance=1.0, retrain=False),
-    "no conditions": Variant(conditions=False, candidates=1, guidance=1.0),
+    "no judge": Variant(best_of=1, retrain=False),
+    "no judge, no guidance": Variant(best_of=1, guidance=1.0, retrain=False),
+    "no conditions": Variant(conditions=False, best_of=1, guidance=1.0),
 }
 
 
@@ -223,10 +223,9 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
         shown = {part: _blind(batch) for part, batch in shown.items()}
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     trained_as = name if variant.retrain else "full"
+    arguments = {"predict_out_degree": predicts_out_degree(data), **variant.arguments}
     job = TrainJob(
-        spec=ModelSpec(
-            "fast", sizes, statistics, {"plans": usual_plans(data), **variant.arguments}
-        ),
+        spec=ModelSpec("fast", sizes, statistics, arguments),
         train=shown["train"], validation=shown["val"],
         directory=folder / f"{trained_as}-{seed}", schema=data.schema.to_dict(),
         run_config={}, data_fingerprint=data.fingerprint,
@@ -234,7 +233,7 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     plan = TrainSettings(
         seed=seed, max_steps=args.steps, batch_nodes=args.batch_nodes, learning_rate=2e-3,
         weight_decay=0.05, schedule="cosine", ema_decay=0.99, patience=0,
-        evaluate_every=max(args.steps // 6, 1),
+        evaluate_every=max(args.steps // 6, 1), precision="float32",
     )  # fmt: skip
     spent = 0.0
     with _removed(variant):
@@ -286,7 +285,7 @@ def _samples(variant: Variant, data: GraphDataset, checkpoint: Path, seed: int) 
     if not variant.conditions:
         rows = [{} for _ in rows]
     settings = GenerationSettings(
-        seed=1000 * seed, guidance=variant.guidance, candidates=variant.candidates,
+        seed=1000 * seed, guidance=variant.guidance, best_of=variant.best_of,
         batch_size=64,
         max_nodes=2 * max(dag.num_nodes for dag in data.graphs["train"]),
     )  # fmt: skip

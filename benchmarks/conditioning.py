@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""Do samples have the family and size they were asked for? As JSON, by guidance and candidates.
+"""Do samples have the family and size they were asked for? As JSON, by guidance and best-of-n.
 
-    python benchmarks/conditioning.py --num 48 --guidance 1 1.5 3 --candidates 1 4
+    python benchmarks/conditioning.py --num 48 --guidance 1 1.5 3 --best-of 1 4
 
 The conditions are those of validation jobs. A sample counts as of the family of the training job
 that is nearest to it by the operators it holds (cosine of the square roots of their counts); the
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--data", default="data")
     parser.add_argument("--num", type=int, default=48)
     parser.add_argument("--guidance", type=float, nargs="+", default=[1.0, 3.0])
-    parser.add_argument("--candidates", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--best-of", "--candidates", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     data = load_corpus(args.data, max_nodes=MAX_NODES)
@@ -51,12 +51,12 @@ def main() -> None:
         "real": {"family": judge.share(data.schema, asked, families)},
     }
     rows = [dag.conditions for dag in asked]
-    for weight, candidates in product(args.guidance, args.candidates):
+    for weight, best_of in product(args.guidance, args.best_of):
         settings = GenerationSettings(
-            seed=args.seed, guidance=weight, candidates=candidates, max_nodes=4 * MAX_NODES
+            seed=args.seed, guidance=weight, best_of=best_of, max_nodes=4 * MAX_NODES
         )
         made = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
-        result[f"guidance {weight:g}, candidates {candidates}"] = {
+        result[f"guidance {weight:g}, best of {best_of}"] = {
             "family": judge.share(schema, made, families),
             **_sizes(asked, made),
         }

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from layerdag.cli.demo import kind_of
-from layerdag.cli.settings import compose
 from layerdag.cli.verbs import checkpoint_path
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import load_corpus
@@ -51,8 +50,7 @@ def main() -> None:
     checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     schema = GraphSchema.from_dict(checkpoint.schema)
     rows = [real.conditions] * args.samples
-    usual = compose("sample")
-    settings = GenerationSettings(guidance=usual.guidance, candidates=usual.candidates)
+    settings = GenerationSettings()
     samples = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
     titles = [f"real {args.family}, {args.strategy}: {real.num_nodes} nodes"]
     titles += [f"sampled, seed {i}: {dag.num_nodes} nodes" for i, dag in enumerate(samples)]

@@ -8,13 +8,13 @@ Similarity is the distance to the real graphs of ``--split`` over the same dista
 training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
 ``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
-``--split``, over that of one trained on the real training graphs (``--target``, ``--hide``), with
-its interval over fits and resampled graphs of ``--split``, the same for both.
+``--split``, over that of one trained on the real training graphs (``--target``, ``--exclude``),
+with its interval over fits and resampled graphs of ``--split``, the same for both.
 
 The corpus, jobs of at most 160 nodes, as ``data.max_nodes=160`` trained on them:
 
     python benchmarks/quality.py data fast=outputs/fast/best --largest 160 --target label \
-        --hide duration
+        --exclude duration
 """
 
 import argparse
@@ -37,7 +37,7 @@ from layerdag.evaluation.metrics import AttributeView, Interval
 from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG
-from layerdag.sampling import ASKED, LABELS, GenerationSettings, sample_like
+from layerdag.sampling import REQUESTED, GenerationSettings, sample_like
 from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, transfer
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
@@ -63,8 +63,7 @@ def main() -> None:
         "split": args.split,
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
         "samples": {
-            key: getattr(args, key)
-            for key in ("guidance", "candidates", "labels", "steps", "copies")
+            key: getattr(args, key) for key in ("guidance", "best_of", "labels", "steps", "copies")
         },
         "floor": _floor(data, args),
         "rows": rows,
@@ -82,12 +81,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--largest", type=int, help="data is a corpus: leave larger jobs out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
-    parser.add_argument("--candidates", type=int, default=1)
-    parser.add_argument("--labels", choices=LABELS, default=ASKED, help="as in sample.yaml")
+    parser.add_argument("--best-of", "--candidates", type=int, default=1, help="of fast models")
+    parser.add_argument("--labels", default=REQUESTED, help="as in sample.yaml")
     parser.add_argument("--steps", type=int, help="denoising steps of the reference")
     parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
     parser.add_argument("--target", help="condition that surrogates predict; none: no transfer")
-    parser.add_argument("--hide", action="append", default=[], help="attribute hidden from these")
+    parser.add_argument(
+        "--exclude", "--hide", action="append", default=[], help="attribute they may not see"
+    )
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["boosting"])
     parser.add_argument("--fits", type=int, default=3, help="seeds of each surrogate")
     parser.add_argument("--max-nodes", type=int, default=2000)
@@ -123,14 +124,15 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
     data = _fitting(data, checkpoint, args.data)
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
+    is_fast = checkpoint.spec.name == "fast"
     settings = GenerationSettings(
         seed=seed,
         guidance=args.guidance,
-        candidates=args.candidates,
+        best_of=args.best_of if is_fast else 1,
         labels=args.labels,
-        steps=args.steps,
+        steps=None if is_fast else args.steps,
         max_nodes=args.max_nodes,
-        batch_size=max(256 // args.candidates, 8),
+        batch_size=max(256 // args.best_of, 8),
     )
     begin = time.process_time()
     made = list(sample_like(checkpoint.model.eval(), schema, wanted, settings))
@@ -211,10 +213,10 @@ def _transfer(
 ) -> dict[str, Any]:
     """Return scores of surrogates trained on samples and on real graphs, and their ratios."""
     real, test = (
-        labeled(data.graphs[part], data.schema, args.target, args.hide)
+        labeled(data.graphs[part], data.schema, args.target, args.exclude)
         for part in ("train", args.split)
     )
-    synthetic = labeled(dags, schema, args.target, args.hide)
+    synthetic = labeled(dags, schema, args.target, args.exclude)
     report = transfer(
         real,
         synthetic,

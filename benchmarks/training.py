@@ -83,6 +83,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
             batch_graphs=options.batch,
             evaluate_every=10**9,
             log_every=1,
+            precision="float32",
         )
         recorder = _Speeds()
         train(job, settings, loggers=[recorder])

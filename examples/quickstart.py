@@ -22,7 +22,7 @@ print(ld.compare(data, data, samples, replicates=20))
 print(f"{len(ld.validate(samples))} findings")
 
 # The step time from the graph alone; durations would tell it.
-surrogate = ld.Surrogate.fit(data, family="boosting", hide=("duration",))
+surrogate = ld.Surrogate.fit(data, family="boosting", exclude=("duration",))
 print(f"Spearman on real test jobs: {surrogate.score(data)['spearman']:.2f}")
 
 # A sampled job and its predicted step time, then the same job on a cluster.

@@ -24,6 +24,13 @@ from ._limits import (
 )
 from ._locks import LOCK as LOCK, locked as locked
 from ._memory import memory_left as memory_left
+from ._names import (
+    RenamedWarning as RenamedWarning,
+    nearest as nearest,
+    takes_old_names as takes_old_names,
+    tell_renamed as tell_renamed,
+    with_new_names as with_new_names,
+)
 from ._native import library as library
 from ._progress import track as track
 from ._reading import (
@@ -43,5 +50,4 @@ from ._rng import (
     scrambled as scrambled,
     shifted_right as shifted_right,
 )
-from ._spelling import nearest as nearest
 from ._waiting import wait_briefly as wait_briefly

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from layerdag._version import __version__
 from layerdag.cli._faults import complain
+from layerdag.cli._old_names import old_names_told
 from layerdag.cli._stopping import TERMINATED, exit_code, terminating
 from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
 from layerdag.errors import UsageError
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _check_verb(words)
         verb = build_parser().parse_args(words[:1] or ["--help"]).verb
-        with terminating():
+        with terminating(), old_names_told():
             return _run(verb, words[1:])
     except KeyboardInterrupt as stop:
         code = exit_code(stop)

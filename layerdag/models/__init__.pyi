@@ -10,7 +10,7 @@ from ._bounds import (
     MAX_WIDTH as MAX_WIDTH,
     require_between as require_between,
 )
-from ._for_data import spec_for as spec_for, usual_plans as usual_plans
+from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
 from ._layers import (
     MLP as MLP,
     CodeEmbedding as CodeEmbedding,
@@ -24,4 +24,8 @@ from ._layers import (
 )
 from ._posterior import Posterior as Posterior
 from ._resampling import resample as resample
-from ._spec import ModelSpec as ModelSpec, build_model as build_model
+from ._spec import (
+    RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
+    ModelSpec as ModelSpec,
+    build_model as build_model,
+)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from layerdag._runtime import takes_old_names
+from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch
 
 
@@ -29,6 +31,7 @@ class LossTerm:
         return self.total / self.count.clamp(min=1)
 
 
+@takes_old_names(candidates="best_of")
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
     """What to sample: one row of conditions and one seed per graph.
@@ -39,9 +42,9 @@ class SampleRequest:
         seeds: One seed per graph; a graph depends only on its own seed and conditions.
         max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
         max_layers: Largest number of layers, likewise.
-        steps: Denoising steps of a diffusion model; None takes those of training.
+        steps: Denoising steps of `reference`; None takes those of training.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
-        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
+        best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the numbers of children that training shows; `reference` draws one.
     """
 
@@ -52,7 +55,7 @@ class SampleRequest:
     max_layers: int = 2_000
     steps: int | None = None
     guidance: float = 1.0
-    candidates: int = 1
+    best_of: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +97,30 @@ class DAGModel(nn.Module, ABC):
         """
         return ()
 
+    @property
+    def usual_best_of(self) -> int:
+        """Graphs drawn for each one kept where nothing else is asked for."""
+        return 1
+
+    def require_options(self, *, steps: int | None, best_of: int) -> None:
+        """Refuse options of sampling that this model cannot honor.
+
+        Raises:
+            UsageError: Names the option and what to do.
+        """
+        if best_of != 1:
+            raise UsageError(
+                "This model has nothing to choose among several graphs by, so "
+                f"best_of={best_of} cannot be done; leave best_of out, or ask for best_of=1."
+            )
+
     @abstractmethod
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph per seed; acyclic and layer-consistent by construction."""
+        """Sample one graph per seed; acyclic and layer-consistent by construction.
+
+        Raises:
+            UsageError: As ``require_options``.
+        """
 
     def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
         """Return the predicted numeric conditions of each graph, standardized, shape (B, C).

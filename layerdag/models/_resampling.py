@@ -19,7 +19,7 @@ def resample(
     request: SampleRequest,
     sample: Callable[[SampleRequest], SampleResult],
 ) -> SampleResult:
-    """Sample ``request.candidates`` graphs per seed and choose one with weight exp(score).
+    """Sample ``request.best_of`` graphs per seed and choose one with weight exp(score).
 
     Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
     only if all candidates are truncated. A graph still depends only on its own seed and conditions.
@@ -30,13 +30,13 @@ def resample(
         request: With at least two candidates.
         sample: Samples graphs, one per seed.
     """
-    count = request.candidates
+    count = request.best_of
     repeated = replace(
         request,
         numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
         category_BM=request.category_BM.repeat_interleave(count, dim=0),
         seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
-        candidates=1,
+        best_of=1,
     )
     sampled = sample(repeated)
     batch = DAGBatch.collate(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from layerdag._runtime import derive_seed
+from layerdag._runtime import derive_seed, with_new_names
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models._base import DAGModel
@@ -21,6 +21,9 @@ from layerdag.models._bounds import require_few, require_types
 MODEL_NAMES = ("fast", "reference")
 
 Plain = int | float | bool | str
+
+RENAMED_ARGUMENTS = {"plans": "predict_out_degree"}
+"""New name of a model's setting by the old one, which checkpoints and configs may still have."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class ModelSpec:
     sizes: GraphSizes
     statistics: GraphStatistics
     arguments: Mapping[str, Plain] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if RENAMED_ARGUMENTS.keys() & self.arguments.keys():
+            arguments = with_new_names(self.arguments, RENAMED_ARGUMENTS, "model.")
+            object.__setattr__(self, "arguments", arguments)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON-serializable data."""

@@ -17,7 +17,7 @@ class GeneratedGraph:
     Attributes:
         name: "sample-" and its number.
         seed: It was sampled with.
-        dag: Codes, with the conditions that were asked for, but for a label that was judged.
+        dag: Codes, with the requested conditions; the label is predicted where that was asked for.
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
     """

@@ -8,7 +8,8 @@ from typing import Any
 from layerdag.errors import ConfigError
 from layerdag.graph import Condition
 from layerdag.sampling._generated import GeneratedGraph
-from layerdag.sampling._sampling import GenerationSettings, checkpoint_schema, generate
+from layerdag.sampling._sampling import checkpoint_schema, generate
+from layerdag.sampling._settings import GenerationSettings
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 
@@ -29,7 +30,7 @@ def sample(
         seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
         conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones
             are drawn from what the training graphs were like.
-        **settings: Further ``GenerationSettings``: steps, guidance, candidates, max_nodes, ...
+        **settings: Further ``GenerationSettings``: steps, guidance, best_of, max_nodes, ...
 
     Returns:
         Graphs with ``dag`` (codes), ``graph`` (names and numbers) and ``workload()`` (traces).

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from layerdag._runtime import Limits, require_few_bytes, require_few_ranks
+from layerdag._runtime import require_few_bytes, require_few_ranks
 from layerdag._version import __version__
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
@@ -17,62 +17,13 @@ from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
 from layerdag.sampling._generated import GeneratedGraph
 from layerdag.sampling._sample_files import SampleFiles
+from layerdag.sampling._settings import PREDICTED, GenerationSettings
 from layerdag.sampling._volume import Volume, expected_volume
 from layerdag.training import LoadedCheckpoint
 
-# What stands as label beside a sample: what was asked for, or what the model's judge finds in it.
-ASKED, JUDGED = LABELS = ("asked", "judged")
 FORMATS = ("auto", "et", "graphml", "json")
 # The conditions of so many graphs tell how much all of them will write.
 _LOOKED_AT = 1000
-
-
-@dataclass(frozen=True)
-class GenerationSettings:
-    """What to sample.
-
-    Attributes:
-        num: Number of graphs.
-        seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
-        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
-        ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
-        steps: Denoising steps of a wide layer; None takes the model's own.
-        guidance: Weight of classifier-free guidance.
-        candidates: Graphs drawn for each one that is kept, by how well it fits its conditions and
-            the numbers of children that training shows; `reference` draws one.
-        labels: One of ``LABELS``: whether the condition "label" of a sample is the one it was asked
-            for, or what the model's judge, which learned the training graphs' labels, expects of
-            the finished graph. A surrogate learns more from the second.
-        max_nodes: Limit of a graph; one that reaches it is marked truncated.
-        batch_size: Graphs sampled side by side; changes speed, never a graph.
-        limits: The most ranks of a job and bytes of all files that may be written.
-
-    Raises:
-        UsageError: If a value is out of bounds.
-    """
-
-    num: int = 16
-    seed: int = 0
-    conditions: Mapping[str, Condition] = field(default_factory=dict)
-    ranks: int | None = None
-    steps: int | None = None
-    guidance: float = 1.0
-    candidates: int = 1
-    labels: str = ASKED
-    max_nodes: int = 10_000
-    batch_size: int = 32
-    limits: Limits = field(default_factory=Limits)
-
-    def __post_init__(self) -> None:
-        for name in ("num", "max_nodes", "batch_size", "candidates"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
-        if self.ranks is not None and self.ranks < 1:
-            raise UsageError(f"'ranks' must be at least 1, found {self.ranks}.")
-        if self.labels not in LABELS:
-            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
-        if self.seed < 0:
-            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
 
 def generate(
@@ -104,10 +55,10 @@ def sample_like(
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
-        UsageError: If labels are to be judged, and the model has no judge or no label.
+        UsageError: If the model cannot do what the settings ask for.
     """
-    if settings.labels == JUDGED:
-        _check_judges_labels(model, schema)
+    settings = settings.settled(model, schema)
+    assert settings.best_of is not None
     device = next(model.parameters()).device
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
@@ -120,21 +71,21 @@ def sample_like(
             max_nodes=settings.max_nodes,
             steps=settings.steps,
             guidance=settings.guidance,
-            candidates=settings.candidates,
+            best_of=settings.best_of,
         )
         result = finite_sample(model, schema, request)
         dags = [dag.to("cpu") for dag in result.dags]
         conditions = [dict(row) for row in part]
-        if settings.labels == JUDGED:
-            labels = _judged_labels(model, schema, dags)
+        if settings.labels == PREDICTED:
+            labels = _predicted_labels(model, schema, dags)
             conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
         for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
             dag = replace(dag, conditions=conditions[i])
             yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut, schema)
 
 
-def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
-    """Return the label that the model's judge expects of each graph, in its own unit."""
+def _predicted_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
+    """Return the label that the model's posterior predicts for each graph, in its own unit."""
     found_BC = model.predict_numeric_conditions(
         encode_batch(schema, dags).to(next(model.parameters()).device)
     )
@@ -144,27 +95,19 @@ def _judged_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) ->
     return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
 
 
-def _check_judges_labels(model: DAGModel, schema: GraphSchema) -> None:
-    """Raise UsageError, before anything is sampled, if the model cannot judge labels."""
-    labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
-    if not labeled or not model.posterior_objectives():
-        raise UsageError(
-            "Only a fast model that was trained with a numeric condition 'label' can judge labels; "
-            "ask for labels=asked."
-        )
-
-
 def volume_of(
     checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str = "auto"
 ) -> Volume:
     """Return about what ``write_samples`` writes; conditions of the first graphs speak for all.
 
     Raises:
-        UsageError: If the format is unknown or does not fit, or it is more than the limits allow.
+        UsageError: If the format is unknown or does not fit, the model cannot do what is asked
+            for, or it is more than the limits allow.
         CheckpointError: If schema and model of the checkpoint do not belong together.
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     schema = checkpoint_schema(checkpoint)
+    settings = settings.settled(checkpoint.model, schema)
     seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
     volume = expected_volume(
         complete_conditions(schema, settings.conditions, seeds),
@@ -172,7 +115,7 @@ def volume_of(
         num=settings.num,
         ranks=settings.ranks,
         max_nodes=settings.max_nodes,
-        file_format=_format(file_format, schema.kind),
+        file_format=_format(file_format, schema.kind, settings.ranks),
     )
     require_few_ranks(volume.most_ranks, settings.limits, "A job")
     require_few_bytes(volume.bytes, settings.limits, volume.told())
@@ -205,14 +148,15 @@ def write_samples(
         on_each: Called after each graph, those of a stopped run included, for progress bars.
 
     Raises:
-        UsageError: If the format is unknown or does not fit the checkpoint, or something stands at
-            ``out`` that may not be replaced, or another process is sampling into ``out``, or more
-            is to be written than the limits allow.
+        UsageError: If the format is unknown or does not fit the checkpoint, the model cannot do
+            what is asked for, something stands at ``out`` that may not be replaced, another process
+            is sampling into ``out``, or more is to be written than the limits allow.
         CheckpointError: If schema and model of the checkpoint do not belong together.
     """
     schema = checkpoint_schema(checkpoint)
-    file_format = _format(file_format, schema.kind)
+    settings = settings.settled(checkpoint.model, schema)
     volume_of(checkpoint, settings, file_format)
+    file_format = _format(file_format, schema.kind, settings.ranks)
     facts = _facts(checkpoint, settings, file_format)
     request = {**facts, **_request(checkpoint, settings)}
     with filling(Path(out), request, settings.num, overwrite=overwrite) as folder:
@@ -246,7 +190,7 @@ def _facts(
         "data": checkpoint.data_settings,
         "format": file_format,
         "guidance": settings.guidance,
-        "candidates": settings.candidates,
+        "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
     }
@@ -292,18 +236,28 @@ def checkpoint_fingerprint(path: Path) -> str:
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
 
 
-def _format(file_format: str, kind: str) -> str:
-    """Return the format to write, after checking that it fits the kind of graph."""
+def _format(file_format: str, kind: str, ranks: int | None) -> str:
+    """Return the format to write, after checking that it fits the kind of graph and the ranks."""
     if file_format not in FORMATS:
         raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
     if file_format == "auto":
-        return "et" if kind == "trace" else "graphml"
+        file_format = "et" if kind == "trace" else "graphml"
+    _require_jobs(ranks, file_format)
     if file_format == "et" and kind != "trace":
         raise UsageError(
             "This checkpoint samples flow graphs, which are no execution traces; "
             "ask for format=graphml or format=json."
         )
     return file_format
+
+
+def _require_jobs(ranks: int | None, file_format: str) -> None:
+    """Refuse ranks where no trace is written."""
+    if ranks is not None and file_format != "et":
+        raise UsageError(
+            f"'ranks' is the number of trace files per job, and format={file_format} writes one "
+            "graph; leave ranks out, or ask for format=et."
+        )
 
 
 def _entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:

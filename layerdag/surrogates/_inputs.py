@@ -95,7 +95,9 @@ def hide(dags: Sequence[DAG], schema: GraphSchema, hidden: Sequence[str]) -> lis
     names = [attribute.name for attribute in schema.attributes]
     for name in hidden:
         if name not in names:
-            raise UsageError(f"There is no attribute '{name}' to hide; known: {', '.join(names)}.")
+            raise UsageError(
+                f"There is no attribute '{name}' to exclude; known: {', '.join(names)}."
+            )
     columns = [names.index(name) for name in hidden]
     result = []
     for dag in dags:

@@ -26,14 +26,14 @@ class Surrogate:
         model: The fitted model.
         schema: What the codes of its graphs mean.
         target: Name of the condition that it predicts.
-        hidden: Node attributes that it does not see.
+        excluded: Node attributes that it does not see.
         notes: Further facts that are saved beside it.
     """
 
     model: SurrogateModel
     schema: GraphSchema
     target: str = LABEL
-    hidden: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -44,7 +44,7 @@ class Surrogate:
         *,
         graphs: Iterable[GraphLike] | None = None,
         target: str = LABEL,
-        hide: Sequence[str] = (),
+        exclude: Sequence[str] = (),
         seed: int = 0,
     ) -> "Surrogate":
         """Fit on the training part of a data set.
@@ -54,7 +54,7 @@ class Surrogate:
             family: "boosting" (boosted trees on graph statistics) or "message_passing".
             graphs: What to fit on instead of the training part, such as samples.
             target: Condition to predict.
-            hide: Node attributes that it may not see; "duration" where the durations tell the
+            exclude: Node attributes that it may not see; "duration" where the durations tell the
                 target.
             seed: Of the fit.
 
@@ -69,7 +69,7 @@ class Surrogate:
             )
         schema = data.schema
         dags = data.graphs["train"] if graphs is None else encoded(graphs, schema)
-        known = labeled(dags, schema, target, hide)
+        known = labeled(dags, schema, target, exclude)
         model = FAMILIES[family](known.dags, known.target_B, schema.sizes(), seed)
         notes = {
             "data": data.name,
@@ -77,7 +77,7 @@ class Surrogate:
             "seed": seed,
             "train": len(known.dags),
         }
-        return cls(model, schema, target, tuple(hide), notes)
+        return cls(model, schema, target, tuple(exclude), notes)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Surrogate":
@@ -94,8 +94,9 @@ class Surrogate:
                 "with 'layerdag surrogate fit'."
             )
         schema = GraphSchema.from_dict(notes.pop("schema"))
-        target, hidden = str(notes.pop("target", LABEL)), notes.pop("hidden", ())
-        return cls(model, schema, target, tuple(str(name) for name in hidden), notes)
+        target = str(notes.pop("target", LABEL))
+        excluded = notes.pop("excluded", notes.pop("hidden", ()))  # "hidden" in older ones
+        return cls(model, schema, target, tuple(str(name) for name in excluded), notes)
 
     def predict(self, graphs: Iterable[GraphLike]) -> np.ndarray:
         """Return one prediction per graph, float64 (B,), in the unit of the training targets.
@@ -108,7 +109,7 @@ class Surrogate:
             DataError: If a file cannot be read, or a graph does not fit the schema.
         """
         dags = encoded(graphs, self.schema)
-        return self.model.predict(without_attributes(dags, self.schema, self.hidden))
+        return self.model.predict(without_attributes(dags, self.schema, self.excluded))
 
     def score(self, data: GraphDataset, split: Split = "test") -> dict[str, float]:
         """Return correlations and errors on a part of a data set, by the names of ``SCORES``.
@@ -130,7 +131,7 @@ class Surrogate:
         notes = {
             **self.notes,
             "target": self.target,
-            "hidden": list(self.hidden),
+            "excluded": list(self.excluded),
             "schema": self.schema.to_dict(),
         }
         save_surrogate(self.model, folder, notes, overwrite=overwrite)

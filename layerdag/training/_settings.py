@@ -10,7 +10,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How to train; the same for every model and data set.
+    """How to train any model on any data set; the defaults are those of ``layerdag train``.
 
     Attributes:
         seed: Of the order of the graphs, the noise and the initial weights.
@@ -38,7 +38,7 @@ class TrainSettings:
     """
 
     seed: int = 0
-    max_steps: int | None = 1000
+    max_steps: int | None = 2000
     max_seconds: float | None = None
     batch_graphs: int = 256
     batch_nodes: int = 2_000
@@ -52,7 +52,7 @@ class TrainSettings:
     evaluate_every: int = 100
     patience: int = 10
     log_every: int = 20
-    precision: str = "float32"
+    precision: str = "auto"
 
     def __post_init__(self) -> None:
         for name in ("batch_graphs", "batch_nodes", "accumulate", "evaluate_every", "log_every"):

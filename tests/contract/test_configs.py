@@ -8,14 +8,17 @@ import pytest
 import yaml
 
 from layerdag.cli.settings import as_plain, build, compose
+from layerdag.cli.verbs._sample import generation_settings
+from layerdag.cli.verbs._train import LoggerSettings, logger_settings
 from layerdag.datasets import LOADERS, loader_of
 from layerdag.models.autoregressive import FastLayerDAG
 from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.sampling import GenerationSettings
 from layerdag.training import TrainSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 # Null in the file: build_spec settles them by the data set.
-BY_DATA = {"plans"}
+BY_DATA = {"predict_out_degree"}
 CHOICES = [
     f"{path.parent.name}={path.stem}"
     for path in sorted(CONFIGS.glob("*/*.yaml"))
@@ -79,3 +82,12 @@ def test_documented_settings_of_data_sets_are_accepted(words: list[str]) -> None
 def test_training_file_lists_every_setting() -> None:
     listed = as_plain(compose("train").training)
     assert set(listed) == {field.name for field in fields(TrainSettings)} - {"seed"}
+
+
+def test_settings_in_python_have_the_defaults_of_the_command_line() -> None:
+    train = compose("train")
+    assert build(TrainSettings, {**as_plain(train.training), "seed": train.seed}, "") == (
+        TrainSettings()
+    )
+    assert logger_settings(train) == LoggerSettings()
+    assert generation_settings(compose("sample")) == GenerationSettings()

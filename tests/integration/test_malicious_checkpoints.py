@@ -168,7 +168,7 @@ def use(path: Path) -> list[str]:
     """Do what ``layerdag sample`` does with a checkpoint, but for writing."""
     loaded = load_checkpoint(path)
     schema = checkpoint_schema(loaded)
-    settings = GenerationSettings(num=2, max_nodes=8)
+    settings = GenerationSettings(num=2, best_of=1, max_nodes=8)
     graphs = generate(loaded.model, schema, settings)
     return [schema.decode(graph.dag, graph.name).name for graph in graphs]
 

@@ -26,7 +26,7 @@ def test_32_graphs_with_labels_elsewhere_are_trained_on_sampled_and_audited(
     assert main(["train", "data=folder", *data, *TINY, f"out={run}"]) == 0
     assert "12 graphs are held out (validation and test) beside 20" in capsys.readouterr().err
     samples = str(tmp_path / "samples")
-    words = ["num=6", "seed=0", "max_nodes=30", "candidates=1", f"out={samples}"]
+    words = ["num=6", "seed=0", "max_nodes=30", "best_of=1", f"out={samples}"]
     assert main(["sample", f"checkpoint={run / 'best'}", *words]) == 0
     manifest = json.loads((tmp_path / "samples" / "manifest.json").read_text())
     assert manifest["split"]["train"]

@@ -10,7 +10,6 @@ import torch
 
 from layerdag._runtime import track
 from layerdag.cli.demo._folder import MARK, TRAINING
-from layerdag.cli.settings import compose
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
 from layerdag.datasets.sources import load_corpus
@@ -108,7 +107,9 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
     statistics = shared_statistics(data.graphs["train"], sizes)
     folder = settings.out / TRAINING
     job = TrainJob(
-        spec=ModelSpec("fast", sizes, statistics, {"width": settings.width, "plans": False}),
+        spec=ModelSpec(
+            "fast", sizes, statistics, {"width": settings.width, "predict_out_degree": False}
+        ),
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=folder,
@@ -144,14 +145,7 @@ def sample_stage(
     """Sample one graph for each of several training graphs' conditions, as `layerdag sample`."""
     train_dags = data.graphs["train"]
     rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
-    usual = compose("sample")
-    plan = GenerationSettings(
-        seed=settings.seed,
-        max_nodes=2 * settings.max_nodes,
-        batch_size=64,
-        guidance=usual.guidance,
-        candidates=usual.candidates,
-    )
+    plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64)
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))
 

@@ -24,7 +24,9 @@ class Watch:
 
     def __init__(self, schema: GraphSchema, folder: Path, num_graphs: int) -> None:
         self._schema, self._folder = schema, folder
-        self._settings = GenerationSettings(num=max(num_graphs, 1), seed=0, max_nodes=1000)
+        self._settings = GenerationSettings(
+            num=max(num_graphs, 1), seed=0, guidance=1.0, best_of=1, max_nodes=1000
+        )
 
     def __call__(self, model: DAGModel, step: int) -> Observation:
         """Sample, check and draw."""

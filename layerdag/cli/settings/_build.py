@@ -28,8 +28,9 @@ def build_dataset(node: DictConfig) -> GraphDataset:
 def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
     """Return the model that ``node`` describes, sized for ``data``.
 
-    ``plans: null`` leaves it to the kind of the graphs whether nodes announce their children:
-    they do in flow graphs, not in jobs of traces (docs/explanation/fast-model.md).
+    ``predict_out_degree: null`` leaves it to the kind of the graphs whether the number of children
+    is drawn with every node: it is in flow graphs, not in jobs of traces
+    (docs/explanation/fast-model.md).
     """
     arguments = as_plain(node)
     return spec_for(data, str(arguments.pop("name")), arguments)

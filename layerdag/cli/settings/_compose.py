@@ -23,6 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from layerdag.cli.settings._old_words import with_new_words
 from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
 
@@ -37,7 +38,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(overrides)
+    parsed = _parse(with_new_words(name, overrides))
     _check_groups(parsed)
     groups = [str(o.input_line) for o in parsed if _is_group(o)]
     base = _compose(name, groups)
@@ -55,6 +56,7 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
+    words = with_new_words(name, words)
     _check_words(name, words)
     words = _folders_apart(name, words)
     failures: list[Exception] = []

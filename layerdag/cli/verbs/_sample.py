@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -25,6 +26,8 @@ from layerdag.sampling import (
 from layerdag.training import load_checkpoint
 
 PRETRAINED = "pretrained"
+_WHOLE = ("num", "seed", "max_nodes", "batch_size", "max_ranks", "max_bytes")
+_WHOLE_OR_NULL = ("ranks", "steps", "best_of")
 
 
 def main(words: Sequence[str]) -> int:
@@ -80,12 +83,7 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
     wanted: dict[str, Condition] = dict(plain["conditions"])
     if plain["label"] is not None:
         wanted["label"] = plain["label"]
-    for name in (
-        *("num", "seed", "max_nodes", "batch_size", "candidates"),
-        *("max_ranks", "max_bytes"),
-    ):
-        if not isinstance(plain[name], int):
-            raise ConfigError(f"'{name}' must be a whole number, found {plain[name]!r}.")
+    _require_whole_numbers(plain)
     return GenerationSettings(
         num=plain["num"],
         seed=plain["seed"],
@@ -93,9 +91,19 @@ def generation_settings(config: DictConfig) -> GenerationSettings:
         ranks=plain["ranks"],
         steps=plain["steps"],
         guidance=float(plain["guidance"]),
-        candidates=plain["candidates"],
+        best_of=plain["best_of"],
         labels=str(plain["labels"]),
         max_nodes=plain["max_nodes"],
         batch_size=plain["batch_size"],
         limits=Limits(plain["max_ranks"], plain["max_bytes"]),
     )
+
+
+def _require_whole_numbers(plain: Mapping[str, Any]) -> None:
+    """Refuse numbers of things that are no whole numbers."""
+    for name in (*_WHOLE, *_WHOLE_OR_NULL):
+        value = plain[name]
+        if value is None and name in _WHOLE_OR_NULL:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigError(f"'{name}' must be a whole number, found {value!r}.")

@@ -5,12 +5,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+
+from layerdag._runtime import tell_renamed
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
-    "  layerdag surrogate fit data --hide duration --out outputs/surrogate\n"
+    "  layerdag surrogate fit data --exclude duration --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
-    "  layerdag surrogate tstr data outputs/samples --hide duration"
+    "  layerdag surrogate tstr data outputs/samples --exclude duration"
 )
 DATA_HELP = (
     "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "
@@ -50,14 +53,26 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
     )
     parser.add_argument(
-        "--hide",
+        "--exclude",
         action="append",
         default=[],
         metavar="ATTRIBUTE",
-        help="node attribute that the surrogate may not see; 'duration' where it tells the target",
+        help="node attribute that the surrogate may not see; 'duration' where it tells the target; "
+        "may be repeated",
     )
+    parser.add_argument("--hide", action=_OldExclude, dest="exclude", help=argparse.SUPPRESS)
     parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+class _OldExclude(argparse.Action):
+    """``--hide``, the old name of ``--exclude``."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, *_: object
+    ) -> None:
+        tell_renamed("--hide", "--exclude")
+        namespace.exclude = [*namespace.exclude, values]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,12 +93,14 @@ def _fit(args: argparse.Namespace) -> int:
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
-    tested = len(labeled(data.graphs["test"], data.schema, args.target, args.hide).dags)
-    surrogate = Surrogate.fit(data, args.family, target=args.target, hide=args.hide, seed=args.seed)
+    tested = len(labeled(data.graphs["test"], data.schema, args.target, args.exclude).dags)
+    surrogate = Surrogate.fit(
+        data, args.family, target=args.target, exclude=args.exclude, seed=args.seed
+    )
     figures = surrogate.score(data)
     notes = {**surrogate.notes, "test": tested, "scores": figures}
     replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
-    told = notes | {"target": args.target, "hidden": args.hide}
+    told = notes | {"target": args.target, "excluded": args.exclude}
     if args.json:
         print(json.dumps(told | {"family": args.family, "out": args.out}))
         return 0
@@ -122,9 +139,9 @@ def _tstr(args: argparse.Namespace) -> int:
     data = RealData(args.data, args.labels).beside_samples(args.samples)
     schema = data.schema
     report = transfer(
-        labeled(data.graphs["train"], schema, args.target, args.hide),
-        labeled(read_samples(args.samples, schema), schema, args.target, args.hide),
-        labeled(data.graphs["test"], schema, args.target, args.hide),
+        labeled(data.graphs["train"], schema, args.target, args.exclude),
+        labeled(read_samples(args.samples, schema), schema, args.target, args.exclude),
+        labeled(data.graphs["test"], schema, args.target, args.exclude),
         schema.sizes(),
         {name: FAMILIES[name] for name in args.family or FAMILY_NAMES},
         seeds=range(args.seeds),

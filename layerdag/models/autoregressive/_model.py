@@ -7,7 +7,7 @@ attributes, S position buckets, D width of the encoder.
 import torch
 from torch import Tensor, nn
 
-from layerdag._runtime import wait_briefly
+from layerdag._runtime import takes_old_names, wait_briefly
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
@@ -49,6 +49,7 @@ POSTERIOR_OBJECTIVES = ("condition",)
 _NATS_PER_VIOLATION = 3.0
 
 
+@takes_old_names(plans="predict_out_degree")
 class FastLayerDAG(DAGModel):
     """Layerwise autoregressive model with one shared causal encoder.
 
@@ -64,9 +65,9 @@ class FastLayerDAG(DAGModel):
         token_dropout: Fraction of tokens whose embedding is zeroed in training; with a few hundred
             graphs the model would otherwise memorize prefixes.
         condition_dropout: Fraction of conditions dropped in training, for guidance.
-        plans: Whether to predict the out-degree of every node. This helps where it follows from
-            earlier nodes, as in the kernels of TPU Tile, and hurts where it does not, as in
-            training jobs (docs/explanation/fast-model.md, "What each part is worth").
+        predict_out_degree: Whether to predict the out-degree of every node. This helps where it
+            follows from earlier nodes, as in the kernels of TPU Tile, and hurts where it does not,
+            as in training jobs (docs/explanation/fast-model.md, "What each part is worth").
 
     The attributes ``trunk`` (encoder blocks) and ``judge`` (posterior) have the names of their
     parameters in published checkpoints.
@@ -83,7 +84,7 @@ class FastLayerDAG(DAGModel):
         dropout: float = 0.1,
         token_dropout: float = 0.15,
         condition_dropout: float = 0.1,
-        plans: bool = True,
+        predict_out_degree: bool = True,
     ) -> None:
         super().__init__()
         self.sizes, self.statistics = sizes, statistics
@@ -102,7 +103,7 @@ class FastLayerDAG(DAGModel):
         self.conditions = ConditionEncoder(sizes, width)
         self.trunk = nn.ModuleList(EncoderBlock(width, self.num_heads) for _ in range(depth))
         self.last_norm = nn.LayerNorm(width, bias=False)
-        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH, plans=plans)
+        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH, plans=predict_out_degree)
         self.constraints = DegreeConstraints(statistics)
         has_conditions = sizes.numeric_conditions or sizes.category_conditions
         self.judge = Posterior(sizes, width=3 * width // 4) if has_conditions else None
@@ -177,25 +178,39 @@ class FastLayerDAG(DAGModel):
             encoder_block for encoder_block in self.trunk if isinstance(encoder_block, EncoderBlock)
         )
 
+    @property
+    def usual_best_of(self) -> int:
+        """4: more gains little (docs/explanation/fast-model.md)."""
+        return 4
+
+    def require_options(self, *, steps: int | None, best_of: int) -> None:
+        """Refuse denoising steps, which this model has none of, and no draw at all."""
+        if steps is not None:
+            raise UsageError(
+                "The model 'fast' draws every node in one step, so 'steps' would change nothing; "
+                "leave it out."
+            )
+        if best_of < 1:
+            raise UsageError(f"'best_of' must be at least 1, found {best_of}.")
+
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed, one node of every graph per step.
 
-        There are no denoising steps, so ``request.steps`` is not used. With several candidates, one
-        is chosen by its ``_score``.
+        With several candidates, one is chosen by its ``_score``.
 
         Raises:
-            UsageError: If a limit of the request is below 1.
+            UsageError: If a limit of the request is below 1, or it asks for denoising steps.
         """
-        if min(request.max_nodes, request.max_layers, request.candidates) < 1:
+        self.require_options(steps=request.steps, best_of=request.best_of)
+        if min(request.max_nodes, request.max_layers) < 1:
             raise UsageError(
-                "A graph has at least one node and one layer and is drawn at least once; found "
-                f"limits of {request.max_nodes} nodes and {request.max_layers} layers, and "
-                f"{request.candidates} candidates."
+                "A graph has at least one node and one layer; found limits of "
+                f"{request.max_nodes} nodes and {request.max_layers} layers."
             )
         if not request.seeds:
             return SampleResult((), ())
         wait_briefly()
-        if request.candidates > 1:
+        if request.best_of > 1:
             return resample(self._score, request, self._sample_once)
         return self._sample_once(request)
 

@@ -7,7 +7,7 @@ attributes, edges. docs/explanation/method.md lists what was kept and what was m
 import torch
 from torch import Tensor, nn
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
     MAX_DEPTH,
@@ -164,8 +164,19 @@ class ReferenceLayerDAG(DAGModel):
         share = len(items) / len(everything)
         return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
+    def require_options(self, *, steps: int | None, best_of: int) -> None:
+        """Refuse a choice among several graphs, and more denoising steps than there are."""
+        super().require_options(steps=steps, best_of=best_of)
+        most = max(self.node.steps, self.edge.steps)
+        if steps is not None and not 1 <= steps <= most:
+            raise UsageError(
+                f"'steps' must be from 1 to {most}, the steps this model was trained with, found "
+                f"{steps}."
+            )
+
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; see ``layerdag.models.diffusion._sampler``."""
+        self.require_options(steps=request.steps, best_of=request.best_of)
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Tensor:

@@ -99,7 +99,7 @@ def test_a_device_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("verb", ["sample", "train"])
 def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    words = {"sample": ["num=1", "candidates=1", "max_nodes=3"], "train": ["data.families=[mlp]"]}
+    words = {"sample": ["num=1", "best_of=1", "max_nodes=3"], "train": ["data.families=[mlp]"]}
     command = [sys.executable, "-m", "layerdag.cli._main", verb, *words[verb]]
     done = subprocess.run(
         [*command, f"out={tmp_path}/file/x"], capture_output=True, text=True, check=False

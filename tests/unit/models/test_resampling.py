@@ -34,7 +34,7 @@ def test_candidates_are_drawn_with_odds_of_their_scores():
         """Odds of 3 to 1 for the first graph."""
         return torch.where(batch.node_ptr.diff() == sizes[0], 3.0, 1.0).log()
 
-    chosen = resample(score, request(800, candidates=2), from_a_list(dags)).dags
+    chosen = resample(score, request(800, best_of=2), from_a_list(dags)).dags
     share = sum(dag is dags[0] for dag in chosen) / 800
     assert share == pytest.approx(0.75, abs=0.06)
 
@@ -42,7 +42,7 @@ def test_candidates_are_drawn_with_odds_of_their_scores():
 def test_one_candidate_is_plain_sampling_and_several_contain_it():
     model = small_model(small_dags())
     plain = model.sample(request(3))
-    assert [d.x_NA.tolist() for d in model.sample(request(3, candidates=1)).dags] == [
+    assert [d.x_NA.tolist() for d in model.sample(request(3, best_of=1)).dags] == [
         d.x_NA.tolist() for d in plain.dags
     ]
     seen: list[tuple[int, ...]] = []
@@ -51,15 +51,15 @@ def test_one_candidate_is_plain_sampling_and_several_contain_it():
         seen.append(asked.seeds)
         return model.sample(asked)
 
-    resample(nothing, request(3, candidates=2), remember)
+    resample(nothing, request(3, best_of=2), remember)
     assert seen[0][::2] == request(3).seeds
     assert len(set(seen[0])) == 6
 
 
 def test_a_graph_with_candidates_does_not_depend_on_its_batch():
     model = small_model(small_dags())
-    together = model.sample(request(3, candidates=3)).dags
-    alone = model.sample(request(1, candidates=3)).dags
+    together = model.sample(request(3, best_of=3)).dags
+    alone = model.sample(request(1, best_of=3)).dags
     assert alone[0].x_NA.tolist() == together[0].x_NA.tolist()
     assert alone[0].edge_index_2E.tolist() == together[0].edge_index_2E.tolist()
 
@@ -68,8 +68,8 @@ def test_a_candidate_with_violations_is_not_chosen():
     dags = small_dags(8)
     model = small_model(dags)
 
-    def mean_violations(candidates: int) -> float:
-        found = model.sample(request(60, candidates=candidates)).dags
+    def mean_violations(best_of: int) -> float:
+        found = model.sample(request(60, best_of=best_of)).dags
         none = (torch.full((60, 1), torch.nan), torch.full((60, 1), -1))
         batch = DAGBatch.collate(found, [dag.layers() for dag in found], *none)
         return float(model.constraints.violations(batch).mean())
@@ -101,11 +101,11 @@ def test_truncated_candidates_are_kept_only_if_all_are():
         cut = tuple(i % 4 != 2 for i in range(len(asked.seeds)))
         return SampleResult(tuple(dags[i % 4] for i in range(len(asked.seeds))), cut)
 
-    result = resample(nothing, request(6, candidates=4), sample)
+    result = resample(nothing, request(6, best_of=4), sample)
     assert result.truncated == (False,) * 6
     assert all(dag is dags[2] for dag in result.dags)
 
 
 def test_no_candidate_at_all_is_refused():
-    with pytest.raises(UsageError, match="0 candidates"):
-        small_model(small_dags()).sample(request(1, candidates=0))
+    with pytest.raises(UsageError, match="'best_of' must be at least 1, found 0"):
+        small_model(small_dags()).sample(request(1, best_of=0))

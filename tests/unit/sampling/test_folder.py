@@ -24,7 +24,7 @@ from layerdag.sampling import (
 from layerdag.sampling._folder import JOURNAL, MANIFEST
 from layerdag.training import LoadedCheckpoint
 
-SETTINGS = GenerationSettings(num=4, seed=7, max_nodes=8, batch_size=2)
+SETTINGS = GenerationSettings(num=4, seed=7, best_of=1, max_nodes=8, batch_size=2)
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +118,25 @@ def test_torn_samples_are_made_again(flow: LoadedCheckpoint, tmp_path: Path, fau
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
+def test_a_stopped_run_of_an_older_version_goes_on(flow: LoadedCheckpoint, tmp_path: Path) -> None:
+    journal = stopped(flow, tmp_path / "out", 3) / JOURNAL
+    first, *rest = journal.read_text().splitlines(keepends=True)
+    request = json.loads(first)["request"]
+    request["candidates"] = request.pop("best_of")
+    request["labels"] = "asked"
+    journal.write_text("".join([json.dumps({"request": request}) + "\n", *rest]))
+    done: list[int] = []
+    write_samples(flow, SETTINGS, tmp_path / "out", on_each=lambda: done.append(0))
+    assert len(done) == 4
+
+
 def test_other_settings_do_not_go_on_from_a_stopped_run(
     flow: LoadedCheckpoint, tmp_path: Path
 ) -> None:
     partial = stopped(flow, tmp_path / "out", 3)
     before = contents(partial)
     other = replace(SETTINGS, guidance=3.0)
-    with pytest.raises(UsageError, match=r"3 samples .* with guidance 1.0, not 3.0"):
+    with pytest.raises(UsageError, match=r"3 samples .* with guidance 1.5, not 3.0"):
         write_samples(flow, other, tmp_path / "out")
     assert contents(partial) == before
     write_samples(flow, other, tmp_path / "out", overwrite=True)
@@ -261,7 +273,7 @@ def on_each():
     calls.append(0)
     if len(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-settings = GenerationSettings(num=4, seed=7, max_nodes=8, batch_size=2)
+settings = GenerationSettings(num=4, seed=7, best_of=1, max_nodes=8, batch_size=2)
 write_samples(load_checkpoint(sys.argv[1]), settings, sys.argv[2], on_each=on_each)
 """
 

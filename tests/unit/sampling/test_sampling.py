@@ -7,7 +7,7 @@ import torch
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag._runtime import Limits
+from layerdag._runtime import Limits, RenamedWarning
 from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.datasets.files import read_graphml, read_json
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
@@ -28,12 +28,21 @@ def dataset(kind: str) -> GraphDataset:
     return GraphDataset.build("chains", "flow", {"train": graphs})
 
 
-def checkpoint(folder: Path, kind: str) -> LoadedCheckpoint:
-    """Return an untrained checkpoint of a tiny fast model."""
+SMALL_MODELS = {
+    "fast": {"width": 32, "depth": 1},
+    "reference": {
+        **dict.fromkeys(("size_width", "node_width", "edge_width"), 8),
+        **{"node_heads": 2, "node_steps": 4, "edge_steps": 2},
+    },
+}
+
+
+def checkpoint(folder: Path, kind: str, model: str = "fast") -> LoadedCheckpoint:
+    """Return an untrained checkpoint of a tiny model."""
     data = dataset(kind)
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    spec = ModelSpec(model, sizes, statistics, SMALL_MODELS[model])
     weights = build_model(spec, seed=1).state_dict()
     meta = CheckpointMeta(
         step=0, seed=1, data_fingerprint=data.fingerprint, metrics={}, split=data.split
@@ -54,7 +63,12 @@ def trace(tmp_path_factory) -> LoadedCheckpoint:
     return checkpoint(tmp_path_factory.mktemp("trace"), "trace")
 
 
-SMALL = GenerationSettings(num=4, seed=7, max_nodes=40)
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> LoadedCheckpoint:
+    return checkpoint(tmp_path_factory.mktemp("reference"), "flow", "reference")
+
+
+SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=40)
 
 
 def schema_of(loaded: LoadedCheckpoint):
@@ -81,8 +95,8 @@ def test_given_conditions_are_kept_and_open_ones_drawn(flow):
     assert all(1.0 <= sample.dag.conditions["label"] <= 8.0 for sample in drawn)
 
 
-def test_a_judged_label_depends_on_the_graph_and_not_on_what_was_asked(flow):
-    judged = replace(SMALL, labels="judged", conditions={"label": 3.0})
+def test_a_predicted_label_depends_on_the_graph_and_not_on_the_request(flow):
+    judged = replace(SMALL, labels="predicted", conditions={"label": 3.0})
     schema = schema_of(flow)
     samples = list(generate(flow.model, schema, judged))
     found_B1 = flow.model.predict_numeric_conditions(encode_batch(schema, [s.dag for s in samples]))
@@ -90,13 +104,13 @@ def test_a_judged_label_depends_on_the_graph_and_not_on_what_was_asked(flow):
         expected = schema.numeric_conditions[0].decode(scaled)
         assert sample.dag.conditions["label"] == pytest.approx(expected, rel=1e-5)
     assert len({sample.dag.conditions["label"] for sample in samples}) > 1
-    plain = list(generate(flow.model, schema, replace(judged, labels="asked")))
+    plain = list(generate(flow.model, schema, replace(judged, labels="requested")))
     assert [graph_hash(s.dag) for s in plain] == [graph_hash(s.dag) for s in samples]
 
 
-def test_a_model_without_labels_cannot_judge_them(trace):
-    with pytest.raises(UsageError, match="labels=asked"):
-        list(generate(trace.model, schema_of(trace), replace(SMALL, labels="judged")))
+def test_a_model_without_labels_cannot_predict_them(trace):
+    with pytest.raises(UsageError, match="labels=requested"):
+        list(generate(trace.model, schema_of(trace), replace(SMALL, labels="predicted")))
 
 
 def test_an_unknown_condition_is_refused(flow):
@@ -153,7 +167,10 @@ def test_a_schema_of_another_model_is_refused(flow, trace, tmp_path):
         write_samples(replace(flow, schema=trace.schema), SMALL, tmp_path / "out")
 
 
-BAD_SETTINGS = [{"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"seed": -1}, {"labels": "guessed"}]
+BAD_SETTINGS = [
+    *({"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"best_of": 0}, {"steps": 0}, {"seed": -1}),
+    {"labels": "guessed"},
+]
 
 
 @pytest.mark.parametrize("changes", BAD_SETTINGS)
@@ -197,3 +214,53 @@ def test_what_was_sampled_within_the_limit_of_bytes_is_kept(
     with pytest.raises(UsageError, match=r"up to sample-00000: about .* more than max_bytes"):
         write_samples(trace, small, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def manifest_of(checkpoint: LoadedCheckpoint, out: Path, **changes: object) -> dict:
+    settings = replace(GenerationSettings(num=1, seed=7, max_nodes=8), **changes)
+    return json.loads(write_samples(checkpoint, settings, out).read_text())
+
+
+def test_the_manifest_says_how_many_graphs_were_drawn_for_each_one(flow, reference, tmp_path):
+    assert manifest_of(flow, tmp_path / "fast")["best_of"] == 4
+    assert manifest_of(reference, tmp_path / "reference")["best_of"] == 1
+    assert manifest_of(flow, tmp_path / "two", best_of=2)["best_of"] == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "message"),
+    [
+        ("reference", {"best_of": 4}, "leave best_of out, or ask for best_of=1"),
+        ("reference", {"labels": "predicted"}, "labels=requested"),
+        ("reference", {"steps": 5}, "'steps' must be from 1 to 4"),
+        ("flow", {"steps": 5}, "'steps' would change nothing"),
+        ("flow", {"ranks": 2}, "leave ranks out"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused_before_anything_is_written(
+    model, changes, message, tmp_path, request
+):
+    loaded = request.getfixturevalue(model)
+    with pytest.raises(UsageError, match=message):
+        write_samples(loaded, replace(SMALL, **changes), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_reference_honors_its_steps(reference, tmp_path):
+    few = manifest_of(reference, tmp_path / "few", steps=1)
+    assert few["steps"] == 1
+    assert manifest_of(reference, tmp_path / "all")["steps"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"candidates": 3}, {"best_of": 3}),
+        ({"labels": "asked"}, {"labels": "requested"}),
+        ({"labels": "judged"}, {"labels": "predicted"}),
+    ],
+)
+def test_old_names_of_settings_in_python_still_work(old, new):
+    with pytest.warns(RenamedWarning, match="is now called") as told:
+        assert GenerationSettings(**old) == GenerationSettings(**new)
+    assert len(told) == 1

@@ -54,7 +54,7 @@ def test_hidden_attributes_are_absent_everywhere(schema: GraphSchema) -> None:
     assert hidden.x_NA[:, 1].tolist() == [0, 0]
     assert hidden.x_NA[:, 0].tolist() == dag.x_NA[:, 0].tolist()
     assert hidden.u_NA.tolist() == [[0.25, 0.0]] * 2  # a position in a bin tells the duration too
-    with pytest.raises(UsageError, match="no attribute 'color' to hide"):
+    with pytest.raises(UsageError, match="no attribute 'color' to exclude"):
         hide([dag], schema, ["color"])
 
 

@@ -6,7 +6,7 @@ from raw_graphs import chain
 
 from layerdag.datasets import GraphDataset
 from layerdag.errors import UsageError
-from layerdag.surrogates import Surrogate
+from layerdag.surrogates import Surrogate, save_surrogate
 
 GRAPHS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
 DATA = GraphDataset.build("toy", "flow", {"train": GRAPHS[:30], "test": GRAPHS[30:]})
@@ -38,15 +38,22 @@ def test_it_comes_back_from_its_folder(fitted: Surrogate, tmp_path: Path) -> Non
     fitted.save(tmp_path / "s")
     back = Surrogate.load(tmp_path / "s")
     assert back.predict(GRAPHS).tolist() == fitted.predict(GRAPHS).tolist()
-    assert (back.target, back.hidden, back.notes) == ("label", (), fitted.notes)
+    assert (back.target, back.excluded, back.notes) == ("label", (), fitted.notes)
     with pytest.raises(UsageError, match="overwrite"):
         back.save(tmp_path / "s")
 
 
-def test_hidden_attributes_stay_hidden_when_predicting() -> None:
-    blind = Surrogate.fit(DATA, hide=("kind",))
+def test_excluded_attributes_are_not_seen_when_predicting() -> None:
+    blind = Surrogate.fit(DATA, exclude=("kind",))
     swapped = [chain("g", "".join("ba"[letter == "b"] for letter in "aabb"))]
     assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
+
+
+def test_a_surrogate_with_the_old_word_for_excluded_attributes_loads(tmp_path: Path) -> None:
+    fitted = Surrogate.fit(DATA, exclude=("kind",))
+    notes = {"schema": DATA.schema.to_dict(), "target": "label", "hidden": ["kind"]}
+    save_surrogate(fitted.model, tmp_path / "old", notes)
+    assert Surrogate.load(tmp_path / "old").excluded == ("kind",)
 
 
 def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:

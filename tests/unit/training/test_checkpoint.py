@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_checkpoints import chain_checkpoint
 
+from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError
 from layerdag.models import ModelSpec, build_model
@@ -172,3 +174,21 @@ def test_the_folder_above_names_the_checkpoint_inside(checkpoint: Path):
 def test_a_missing_folder_is_one_sentence(tmp_path: Path):
     with pytest.raises(CheckpointError, match="not a checkpoint directory"):
         load_checkpoint(tmp_path / "nowhere")
+
+
+def test_a_checkpoint_with_an_old_name_of_a_setting_loads_and_tells_the_new_one(tmp_path: Path):
+    folder = chain_checkpoint(tmp_path).path
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["arguments"]["plans"] = True
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.warns(RenamedWarning, match="'model.plans' is now called") as told:
+        loaded = load_checkpoint(folder)
+    assert len(told) == 1
+    assert loaded.spec.arguments["predict_out_degree"] is True
+
+
+def test_the_checkpoint_of_the_package_has_the_names_of_today():
+    from importlib.resources import files
+
+    folder = Path(str(files("layerdag"))) / "pretrained" / "corpus"
+    assert load_checkpoint(folder).spec.arguments["predict_out_degree"] is False

@@ -34,7 +34,9 @@ sizes = GraphSizes((4, 2), edge_types=2)
 arguments = {"size_width": 8, "node_width": 8, "node_heads": 2, "edge_width": 8}
 spec = ModelSpec("reference", sizes, GraphStatistics.measure(dags, sizes), arguments)
 job = TrainJob(spec, data, data, Path(sys.argv[1]))
-settings = TrainSettings(max_steps=6, evaluate_every=3, batch_graphs=2, accumulate=int(sys.argv[2]))
+settings = TrainSettings(
+    max_steps=6, evaluate_every=3, batch_graphs=2, accumulate=int(sys.argv[2]), precision="float32"
+)
 with joined_world(torch.device("cpu")) as world:
     result = train(job, settings, world=world)
     assert result.step == 6

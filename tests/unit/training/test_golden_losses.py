@@ -22,7 +22,9 @@ def test_reference_losses_are_those_of_the_golden_file(
     data: DAGBatch, spec: ModelSpec, tmp_path: Path, repository: Path
 ):
     golden = repository / "tests" / "golden" / "reference_losses.json"
-    settings = TrainSettings(max_steps=12, batch_graphs=4, evaluate_every=6, log_every=1)
+    settings = TrainSettings(
+        max_steps=12, batch_graphs=4, evaluate_every=6, log_every=1, precision="float32"
+    )
     logger = JsonlLogger(tmp_path / "train.jsonl")
     train(TrainJob(spec, data, data, tmp_path), settings, loggers=[logger])
     logger.close()

@@ -47,6 +47,7 @@ def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
 
     def start(folder: str, steps: int = 6, resume_from: Path | None = None, **settings):
         options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "warmup_steps": 2}
+        options["precision"] = "float32"
         allowed = settings.pop("overwrite", False)
         job = TrainJob(
             spec, data, data, tmp_path / folder, schema={"kind": "flow"}, overwrite=allowed

@@ -85,7 +85,17 @@ def test_wrong_use_and_wrong_data_are_told_apart(
 ) -> None:
     assert main(["surrogate", "fit", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
     assert main(["surrogate", "predict", str(tmp_path / "none"), "x.et"]) == 1
-    hidden = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--hide", "color"]
+    hidden = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--exclude", "color"]
     assert main(hidden) == 2
     assert "no attribute 'color'" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+def test_the_old_flag_excludes_and_is_told(
+    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--json"]
+    assert main([*words, "--hide", "kind"]) == 0
+    out, err = capsys.readouterr()
+    assert "'--hide' is now called '--exclude'" in err
+    assert json.loads(out)["excluded"] == ["kind"]

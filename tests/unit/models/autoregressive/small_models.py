@@ -34,12 +34,18 @@ def collated(dags: list[DAG]) -> DAGBatch:
 
 
 def small_model(
-    dags: list[DAG], *, block: int = 4, dropout: float = 0.0, plans: bool = True
+    dags: list[DAG], *, block: int = 4, dropout: float = 0.0, predict_out_degree: bool = True
 ) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
     model = FastLayerDAG(
-        SIZES, statistics, width=32, depth=2, block=block, dropout=dropout, plans=plans
+        SIZES,
+        statistics,
+        width=32,
+        depth=2,
+        block=block,
+        dropout=dropout,
+        predict_out_degree=predict_out_degree,
     )
     with torch.no_grad():
         for parameter in model.parameters():

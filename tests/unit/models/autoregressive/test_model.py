@@ -49,7 +49,7 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_graphs():
 
 @pytest.mark.parametrize("plans", [True, False])
 def test_every_parameter_belongs_to_one_objective_and_learns(plans):
-    model = small_model(small_dags(), plans=plans).train()
+    model = small_model(small_dags(), predict_out_degree=plans).train()
     groups = model.objective_parameters()
     listed = [parameter for group in groups.values() for parameter in group]
     assert len(listed) == len({id(p) for p in listed}) == len(list(model.parameters()))

@@ -16,7 +16,7 @@ from layerdag.training.optimization import Optimizer
 def make_optimizer(spec: ModelSpec) -> Callable[[], tuple[DAGModel, Optimizer]]:
     def make() -> tuple[DAGModel, Optimizer]:
         model = build_model(spec)
-        settings = TrainSettings(gradient_clip=0.0)
+        settings = TrainSettings(gradient_clip=0.0, precision="float32")
         return model, Optimizer(model, tracks_of(model), settings, World())
 
     return make

@@ -100,7 +100,7 @@ def test_the_sampler_gives_a_graph_the_probability_that_training_computes(
     block, plans, monkeypatch
 ):
     dags = small_dags(count=9)
-    model = small_model(dags, block=block, plans=plans)
+    model = small_model(dags, block=block, predict_out_degree=plans)
     losses = model.losses(collated(dags[-1:]), torch.Generator())
     trained = -sum(losses[name].total.item() for name in GRAPH_OBJECTIVES)
     forced = forced_log_likelihood(model, dags[-1], monkeypatch.setattr)

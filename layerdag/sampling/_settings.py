@@ -1,0 +1,91 @@
+"""What to sample, checked when it is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from layerdag._runtime import Limits, takes_old_names, tell_renamed
+from layerdag.datasets.schema import LABEL, GraphSchema
+from layerdag.errors import UsageError
+from layerdag.graph import Condition
+from layerdag.models import DAGModel
+
+REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
+"""What stands as label beside a sample: what was asked for, or what the model expects of it."""
+
+OLD_NAMES = {"candidates": "best_of"}
+OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
+
+
+@takes_old_names(**OLD_NAMES)
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to sample; the defaults are those of ``layerdag sample``.
+
+    Attributes:
+        num: Number of graphs.
+        seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
+        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
+        ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
+        steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
+        guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the numbers of children that training shows; None takes the model's own: 4 of `fast`,
+            1 of `reference`, which cannot choose.
+        labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
+            or the one that the model's posterior, which learned the training graphs' labels,
+            predicts for the finished graph. A surrogate learns more from the second.
+        max_nodes: Limit of a graph; one that reaches it is marked truncated.
+        batch_size: Graphs sampled side by side; changes speed, never a graph.
+        limits: The most ranks of a job and bytes of all files that may be written.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    num: int = 16
+    seed: int = 0
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float = 1.5
+    best_of: int | None = None
+    labels: str = REQUESTED
+    max_nodes: int = 10_000
+    batch_size: int = 32
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name in ("num", "max_nodes", "batch_size", "best_of", "ranks", "steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        if self.labels in OLD_LABELS:
+            new = OLD_LABELS[self.labels]
+            tell_renamed(f"labels={self.labels}", f"labels={new}")
+            object.__setattr__(self, "labels", new)
+        if self.labels not in LABELS:
+            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+
+    def settled(self, model: DAGModel, schema: GraphSchema) -> "GenerationSettings":
+        """Return the settings with what is left to the model filled in.
+
+        Raises:
+            UsageError: If the model cannot do what is asked for.
+        """
+        if self.labels == PREDICTED:
+            _require_label_posterior(model, schema)
+        best_of = model.usual_best_of if self.best_of is None else self.best_of
+        model.require_options(steps=self.steps, best_of=best_of)
+        return replace(self, best_of=best_of)
+
+
+def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:
+    """Raise UsageError, before anything is sampled, if the model cannot predict labels."""
+    labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
+    if not labeled or not model.posterior_objectives():
+        raise UsageError(
+            "Only a fast model that was trained with a numeric condition 'label' can predict "
+            "labels; ask for labels=requested."
+        )
