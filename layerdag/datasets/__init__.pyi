@@ -17,6 +17,7 @@ from ._loading import (
     loader_of as loader_of,
     read_dataset as read_dataset,
 )
+from ._pyg import from_pyg as from_pyg, to_pyg as to_pyg
 from ._split_fingerprint import (
     SplitFingerprint as SplitFingerprint,
     require_same_split as require_same_split,
