@@ -25,6 +25,7 @@ def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Genera
     for attack in sample_attacks(train, held_out, train):
         assert attack.auc > 0.95
         assert attack.caught > 0.9
+        assert attack.interval.low < attack.auc <= attack.interval.high <= 1
         assert attack.leaks
 
 

@@ -132,6 +132,8 @@ def test_only_what_starts_a_rank_without_time_is_found() -> None:
     ):
         assert "time-at-start" not in {finding.rule.id for finding in check_trace(trace(*nodes))}
     first = message(1, sends=True, source=0, target=1, size=8)
+    one_byte = message(1, sends=True, source=0, target=1, size=1)
+    assert [f.rule.id for f in check_trace(trace(one_byte, compute(2)))] == ["time-at-start"]
     assert [f.rule.id for f in check_trace(trace(first, compute(2)))] == ["time-at-start"]
 
 
