@@ -44,7 +44,7 @@ class AttributedGraph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes (N)."""
         for words in self.categories.values():
             return len(words)
         for values in self.numbers.values():

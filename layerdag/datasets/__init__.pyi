@@ -24,7 +24,7 @@ from ._split_fingerprint import (
 )
 from ._splits import (
     enough_to_judge as enough_to_judge,
-    held_out_share as held_out_share,
+    held_out_fraction as held_out_fraction,
     named_splits as named_splits,
     split_graphs as split_graphs,
 )

@@ -36,7 +36,7 @@ def enough_to_judge(count: int) -> tuple[int, int]:
     return max(tenths(count)[0], least), max(tenths(count)[1], least)
 
 
-def held_out_share(share: float) -> Sizes:
+def held_out_fraction(share: float) -> Sizes:
     """Return sizes that hold this share of all graphs out, half of it for test.
 
     Raises:

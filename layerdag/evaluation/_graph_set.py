@@ -58,7 +58,7 @@ class GraphSet:
 
     @property
     def num_graphs(self) -> int:
-        """B."""
+        """Number of graphs (B)."""
         return len(self.node_ptr) - 1
 
     @property
@@ -68,7 +68,7 @@ class GraphSet:
 
     @property
     def num_attributes(self) -> int:
-        """A."""
+        """Number of node attributes (A)."""
         return self.x_NA.shape[1]
 
     @cached_property

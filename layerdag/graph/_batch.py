@@ -65,7 +65,7 @@ class DAGBatch:
 
     @property
     def num_graphs(self) -> int:
-        """B."""
+        """Number of graphs (B)."""
         return self.node_ptr.shape[0] - 1
 
     @property

@@ -50,12 +50,12 @@ class DAG:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes (N)."""
         return self.x_NA.shape[0]
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """Number of edges (E)."""
         return self.edge_index_2E.shape[1]
 
     def __repr__(self) -> str:

@@ -106,7 +106,7 @@ class ReportContent:
         leaks: What the synthetic graphs give away of the training graphs, by their number.
         weight_attacks: What the checkpoint gives away of them.
         similarity: Distances next to real train vs real test.
-        depth: The same for stretches of the depth, so that drift shows.
+        depth: The same for each depth bin, so that drift shows.
         distributions: What the distances are about, as pictures.
         shares: The same for categories.
         repairs: What was repaired when synthetic graphs were decoded into traces, and how often.

@@ -46,7 +46,7 @@ class SimulationResult:
 
     @property
     def num_ranks(self) -> int:
-        """R."""
+        """Number of ranks (R)."""
         return len(self.rank_finish_ns)
 
     @property

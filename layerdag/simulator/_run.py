@@ -58,7 +58,7 @@ def simulate(
     if variation is not None:
         program = vary(program, variation)
     outcome = kernel.run(program)
-    if (outcome.finish_ns < 0).any() or len(outcome.orphans):
+    if (outcome.finish_ns < 0).any() or len(outcome.unmatched):
         raise SimulationError(explain(program, outcome))
     if isinstance(compute, ReferenceCompute):
         _refuse_instant_start(program, outcome)

@@ -161,7 +161,7 @@ class Trace:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes (N)."""
         return len(self.id_N)
 
     def names(self) -> list[str]:

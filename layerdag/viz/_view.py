@@ -59,7 +59,7 @@ class GraphView:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number of nodes (N)."""
         return len(self.ids)
 
     def require_at_most(self, limit: int, what: str, instead: str) -> None:

@@ -230,7 +230,7 @@ def _blend(low_N: np.ndarray, high_N: np.ndarray, share_N: np.ndarray) -> np.nda
     return np.where(positive_N, low_N * ratio_N**share_N, linear_N)
 
 
-def _share(low_N: np.ndarray, high_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:
+def _fraction_between(low_N: np.ndarray, high_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:
     """Return the share that ``_blend`` turns back into the value; 0.5 where low equals high."""
     positive_N, wide_N = low_N > 0, high_N > low_N
     half_N = np.full_like(low_N, 0.5)
@@ -246,5 +246,5 @@ def _position(value_N: np.ndarray, row_NQ: np.ndarray) -> np.ndarray:
     left_N = np.clip((row_NQ <= value_N[:, None]).sum(1) - 1, 0, QUANTILES - 2)
     low_N = np.take_along_axis(row_NQ, left_N[:, None], 1)[:, 0]
     high_N = np.take_along_axis(row_NQ, left_N[:, None] + 1, 1)[:, 0]
-    position_N = (left_N + _share(low_N, high_N, value_N)) / (QUANTILES - 1)
+    position_N = (left_N + _fraction_between(low_N, high_N, value_N)) / (QUANTILES - 1)
     return np.clip(position_N, 0, np.nextafter(np.float32(1), np.float32(0)))

@@ -20,7 +20,7 @@ from layerdag.codec import (
 from layerdag.datasets import (
     GraphDataset,
     enough_to_judge,
-    held_out_share,
+    held_out_fraction,
     named_splits,
     split_graphs,
 )
@@ -95,7 +95,7 @@ def load_folder(
             replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
             for graph in graphs
         ]
-    sizes = enough_to_judge if held_out is None else held_out_share(held_out)
+    sizes = enough_to_judge if held_out is None else held_out_fraction(held_out)
     parts = (
         named_splits(graphs, known.splits)
         if known.splits

@@ -65,15 +65,15 @@ def discrepancy(
         raise DataError(
             "All real graphs have the same descriptor; there is no scale to compare on."
         )
-    shares = [w / w.sum(axis=1, keepdims=True) for w in weights]
+    fractions = [w / w.sum(axis=1, keepdims=True) for w in weights]
     k_train, k_test, k_generated = (
         _kernel(one, one, bandwidth) for one in (train, test, generated)
     )
     k_train_test = _kernel(train, test, bandwidth)
     k_generated_test = _kernel(generated, test, bandwidth)
     return Discrepancy(
-        generated_R=_mmd(k_generated, k_generated_test, k_test, shares[2], shares[1]),
-        reference_R=_mmd(k_train, k_train_test, k_test, shares[0], shares[1]),
+        generated_R=_mmd(k_generated, k_generated_test, k_test, fractions[2], fractions[1]),
+        reference_R=_mmd(k_train, k_train_test, k_test, fractions[0], fractions[1]),
         generated_unbiased=_unbiased(k_generated, k_generated_test, k_test),
         reference_unbiased=_unbiased(k_train, k_train_test, k_test),
         bandwidth=bandwidth,
@@ -88,7 +88,7 @@ def _kernel(x_BF: np.ndarray, y_BF: np.ndarray, bandwidth: float) -> np.ndarray:
 def _mmd(
     xx: np.ndarray, xy: np.ndarray, yy: np.ndarray, x_RB: np.ndarray, y_RB: np.ndarray
 ) -> np.ndarray:
-    """Return the biased MMD^2 for each row of shares, shape (R,)."""
+    """Return the biased MMD^2 for each row of fractions, shape (R,)."""
 
     def mean(left_RB: np.ndarray, k: np.ndarray, right_RB: np.ndarray) -> np.ndarray:
         return np.einsum("rb,rb->r", left_RB @ k, right_RB)
@@ -126,10 +126,10 @@ def _sizes(sets: Sets) -> list[np.ndarray]:
     return [(one - real.mean(axis=0)) / scale for one in raw]
 
 
-def _shares(
+def _fractions(
     value_of: Callable[[GraphSet], np.ndarray], graph_of: Callable[[GraphSet], np.ndarray]
 ) -> Callable[[Sets], list[np.ndarray]]:
-    """Make the vectors: the histogram of some items of each graph, as shares."""
+    """Make the vectors: the histogram of some items of each graph, as fractions."""
 
     def vectors(sets: Sets) -> list[np.ndarray]:
         histograms = aligned_histograms(
@@ -147,16 +147,16 @@ def _metric(name: str, what: str) -> Metric:
 KERNEL_METRICS = (
     KernelMetric(_metric("sizes", "graph sizes and densities"), _sizes),
     KernelMetric(
-        _metric("in_degree", "in-degree shares"),
-        _shares(lambda g: g.in_degree_N, lambda g: g.graph_N),
+        _metric("in_degree", "in-degree fractions"),
+        _fractions(lambda g: g.in_degree_N, lambda g: g.graph_N),
     ),
     KernelMetric(
-        _metric("out_degree", "out-degree shares"),
-        _shares(lambda g: g.out_degree_N, lambda g: g.graph_N),
+        _metric("out_degree", "out-degree fractions"),
+        _fractions(lambda g: g.out_degree_N, lambda g: g.graph_N),
     ),
     KernelMetric(
-        _metric("first_attribute", "shares of the first attribute"),
-        _shares(lambda g: g.x_NA[:, 0], lambda g: g.graph_N),
+        _metric("first_attribute", "fractions of the first attribute"),
+        _fractions(lambda g: g.x_NA[:, 0], lambda g: g.graph_N),
     ),
     KernelMetric(_metric("embedding", "random graph-network embeddings"), random_embeddings),
 )

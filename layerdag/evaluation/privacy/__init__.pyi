@@ -1,6 +1,6 @@
 from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
 from ._membership import (
-    FALSE_ALARMS as FALSE_ALARMS,
+    FALSE_POSITIVE_RATE as FALSE_POSITIVE_RATE,
     Attack as Attack,
     likelihood_attack as likelihood_attack,
 )

@@ -25,7 +25,7 @@ from layerdag.models import DAGModel
 
 REPLICATES = 500
 MOST_SCORED = 256
-FALSE_ALARMS = 0.1
+FALSE_POSITIVE_RATE = 0.1
 
 Scores = tuple[np.ndarray, np.ndarray]
 """Scores of members and of others."""
@@ -42,7 +42,7 @@ class Attack:
             1 that every member is known.
         interval: 95 % bootstrap interval of ``auc`` over members and over others, no narrower than
             that of a score that says nothing.
-        caught: Share of members above the score that a share ``FALSE_ALARMS`` of others exceeds.
+        caught: True-positive rate (TPR) at a false-positive rate of ``FALSE_POSITIVE_RATE``.
         members: Number of training graphs scored.
         others: Number of held-out graphs scored.
         verdict: What the interval says.
@@ -219,7 +219,7 @@ def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -
         what=what,
         auc=auc,
         interval=interval,
-        caught=float(np.mean([_caught(*fold) for fold in folds])),
+        caught=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
         members=members,
         others=others,
         verdict=verdict,
@@ -240,9 +240,9 @@ def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
     return total_R / len(folds)
 
 
-def _caught(member_T: np.ndarray, other_H: np.ndarray) -> float:
-    """Return the share of members above the score that a share ``FALSE_ALARMS`` of others has."""
-    return float((member_T > np.quantile(other_H, 1 - FALSE_ALARMS)).mean())
+def _true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
+    """Return the TPR, the fraction of members found, at a FPR of ``FALSE_POSITIVE_RATE``."""
+    return float((member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean())
 
 
 def _bandwidth(distance_GK: np.ndarray) -> float:

@@ -116,7 +116,7 @@ def novelty(
         novel=float(novel.mean()),
         vun=float((valid & novel & first).mean()),
         copied=float(1 - novel.mean()),
-        copied_real=_share_of(known, held_out),
+        copied_real=_fraction_known(known, held_out),
     )
 
 
@@ -145,8 +145,8 @@ def nearness_by_distance(to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: 
     near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
     is_train_G = np.arange(2 * size) < size
     by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
-    share = float(_shares(near_KG, is_train_G[:, None])[0])
-    spread = float(np.sqrt(np.mean((_shares(near_KG, by_chance_GR) - 0.5) ** 2)))
+    share = float(_fractions_nearer_to_train(near_KG, is_train_G[:, None])[0])
+    spread = float(np.sqrt(np.mean((_fractions_nearer_to_train(near_KG, by_chance_GR) - 0.5) ** 2)))
     interval = _wider(wilson_interval(share, len(near_KG)), share, NORMAL_95 * spread)
     verdict = Verdict.of(interval)
     return Nearness(
@@ -167,15 +167,15 @@ def _nearest(distance_KG: np.ndarray) -> np.ndarray:
     return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
 
 
-def _shares(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
+def _fractions_nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
     """Return the share of generated graphs nearer to training for R ways to tell it from the rest.
 
     A generated graph whose nearest graphs are of both kinds counts half.
     """
     of_train_KR = near_KG @ is_train_GR > 0
     of_rest_KR = near_KG @ ~is_train_GR > 0
-    shares_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).mean(axis=0)
-    return shares_R
+    fractions_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).mean(axis=0)
+    return fractions_R
 
 
 def _wider(interval: Interval, value: float, half: float) -> Interval:
@@ -200,7 +200,7 @@ def _need(share: float, spread: float, samples: int, compared: int) -> Need:
     return Need("held-out graphs", compared, round_up(compared * crowding / left))
 
 
-def _share_of(known: set[str], dags: Sequence[DAG]) -> float | None:
+def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
     """Return the share of graphs whose hash is known; None for no graph."""
     return float(np.mean([graph_hash(dag) in known for dag in dags])) if dags else None
 

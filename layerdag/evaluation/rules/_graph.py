@@ -19,11 +19,11 @@ from layerdag.graph import DAG, GraphStatistics, longest_path_layers
 
 @dataclass(frozen=True, eq=False)
 class DepthRow:
-    """Figures of the nodes in one stretch of the depth.
+    """Figures of the nodes in one depth bin.
 
     Attributes:
-        first_layer: First layer of the stretch.
-        last_layer: Last layer of the stretch.
+        first_layer: First layer of the depth bin.
+        last_layer: Last layer of the depth bin.
         nodes: Number of nodes in it.
         consistent: Share of them that keep "layer-consistent".
         seen: Share that keep "arity-seen" and "source-seen"; None without training statistics.
@@ -73,7 +73,7 @@ def check_structure(
         training: Statistics of the training graphs; without them the rules "attribute-range",
             "arity-seen" and "source-seen" are not applied.
         names: What to call each graph in findings; numbers by default.
-        depth_rows: Number of stretches of ``by_depth``.
+        depth_rows: Number of depth bins of ``by_depth``.
 
     Raises:
         UsageError: If there is no graph.
@@ -224,7 +224,7 @@ def _findings(
 
 
 def _depth_rows(layer_N: np.ndarray, bad_nodes: dict[str, np.ndarray], rows: int) -> list[DepthRow]:
-    """Return the node figures of ``rows`` stretches with about equally many nodes."""
+    """Return the node figures of ``rows`` depth bins with about equally many nodes."""
     inside = layer_N >= 0
     if not inside.any():
         return []

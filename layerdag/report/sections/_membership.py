@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from layerdag.evaluation.privacy import FALSE_ALARMS, MARGIN, Attack, Nearness, Verdict
+from layerdag.evaluation.privacy import FALSE_POSITIVE_RATE, MARGIN, Attack, Nearness, Verdict
 from layerdag.report import ReportContent
 from layerdag.viz import Markup, element, interval, joined, number, percent, section, table
 
@@ -24,7 +24,7 @@ def membership(content: ReportContent) -> Markup | None:
         "figure",
         "samples",
         "share or area",
-        f"caught at {FALSE_ALARMS:.0%} false alarms",
+        f"TPR at {FALSE_POSITIVE_RATE:.0%} FPR",
         "verdict",
         "what is measured",
     )
@@ -42,13 +42,13 @@ def membership(content: ReportContent) -> Markup | None:
 def _sample_rows(content: ReportContent) -> Iterator[Row]:
     """Yield the rows of each figure, by rising number of samples."""
     for row in content.leaks:
-        yield _nearness_row(f"{row.samples:,}", row.nearness)
+        yield _nearest_neighbor_row(f"{row.samples:,}", row.nearness)
     for place in range(max((len(row.attacks) for row in content.leaks), default=0)):
         for row in content.leaks:
             yield _attack_row(f"{row.samples:,}", row.attacks[place])
 
 
-def _nearness_row(samples: str, near: Nearness) -> Row:
+def _nearest_neighbor_row(samples: str, near: Nearness) -> Row:
     """Return the cells of the share that is nearer to training graphs."""
     what = f"share of samples nearer to training, {near.compared} graphs on either side"
     return (

@@ -98,7 +98,7 @@ def read_system(path: str | Path) -> SystemConfig:
 
 def _system(section: Section) -> SystemConfig:
     """Return what the keys of ``system.json`` describe."""
-    _refuse_unmodeled(section)
+    _refuse_unsupported(section)
     section.required("preferred-dataset-splits", "the reference crashes without it, write e.g. 4")
     section.required(
         "collective-optimization", "the reference has no default; write 'localBWAware'"
@@ -121,7 +121,7 @@ def _system(section: Section) -> SystemConfig:
     )
 
 
-def _refuse_unmodeled(section: Section) -> None:
+def _refuse_unsupported(section: Section) -> None:
     """Refuse features that are not modeled, unless they are switched off."""
     shared = section.has("model-shared-bus") and section.required("model-shared-bus", "") != 0
     for key, on in (

@@ -21,7 +21,7 @@ def explain(program: Program, outcome: Outcome) -> str:
     total = len(outcome.finish_ns)
     done = int((outcome.finish_ns >= 0).sum())
     if done == total:
-        return _explain_orphan(program, outcome)
+        return _explain_unmatched(program, outcome)
     last = int(max(outcome.finish_ns.max(), outcome.issue_ns.max(), 0))
     state = f"{done} of {total} nodes were done when everything stopped at tick {last}."
     chain = _wait_chain(program, outcome)
@@ -69,9 +69,9 @@ def _kind(trace: Trace, position: int) -> str:
     return f"{label}, {size} bytes, tag {int(trace.integers('comm_tag')[0][position])}"
 
 
-def _explain_orphan(program: Program, outcome: Outcome) -> str:
+def _explain_unmatched(program: Program, outcome: Outcome) -> str:
     """All nodes ran, but messages were sent that nobody ever asked for."""
-    source, target, tag, size, _ = (int(v) for v in outcome.orphans[0])
+    source, target, tag, size, _ = (int(v) for v in outcome.unmatched[0])
     sender = _message_row(program.of_rank(source), NodeKind.SEND, (target, tag, size))
     who = f"rank {source}" if sender is None else describe(program, source, sender)
     return (
@@ -141,7 +141,7 @@ def _explain_chain(program: Program, outcome: Outcome, chain: list[tuple[int, in
 def _size_mismatch(outcome: Outcome, chain: list[tuple[int, int, int]]) -> str:
     """Say so if what some rank of the chain waits for was sent with another size."""
     ranks = {rank for rank, _, _ in chain}
-    sent = {(s, d, t): size for s, d, t, size, _ in outcome.orphans.tolist()}
+    sent = {(s, d, t): size for s, d, t, size, _ in outcome.unmatched.tolist()}
     for rank, _, source, tag, size in outcome.waits.tolist():
         found = sent.get((source, rank, tag))
         if rank in ranks and found is not None and found != size:

@@ -108,7 +108,7 @@ class Outcome:
         rank_finish_ns: int64 (R,).
         lane: uint8 a node of every rank, which communication stream it took; 0 for other nodes.
         waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
-        orphans: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
+        unmatched: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
         events: Number of events handled.
         instant: Row of the first node that put an event into tick 0, where the reference aborts;
             -1 for none.
@@ -119,7 +119,7 @@ class Outcome:
     rank_finish_ns: np.ndarray
     lane: np.ndarray
     waits: np.ndarray
-    orphans: np.ndarray
+    unmatched: np.ndarray
     events: int
     instant: int
 
@@ -184,14 +184,14 @@ def run_with(program: Program, method: Method) -> Outcome | None:
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
-    waits, orphans = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
+    waits, unmatched = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
     function = library().sim_run
     function.restype = ctypes.c_int64
     status = function(
         ctypes.byref(given),
         ctypes.byref(wanted),
         ctypes.c_void_p(waits.ctypes.data),
-        ctypes.c_void_p(orphans.ctypes.data),
+        ctypes.c_void_p(unmatched.ctypes.data),
         ctypes.c_int64(max_rows),
     )
     if status == _OUT_OF_MEMORY:
@@ -204,7 +204,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         rank_finish_ns=out["rank_finish"],
         lane=out["lane"],
         waits=waits[1:].reshape(-1, 5)[: waits[0]],
-        orphans=orphans[1:].reshape(-1, 5)[: orphans[0]],
+        unmatched=unmatched[1:].reshape(-1, 5)[: unmatched[0]],
         events=int(out["events"][0]),
         instant=int(out["instant"][0]),
     )

@@ -52,7 +52,7 @@ class Program:
 
     @property
     def num_ranks(self) -> int:
-        """R."""
+        """Number of ranks (R)."""
         return len(self.class_of_rank)
 
     def of_rank(self, rank: int) -> ClassProgram:

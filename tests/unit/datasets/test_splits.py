@@ -3,7 +3,7 @@ import itertools
 import pytest
 from raw_graphs import chain
 
-from layerdag.datasets import enough_to_judge, held_out_share, named_splits, split_graphs
+from layerdag.datasets import enough_to_judge, held_out_fraction, named_splits, split_graphs
 from layerdag.datasets._splits import content_key, tenths
 from layerdag.errors import ConfigError
 
@@ -58,11 +58,11 @@ def test_ten_graphs_each_are_held_out_of_fifty():
 
 def test_a_share_of_held_out_graphs_may_be_chosen():
     graphs = [chain(word, word) for word in WORDS[:30]]
-    parts = split_graphs(graphs, seed=0, sizes=held_out_share(0.4))
+    parts = split_graphs(graphs, seed=0, sizes=held_out_fraction(0.4))
     assert [len(graphs) for graphs in parts.values()] == [18, 6, 6]
     for share in (0.0, 1.0, -0.2):
         with pytest.raises(ConfigError, match="between 0 and 1"):
-            held_out_share(share)
+            held_out_fraction(share)
 
 
 def test_graphs_that_the_label_file_does_not_name_are_for_training():

@@ -49,7 +49,7 @@ def test_kinds_that_drift_show_in_the_stretch_where_they_do(rng: np.random.Gener
 
 def test_one_stretch_is_the_whole_graph(rng: np.random.Generator) -> None:
     sets = [graphs(rng, [2, 5, 3]) for _ in range(3)]
-    (whole,) = compare_by_depth(*sets, ATTRIBUTES, stretches=1, replicates=2)
+    (whole,) = compare_by_depth(*sets, ATTRIBUTES, depth_bins=1, replicates=2)
     report = compare(*sets, ATTRIBUTES, replicates=2)
     assert whole.nodes == sum(dag.num_nodes for dag in sets[2])
     assert [row.metric.name for row in whole.rows] == [
@@ -72,8 +72,8 @@ def test_stretches_hold_every_node_once_and_may_be_empty(rng: np.random.Generato
 
 def test_no_stretch_at_all_is_refused(rng: np.random.Generator) -> None:
     few = graphs(rng, [2, 2], count=3)
-    with pytest.raises(UsageError, match="at least one stretch, found 0"):
-        compare_by_depth(few, few, few, ATTRIBUTES, stretches=0)
+    with pytest.raises(UsageError, match="at least one depth bin, found 0"):
+        compare_by_depth(few, few, few, ATTRIBUTES, depth_bins=0)
 
 
 def test_views_that_are_not_those_of_the_graphs_are_refused(rng: np.random.Generator) -> None:
