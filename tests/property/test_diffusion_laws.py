@@ -6,12 +6,12 @@ from laws import tried
 
 from layerdag.models.diffusion.process import (
     SampleStreams,
-    cosine_keep,
-    draw,
+    cosine_alpha_bar,
     reverse_distribution,
-    strided_times,
+    sample_categorical,
+    strided_timesteps,
 )
-from layerdag.models.diffusion.process._categorical import noisy_distribution
+from layerdag.models.diffusion.process._categorical import forward_distribution
 from layerdag.models.diffusion.process._subset_draws import choose_in_groups
 
 weights = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
@@ -33,13 +33,13 @@ def test_reverse_step_of_the_true_posterior_gives_back_the_forward_marginal(valu
     clean = normal(data.draw(st.lists(st.floats(0.01, 1), min_size=codes, max_size=codes)))
     now = data.draw(st.integers(1, steps))
     then = data.draw(st.integers(0, now - 1))
-    keep = cosine_keep(steps)
-    to_now = noisy_distribution(torch.arange(codes), keep[now].expand(codes), marginal)
+    keep = cosine_alpha_bar(steps)
+    to_now = forward_distribution(torch.arange(codes), keep[now].expand(codes), marginal)
     joint = clean[:, None] * to_now
     posterior = (joint / joint.sum(0)).T
     back = reverse_distribution(posterior, torch.arange(codes), marginal, keep[now], keep[then])
     torch.testing.assert_close(back.sum(-1), torch.ones(codes, dtype=torch.float64))
-    at_then = noisy_distribution(torch.arange(codes), keep[then].expand(codes), marginal)
+    at_then = forward_distribution(torch.arange(codes), keep[then].expand(codes), marginal)
     torch.testing.assert_close(joint.sum(0) @ back, clean @ at_then)
 
 
@@ -47,7 +47,7 @@ def test_reverse_step_of_the_true_posterior_gives_back_the_forward_marginal(valu
 @given(weights, st.floats(1e-9, 1 - 1e-9))
 def test_draw_inverts_the_cumulative_distribution(values, uniform):
     probability = normal(values)
-    code = int(draw(probability, torch.tensor(uniform, dtype=torch.float64)))
+    code = int(sample_categorical(probability, torch.tensor(uniform, dtype=torch.float64)))
     reach = probability.cumsum(0)
     assert reach[code] >= uniform * reach[-1]
     assert code == 0 or reach[code - 1] <= uniform * reach[-1]
@@ -56,7 +56,7 @@ def test_draw_inverts_the_cumulative_distribution(values, uniform):
 @small
 @given(st.integers(1, 100), st.integers(1, 120))
 def test_strided_times_fall_strictly_to_0(steps, wanted):
-    times = strided_times(steps, wanted)
+    times = strided_timesteps(steps, wanted)
     assert times[0] == steps
     assert times[-1] == 0
     assert all(a > b for a, b in itertools.pairwise(times))
@@ -87,8 +87,8 @@ def test_streams_do_not_depend_on_how_draws_are_split(seeds, data):
         data.draw(st.lists(st.integers(0, 5), min_size=len(seeds), max_size=len(seeds)))
     )
     parts, whole = SampleStreams(seeds), SampleStreams(seeds)
-    first, second = parts.draw(counts), parts.draw(more)
-    both = whole.draw(counts + more)
+    first, second = parts.uniforms(counts), parts.uniforms(more)
+    both = whole.uniforms(counts + more)
     for b, row in enumerate(both.split((counts + more).tolist())):
         own = [first.split(counts.tolist())[b], second.split(more.tolist())[b]]
         assert torch.equal(row, torch.cat(own))

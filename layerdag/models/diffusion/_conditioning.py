@@ -67,9 +67,9 @@ class ConditionEncoder(nn.Module):
         ) if numeric else None  # fmt: skip
         self.categories = nn.ModuleList([nn.Embedding(count + 1, width) for count in categories])
 
-    def forward(self, given: Conditions) -> Tensor:
+    def forward(self, conditions: Conditions) -> Tensor:
         """Return the vectors, shape (B, F)."""
-        numeric_BC, category_BM = given.numeric_BC, given.category_BM
+        numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
         out_BF = self.base.expand(numeric_BC.shape[0], -1)
         if self.numeric is not None:
             known_BC = ~numeric_BC.isnan()

@@ -1,4 +1,8 @@
-"""The encoder of a partial DAG: message passing along and against the edges."""
+"""The encoder of prefixes: message passing along and against the edges.
+
+Shape letters: N distinct nodes, R rows (nodes of the prefixes, end to end), I prefixes, P edges, A
+attributes, F features. The parameter name ``ages`` is that of earlier checkpoints.
+"""
 
 from dataclasses import dataclass
 
@@ -10,22 +14,22 @@ from layerdag.graph import GraphSizes
 from layerdag.models import MLP, CodeEmbedding, gather_rows, sinusoids, to_float32
 from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
 
-# Layers further back than this look alike.
-MAX_AGE = 32
+# Layers at this distance and beyond share one embedding.
+MAX_LAYER_DISTANCE = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Partial:
-    """Several partial DAGs (items) end to end, as the networks see them.
+class PrefixGraphs:
+    """Several prefixes end to end: the input of the networks.
 
     Attributes:
         code_NA: Codes of the distinct nodes, in-degree last.
         graph_N: Graph of each distinct node, an index into the condition vectors.
         node_R: Distinct node behind each row.
-        item_R: Item of each row.
-        age_R: Layers between the row and the layer to come, 0 for that layer itself.
-        graph_I: Graph of each item.
-        depth_I: Number of finished layers of each item.
+        prefix_R: Prefix of each row.
+        distance_R: Layers from the row to the next layer, 0 for that layer itself.
+        graph_I: Graph of each prefix.
+        depth_I: Number of finished layers of each prefix.
         edge_index_2P: Rows joined by an edge.
         edge_kind_P: Kind of each edge, below the encoder's number of kinds.
     """
@@ -33,8 +37,8 @@ class Partial:
     code_NA: Tensor
     graph_N: Tensor
     node_R: Tensor
-    item_R: Tensor
-    age_R: Tensor
+    prefix_R: Tensor
+    distance_R: Tensor
     graph_I: Tensor
     depth_I: Tensor
     edge_index_2P: Tensor
@@ -44,7 +48,7 @@ class Partial:
 class MessagePassingLayer(nn.Module):
     """``h' = GELU(LN(A W h + A^T W' h + W'' h))`` with an embedding of the kind on each message.
 
-    The published round (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
+    The published layer (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
     over many neighbors in range.
     """
 
@@ -67,8 +71,8 @@ class MessagePassingLayer(nn.Module):
         return F.gelu(self.norm(total_RF))
 
 
-class PartialEncoder(nn.Module):
-    """States of the rows of a ``Partial``: outputs of all rounds, concatenated and projected.
+class PrefixNodeEncoder(nn.Module):
+    """States of the rows of a ``PrefixGraphs``: outputs of all rounds, concatenated and projected.
 
     Args:
         sizes: Of the data set, for the conditions.
@@ -89,15 +93,19 @@ class PartialEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.codes = CodeEmbedding(cardinalities, width)
-        self.ages = nn.Embedding(MAX_AGE + 1, width)
+        self.ages = nn.Embedding(MAX_LAYER_DISTANCE + 1, width)
         self.conditions = ConditionEncoder(sizes, width)
         self.rounds = nn.ModuleList([MessagePassingLayer(width, edge_kinds) for _ in range(rounds)])
         self.project = nn.Linear((rounds + 1) * width, width)
 
-    def forward(self, partial: Partial, given: Conditions) -> Tensor:
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
         """Return the state of each row, shape (R, F)."""
-        node_NF = self.codes(partial.code_NA) + gather_rows(self.conditions(given), partial.graph_N)
-        rows_RF = gather_rows(node_NF, partial.node_R) + self.ages(partial.age_R.clamp(max=MAX_AGE))
+        node_NF = self.codes(partial.code_NA) + gather_rows(
+            self.conditions(conditions), partial.graph_N
+        )
+        rows_RF = gather_rows(node_NF, partial.node_R) + self.ages(
+            partial.distance_R.clamp(max=MAX_LAYER_DISTANCE)
+        )
         outputs = [rows_RF]
         for layer in self.rounds:
             outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
@@ -105,7 +113,7 @@ class PartialEncoder(nn.Module):
 
 
 class PrefixEncoder(nn.Module):
-    """States of the items of a ``Partial``, one vector a prefix.
+    """States of the prefixes of a ``PrefixGraphs``, one vector per prefix.
 
     The sum over the rows plus a start vector (the dummy node of the empty prefix) is normalized and
     joined by the conditions and by sinusoids of the numbers of layers and nodes.
@@ -122,22 +130,22 @@ class PrefixEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.width = width
-        self.rows = PartialEncoder(
+        self.rows = PrefixNodeEncoder(
             sizes, cardinalities, width=width, rounds=rounds, edge_kinds=sizes.edge_types
         )
         self.start = nn.Parameter(torch.zeros(width))
         self.norm = nn.LayerNorm(width)
         self.state = MLP(4 * width, width, width)
 
-    def forward(self, partial: Partial, given: Conditions) -> Tensor:
-        """Return the state of each item, shape (I, F)."""
-        rows_RF = self.rows(partial, given)
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
+        """Return the state of each prefix, shape (I, F)."""
+        rows_RF = self.rows(partial, conditions)
         items = partial.graph_I.numel()
-        pooled_IF = rows_RF.new_zeros(items, self.width).index_add(0, partial.item_R, rows_RF)
-        nodes_I = torch.bincount(partial.item_R, minlength=items)
+        pooled_IF = rows_RF.new_zeros(items, self.width).index_add(0, partial.prefix_R, rows_RF)
+        nodes_I = torch.bincount(partial.prefix_R, minlength=items)
         parts = [
             self.norm(pooled_IF + self.start),
-            gather_rows(self.rows.conditions(given), partial.graph_I),
+            gather_rows(self.rows.conditions(conditions), partial.graph_I),
             sinusoids(partial.depth_I.to(rows_RF), self.width),
             sinusoids(nodes_I.to(rows_RF), self.width),
         ]

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models import MLP
 from layerdag.models.diffusion._conditioning import Conditions
-from layerdag.models.diffusion._encoder import Partial, PrefixEncoder
-from layerdag.models.diffusion.process import draw
+from layerdag.models.diffusion._encoder import PrefixEncoder, PrefixGraphs
+from layerdag.models.diffusion.process import sample_categorical
 
 
 class LayerSizeNet(nn.Module):
@@ -38,34 +38,34 @@ class LayerSizeNet(nn.Module):
         layers = sum(count for _, count in statistics.layer_sizes)
         nodes = sum(size * count for size, count in statistics.layer_sizes)
         self.largest = statistics.max_layer_size
-        self.tail_share = 1 / (layers + 1)
-        self.tail_stop = layers / max(nodes, layers + 1)
+        self.tail_probability = 1 / (layers + 1)
+        self.tail_stop_probability = layers / max(nodes, layers + 1)
         self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
         self.head = MLP(width, width, self.largest + 1)
 
-    def forward(self, partial: Partial, given: Conditions) -> Tensor:
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
         """Return logits of the sizes 0..S, shape (I, S + 1)."""
-        return self.head(self.encoder(partial, given))
+        return self.head(self.encoder(partial, conditions))
 
     def log_probability(self, logits_IS: Tensor, size_I: Tensor) -> Tensor:
-        """Return log p(size) of each item, nats, shape (I,)."""
-        share, stop = torch.tensor(self.tail_share), torch.tensor(self.tail_stop)
+        """Return log p(size) of each prefix, nats, shape (I,)."""
+        share, stop = torch.tensor(self.tail_probability), torch.tensor(self.tail_stop_probability)
         inner_IS = logits_IS.log_softmax(-1) + torch.log1p(-share)
         inner_I = inner_IS.gather(1, size_I.clamp(max=self.largest).unsqueeze(1)).squeeze(1)
         excess_I = (size_I - self.largest - 1).clamp(min=0)
         tail_I = share.log() + stop.log() + excess_I * torch.log1p(-stop)
         return torch.where(size_I <= self.largest, inner_I, tail_I)
 
-    def draw(self, logits_IS: Tensor, uniform_I2: Tensor) -> Tensor:
-        """Draw a size for each item.
+    def sample(self, logits_IS: Tensor, uniform_I2: Tensor) -> Tensor:
+        """Sample a size for each prefix.
 
         Args:
             logits_IS: From ``forward``; minus infinity forbids a size.
             uniform_I2: In (0, 1).
         """
-        inner_IS = logits_IS.softmax(-1) * (1 - self.tail_share)
-        tail_I1 = torch.full_like(inner_IS[:, :1], self.tail_share)
-        size_I = draw(torch.cat([inner_IS, tail_I1], dim=1), uniform_I2[:, 0])
-        beyond = torch.log1p(torch.tensor(-self.tail_stop, dtype=torch.float64))
+        inner_IS = logits_IS.softmax(-1) * (1 - self.tail_probability)
+        tail_I1 = torch.full_like(inner_IS[:, :1], self.tail_probability)
+        size_I = sample_categorical(torch.cat([inner_IS, tail_I1], dim=1), uniform_I2[:, 0])
+        beyond = torch.log1p(torch.tensor(-self.tail_stop_probability, dtype=torch.float64))
         excess_I = (uniform_I2[:, 1].log() / beyond).long()
         return torch.where(size_I > self.largest, size_I + excess_I, size_I)

@@ -1,7 +1,7 @@
-"""``model=reference``: LayerDAG as published (arXiv 2411.02322), with its known faults mended.
+"""``model=reference``: LayerDAG as published (arXiv 2411.02322), with its known faults repaired.
 
 Three networks with no shared parameter, trained on every prefix of every graph: layer size, node
-attributes, edges. docs/explanation/method.md lists what was kept and what was mended, and why.
+attributes, edges. docs/explanation/method.md lists what was kept and what was repaired, and why.
 """
 
 import torch
@@ -24,16 +24,16 @@ from layerdag.models import (
 from layerdag.models.diffusion._conditioning import Conditions
 from layerdag.models.diffusion._degree_codes import DegreeCodes
 from layerdag.models.diffusion._edge_denoiser import EdgeDenoiser, Pairs
-from layerdag.models.diffusion._encoder import Partial
+from layerdag.models.diffusion._encoder import PrefixGraphs
 from layerdag.models.diffusion._layer_size import LayerSizeNet
 from layerdag.models.diffusion._node_denoiser import NodeDenoiser
 from layerdag.models.diffusion._prefixes import (
-    Items,
     LayerIndex,
     Prefixes,
-    affordable_items,
-    all_items,
+    PrefixIndex,
+    all_prefixes,
     prefixes,
+    subsample_prefixes,
 )
 from layerdag.models.diffusion._sampler import PRECISIONS, sample
 
@@ -55,7 +55,7 @@ class ReferenceLayerDAG(DAGModel):
         edge_rounds: Its rounds of message passing.
         edge_steps: Its diffusion steps.
         condition_drop: Probability of hiding a condition in training.
-        budget: Nodes of prefixes and candidate edges looked at per pass, about 6 kB of memory each
+        budget: Nodes of prefixes and candidate edges evaluated per pass, about 6 kB of memory each
             at the default widths. Where all prefixes of a batch have more (a deep graph has layers
             x nodes / 2), a random part of them is taken; 0 always takes all.
         sampling_precision: "float64", by which a graph does not depend on its batch mates, or
@@ -134,33 +134,33 @@ class ReferenceLayerDAG(DAGModel):
         """Return the three losses; one whose network is frozen is left out while training.
 
         Layer size: exact negative log-likelihood, a decision per prefix. Node and edge: cross
-        entropy of the clean value at a random time, a decision per attribute and per new node.
+        entropy of the clean value at a random timestep, a decision per attribute and per new node.
         Sums and counts are of all prefixes, estimated where only a part was looked at.
         """
         layers = LayerIndex.of(batch)
-        items = everything = all_items(layers)
+        items = everything = all_prefixes(layers)
         if self.budget:
             cost_I = _cost(batch, layers, items)
-            items = affordable_items(items, cost_I, self.budget, generator)
-        given = Conditions(batch.numeric_BC, batch.category_BM)
+            items = subsample_prefixes(items, cost_I, self.budget, generator)
+        conditions = Conditions(batch.numeric_BC, batch.category_BM)
         if self.training:
-            given = given.dropped(self.condition_drop, generator)
+            conditions = conditions.dropped(self.condition_drop, generator)
         code_NA = self.codes(batch)
         terms = {}
         if _is_wanted(self.layer_size):
-            terms["layer_size"] = self._layer_size_loss(batch, layers, items, given, code_NA)
+            terms["layer_size"] = self._layer_size_loss(batch, layers, items, conditions, code_NA)
         inner = items.where(items.depth_I < layers.count_B[items.graph_I])
         if _is_wanted(self.node):
             partial = _partial(batch, prefixes(batch, layers, inner, 0), inner, code_NA)
             new_R, ptr = _new_nodes(layers, inner)
-            state_IF = self.node.encoder(partial, given)
+            state_IF = self.node.encoder(partial, conditions)
             terms["node"] = self.node.loss(state_IF, code_NA[new_R], ptr, generator)
         if _is_wanted(self.edge):
             later = inner.where(inner.depth_I > 0)
             rows = prefixes(batch, layers, later, 1)
-            pairs, clean_Q = _pairs(batch, rows)
+            pairs, x0_Q = _pairs(batch, rows)
             partial = _partial(batch, rows, later, code_NA)
-            terms["edge"] = self.edge.loss(partial, given, pairs, clean_Q, generator)
+            terms["edge"] = self.edge.loss(partial, conditions, pairs, x0_Q, generator)
         share = len(items) / len(everything)
         return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
@@ -188,13 +188,13 @@ class ReferenceLayerDAG(DAGModel):
         self,
         batch: DAGBatch,
         layers: LayerIndex,
-        items: Items,
-        given: Conditions,
+        items: PrefixIndex,
+        conditions: Conditions,
         code_NA: Tensor,
     ) -> LossTerm:
         """Return the negative log-likelihood of the size of the layer after each prefix."""
         partial = _partial(batch, prefixes(batch, layers, items, 0), items, code_NA)
-        logits_IS = self.layer_size(partial, given)
+        logits_IS = self.layer_size(partial, conditions)
         size_I = _new_nodes(layers, items)[1].diff()
         total = -self.layer_size.log_probability(logits_IS, size_I).sum()
         return LossTerm(total, torch.tensor(len(items), device=total.device))
@@ -205,14 +205,14 @@ def _is_wanted(network: nn.Module) -> bool:
     return not torch.is_grad_enabled() or any(p.requires_grad for p in network.parameters())
 
 
-def _partial(batch: DAGBatch, rows: Prefixes, items: Items, code_NA: Tensor) -> Partial:
-    """Return the prefixes as the networks see them."""
-    return Partial(
+def _partial(batch: DAGBatch, rows: Prefixes, items: PrefixIndex, code_NA: Tensor) -> PrefixGraphs:
+    """Return the prefixes as input of the networks."""
+    return PrefixGraphs(
         code_NA=code_NA,
         graph_N=batch.graph_of_node(),
         node_R=rows.node_R,
-        item_R=rows.item_R,
-        age_R=rows.age_R,
+        prefix_R=rows.prefix_R,
+        distance_R=rows.distance_R,
         graph_I=items.graph_I,
         depth_I=items.depth_I,
         edge_index_2P=rows.edge_index_2P,
@@ -220,7 +220,7 @@ def _partial(batch: DAGBatch, rows: Prefixes, items: Items, code_NA: Tensor) -> 
     )
 
 
-def _new_nodes(layers: LayerIndex, items: Items) -> tuple[Tensor, Tensor]:
+def _new_nodes(layers: LayerIndex, items: PrefixIndex) -> tuple[Tensor, Tensor]:
     """Return (nodes, ptr) of the layer after each prefix; it is empty after a whole graph."""
     start_I = layers.end_of(items.graph_I, items.depth_I)
     whole_I = items.depth_I == layers.count_B[items.graph_I]
@@ -229,37 +229,37 @@ def _new_nodes(layers: LayerIndex, items: Items) -> tuple[Tensor, Tensor]:
     return segment_ranges(start_I, size_I)[1], segment_pointers(size_I)
 
 
-def _cost(batch: DAGBatch, layers: LayerIndex, items: Items) -> Tensor:
-    """Return the rows and candidate edges of each item."""
+def _cost(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex) -> Tensor:
+    """Return the rows and candidate edges of each prefix."""
     rows_I = layers.end_of(items.graph_I, items.depth_I) - batch.node_ptr[items.graph_I]
     return rows_I * (1 + _new_nodes(layers, items)[1].diff())
 
 
 def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Tensor]:
     """Return all pairs of an earlier and a new node, with their true states."""
-    new_W = torch.nonzero(rows.age_R == 0).squeeze(1)
-    item_W = rows.item_R[new_W]
-    new_count_I = torch.bincount(item_W, minlength=rows.num_items)
-    candidates_W = (rows.row_ptr.diff() - new_count_I)[item_W]
-    new_Q, source_Q = segment_ranges(rows.row_ptr[:-1][item_W], candidates_W)
+    new_W = torch.nonzero(rows.distance_R == 0).squeeze(1)
+    prefix_W = rows.prefix_R[new_W]
+    new_count_I = torch.bincount(prefix_W, minlength=rows.num_prefixes)
+    candidates_W = (rows.row_ptr.diff() - new_count_I)[prefix_W]
+    new_Q, source_Q = segment_ranges(rows.row_ptr[:-1][prefix_W], candidates_W)
     # The true edges into new node w start at its first pair, at the source's place in its graph.
     node_W = rows.node_R[new_W]
     target_E = batch.edge_index_2E[1].contiguous()
     first_W = torch.searchsorted(target_E, node_W)
     edges_W = torch.searchsorted(target_E, node_W, right=True) - first_W
     new_P, edge_P = segment_ranges(first_W, edges_W)
-    first_node_W = rows.node_R[rows.row_ptr[:-1][item_W]]
+    first_node_W = rows.node_R[rows.row_ptr[:-1][prefix_W]]
     first_pair_W = candidates_W.cumsum(0) - candidates_W
     pair_P = first_pair_W[new_P] + batch.edge_index_2E[0, edge_P] - first_node_W[new_P]
-    clean_Q = torch.zeros_like(source_Q)
-    clean_Q[pair_P] = batch.edge_type_E[edge_P] + 1
+    x0_Q = torch.zeros_like(source_Q)
+    x0_Q[pair_P] = batch.edge_type_E[edge_P] + 1
     pairs = Pairs(
         source_Q=source_Q,
         target_Q=new_W[new_Q],
         new_Q=new_Q,
-        item_Q=item_W[new_Q],
-        latest_Q=rows.age_R[source_Q] == 1,
+        prefix_Q=prefix_W[new_Q],
+        latest_Q=rows.distance_R[source_Q] == 1,
         in_degree_W=edges_W,
         candidates_W=candidates_W,
     )
-    return pairs, clean_Q
+    return pairs, x0_Q

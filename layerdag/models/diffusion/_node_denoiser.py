@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from layerdag.graph import GraphSizes
 from layerdag.models import MLP, CodeEmbedding, LossTerm, SegmentAttention, Segments, sinusoids
 from layerdag.models.diffusion._encoder import PrefixEncoder
-from layerdag.models.diffusion.process import add_noise, cosine_keep
+from layerdag.models.diffusion.process import add_noise, cosine_alpha_bar
 
 
 class Block(nn.Module):
@@ -46,7 +46,7 @@ class NodeDenoiser(nn.Module):
 
     marginal_AK: Tensor
     allowed_AK: Tensor
-    keep_T: Tensor
+    alpha_bar_T: Tensor
 
     def __init__(
         self,
@@ -71,43 +71,43 @@ class NodeDenoiser(nn.Module):
         marginal_AK = _marginals(counts)
         self.register_buffer("marginal_AK", marginal_AK, persistent=False)
         self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
-        self.register_buffer("keep_T", cosine_keep(steps).float(), persistent=False)
+        self.register_buffer("alpha_bar_T", cosine_alpha_bar(steps).float(), persistent=False)
 
     def times(self, time_I: Tensor) -> Tensor:
         """Return what the times 1..T add to the state of a prefix, shape (I, F)."""
         width = self.encoder.width
         return self.time(sinusoids(1000 * time_I.to(self.encoder.start) / self.steps, width))
 
-    def forward(self, item_IF: Tensor, noisy_RA: Tensor, segments: Segments) -> Tensor:
+    def forward(self, prefix_IF: Tensor, xt_RA: Tensor, segments: Segments) -> Tensor:
         """Return logits of the clean codes.
 
         Args:
-            item_IF: State of each prefix (``encoder``) plus its ``times``.
-            noisy_RA: Noisy codes of the new nodes.
+            prefix_IF: State of each prefix (``encoder``) plus its ``times``.
+            xt_RA: Noisy codes of the new nodes.
             segments: The new nodes of each item.
 
         Returns:
             Shape (R, A, K); minus infinity for codes that an attribute does not have.
         """
-        rows_RF = self.noisy(noisy_RA) + segments.broadcast(item_IF)
+        rows_RF = self.noisy(xt_RA) + segments.broadcast(prefix_IF)
         for block in self.blocks:
             rows_RF = block(rows_RF, segments)
         logits_RAK = self.head(self.norm(rows_RF)).unflatten(-1, self.marginal_AK.shape)
         return logits_RAK.masked_fill(~self.allowed_AK, float("-inf"))
 
     def loss(
-        self, state_IF: Tensor, clean_RA: Tensor, ptr: Tensor, generator: torch.Generator
+        self, state_IF: Tensor, x0_RA: Tensor, ptr: Tensor, generator: torch.Generator
     ) -> LossTerm:
         """Return the cross entropy of the clean codes at a random time per item."""
         items, device = state_IF.shape[0], state_IF.device
         time_I = torch.randint(1, self.steps + 1, (items,), generator=generator, device=device)
-        uniform_RA2 = torch.rand(*clean_RA.shape, 2, generator=generator, device=device)
-        time_R = torch.repeat_interleave(time_I, ptr.diff(), output_size=clean_RA.shape[0])
-        keep_R1 = self.keep_T[time_R].unsqueeze(-1)
-        noisy_RA = add_noise(clean_RA, keep_R1, self.marginal_AK, uniform_RA2)
-        logits_RAK = self(state_IF + self.times(time_I), noisy_RA, Segments.of(ptr))
-        total = F.cross_entropy(logits_RAK.flatten(0, 1), clean_RA.flatten(), reduction="sum")
-        return LossTerm(total, torch.tensor(clean_RA.numel(), device=device))
+        uniform_RA2 = torch.rand(*x0_RA.shape, 2, generator=generator, device=device)
+        time_R = torch.repeat_interleave(time_I, ptr.diff(), output_size=x0_RA.shape[0])
+        alpha_bar_R1 = self.alpha_bar_T[time_R].unsqueeze(-1)
+        xt_RA = add_noise(x0_RA, alpha_bar_R1, self.marginal_AK, uniform_RA2)
+        logits_RAK = self(state_IF + self.times(time_I), xt_RA, Segments.of(ptr))
+        total = F.cross_entropy(logits_RAK.flatten(0, 1), x0_RA.flatten(), reduction="sum")
+        return LossTerm(total, torch.tensor(x0_RA.numel(), device=device))
 
 
 def _marginals(columns: Sequence[Sequence[int]]) -> Tensor:

@@ -1,7 +1,10 @@
-"""Training items of the layerwise model: every prefix of every graph, as one block-diagonal graph.
+"""Training examples of the layerwise model: every prefix of every graph, block-diagonally.
 
 In a ``DAGBatch`` the nodes of a graph are sorted by layer and its edges by target, so the prefix of
-the first l layers is a contiguous range of nodes and of edges: all items are built with pointers.
+the first l layers is a contiguous range of nodes and edges: prefixes are built from pointers.
+
+Shape letters: B graphs, L layers of the batch, N nodes, E edges, I prefixes, R rows (nodes of the
+prefixes, end to end), P edges of the prefixes.
 """
 
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from layerdag.models import segment_pointers, segment_ranges
 
 @dataclass(frozen=True, eq=False)
 class LayerIndex:
-    """Where the layers of a batch lie.
+    """Positions of the layers of a batch.
 
     Attributes:
         count_B: Layers of each graph.
@@ -42,8 +45,8 @@ class LayerIndex:
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
-    """Which prefixes are looked at: the first ``depth_I`` layers of the graphs ``graph_I``."""
+class PrefixIndex:
+    """Prefixes of graphs: the first ``depth_I`` layers of the graphs ``graph_I``."""
 
     graph_I: Tensor
     depth_I: Tensor
@@ -51,23 +54,23 @@ class Items:
     def __len__(self) -> int:
         return self.graph_I.numel()
 
-    def where(self, keep_I: Tensor) -> "Items":
-        """Return the items at which ``keep_I`` is true, or whose numbers it lists."""
-        return Items(self.graph_I[keep_I], self.depth_I[keep_I])
+    def where(self, keep_I: Tensor) -> "PrefixIndex":
+        """Return the prefixes for which ``keep_I`` is true, or whose numbers it lists."""
+        return PrefixIndex(self.graph_I[keep_I], self.depth_I[keep_I])
 
 
-def all_items(layers: LayerIndex) -> Items:
+def all_prefixes(layers: LayerIndex) -> PrefixIndex:
     """Return every prefix of every graph, from the empty one to the whole graph."""
     zero_B = torch.zeros_like(layers.count_B)
-    return Items(*segment_ranges(zero_B, layers.count_B + 1))
+    return PrefixIndex(*segment_ranges(zero_B, layers.count_B + 1))
 
 
-def affordable_items(
-    items: Items, cost_I: Tensor, budget: int, generator: torch.Generator
-) -> Items:
-    """Return the items themselves, or a random part of them that costs at most ``budget``.
+def subsample_prefixes(
+    items: PrefixIndex, cost_I: Tensor, budget: int, generator: torch.Generator
+) -> PrefixIndex:
+    """Return all prefixes, or a random subset with a total cost of at most ``budget``.
 
-    One item is always returned, however dear it is.
+    At least one prefix is returned, whatever its cost.
     """
     if int(cost_I.sum()) <= budget:
         return items
@@ -84,28 +87,28 @@ class Prefixes:
 
     Attributes:
         node_R: Node of the batch behind each row.
-        item_R: Item of each row, ascending.
-        age_R: Layers between the row's node and the layer to come; 1 is the latest layer, 0 the
-            layer to come itself.
-        row_ptr: Rows of item i are ``row_ptr[i]:row_ptr[i+1]``.
+        prefix_R: Prefix of each row, ascending.
+        distance_R: Layers from the row's node to the next layer; 1 is the latest layer, 0 the next
+            layer itself.
+        row_ptr: Rows of prefix i are ``row_ptr[i]:row_ptr[i+1]``.
         edge_index_2P: Source and target rows of the known edges.
         edge_type_P: Their types.
     """
 
     node_R: Tensor
-    item_R: Tensor
-    age_R: Tensor
+    prefix_R: Tensor
+    distance_R: Tensor
     row_ptr: Tensor
     edge_index_2P: Tensor
     edge_type_P: Tensor
 
     @property
-    def num_items(self) -> int:
+    def num_prefixes(self) -> int:
         """Number of prefixes."""
         return self.row_ptr.numel() - 1
 
 
-def prefixes(batch: DAGBatch, layers: LayerIndex, items: Items, ahead: int) -> Prefixes:
+def prefixes(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex, ahead: int) -> Prefixes:
     """Lay the prefixes ``items`` end to end.
 
     Args:
@@ -117,7 +120,7 @@ def prefixes(batch: DAGBatch, layers: LayerIndex, items: Items, ahead: int) -> P
     start_I = batch.node_ptr[items.graph_I]
     known_I = layers.end_of(items.graph_I, items.depth_I)
     last_I = layers.end_of(items.graph_I, items.depth_I + ahead) if ahead else known_I
-    item_R, node_R = segment_ranges(start_I, last_I - start_I)
+    prefix_R, node_R = segment_ranges(start_I, last_I - start_I)
     row_ptr = segment_pointers(last_I - start_I)
     target_E = batch.edge_index_2E[1].contiguous()
     first_edge_I = batch.edge_ptr[items.graph_I]
@@ -126,8 +129,8 @@ def prefixes(batch: DAGBatch, layers: LayerIndex, items: Items, ahead: int) -> P
     shift_P = (row_ptr[:-1] - start_I)[candidate_P]
     return Prefixes(
         node_R=node_R,
-        item_R=item_R,
-        age_R=items.depth_I[item_R] - batch.layer_N[node_R],
+        prefix_R=prefix_R,
+        distance_R=items.depth_I[prefix_R] - batch.layer_N[node_R],
         row_ptr=row_ptr,
         edge_index_2P=batch.edge_index_2E[:, edge_P] + shift_P,
         edge_type_P=batch.edge_type_E[edge_P],

@@ -3,7 +3,7 @@
 Loops run over layers and denoising steps only. Every graph has its own stream of uniforms, and the
 networks compute in double precision unless the model's ``sampling_precision`` says otherwise: the
 last bits of a matrix product depend on the size of the batch, and in single precision they now and
-then tip a draw, so that a graph depends on its batch mates.
+then change a sampled code, so that a graph depends on the other graphs of its batch.
 """
 
 import copy
@@ -19,15 +19,15 @@ from layerdag._runtime import wait_briefly
 from layerdag.models import SampleRequest, SampleResult, Segments, segment_pointers, segment_ranges
 from layerdag.models.diffusion._conditioning import Conditions
 from layerdag.models.diffusion._edge_denoiser import EdgeDenoiser, Pairs
-from layerdag.models.diffusion._encoder import Partial
-from layerdag.models.diffusion._growing import GrowingGraphs, NewLayer
+from layerdag.models.diffusion._encoder import PrefixGraphs
+from layerdag.models.diffusion._partial_graphs import NewLayer, PartialGraphs
 from layerdag.models.diffusion.process import (
     SampleStreams,
     choose_with_one_of,
-    draw,
     gumbel,
     reverse_distribution,
-    strided_times,
+    sample_categorical,
+    strided_timesteps,
 )
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ def sampling_copy(model: "ReferenceLayerDAG") -> "ReferenceLayerDAG":
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
-    """The graphs that still grow, as items of the networks.
+class _ActiveGraphs:
+    """The active graphs, as prefixes for the networks.
 
     Attributes:
         partial: Their nodes and edges.
         node_R: Node behind each row, numbered through all graphs.
-        given: Their conditions, by guidance pass.
+        conditions: Their conditions, by guidance pass.
     """
 
-    partial: Partial
+    partial: PrefixGraphs
     node_R: Tensor
-    given: tuple[Conditions, ...]
+    conditions: tuple[Conditions, ...]
 
 
 class _Sampler:
@@ -81,17 +81,17 @@ class _Sampler:
         graphs = len(request.seeds)
         self.columns = len(model.node.marginal_AK)
         self.streams = SampleStreams(request.seeds, device)
-        self.graphs = GrowingGraphs(self.columns, device)
+        self.graphs = PartialGraphs(self.columns, device)
         self.active_B = torch.ones(graphs, dtype=torch.bool, device=device)
         self.truncated_B = torch.zeros_like(self.active_B)
         self.nodes_B = torch.zeros(graphs, dtype=torch.int64, device=device)
-        self.given = Conditions(
+        self.conditions = Conditions(
             request.numeric_BC.to(device, PRECISIONS[model.sampling_precision]),
             request.category_BM.to(device),
         )
 
     def grow(self) -> None:
-        """Draw one more layer of every graph that still grows."""
+        """Sample the next layer of every active graph."""
         view = self._view()
         size_I = self._sizes(view)
         if not self.active_B.any():
@@ -111,40 +111,40 @@ class _Sampler:
     def result(self) -> SampleResult:
         """Return the finished graphs."""
         attributes = self.columns - 1
-        uniform = self.streams.draw(self.nodes_B * attributes)
+        uniform = self.streams.uniforms(self.nodes_B * attributes)
         # Rounding to single precision must not reach 1.
         u_NA = uniform.float().clamp(max=1 - 2.0**-24).reshape(-1, attributes)
         dags = self.graphs.finished(u_NA, self.nodes_B.numel())
         return SampleResult(tuple(dags), tuple(self.truncated_B.tolist()))
 
-    def _view(self) -> _View:
-        """Return the graphs that still grow, with their conditions."""
+    def _view(self) -> _ActiveGraphs:
+        """Return the active graphs with their conditions."""
         graphs = self.graphs
         graph_I = torch.nonzero(self.active_B).squeeze(1)
-        item_B = self.active_B.cumsum(0) - 1
+        prefix_B = self.active_B.cumsum(0) - 1
         node_R = torch.nonzero(self.active_B[graphs.graph_N]).squeeze(1)
         row_N = torch.zeros_like(graphs.graph_N)
         row_N[node_R] = torch.arange(node_R.numel(), device=self.device)
         edge_P = torch.nonzero(self.active_B[graphs.graph_N[graphs.edge_index_2E[1]]]).squeeze(1)
         graph_R = graphs.graph_N[node_R]
-        partial = Partial(
+        partial = PrefixGraphs(
             code_NA=graphs.code_NA[node_R],
             graph_N=graph_R,
             node_R=torch.arange(node_R.numel(), device=self.device),
-            item_R=item_B[graph_R],
-            age_R=graphs.depth - graphs.layer_N[node_R],
+            prefix_R=prefix_B[graph_R],
+            distance_R=graphs.depth - graphs.layer_N[node_R],
             graph_I=graph_I,
             depth_I=torch.full_like(graph_I, graphs.depth),
             edge_index_2P=row_N[graphs.edge_index_2E[:, edge_P]],
             edge_kind_P=graphs.edge_type_E[edge_P],
         )
         plain = self.request.guidance == 1.0
-        given = (self.given,) if plain else (self.given, self.given.unknown())
-        return _View(partial, node_R, given)
+        conditions = (self.conditions,) if plain else (self.conditions, self.conditions.unknown())
+        return _ActiveGraphs(partial, node_R, conditions)
 
-    def _guided(self, view: _View, predict: Callable[[Conditions], Tensor]) -> Tensor:
+    def _guided(self, view: _ActiveGraphs, predict: Callable[[Conditions], Tensor]) -> Tensor:
         """Return logits pushed away from the unconditional ones (arXiv 2207.12598, eq. 6)."""
-        logits = [predict(given) for given in view.given]
+        logits = [predict(conditions) for conditions in view.conditions]
         if len(logits) == 1:
             return logits[0]
         conditional, plain = logits
@@ -152,59 +152,67 @@ class _Sampler:
         # A code that does not exist has minus infinity in both, and their difference is undefined.
         return torch.where(conditional.isinf(), conditional, pushed)
 
-    def _draw(self, view: _View, count_I: Tensor) -> Tensor:
-        """Return the next ``count_I`` uniforms of the stream of each graph that still grows."""
+    def _draw(self, view: _ActiveGraphs, count_I: Tensor) -> Tensor:
+        """Return the next ``count_I`` uniforms of the stream of each active graph."""
         count_B = torch.zeros_like(self.nodes_B)
         count_B[view.partial.graph_I] = count_I
-        return self.streams.draw(count_B)
+        return self.streams.uniforms(count_B)
 
-    def _sizes(self, view: _View) -> Tensor:
-        """Draw the sizes of the next layers, end graphs, and hold to the limits of the request."""
+    def _sizes(self, view: _ActiveGraphs) -> Tensor:
+        """Sample the sizes of the next layers, end graphs, and apply the limits of the request."""
         partial, request = view.partial, self.request
-        logits_IS = self._guided(view, lambda given: self.model.layer_size(partial, given))
+        logits_IS = self._guided(
+            view, lambda conditions: self.model.layer_size(partial, conditions)
+        )
         if self.graphs.depth == 0:
             logits_IS[:, 0] = float("-inf")
         uniform_I2 = self._draw(view, torch.full_like(partial.graph_I, 2)).reshape(-1, 2)
-        wanted_I = self.model.layer_size.draw(logits_IS, uniform_I2)
-        room_I = request.max_nodes - self.nodes_B[partial.graph_I]
+        wanted_I = self.model.layer_size.sample(logits_IS, uniform_I2)
+        capacity_I = request.max_nodes - self.nodes_B[partial.graph_I]
         if self.graphs.depth >= request.max_layers:
-            room_I = torch.zeros_like(room_I)
-        size_I = torch.minimum(wanted_I, room_I)
+            capacity_I = torch.zeros_like(capacity_I)
+        size_I = torch.minimum(wanted_I, capacity_I)
         self.truncated_B[partial.graph_I] = size_I < wanted_I
         self.active_B[partial.graph_I] = size_I > 0
         return size_I
 
-    def _attributes(self, view: _View, size_I: Tensor) -> tuple[Tensor, Tensor]:
+    def _attributes(self, view: _ActiveGraphs, size_I: Tensor) -> tuple[Tensor, Tensor]:
         """Draw the codes of the new nodes; return (codes with in-degree, pointers by item)."""
         node, columns = self.model.node, self.columns
         segments = Segments.of(segment_pointers(size_I))
-        states = {id(given): node.encoder(view.partial, given) for given in view.given}
-        times = strided_times(node.steps, self.request.steps)
+        states = {
+            id(conditions): node.encoder(view.partial, conditions) for conditions in view.conditions
+        }
+        times = strided_timesteps(node.steps, self.request.steps)
         time_TF = node.times(torch.tensor(times, device=self.device))
         uniform_R = self._draw(view, size_I * columns * len(times))
         uniform_WTA = uniform_R.reshape(-1, len(times), columns)
-        code_WA = draw(node.marginal_AK.expand(len(uniform_WTA), -1, -1), uniform_WTA[:, 0])
+        code_WA = sample_categorical(
+            node.marginal_AK.expand(len(uniform_WTA), -1, -1), uniform_WTA[:, 0]
+        )
         for step, (now, then) in enumerate(itertools.pairwise(times)):
 
-            def predict(given: Conditions, code_WA: Tensor = code_WA, step: int = step) -> Tensor:
-                return node(states[id(given)] + time_TF[step], code_WA, segments)
+            def predict(
+                conditions: Conditions, code_WA: Tensor = code_WA, step: int = step
+            ) -> Tensor:
+                return node(states[id(conditions)] + time_TF[step], code_WA, segments)
 
             weights_WAK = reverse_distribution(
                 self._guided(view, predict).softmax(-1),
                 code_WA,
                 node.marginal_AK,
-                node.keep_T[now],
-                node.keep_T[then],
+                node.alpha_bar_T[now],
+                node.alpha_bar_T[then],
             )
-            code_WA = draw(weights_WAK, uniform_WTA[:, step + 1])
+            code_WA = sample_categorical(weights_WAK, uniform_WTA[:, step + 1])
         return code_WA, segments.ptr
 
     def _append_with_edges(
-        self, view: _View, code_WA: Tensor, graph_W: Tensor, ptr: Tensor
+        self, view: _ActiveGraphs, code_WA: Tensor, graph_W: Tensor, ptr: Tensor
     ) -> None:
         """Draw the edges into the new nodes and append the layer."""
         # There cannot be more parents than earlier nodes, nor none beyond layer 0.
-        earlier_I = torch.bincount(view.partial.item_R, minlength=ptr.numel() - 1)
+        earlier_I = torch.bincount(view.partial.prefix_R, minlength=ptr.numel() - 1)
         wanted_W = self.model.degrees.decode(code_WA[:, -1]).clamp(min=1)
         most_W = torch.repeat_interleave(earlier_I, ptr.diff())
         in_degree_W = torch.minimum(wanted_W, most_W)
@@ -216,28 +224,28 @@ class _Sampler:
         types_P = state_Q[chosen_Q] - 1
         self.graphs.append(NewLayer(graph_W, code_WA, source_P, pairs.new_Q[chosen_Q], types_P))
 
-    def _edges(self, view: _View, partial: Partial, pairs: Pairs) -> Tensor:
+    def _edges(self, view: _ActiveGraphs, partial: PrefixGraphs, pairs: Pairs) -> Tensor:
         """Return the drawn state of each pair: exactly the in-degree of each node is on."""
         edge = self.model.edge
-        per_item_I = torch.bincount(pairs.item_Q, minlength=partial.graph_I.numel())
+        pairs_per_prefix_I = torch.bincount(pairs.prefix_Q, minlength=partial.graph_I.numel())
         marginal_QK = edge.marginals(pairs)[pairs.new_Q]
-        state_Q = draw(marginal_QK, self._draw(view, per_item_I))
-        times = strided_times(edge.steps, self.request.steps)
+        state_Q = sample_categorical(marginal_QK, self._draw(view, pairs_per_prefix_I))
+        times = strided_timesteps(edge.steps, self.request.steps)
         for now, then in itertools.pairwise(times):
             time_I = torch.full_like(partial.graph_I, now)
 
             def predict(
-                given: Conditions, state_Q: Tensor = state_Q, time_I: Tensor = time_I
+                conditions: Conditions, state_Q: Tensor = state_Q, time_I: Tensor = time_I
             ) -> Tensor:
-                return edge(partial, given, pairs, state_Q, time_I)
+                return edge(partial, conditions, pairs, state_Q, time_I)
 
-            uniform_Q3 = self._draw(view, 3 * per_item_I).reshape(-1, 3)
-            clean_Q = draw_parents(self._guided(view, predict), pairs, uniform_Q3[:, :2])
-            state_Q = _posterior(edge, clean_Q, state_Q, marginal_QK, (now, then), uniform_Q3[:, 2])
+            uniform_Q3 = self._draw(view, 3 * pairs_per_prefix_I).reshape(-1, 3)
+            x0_Q = sample_parents(self._guided(view, predict), pairs, uniform_Q3[:, :2])
+            state_Q = _posterior(edge, x0_Q, state_Q, marginal_QK, (now, then), uniform_Q3[:, 2])
         return state_Q
 
 
-def draw_parents(logits_QK: Tensor, pairs: Pairs, uniform_Q2: Tensor) -> Tensor:
+def sample_parents(logits_QK: Tensor, pairs: Pairs, uniform_Q2: Tensor) -> Tensor:
     """Draw the clean states of all pairs jointly: the parents of each new node.
 
     Independent draws of pairs give an unsure node no parent or two. Here a node gets exactly its
@@ -255,46 +263,46 @@ def draw_parents(logits_QK: Tensor, pairs: Pairs, uniform_Q2: Tensor) -> Tensor:
     odds_Q = logits_QK[:, 1:].logsumexp(-1) - logits_QK[:, 0]
     key_Q = odds_Q + gumbel(uniform_Q2[:, 0])
     chosen_Q = choose_with_one_of(key_Q, pairs.new_Q, pairs.in_degree_W, pairs.latest_Q)
-    type_Q = draw(logits_QK[:, 1:].softmax(-1), uniform_Q2[:, 1])
+    type_Q = sample_categorical(logits_QK[:, 1:].softmax(-1), uniform_Q2[:, 1])
     return torch.where(chosen_Q, type_Q + 1, 0)
 
 
 def _posterior(
     edge: EdgeDenoiser,
-    clean_Q: Tensor,
-    noisy_Q: Tensor,
+    x0_Q: Tensor,
+    xt_Q: Tensor,
     marginal_QK: Tensor,
     times: tuple[int, int],
     uniform_Q: Tensor,
 ) -> Tensor:
     """Draw the states at the later of two times given the clean and the noisier ones."""
     now, then = times
-    known_QK = torch.nn.functional.one_hot(clean_Q, marginal_QK.shape[1]).to(marginal_QK)
+    known_QK = torch.nn.functional.one_hot(x0_Q, marginal_QK.shape[1]).to(marginal_QK)
     weights_QK = reverse_distribution(
-        known_QK, noisy_Q, marginal_QK, edge.keep_T[now], edge.keep_T[then]
+        known_QK, xt_Q, marginal_QK, edge.alpha_bar_T[now], edge.alpha_bar_T[then]
     )
-    return draw(weights_QK, uniform_Q)
+    return sample_categorical(weights_QK, uniform_Q)
 
 
 def _with_new_nodes(
-    prefix: Partial, code_WA: Tensor, in_degree_W: Tensor, ptr: Tensor
-) -> tuple[Partial, Pairs]:
+    prefix: PrefixGraphs, code_WA: Tensor, in_degree_W: Tensor, ptr: Tensor
+) -> tuple[PrefixGraphs, Pairs]:
     """Return the prefixes with the new nodes behind all their rows, and the candidate edges."""
     items, rows = prefix.graph_I.numel(), prefix.node_R.numel()
-    item_W, new_W = segment_ranges(ptr[:-1], ptr.diff())
-    order_R = torch.argsort(prefix.item_R, stable=True)
-    size_I = torch.bincount(prefix.item_R, minlength=items)
+    prefix_W, new_W = segment_ranges(ptr[:-1], ptr.diff())
+    order_R = torch.argsort(prefix.prefix_R, stable=True)
+    size_I = torch.bincount(prefix.prefix_R, minlength=items)
     first_I = size_I.cumsum(0) - size_I
-    candidates_W = size_I[item_W]
-    new_Q, place_Q = segment_ranges(first_I[item_W], candidates_W)
+    candidates_W = size_I[prefix_W]
+    new_Q, place_Q = segment_ranges(first_I[prefix_W], candidates_W)
     source_Q = order_R[place_Q]
     row_W = rows + new_W
-    partial = Partial(
+    partial = PrefixGraphs(
         code_NA=torch.cat([prefix.code_NA, code_WA]),
-        graph_N=torch.cat([prefix.graph_N, prefix.graph_I[item_W]]),
+        graph_N=torch.cat([prefix.graph_N, prefix.graph_I[prefix_W]]),
         node_R=torch.cat([prefix.node_R, row_W]),
-        item_R=torch.cat([prefix.item_R, item_W]),
-        age_R=torch.cat([prefix.age_R, torch.zeros_like(row_W)]),
+        prefix_R=torch.cat([prefix.prefix_R, prefix_W]),
+        distance_R=torch.cat([prefix.distance_R, torch.zeros_like(row_W)]),
         graph_I=prefix.graph_I,
         depth_I=prefix.depth_I,
         edge_index_2P=prefix.edge_index_2P,
@@ -304,8 +312,8 @@ def _with_new_nodes(
         source_Q=source_Q,
         target_Q=row_W[new_Q],
         new_Q=new_Q,
-        item_Q=item_W[new_Q],
-        latest_Q=prefix.age_R[source_Q] == 1,
+        prefix_Q=prefix_W[new_Q],
+        latest_Q=prefix.distance_R[source_Q] == 1,
         in_degree_W=in_degree_W,
         candidates_W=candidates_W,
     )

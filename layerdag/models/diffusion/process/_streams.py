@@ -1,8 +1,8 @@
-"""One stream of uniforms a sample, drawn for all samples at once.
+"""One stream of uniforms per sample, evaluated for all samples at once.
 
 The stream of a sample is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): number k is a mix of
-``state + k * gamma``, so any position of any stream is a few integer operations on a tensor. What a
-sample draws therefore depends on its own seed and its own earlier draws, never on its batch mates.
+``state + k * gamma``, so any position of any stream is a few integer operations on a tensor. The
+uniforms of a sample therefore depend only on its own seed and how many it has used.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class SampleStreams:
         self._state_B = torch.tensor(states, dtype=torch.int64, device=device)
         self._used_B = torch.zeros_like(self._state_B)
 
-    def draw(self, counts_B: Tensor) -> Tensor:
+    def uniforms(self, counts_B: Tensor) -> Tensor:
         """Return the next ``counts_B[b]`` uniforms of each stream, end to end.
 
         Args:

@@ -6,13 +6,13 @@ from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
 
 
 @pytest.fixture
-def given() -> Conditions:
+def conditions() -> Conditions:
     return Conditions(torch.tensor([[0.5], [float("nan")], [-2.0]]), torch.tensor([[1], [2], [-1]]))
 
 
-def test_every_condition_changes_the_vector(sizes: GraphSizes, given: Conditions):
+def test_every_condition_changes_the_vector(sizes: GraphSizes, conditions: Conditions):
     encoder = ConditionEncoder(sizes, 8)
-    whole, none = encoder(given), encoder(given.unknown())
+    whole, none = encoder(conditions), encoder(conditions.unknown())
     assert torch.equal(none[0], none[1])
     for row in range(3):
         assert not torch.allclose(whole[row], none[row])
@@ -34,15 +34,15 @@ def test_without_conditions_all_graphs_share_a_vector():
 
 
 def test_dropping_makes_the_asked_share_unknown(generator: torch.Generator):
-    given = Conditions(torch.zeros(10_000, 2), torch.zeros(10_000, 1, dtype=torch.int64))
-    dropped = given.dropped(0.1, generator)
+    conditions = Conditions(torch.zeros(10_000, 2), torch.zeros(10_000, 1, dtype=torch.int64))
+    dropped = conditions.dropped(0.1, generator)
     lost = dropped.numeric_BC.isnan()
     assert abs(lost.float().mean() - (1 - 0.9**2)) < 0.01
     all_lost = lost.all(1) & (dropped.category_BM[:, 0] == -1)
     assert abs(all_lost.float().mean() - 0.1) < 0.01
 
 
-def test_dropping_nothing_changes_nothing(given: Conditions, generator: torch.Generator):
-    kept = given.dropped(0.0, generator)
-    torch.testing.assert_close(kept.numeric_BC, given.numeric_BC, equal_nan=True)
-    assert torch.equal(kept.category_BM, given.category_BM)
+def test_dropping_nothing_changes_nothing(conditions: Conditions, generator: torch.Generator):
+    kept = conditions.dropped(0.0, generator)
+    torch.testing.assert_close(kept.numeric_BC, conditions.numeric_BC, equal_nan=True)
+    assert torch.equal(kept.category_BM, conditions.category_BM)

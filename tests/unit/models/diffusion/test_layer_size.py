@@ -31,7 +31,7 @@ def test_draws_follow_the_probabilities_tail_included(
     count = 40_000
     logits = torch.tensor([[0.3, -0.5, 1.0, 0.0]])
     uniform = torch.rand(count, 2, generator=generator, dtype=torch.float64)
-    drawn = network.draw(logits.expand(count, 4), uniform)
+    drawn = network.sample(logits.expand(count, 4), uniform)
     wanted = count * network.log_probability(logits.expand(8, 4), torch.arange(8)).exp()
     found = drawn.bincount(minlength=8)[:8]
     assert drawn.max() > 3
@@ -41,4 +41,4 @@ def test_draws_follow_the_probabilities_tail_included(
 def test_a_forbidden_size_is_never_drawn(network: LayerSizeNet, generator: torch.Generator):
     logits = torch.tensor([[float("-inf"), 0.0, 0.0, 0.0]]).expand(5000, 4)
     uniform = torch.rand(5000, 2, generator=generator, dtype=torch.float64)
-    assert network.draw(logits, uniform).min() == 1
+    assert network.sample(logits, uniform).min() == 1

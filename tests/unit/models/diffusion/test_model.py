@@ -9,7 +9,7 @@ from layerdag.models.diffusion import ReferenceLayerDAG
 from layerdag.models.diffusion._conditioning import Conditions
 from layerdag.models.diffusion._edge_denoiser import Pairs
 from layerdag.models.diffusion._model import _pairs, _partial
-from layerdag.models.diffusion._prefixes import LayerIndex, all_items, prefixes
+from layerdag.models.diffusion._prefixes import LayerIndex, all_prefixes, prefixes
 
 
 @pytest.fixture
@@ -88,29 +88,29 @@ def test_edge_logits_follow_a_permutation_of_all_nodes(
 
 def edge_logits(model: ReferenceLayerDAG, batch: DAGBatch) -> torch.Tensor:
     """Return the logits of all pairs at time 3, from the clean edges."""
-    partial, given, pairs, clean_Q = edge_problem(model, batch)
-    return model.edge(partial, given, pairs, clean_Q, torch.full_like(partial.graph_I, 3))
+    partial, conditions, pairs, x0_Q = edge_problem(model, batch)
+    return model.edge(partial, conditions, pairs, x0_Q, torch.full_like(partial.graph_I, 3))
 
 
 def edge_problem(model: ReferenceLayerDAG, batch: DAGBatch):
     """Return what the edge denoiser is asked about ``batch``."""
     layers = LayerIndex.of(batch)
-    items = all_items(layers)
+    items = all_prefixes(layers)
     items = items.where((items.depth_I > 0) & (items.depth_I < layers.count_B[items.graph_I]))
     rows = prefixes(batch, layers, items, 1)
     codes = model.codes(batch)
-    pairs, clean_Q = _pairs(batch, rows)
-    given = Conditions(batch.numeric_BC, batch.category_BM)
-    return _partial(batch, rows, items, codes), given, pairs, clean_Q
+    pairs, x0_Q = _pairs(batch, rows)
+    conditions = Conditions(batch.numeric_BC, batch.category_BM)
+    return _partial(batch, rows, items, codes), conditions, pairs, x0_Q
 
 
 def test_pairs_hold_exactly_the_true_edges(model: ReferenceLayerDAG, batch: DAGBatch):
-    partial, _, pairs, clean_Q = edge_problem(model, batch)
+    partial, _, pairs, x0_Q = edge_problem(model, batch)
     assert isinstance(pairs, Pairs)
-    on = clean_Q > 0
+    on = x0_Q > 0
     source = partial.node_R[pairs.source_Q[on]]
     target = partial.node_R[pairs.target_Q[on]]
-    found = set(zip(source.tolist(), target.tolist(), (clean_Q[on] - 1).tolist(), strict=True))
+    found = set(zip(source.tolist(), target.tolist(), (x0_Q[on] - 1).tolist(), strict=True))
     wanted = zip(*batch.edge_index_2E.tolist(), batch.edge_type_E.tolist(), strict=True)
     assert found == set(wanted)
     layer_N = batch.layer_N[partial.node_R]

@@ -9,7 +9,7 @@ from layerdag.graph import DAG, GraphSizes, GraphStatistics
 from layerdag.models import SampleRequest
 from layerdag.models.diffusion import ReferenceLayerDAG
 from layerdag.models.diffusion._edge_denoiser import Pairs
-from layerdag.models.diffusion._sampler import _Sampler, draw_parents, sampling_copy
+from layerdag.models.diffusion._sampler import _Sampler, sample_parents, sampling_copy
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_networks_compute_in_the_precision_asked_for(model: ReferenceLayerDAG):
     for name in ("float64", "float32"):
         model.sampling_precision = name
         kept = _Sampler(sampling_copy(model), request(0), torch.device("cpu"))
-        seen.add((name, kept.given.numeric_BC.dtype, next(kept.model.parameters()).dtype))
+        seen.add((name, kept.conditions.numeric_BC.dtype, next(kept.model.parameters()).dtype))
         assert all(dag.check().num_nodes for dag in model.sample(request(0, 1, 2)).dags)
     assert seen == {
         ("float64", torch.float64, torch.float64),
@@ -108,18 +108,18 @@ def test_guidance_of_1_is_plain_sampling_and_2_is_not(model: ReferenceLayerDAG):
 
 
 def test_guidance_is_a_line_from_unknown_at_0_to_plain_at_1(model: ReferenceLayerDAG):
-    given = request(*range(3))
+    conditions = request(*range(3))
     hidden = replace(
-        given,
-        numeric_BC=torch.full_like(given.numeric_BC, torch.nan),
-        category_BM=torch.full_like(given.category_BM, -1),
+        conditions,
+        numeric_BC=torch.full_like(conditions.numeric_BC, torch.nan),
+        category_BM=torch.full_like(conditions.category_BM, -1),
     )
-    for guidance, same_as in ((0.0, hidden), (1.0 + 1e-9, given)):
-        pushed = model.sample(replace(given, guidance=guidance)).dags
+    for guidance, same_as in ((0.0, hidden), (1.0 + 1e-9, conditions)):
+        pushed = model.sample(replace(conditions, guidance=guidance)).dags
         assert all(equal(a, b) for a, b in zip(pushed, model.sample(same_as).dags, strict=True))
     assert not all(
         equal(a, b)
-        for a, b in zip(model.sample(given).dags, model.sample(hidden).dags, strict=True)
+        for a, b in zip(model.sample(conditions).dags, model.sample(hidden).dags, strict=True)
     )
 
 
@@ -144,14 +144,14 @@ def test_parents_are_exactly_the_in_degree_one_of_them_in_the_latest_layer(
         source_Q=torch.arange(4).repeat(3),
         target_Q=4 + new_Q,
         new_Q=new_Q,
-        item_Q=torch.zeros_like(new_Q),
+        prefix_Q=torch.zeros_like(new_Q),
         latest_Q=latest_Q,
         in_degree_W=torch.tensor([1, 2, 4]),
         candidates_W=torch.full((3,), 4),
     )
     for _ in range(20):
         logits = 4 * torch.randn(12, 3, generator=generator)
-        state_Q = draw_parents(logits, pairs, torch.rand(12, 2, generator=generator))
+        state_Q = sample_parents(logits, pairs, torch.rand(12, 2, generator=generator))
         on_WQ = (state_Q > 0).view(3, 4)
         assert on_WQ.sum(1).tolist() == [1, 2, 4]
         assert on_WQ[:, 2:].any(1).all()
@@ -164,12 +164,12 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generato
     )
     new_Q = torch.arange(draws).repeat_interleave(3)
     pairs = Pairs(
-        source_Q=new_Q, target_Q=new_Q, new_Q=new_Q, item_Q=new_Q,
+        source_Q=new_Q, target_Q=new_Q, new_Q=new_Q, prefix_Q=new_Q,
         latest_Q=torch.ones_like(new_Q, dtype=torch.bool),
         in_degree_W=torch.ones(draws, dtype=torch.int64),
         candidates_W=torch.full((draws,), 3),
     )  # fmt: skip
     uniform = torch.rand(3 * draws, 2, generator=generator, dtype=torch.float64)
-    found = draw_parents(logits, pairs, uniform).view(draws, 3).sum(0)
+    found = sample_parents(logits, pairs, uniform).view(draws, 3).sum(0)
     wanted = draws * torch.tensor([0.0, 1.0, 2.0]).softmax(0)
     assert ((found - wanted) ** 2 / wanted).sum() < 18.4  # 2 degrees of freedom: chance 1e-4

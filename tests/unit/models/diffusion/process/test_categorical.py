@@ -5,15 +5,15 @@ import torch
 
 from layerdag.models.diffusion.process import (
     add_noise,
-    cosine_keep,
-    draw,
+    cosine_alpha_bar,
     reverse_distribution,
-    strided_times,
+    sample_categorical,
+    strided_timesteps,
 )
-from layerdag.models.diffusion.process._categorical import noisy_distribution
+from layerdag.models.diffusion.process._categorical import forward_distribution
 
 MARGINAL = torch.tensor([0.1, 0.25, 0.6, 0.05], dtype=torch.float64)
-KEEP = cosine_keep(16)
+KEEP = cosine_alpha_bar(16)
 CODES = torch.arange(4)
 
 
@@ -27,12 +27,12 @@ def test_closed_form_equals_product_of_steps():
     product = torch.eye(4, dtype=torch.float64)
     for t in range(1, 17):
         product = product @ step_matrix(t - 1, t)
-        closed = noisy_distribution(CODES, KEEP[t].expand(4), MARGINAL)
+        closed = forward_distribution(CODES, KEEP[t].expand(4), MARGINAL)
         torch.testing.assert_close(closed, product)
 
 
 def test_last_noisy_code_is_the_marginal_whatever_the_clean_one():
-    last = noisy_distribution(CODES, KEEP[16].expand(4), MARGINAL)
+    last = forward_distribution(CODES, KEEP[16].expand(4), MARGINAL)
     divergence = (last * (last / MARGINAL).log()).sum(-1)
     assert divergence.abs().max() < 1e-12
 
@@ -44,8 +44,8 @@ def test_reverse_distribution_is_bayes(now: int, then: int):
         found = reverse_distribution(
             predicted, torch.tensor(noisy), MARGINAL, KEEP[now], KEEP[then]
         )
-        to_then = noisy_distribution(CODES, KEEP[then].expand(4), MARGINAL)
-        to_now = noisy_distribution(CODES, KEEP[now].expand(4), MARGINAL)[:, noisy]
+        to_then = forward_distribution(CODES, KEEP[then].expand(4), MARGINAL)
+        to_now = forward_distribution(CODES, KEEP[now].expand(4), MARGINAL)[:, noisy]
         likelihood = step_matrix(then, now)[:, noisy]
         posterior = to_then * likelihood / to_now[:, None]
         torch.testing.assert_close(found, predicted @ posterior)
@@ -60,13 +60,15 @@ def test_no_noise_is_left_at_the_last_step():
 def test_draw_never_takes_a_code_of_weight_0():
     weights = torch.tensor([0.0, 2.0, 0.0, 6.0, 0.0]).expand(1000, 5)
     uniform = (torch.arange(1000) + 0.5) / 1000
-    codes = draw(weights, uniform)
+    codes = sample_categorical(weights, uniform)
     assert codes.bincount(minlength=5).tolist() == [0, 250, 0, 750, 0]
 
 
 def test_draw_stays_in_range_at_the_ends():
     weights = torch.tensor([[0.2, 0.8], [0.2, 0.8]])
-    assert draw(weights, torch.tensor([1e-300, 1 - 2.0**-53], dtype=torch.float64)).tolist() == [
+    assert sample_categorical(
+        weights, torch.tensor([1e-300, 1 - 2.0**-53], dtype=torch.float64)
+    ).tolist() == [
         0,
         1,
     ]
@@ -94,7 +96,7 @@ def test_add_noise_follows_its_distribution(generator: torch.Generator):
     clean = torch.ones(count, dtype=torch.int64)
     uniform = torch.rand(count, 2, generator=generator)
     noisy = add_noise(clean, KEEP[8], MARGINAL, uniform)
-    wanted = count * noisy_distribution(torch.tensor(1), KEEP[8], MARGINAL)
+    wanted = count * forward_distribution(torch.tensor(1), KEEP[8], MARGINAL)
     chi_square = ((noisy.bincount(minlength=4) - wanted) ** 2 / wanted).sum()
     assert chi_square < 21
 
@@ -102,9 +104,9 @@ def test_add_noise_follows_its_distribution(generator: torch.Generator):
 def run_chain(predicted: torch.Tensor, steps: int, generator: torch.Generator) -> torch.Tensor:
     """Denoise from the marginal with a fixed prediction."""
     count = predicted.shape[0]
-    code = draw(MARGINAL.expand(count, 4), torch.rand(count, generator=generator))
-    times = strided_times(16, steps)
+    code = sample_categorical(MARGINAL.expand(count, 4), torch.rand(count, generator=generator))
+    times = strided_timesteps(16, steps)
     for now, then in itertools.pairwise(times):
         weights = reverse_distribution(predicted, code, MARGINAL, KEEP[now], KEEP[then])
-        code = draw(weights, torch.rand(count, generator=generator))
+        code = sample_categorical(weights, torch.rand(count, generator=generator))
     return code

@@ -1,17 +1,17 @@
 import torch
 
-from layerdag.models.diffusion.process import cosine_keep, strided_times
+from layerdag.models.diffusion.process import cosine_alpha_bar, strided_timesteps
 
 
 def test_keeps_all_at_0_and_nothing_at_the_end():
-    keep_T = cosine_keep(16)
-    assert keep_T[0] == 1
-    assert keep_T[-1] == 0
-    assert torch.all(keep_T.diff() < 0)
+    alpha_bar_T = cosine_alpha_bar(16)
+    assert alpha_bar_T[0] == 1
+    assert alpha_bar_T[-1] == 0
+    assert torch.all(alpha_bar_T.diff() < 0)
 
 
 def test_strided_times_run_from_the_last_step_to_0():
-    assert strided_times(8, None) == [8, 7, 6, 5, 4, 3, 2, 1, 0]
-    assert strided_times(8, 3) == [8, 5, 3, 0]
-    assert strided_times(8, 1) == [8, 0]
-    assert strided_times(4, 100) == [4, 3, 2, 1, 0]
+    assert strided_timesteps(8, None) == [8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert strided_timesteps(8, 3) == [8, 5, 3, 0]
+    assert strided_timesteps(8, 1) == [8, 0]
+    assert strided_timesteps(4, 100) == [4, 3, 2, 1, 0]

@@ -14,21 +14,21 @@ def splitmix(seed: int, count: int) -> list[int]:
 
 
 def test_stream_is_splitmix64():
-    drawn = SampleStreams([5]).draw(torch.tensor([50]))
+    drawn = SampleStreams([5]).uniforms(torch.tensor([50]))
     wanted = [((w >> 11) + 0.5) * 2.0**-53 for w in splitmix(derive_seed(5, "sample"), 50)]
     assert drawn.tolist() == wanted
 
 
 def test_a_sample_draws_the_same_whatever_its_batch_mates():
     together = SampleStreams([1, 2, 3])
-    first = together.draw(torch.tensor([4, 2, 1]))
-    second = together.draw(torch.tensor([0, 3, 5]))
-    alone = SampleStreams([2]).draw(torch.tensor([5]))
+    first = together.uniforms(torch.tensor([4, 2, 1]))
+    second = together.uniforms(torch.tensor([0, 3, 5]))
+    alone = SampleStreams([2]).uniforms(torch.tensor([5]))
     assert torch.equal(alone, torch.cat([first[4:6], second[:3]]))
 
 
 def test_uniforms_are_uniform_and_never_0_or_1():
-    drawn = SampleStreams(range(100)).draw(torch.full((100,), 1000)).numpy()
+    drawn = SampleStreams(range(100)).uniforms(torch.full((100,), 1000)).numpy()
     assert drawn.min() > 0
     assert drawn.max() < 1
     counts = np.histogram(drawn, bins=50, range=(0, 1))[0]

@@ -1,4 +1,4 @@
-"""Graphs while they are sampled: flat arrays that grow by one layer at a time."""
+"""Partial graphs during sampling: flat arrays that are extended by one layer at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class NewLayer:
     type_P: Tensor
 
 
-class GrowingGraphs:
-    """All nodes and edges so far, in the order in which they were drawn.
+class PartialGraphs:
+    """All nodes and edges so far, in the order of sampling.
 
     Attributes:
         graph_N: Graph of each node.
@@ -37,7 +37,7 @@ class GrowingGraphs:
         code_NA: Attribute codes, in-degree last.
         edge_index_2E: Nodes joined.
         edge_type_E: Types.
-        depth: Number of layers drawn.
+        depth: Number of layers sampled.
     """
 
     def __init__(self, columns: int, device: torch.device) -> None:
@@ -75,11 +75,11 @@ class GrowingGraphs:
         nodes = torch.bincount(self.graph_N, minlength=num_graphs).tolist()
         edges = torch.bincount(edge_graph_E, minlength=num_graphs).tolist()
         x_NA = self.code_NA[order_N, :-1].cpu()
-        return _cut(x_NA, u_NA.cpu(), edge_index_2E[:, sort_E].cpu(),
+        return _split(x_NA, u_NA.cpu(), edge_index_2E[:, sort_E].cpu(),
                     self.edge_type_E[sort_E].cpu(), nodes, edges)  # fmt: skip
 
 
-def _cut(
+def _split(
     x_NA: Tensor,
     u_NA: Tensor,
     edge_index_2E: Tensor,
@@ -87,7 +87,7 @@ def _cut(
     nodes: Sequence[int],
     edges: Sequence[int],
 ) -> list[DAG]:
-    """Cut flat tensors ordered by graph into DAGs."""
+    """Split flat tensors ordered by graph into DAGs."""
     dags, first_node = [], 0
     parts = zip(
         x_NA.split(nodes), u_NA.split(nodes),
