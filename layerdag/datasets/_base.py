@@ -30,6 +30,8 @@ class GraphDataset:
         names: Name of each graph of each split, in the same order.
         left_out: Graphs that could not be used, with the reason.
         contents: ``content_hash`` of each graph of each split.
+        renamed: Words that the graphs have instead of private ones: new word -> old word, by the
+            attribute or condition. Part of no schema.
     """
 
     name: str
@@ -38,6 +40,7 @@ class GraphDataset:
     names: Mapping[Split, tuple[str, ...]]
     left_out: tuple[str, ...] = ()
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def build(

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,13 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
     return loader(**{**options, **place})
 
 
-def read_dataset(folder: str | Path, labels: str | Path | None = None) -> GraphDataset:
+def read_dataset(
+    folder: str | Path, labels: str | Path | None = None, *, public_words: Sequence[str] = ()
+) -> GraphDataset:
     """Load the data set in a folder with the loader's own settings; see ``load_dataset``.
+
+    Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
+    ("all" keeps every word).
 
     A label file counts for folders of traces or graphs alone. A DGRL family is labeled with its
     latencies on the Cortex-A76 processor.
@@ -74,7 +79,9 @@ def read_dataset(folder: str | Path, labels: str | Path | None = None) -> GraphD
         UsageError: If the folder is no data set.
         DataError: If a file is damaged.
     """
-    options = {} if labels is None else {"labels": labels}
+    options: dict[str, Any] = {} if labels is None else {"labels": labels}
+    if public_words:
+        options["public_words"] = public_words
     kind = kind_of_folder(Path(folder), options)
     return load_dataset(Path(folder), **(options if kind == "folder" else {}))
 

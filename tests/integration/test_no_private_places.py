@@ -15,6 +15,7 @@ from layerdag.traces import write_workload
 from layerdag.training import RUN_FILE
 
 FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
+FAMILY = "tellingfamily4711"
 TINY = (
     "model.width=32",
     "model.depth=1",
@@ -56,12 +57,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_jobs(folder: Path, count: int) -> Path:
     """Write a data set of jobs on two ranks, with a label file beside it."""
-    lines = ["name,label,split"]
+    lines = ["name,label,split,family"]
     for seed in range(count):
         workload = unfold(random_job(seed, 1, layers=5), 2).workload
         write_workload(workload, folder / f"job{seed}" / "job")
         split = ("val", "test", "test")[seed % 10] if seed % 10 < 3 else "train"
-        lines.append(f"job{seed}/job,{seed + 1}.0,{split}")
+        lines.append(f"job{seed}/job,{seed + 1}.0,{split},{FAMILY}")
     (folder.parent / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -70,13 +71,13 @@ def run(*words: object) -> int:
     return main([str(word) for word in words])
 
 
-def assert_silent(folder: Path) -> None:
+def assert_silent(folder: Path, *more: str) -> None:
     """Look for the names in every file but the private one."""
     files = [f for f in folder.rglob("*") if f.is_file() and f.name != RUN_FILE]
     assert files
     for file in files:
         content = file.read_bytes()
-        for word in (FOLDER, USER, HOST):
+        for word in (FOLDER, USER, HOST, *more):
             assert word.encode() not in content, f"{file} names {word}"
 
 
@@ -88,6 +89,10 @@ def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> Non
     assert run("sample", f"checkpoint={best}", "num=5", "max_nodes=60", f"out={samples}") == 0
     audit = ("validate", samples, "--against", out / "run", "--checkpoint", best)
     assert run(*audit, "--report", out / "audit.html") == 0
+    assert_silent(out, FAMILY)
+    assert json.loads((out / "run" / RUN_FILE).read_text())["words"] == {
+        "family": {"family-0": FAMILY}
+    }
     (home / "labels.csv").rename(data / "labels.csv")
     fit = ("surrogate", "fit", data, "--family", "boosting")
     assert run(*fit, "--out", out / "surrogate") == 0

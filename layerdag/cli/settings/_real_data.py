@@ -37,13 +37,18 @@ class RealData:
     labels: str | None = None
 
     def alone(self) -> GraphDataset:
-        """Return the data set by itself.
+        """Return the data set by itself, with all its words: whoever asks keeps it to themselves.
 
         Raises:
             UsageError: If ``place`` is no data set and no run.
             DataError: If a file is missing or damaged.
         """
-        return self._read({})
+        chosen = self._of_run()
+        return (
+            read_dataset(self.place, self.labels, public_words="all")
+            if chosen is None
+            else _built(self.place, chosen)
+        )
 
     def beside_samples(self, samples: str) -> GraphDataset:
         """Return the data set as the model that made these samples was trained on it.
@@ -91,20 +96,10 @@ class RealData:
 
     def _read(self, settings: Mapping[str, Any]) -> GraphDataset:
         """Read the folder with the settings of a run; without any, by what lies in it."""
-        from omegaconf import OmegaConf
-
-        from layerdag.cli.settings._build import build_dataset
-
         chosen = self._of_run() or self._of_folder(settings)
         if chosen is None:
             return read_dataset(self.place, self.labels)
-        try:
-            return build_dataset(OmegaConf.create(chosen))
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{self.place}: the recorded settings of the data set cannot be used ({error}); "
-                "sample or train again."
-            ) from None
+        return _built(self.place, chosen)
 
     def _of_run(self) -> dict[str, Any] | None:
         """Return the settings, paths included, of the run that ``place`` is; None if it is none.
@@ -155,6 +150,21 @@ class RealData:
                 "neither in this folder nor beside it; name it with --labels."
             )
         return None
+
+
+def _built(place: str, settings: Mapping[str, Any]) -> GraphDataset:
+    """Return the data set of recorded settings. Raises DataError if they cannot be used."""
+    from omegaconf import OmegaConf
+
+    from layerdag.cli.settings._build import build_dataset
+
+    try:
+        return build_dataset(OmegaConf.create(dict(settings)))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{place}: the recorded settings of the data set cannot be used ({error}); sample or "
+            "train again."
+        ) from None
 
 
 def warn(sentence: str) -> None:

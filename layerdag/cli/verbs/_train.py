@@ -36,6 +36,7 @@ from layerdag.training import (
     LAST,
     LOG,
     PICTURES,
+    RUN_FILE,
     TrainJob,
     TrainResult,
     TrainSettings,
@@ -105,6 +106,15 @@ def _task(config: DictConfig) -> float | None:
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 
+def _renamings(data: GraphDataset) -> list[str]:
+    """Return one sentence for each attribute or condition with words that were renamed."""
+    return [
+        f"{len(table)} words of '{name}' are not public and were renamed, such as {min(table)}; "
+        f"{RUN_FILE} in the run's folder says which is which, data.public_words=all keeps them."
+        for name, table in data.renamed.items()
+    ]
+
+
 def _is_first() -> bool:
     """Return whether this is the first or only process of a run, before they have met."""
     return int(os.environ.get("RANK", "0")) == 0
@@ -128,7 +138,9 @@ def _trained(
         if not quiet:
             if not config.resume:
                 clear_run(directory)
-            write_run_file(directory, as_plain(config))
+            write_run_file(directory, as_plain(config), data.renamed)
+            for sentence in _renamings(data):
+                warn(sentence)
             if (advice := too_few_held_out(data)) is not None:
                 warn(advice)
         loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)

@@ -25,6 +25,7 @@ from layerdag.datasets import (
     split_graphs,
 )
 from layerdag.datasets.files import Labels, read_graphml, read_json, read_labels
+from layerdag.datasets.sources._public_words import publish
 from layerdag.errors import DataError
 from layerdag.graph import longest_path_layers
 from layerdag.traces import read_workload
@@ -44,6 +45,7 @@ def load_folder(
     max_nodes: int = 10_000,
     num_bins: int = 16,
     held_out: float | None = None,
+    public_words: Sequence[str] = (),
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -59,9 +61,11 @@ def load_folder(
         max_nodes: Larger graphs are left out, and listed.
         num_bins: Bins of each numeric attribute.
         held_out: Share of the graphs for validation and test together; None for the rule above.
+        public_words: Words of flow graphs and of conditions that may enter the schema, beside those
+            that are public (``_public_words.py``); the others are renamed. "all" keeps every word.
 
     Raises:
-        ConfigError: If ``held_out`` is no share.
+        ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
         DataError: If there is no graph, or both kinds, or labels and graphs share no name.
     """
     folder = Path(folder)
@@ -88,9 +92,10 @@ def load_folder(
         )
     _check_names(folder, labels, known, graphs)
     graphs = align_schemas(graphs)
-    kind = "flow"
-    if set(CATEGORIES) <= set(graphs[0].categories):
-        kind = "trace"
+    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
+    checked = CATEGORIES if kind == "trace" else ()  # their words were looked at when folded
+    graphs, renamed = publish(graphs, public_words, checked=checked)
+    if kind == "trace":
         graphs = [
             replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
             for graph in graphs
@@ -102,7 +107,7 @@ def load_folder(
         else split_graphs(graphs, seed, sizes=sizes)
     )
     data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins)
-    return replace(data, left_out=(*left_out, *data.left_out))
+    return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
 
 
 def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
