@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from documentation import PAGES, ROOT, RUN, blocks, loose_commands, parse
 
-KNOWN = (*RUN, "console", "json", "text", "yaml", "csv")
+# Blocks of "python test" are one script per page, which test_tutorials runs.
+KNOWN = (*RUN, "python test", "console", "json", "text", "yaml", "csv")
 PAGE = ROOT / "page.md"
 
 

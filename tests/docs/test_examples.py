@@ -11,6 +11,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"
 
 
 @pytest.mark.slow
+@pytest.mark.docs
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)
 def test_the_script_runs_and_leaves_nothing_behind(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(

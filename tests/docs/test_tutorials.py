@@ -13,6 +13,7 @@ BLOCK = re.compile(r"^```python test\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
+@pytest.mark.docs
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text("\n".join(BLOCK.findall(page.read_text())))

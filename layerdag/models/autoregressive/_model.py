@@ -201,6 +201,7 @@ class FastLayerDAG(DAGModel):
         Raises:
             UsageError: If a limit of the request is below 1, or it asks for denoising steps.
         """
+        wait_briefly()
         self.require_options(steps=request.steps, best_of=request.best_of)
         if min(request.max_nodes, request.max_layers) < 1:
             raise UsageError(
@@ -209,7 +210,6 @@ class FastLayerDAG(DAGModel):
             )
         if not request.seeds:
             return SampleResult((), ())
-        wait_briefly()
         if request.best_of > 1:
             return resample(self._score, request, self._sample_once)
         return self._sample_once(request)

@@ -26,7 +26,7 @@ REQUEST = SampleRequest(torch.zeros(1, 0), torch.zeros(1, 0).long(), (0,))
 # for milliseconds.
 PROGRAM = """
 import time, torch
-from layerdag.waiting import wait_briefly
+from layerdag._runtime import wait_briefly
 
 torch.set_num_threads(2)
 values = torch.rand(100_000)
