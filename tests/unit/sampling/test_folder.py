@@ -144,6 +144,28 @@ def test_other_settings_do_not_go_on_from_a_stopped_run(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
+def test_a_stopped_run_of_another_seed_is_discarded_when_allowed(
+    flow: LoadedCheckpoint, tmp_path: Path
+) -> None:
+    stopped(flow, tmp_path / "out", 3)
+    other = replace(SETTINGS, seed=SETTINGS.seed + 100)
+    write_samples(flow, other, tmp_path / "out", overwrite=True)
+    write_samples(flow, other, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("finished", [1, 2])
+def test_a_run_that_is_stopped_twice_ends_as_one_that_was_not(
+    flow: LoadedCheckpoint, tmp_path: Path, finished: int
+) -> None:
+    partial = stopped(flow, tmp_path / "out", 3)
+    os.truncate(partial / "sample-00001.graphml", 10)  # the samples from there on are made again
+    stopped(flow, tmp_path / "out", finished)
+    write_samples(flow, SETTINGS, tmp_path / "out")
+    write_samples(flow, SETTINGS, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
 def test_a_stopped_run_may_be_ended_with_fewer_samples_but_not_fewer_than_there_are(
     flow: LoadedCheckpoint, tmp_path: Path
 ) -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -5,6 +6,7 @@ from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphStatistics
 from layerdag.models import SampleResult
 from layerdag.models.autoregressive import DegreeConstraints
+from layerdag.models.autoregressive.sampling._draws import RandomSlot, uniforms
 from tests.unit.models.autoregressive.small_models import SIZES, request, small_dags, small_model
 
 
@@ -99,6 +101,21 @@ def test_guidance_of_zero_is_sampling_without_the_conditions(hidden: str):
 def test_guidance_of_nearly_one_is_plain_conditioning():
     nearly = sampled(3, guidance=1.0 + 1e-9).dags
     assert all(same(a, b) for a, b in zip(sampled(3).dags, nearly, strict=True))
+
+
+def test_guidance_of_two_lies_between_its_neighbors():
+    found, nearly = sampled(3, guidance=2.0).dags, sampled(3, guidance=2.0 + 1e-9).dags
+    assert all(same(a, b) for a, b in zip(found, nearly, strict=True))
+
+
+def test_positions_inside_bins_are_the_numbers_of_their_node():
+    """Node n of a graph takes the numbers of position n + 1, whatever its batch mates are."""
+    for seed, dag in zip((100, 101, 102), sampled(3).dags, strict=True):
+        attributes = dag.x_NA.shape[1]
+        slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + attributes)
+        seed_N = np.full(dag.num_nodes, seed, dtype=np.uint64)
+        expected_NA = uniforms(seed_N, np.arange(dag.num_nodes) + 1, slots)
+        torch.testing.assert_close(dag.u_NA, expected_NA.float().clamp(max=1 - 2**-24))
 
 
 def test_no_seeds_give_no_graphs():

@@ -51,6 +51,14 @@ def test_reverse_distribution_is_bayes(now: int, then: int):
         torch.testing.assert_close(found, predicted @ posterior)
 
 
+@pytest.mark.parametrize(("now", "then"), [(15, 14), (9, 2), (5, 0)])
+def test_a_code_that_noise_never_makes_was_there_from_the_start(now: int, then: int):
+    marginal = torch.tensor([0.4, 0.6, 0.0], dtype=torch.float64)
+    predicted = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64)
+    found = reverse_distribution(predicted, torch.tensor(2), marginal, KEEP[now], KEEP[then])
+    torch.testing.assert_close(found / found.sum(), torch.tensor([0, 0, 1], dtype=torch.float64))
+
+
 def test_no_noise_is_left_at_the_last_step():
     predicted = torch.tensor([0.0, 0.3, 0.7, 0.0], dtype=torch.float64)
     found = reverse_distribution(predicted, torch.tensor(3), MARGINAL, KEEP[7], KEEP[0])
