@@ -21,7 +21,9 @@ threadpool_limits(1)
 settings.register_profile(
     "fixed", derandomize=True, database=None, deadline=None, max_examples=USUAL
 )
-settings.register_profile("search", deadline=None, max_examples=20 * USUAL, print_blob=True)
+settings.register_profile(
+    "search", deadline=None, max_examples=20 * USUAL, print_blob=True, derandomize=False
+)
 settings.load_profile("fixed")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
