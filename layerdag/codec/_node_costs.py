@@ -127,7 +127,7 @@ def with_time_at_start(plan: JobPlan, numbers: NodeNumbers) -> NodeNumbers:
 
 
 def _opens_a_slot(plan: JobPlan) -> np.ndarray:
-    """Return which nodes a rank starts at tick 0 on its device or communication slot, bool (N,).
+    """Return which nodes start at tick 0 on the device or communication slot of a rank, bool (N,).
 
     Ready nodes start by ascending id, so these are the first of those that wait for nothing.
     Collectives are left out: they begin with a delay of their own.

@@ -55,7 +55,7 @@ class MessagePassingNetwork(nn.Module):
 
         Args:
             batch: PyG batch with ``x`` int64 (N, A), ``u`` float32 (N, A), ``edge_index`` (2, E),
-                ``edge_attr`` int64 (E, 1) and ``batch`` (N,), as ``datasets.pyg.to_pyg`` makes
+                ``edge_attr`` int64 (E, 1) and ``batch`` (N,), as ``layerdag.datasets.to_pyg`` makes
                 them.
         """
         h_NF = self.embed_position(batch.u)

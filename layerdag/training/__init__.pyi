@@ -3,6 +3,7 @@ from ._checkpoint import (
     META as META,
     CheckpointContents as CheckpointContents,
     LoadedCheckpoint as LoadedCheckpoint,
+    export_checkpoint as export_checkpoint,
     load_checkpoint as load_checkpoint,
     read_checkpoint as read_checkpoint,
     save_checkpoint as save_checkpoint,

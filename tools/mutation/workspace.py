@@ -85,7 +85,7 @@ class Kernels:
         self.sources = sorted(str(p.relative_to(tree)) for p in tree.glob("native/**/*.c"))
         self.objects = tree / "build" / "objects"
         self.objects.mkdir(parents=True, exist_ok=True)
-        self.library = next(tree.glob("layerdag/_native*.so"))
+        self.compiled = next(tree.glob("layerdag/_native*.so"))
 
     def build(self, changed: Iterable[str]) -> bool:
         """Compile the changed sources and link; return False where they do not compile."""
@@ -95,13 +95,13 @@ class Kernels:
             command = ["gcc", *flags, "-c", source, "-o", self._object(source)]
             if subprocess.run(command, cwd=self.tree, capture_output=True).returncode:
                 return False
-        draft = self.library.with_suffix(".draft")
+        draft = self.compiled.with_suffix(".draft")
         objects = [self._object(source) for source in self.sources]
         linked = subprocess.run(
             ["gcc", "-shared", *objects, "-o", str(draft)], cwd=self.tree, capture_output=True
         )
         if linked.returncode == 0:
-            draft.replace(self.library)
+            draft.replace(self.compiled)
         return linked.returncode == 0
 
     def users(self, path: str) -> list[str]:

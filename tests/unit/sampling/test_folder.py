@@ -288,8 +288,8 @@ def test_a_foreign_folder_in_the_place_of_the_unfinished_one_is_left_alone(
 KILLED = """
 import os, signal, sys
 sys.path[:0] = {path!r}
-from layerdag.generate import GenerationSettings, write_samples
-from layerdag.training.checkpoint import load_checkpoint
+from layerdag.sampling import GenerationSettings, write_samples
+from layerdag.training import load_checkpoint
 calls = []
 def on_each():
     calls.append(0)

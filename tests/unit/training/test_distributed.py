@@ -16,15 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag.graph.batch import DAGBatch
-from layerdag.graph.random import random_dag
-from layerdag.graph.sizes import GraphSizes
-from layerdag.graph.statistics import GraphStatistics
-from layerdag.model.build import ModelSpec
-from layerdag.training.distributed import joined_world
-from layerdag.training.job import TrainJob
-from layerdag.training.loop import train
-from layerdag.training.settings import TrainSettings
+from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
+from layerdag.models import ModelSpec
+from layerdag.training import TrainJob, TrainSettings, joined_world, train
 
 rng = np.random.default_rng(0)
 dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(16)]
