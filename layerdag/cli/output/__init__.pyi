@@ -1,3 +1,8 @@
 from ._audit import audit as audit, show as show
+from ._run_notes import (
+    after_sampling as after_sampling,
+    after_training as after_training,
+    announcement as announcement,
+)
 from ._simulation import peak_memory as peak_memory, report as report, summary as summary
 from ._watch import Watch as Watch

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from layerdag._runtime import Limits
+from layerdag.cli.output import after_sampling
 from layerdag.cli.settings import as_plain, run
 from layerdag.cli.verbs._train import pick_device
 from layerdag.datasets.schema import outside_training
@@ -61,6 +62,8 @@ def _task(config: DictConfig) -> None:
         )
     summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
     sys.stdout.write(json.dumps(summary) + "\n")
+    sys.stdout.flush()
+    sys.stderr.write(after_sampling(manifest))
 
 
 def checkpoint_path(name: str) -> Path:

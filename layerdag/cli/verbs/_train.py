@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from layerdag.api import too_few_held_out
 from layerdag.cli import Terminated
-from layerdag.cli.output import Watch
+from layerdag.cli.output import Watch, after_training, announcement
 from layerdag.cli.settings import (
     as_plain,
     build,
@@ -136,13 +136,9 @@ def _trained(
     with joined_world(device) as world:
         quiet = world.rank != 0
         if not quiet:
-            if not config.resume:
-                clear_run(directory)
-            write_run_file(directory, as_plain(config), data.renamed)
-            for sentence in _renamings(data):
-                warn(sentence)
-            if (advice := too_few_held_out(data)) is not None:
-                warn(advice)
+            _begin(config, data, directory)
+            if logging.console:
+                sys.stderr.write(announcement(data, job.spec, device))
         loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
         watch = Watch(data.schema, directory / PICTURES, logging.sample_graphs)
         try:
@@ -163,10 +159,23 @@ def _trained(
         if not quiet:
             sys.stdout.write(json.dumps(describe(result), allow_nan=False) + "\n")
             sys.stdout.flush()
+            if logging.console and result.reason in ENDINGS:
+                sys.stderr.write(after_training(result))
     if result.reason not in ENDINGS:
         stopped = KeyboardInterrupt if result.reason == "SIGINT" else Terminated
         raise stopped(f"{result.step} steps are saved. " + _how_to_go_on(directory))
     return result
+
+
+def _begin(config: DictConfig, data: GraphDataset, directory: Path) -> None:
+    """Make the run's folder ready, and warn of renamed words and of too few graphs."""
+    if not config.resume:
+        clear_run(directory)
+    write_run_file(directory, as_plain(config), data.renamed)
+    for sentence in _renamings(data):
+        warn(sentence)
+    if (advice := too_few_held_out(data)) is not None:
+        warn(advice)
 
 
 def _how_to_go_on(directory: Path) -> str:
