@@ -24,7 +24,8 @@ _DTYPE = re.compile(
 )
 
 
-# The names that the importer gives to communication, whatever the backend (traces/collectives.py).
+# The names that the importer gives to communication of any backend
+# (traces/pytorch/operators/_collectives.py).
 COLLECTIVE_NAMES = {kind.name: f"c10d::{kind.name.lower()}" for kind in CollectiveType}
 SEND, RECEIVE = "c10d::send", "c10d::recv"
 _COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})

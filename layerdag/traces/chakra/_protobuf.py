@@ -1,7 +1,7 @@
 """The few primitives of the Protocol Buffers encoding that small or rare messages need.
 
-The bulk of a trace is scanned in C (``native/wire.c``); this is for file metadata, list values and
-the older schema versions. Facts: protobuf.dev/programming-guides/encoding.
+The bulk of a trace is scanned in C (``native/wire_read.c``); this is for file metadata, list
+values and the older schema versions. Facts: protobuf.dev/programming-guides/encoding.
 """
 
 from layerdag.errors import TraceError
