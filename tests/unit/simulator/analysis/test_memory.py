@@ -1,17 +1,23 @@
 """Peak local memory by liveness, worked out by hand."""
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
-from simulator_traces import comp, ring, system, workload
+from hypothesis import given, strategies as st
+from laws import tried
+from simulator_traces import comp, node, ring, system, ticks, workload
 
 from layerdag.cli import main
 from layerdag.errors import SimulationError
 from layerdag.simulator import Cluster, simulate
 from layerdag.simulator.analysis import local_memory
 from layerdag.simulator.analysis._memory import LocalMemory
-from layerdag.traces import Attribute, Wire, write_workload
+from layerdag.traces import Attribute, NodeType, Wire, write_workload
 from layerdag.traces.chakra import NodeSpec
+
+Spans = list[tuple[int, int]]
 
 
 def tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Attribute, ...]:
@@ -100,3 +106,85 @@ def test_capacity_is_an_error_or_a_warning(tmp_path, capsys):
     told = capsys.readouterr()
     assert "warning: rank 0" in told.err
     assert json.loads(told.out)["peak_memory_at"]["1"] == 1000
+
+
+def slow_peak(nodes: list[tuple[NodeSpec, dict[str, int], dict[str, int]]], spans: Spans) -> int:
+    """Return the peak by adding up what is live at every start of a tensor.
+
+    Args:
+        nodes: Nodes in ascending id, with the tensors that each reads and writes.
+        spans: (issue, finish) of each node.
+    """
+    end = max(finish for _, finish in spans)
+    live = []
+    for name in {name for _, *lists in nodes for tensors in lists for name in tensors}:
+        readers = [row for row, (_, reads, _) in enumerate(nodes) if name in reads]
+        writers = [row for row, (_, _, writes) in enumerate(nodes) if name in writes]
+        made = bool(writers) and (not readers or writers[0] < readers[0])
+        start = spans[writers[0]][0] if made else 0
+        stop = max(spans[row][1] for row in readers + writers) if made and readers else end
+        size = max(tensors.get(name, 0) for _, *lists in nodes for tensors in lists)
+        live.append((start, stop, size))
+    return max(
+        sum(size for start, stop, size in live if start <= time < stop) for time, _, _ in live
+    )
+
+
+def some_tensors(rng: np.random.Generator) -> dict[str, int]:
+    """Return a few of five tensors; a tensor may be stated with two sizes."""
+    names = rng.permutation(5)[: int(rng.integers(1, 4))].tolist()
+    return {f"t{name}": 10**name * int(rng.integers(1, 3)) for name in names}
+
+
+@given(st.integers(0, 2**32 - 1))
+@tried(20)
+def test_the_peak_is_that_of_a_count_at_every_event(seed):
+    rng = np.random.default_rng(seed)
+    nodes = []
+    for id in range(int(rng.integers(1, 7))):
+        deps = tuple(sorted(rng.permutation(id)[: int(rng.integers(2))].tolist()))
+        plain = comp(id, int(rng.integers(1, 4)), deps, is_cpu_op=bool(rng.integers(2)))
+        lists = some_tensors(rng), some_tensors(rng)
+        flat = [tuple(str(w) for pair in part.items() for w in pair) for part in lists]
+        attributes = (*plain.attributes, *tensors(*flat))
+        nodes.append((dataclasses.replace(plain, attributes=attributes), *lists))
+    result = simulate(workload([spec for spec, *_ in nodes]), Cluster(ring(1), system()))
+    memory = local_memory(result)
+    assert memory.peak_bytes_R.tolist() == [slow_peak(nodes, ticks(result))]
+
+
+def test_what_ends_is_freed_before_what_begins_in_the_same_tick():
+    # a (100) ends with node 1 at 2000, when node 2 writes d (90): never 190 together.
+    nodes = [layer(0, (), "", "a:100"), layer(1, (0,), "a:100", ""), layer(2, (1,), "", "d:90")]
+    memory = run(nodes)
+    assert (memory.peak_bytes_R.tolist(), memory.peak_ns_R.tolist()) == ([100], [0])
+
+
+def test_a_tensor_of_two_sizes_counts_with_the_larger():
+    nodes = [layer(0, (), "", "a:100"), layer(1, (0,), "a:130", "")]
+    assert run(nodes).peak_bytes_R.tolist() == [130]
+
+
+def test_a_rank_that_only_skips_nodes_holds_nothing():
+    assert run([node(0, NodeType.INVALID, tensor_size=8)], CHAIN).peak_bytes_R.tolist() == [0, 140]
+
+
+def test_the_line_names_the_rank_with_the_highest_peak_in_gigabytes():
+    big = [comp(0, 1, tensor_size=2_500_000_000)]
+    line = run(CHAIN, big).line()
+    assert line.startswith("peak local memory 2.500 GB on rank 1, a lower bound (50% of nodes")
+    assert "lower bound" not in run(CHAIN).line()
+
+
+def test_the_summary_is_by_rank():
+    assert run(CHAIN, CHAIN[:1]).summary() == {
+        "peak_memory_bytes": {"0": 140, "1": 110},
+        "peak_memory_at": {"0": 1000, "1": 0},
+        "nodes_with_tensors": {"0": 1.0, "1": 1.0},
+    }
+
+
+def test_the_complaint_counts_the_ranks_above_the_capacity():
+    told = run(CHAIN, CHAIN[:1]).over(100)
+    assert "(2 of 2 ranks exceed it)" in told
+    assert "more than the capacity of 100 bytes" in told

@@ -1,5 +1,6 @@
 """The user's ASTRA-sim, played by a script: a run counts only when it is complete."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 from simulator_traces import comp, workload
 
 from layerdag.cli import main
-from layerdag.errors import SimulationError
+from layerdag.errors import ConfigError, SimulationError, UsageError
+from layerdag.simulator import RunOptions
+from layerdag.simulator.astra import AstraLogs, AstraRequest, run_binary
 from layerdag.simulator.astra._binary import judge
 from layerdag.traces import write_workload
 
@@ -154,3 +157,121 @@ def test_what_the_binary_cannot_do_is_wrong_use(folder, capsys):
     words[2:] = [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
     assert main([*words, "--backend=astra-sim", f"--binary={folder / 'astra'}"]) == 2
     assert "cannot be run" in capsys.readouterr().err
+
+
+def request_of(folder: Path, **more: object) -> AstraRequest:
+    """Return a request for the job of ``folder``."""
+    given = {
+        "binary": str(folder / "astra"),
+        "prefix": str(folder / "w"),
+        "system": str(folder / "system.json"),
+        "network": str(folder / "network.yml"),
+        "memory": None,
+        "options": RunOptions(queues_per_dimension=3, injection_scale=0.5, rendezvous=True),
+        "timeout_s": 20.0,
+    }
+    return AstraRequest(**{**given, **more})
+
+
+def echo(folder: Path, rest: str = "") -> Path:
+    """Write a binary that keeps its command line and finishes the job; return where it does."""
+    seen = folder / "seen.json"
+    folder.joinpath("astra").write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys\n"
+        "flags = dict(word.lstrip('-').split('=', 1) for word in sys.argv[1:])\n"
+        f"json.dump(flags, open({str(seen)!r}, 'w'))\n"
+        f"print({NODE_LINES + FINISHED!r})\n{rest}\n"
+    )
+    folder.joinpath("astra").chmod(0o755)
+    return seen
+
+
+def test_options_of_a_run_become_flags_of_the_binary(folder):
+    seen = echo(folder)
+    logs = AstraLogs(configuration="empty")
+    outcome = run_binary(JOB, request_of(folder, memory=str(folder / "m.json"), logs=logs))
+    flags = json.loads(seen.read_text())
+    assert outcome.finish_ns == (3000, 1000)
+    assert flags["num-queues-per-dim"] == "3"
+    assert flags["injection-scale"] == "0.5"
+    assert flags["rendezvous-protocol"] == "true"
+    assert flags["remote-memory-configuration"] == str((folder / "m.json").resolve())
+    assert flags["network-configuration"] == str((folder / "network.yml").resolve())
+    assert flags["comm-group-configuration"] == "empty"
+    # "empty" is a word of the binary, not a file of ours.
+    assert flags["logging-configuration"] == "empty"
+
+
+def test_without_a_logging_configuration_none_is_named(folder):
+    seen = echo(folder)
+    run_binary(JOB, request_of(folder))
+    assert "logging-configuration" not in json.loads(seen.read_text())
+
+
+def test_compressed_traces_are_handed_over_uncompressed(folder):
+    for path in folder.glob("w.*.et"):
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+    sizes = [path.stat().st_size for path in sorted(folder.glob("w.*.et"))]
+    for path in folder.glob("w.*.et"):
+        path.unlink()
+    told = folder / "sizes.json"
+    echo(
+        folder,
+        "import os\n"
+        "names = [flags['workload-configuration'] + f'.{rank}.et' for rank in (0, 1)]\n"
+        f"json.dump([os.path.getsize(name) for name in names], open({str(told)!r}, 'w'))",
+    )
+    assert run_binary(JOB, request_of(folder)).finish_ns == (3000, 1000)
+    assert json.loads(told.read_text()) == sizes
+
+
+def test_a_job_of_one_rank_is_refused_before_the_binary_runs(folder):
+    with pytest.raises(SimulationError, match=r"is a job of one rank; .* Leave --backend out"):
+        run_binary(workload([comp(0, 1)]), request_of(folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "cannot be read as JSON"), ("[1]", "holds no mapping of keys to values")],
+)
+def test_a_system_file_that_cannot_be_copied_is_named(folder, text, words):
+    echo(folder)
+    (folder / "system.json").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        run_binary(JOB, request_of(folder))
+    assert str(caught.value).startswith(f"{folder / 'system.json'}: ")
+    assert words in str(caught.value)
+
+
+def test_logs_that_cannot_be_kept_are_wrong_use(folder):
+    echo(folder, "open('a.log', 'w').write('x')")
+    (folder / "file").write_text("")
+    with pytest.raises(UsageError, match=r"file.*: logs cannot be written there"):
+        run_binary(JOB, request_of(folder, logs=AstraLogs(folder=str(folder / "file"))))
+
+
+def test_a_silent_binary_is_quoted_as_having_printed_nothing(folder):
+    (folder / "astra").write_text(f"#!{sys.executable}\n")
+    (folder / "astra").chmod(0o755)
+    with pytest.raises(SimulationError, match=r"exit code was 0, the last it printed: nothing"):
+        run_binary(JOB, request_of(folder))
+
+
+def test_the_summary_has_the_keys_of_our_own():
+    found = judge(NODE_LINES + FINISHED, JOB)
+    assert found.summary() == {
+        "backend": "astra-sim",
+        "makespan": 3000,
+        "finish": {"0": 3000, "1": 1000},
+        "exposed_comm": {"0": 5, "1": 0},
+        "ranks": 2,
+        "nodes": 3,
+        "unit": "ns",
+    }
+    assert found.ticks[0, 7] == (1000, 3000)
+
+
+def test_negative_exposed_communication_is_read():
+    negative = FINISHED.replace("communication 5", "communication -5")
+    assert judge(NODE_LINES + negative, JOB).exposed_comm_ns == (-5, 0)

@@ -1,0 +1,134 @@
+"""Random workloads on random clusters, with times that often coincide."""
+
+import numpy as np
+from simulator_traces import coll, comp, recv, send, workload
+
+from layerdag.simulator import (
+    Cluster,
+    Dimension,
+    MemoryConfig,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+    Topology,
+)
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.simulator.engine import Program, lower
+from layerdag.traces import CollectiveType, Workload
+from layerdag.traces.chakra import NodeSpec
+
+ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
+TYPES = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.BROADCAST,
+)
+SCOPES = ("", "pair", "half")
+"""Who takes part: everyone, or one of two groups (ranks by parity, or the lower and upper half)."""
+
+
+def pick(rng: np.random.Generator, *choices):
+    """Return one of the choices."""
+    return choices[int(rng.integers(len(choices)))]
+
+
+def random_cluster(rng: np.random.Generator) -> Cluster:
+    """Return one or two small dimensions with round figures, so that ticks coincide often."""
+    dimensions = tuple(
+        Dimension(
+            pick(rng, *Topology),
+            pick(rng, 2, 3, 4),
+            pick(rng, 1e9 / 2**30, 10e9 / 2**30),
+            pick(rng, 0.0, 10.0, 37.5),
+        )
+        for _ in range(pick(rng, 1, 1, 2))
+    )
+    usable = ALGORITHMS if all(d.npus != 3 for d in dimensions) else ALGORITHMS[:3]
+    # The double binary tree can only all-reduce.
+    names = [
+        tuple(algorithm(rng, d, known) for d in dimensions) for known in (usable, *[usable[:4]] * 2)
+    ]
+    switches = all(d.topology is Topology.SWITCH for d in dimensions)
+    system = SystemConfig(
+        preferred_dataset_splits=pick(rng, 1, 2, 5),
+        collective_optimization=pick(rng, "localBWAware", "baseline"),
+        all_reduce=names[0],
+        all_gather=names[1],
+        reduce_scatter=names[2],
+        all_to_all=tuple(pick(rng, *ALGORITHMS[:3]) for _ in dimensions),
+        broadcast=("inNetwork",) * len(dimensions) if switches else (),
+        endpoint_delay_ns=pick(rng, 1, 10),
+        active_chunks_per_dimension=pick(rng, 1, 2, 4),
+        local_mem_bw_gb=pick(rng, None, 1.0, 100.0),
+    )
+    options = RunOptions(
+        queues_per_dimension=pick(rng, 1, 1, 2), comm_streams=pick(rng, 1, 1, 2, 3)
+    )
+    return Cluster(NetworkConfig(dimensions), system, MemoryConfig(), options)
+
+
+def algorithm(rng: np.random.Generator, dimension: Dimension, usable: tuple[str, ...]) -> str:
+    """Return one of the algorithms; for a switch half the time that it reduces itself."""
+    in_network = dimension.topology is Topology.SWITCH and bool(rng.integers(2))
+    return "inNetwork" if in_network else pick(rng, *usable)
+
+
+def random_groups(ranks: int) -> dict[str, tuple[int, ...]]:
+    """Return two partitions of the ranks, by parity ("1", "2") and into halves ("3", "4")."""
+    everyone = tuple(range(ranks))
+    return {
+        "1": everyone[::2],
+        "2": everyone[1::2],
+        "3": everyone[: ranks // 2],
+        "4": everyone[ranks // 2 :],
+    }
+
+
+def group_of(scope: str, rank: int, ranks: int) -> str:
+    """Return the group in which ``rank`` takes part, "" for everyone."""
+    if scope == "pair":
+        return str(1 + rank % 2)
+    return str(3 + (rank >= ranks // 2)) if scope == "half" else ""
+
+
+def random_workload(rng: np.random.Generator, ranks: int, scopes: tuple[str, ...]) -> Workload:
+    """Return the same sequence of collectives and shifts for all ranks, with compute in between.
+
+    Collectives of one scope follow each other; those of different scopes may overlap.
+    """
+    nodes: list[list[NodeSpec]] = [[] for _ in range(ranks)]
+    last: list[dict[str, int]] = [{} for _ in range(ranks)]
+    for step in range(int(rng.integers(1, 9))):
+        kind = pick(rng, "compute", "compute", "collective", "shift")
+        size, collective = pick(rng, 8, 1000, 4096), pick(rng, *TYPES)
+        shift, scope = int(rng.integers(1, ranks)), pick(rng, *scopes)
+        for rank, own in enumerate(nodes):
+            known = rng.permutation(len(own))[: int(rng.integers(3))].tolist()
+            deps, id = tuple(sorted(known)), len(own)
+            if kind == "compute":
+                time, cpu = pick(rng, 1, 10, 20, 100), bool(rng.integers(2))
+                own.append(comp(id, 1, deps, duration_ns=time, is_cpu_op=cpu))
+            elif kind == "collective":
+                before = {last[rank][scope]} if scope in last[rank] else set()
+                group = group_of(scope, rank, ranks)
+                own.append(coll(id, collective, size, tuple({*deps, *before}), pg_name=group))
+                last[rank][scope] = id
+            else:
+                own.append(send(id, (rank + shift) % ranks, size, deps, tag=step))
+                own.append(recv(id + 1, (rank - shift) % ranks, size, deps, tag=step))
+    return workload(*nodes, groups=random_groups(ranks))
+
+
+def random_program(seed: int) -> Program:
+    """Return a workload on a cluster of its size."""
+    rng = np.random.default_rng(seed)
+    cluster = random_cluster(rng)
+    ranks, system = cluster.network.num_npus, cluster.system
+    trees = {"doubleBinaryTree"} & {*system.all_reduce, *system.all_gather, *system.reduce_scatter}
+    # A tree serves no group, a switch none that lies across several dimensions.
+    unfit = trees if len(cluster.network.dimensions) == 1 else system.broadcast
+    grouped = ranks % 4 == 0 and not unfit
+    load = random_workload(rng, ranks, SCOPES if grouped else ("",))
+    return lower(load, cluster, MeasuredCompute())

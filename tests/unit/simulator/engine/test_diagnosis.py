@@ -1,0 +1,133 @@
+"""Why a run stopped: chains of waits, cycles, skipped parents, messages nobody asked for."""
+
+import dataclasses
+
+import pytest
+from simulator_traces import all_reduce, coll, comp, node, recv, ring, send, system, workload
+
+from layerdag.errors import SimulationError
+from layerdag.simulator import Cluster, RunOptions, simulate
+from layerdag.traces import CollectiveType, NodeType
+from layerdag.traces.chakra import NodeSpec
+
+
+def complaint(*ranks: list[NodeSpec], **more: object) -> str:
+    groups, queues = more.pop("groups", None), more.pop("queues", 1)
+    options = RunOptions(queues_per_dimension=queues)
+    with pytest.raises(SimulationError) as caught:
+        simulate(
+            workload(*ranks, groups=groups), Cluster(ring(len(ranks)), system(), options=options)
+        )
+    return str(caught.value)
+
+
+def test_a_cycle_of_dependencies_is_spelled_out_node_by_node():
+    cycle = [comp(2, 1, (8,)), comp(5, 1, (2,)), comp(8, 1, (5,)), comp(9, 1)]
+    told = complaint(cycle, [comp(0, 1)])
+    assert "rank 0 node 2 'n2' (COMP) never starts: its dependencies form a cycle" in told
+    assert "each node waiting for the next: 2 -> 8 -> 5 -> 2; remove one of these" in told
+    assert told.endswith("2 of 5 nodes were done when everything stopped at tick 1000.")
+
+
+def test_a_long_cycle_of_dependencies_is_cut():
+    ring_of_nodes = [comp(id, 1, ((id + 1) % 20,)) for id in range(20)]
+    told = complaint(ring_of_nodes, [comp(0, 1)])
+    assert "0 -> 1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 ...;" in told
+
+
+def test_a_cycle_behind_other_stuck_nodes_is_found_from_them():
+    nodes = [comp(0, 1, (5,)), comp(5, 1, (6,)), comp(6, 1, (5,))]
+    told = complaint(nodes, [comp(0, 1)])
+    assert "5 -> 6 -> 5" in told
+
+
+def test_a_chain_of_waits_is_told_to_the_rank_that_waits_for_nothing():
+    # 0 waits for 1, which waits for 2, which is done.
+    told = complaint(
+        [recv(0, 1, 8)], [recv(0, 2, 8), send(1, 0, 8, (0,))], [comp(0, 3)],
+    )  # fmt: skip
+    assert told == (
+        "deadlock: rank 0 node 0 'n0' (COMM_RECV, 8 bytes, tag 0) waits for rank 1; "
+        "rank 1 node 0 'n0' (COMM_RECV, 8 bytes, tag 0) waits for rank 2, which has finished all "
+        "its nodes without taking part. 1 of 4 nodes were done when everything stopped at tick "
+        "3000."
+    )
+
+
+def test_a_chain_that_ends_at_a_rank_with_a_cycle_tells_the_cycle():
+    told = complaint([recv(0, 1, 8)], [comp(0, 1, (1,)), comp(1, 1, (0,)), send(2, 0, 8, (1,))])
+    assert "rank 0 node 0 'n0' (COMM_RECV, 8 bytes, tag 0) waits for rank 1; " in told
+    assert "rank 1 node 0 'n0' (COMP) never starts: its dependencies form a cycle" in told
+
+
+def test_a_cycle_of_waits_leaves_out_the_ranks_before_it():
+    # 0 waits for 1; 1 and 2 wait for each other.
+    told = complaint(
+        [recv(0, 1, 8)],
+        [recv(0, 2, 8), send(1, 2, 8, (0,)), send(2, 0, 8, (0,))],
+        [recv(0, 1, 8), send(1, 1, 8, (0,))],
+    )
+    assert told.startswith("deadlock, a cycle of waits: rank 1 node 0")
+    assert "rank 0 node" not in told
+    assert "must issue matching collectives and messages in the same order" in told
+
+
+@pytest.mark.parametrize(("ranks", "more"), [(6, ""), (7, "... 1 more ..."), (9, "... 3 more ...")])
+def test_long_cycles_of_waits_show_six_links(ranks, more):
+    nodes = [
+        [recv(0, (rank + 1) % ranks, 8), send(1, (rank - 1) % ranks, 8, (0,))]
+        for rank in range(ranks)
+    ]
+    told = complaint(*nodes)
+    assert told.count("waits for rank") == 6
+    assert more in told
+    assert f"rank {ranks - 1} node 0 'n0' (COMM_RECV, 8 bytes, tag 0) waits for rank 0." in told
+
+
+def test_only_several_queues_are_told_to_take_turns():
+    one = [recv(0, 1, 8), send(1, 1, 8, (0,))]
+    two = [recv(0, 0, 8), send(1, 0, 8, (0,))]
+    assert "queues take turns" not in complaint(one, two)
+    assert "queues take turns" in complaint(one, two, queues=2)
+
+
+def test_sizes_that_differ_are_told_before_the_wait():
+    told = complaint([send(0, 1, 8, tag=3)], [recv(0, 0, 16, tag=3)])
+    assert told.startswith("deadlock: rank 1 node 0 'n0' (COMM_RECV, 16 bytes, tag 3) waits for")
+    assert (
+        "rank 1 expects a message of 16 bytes from rank 0, which sent 8 bytes; give both sides "
+        "the same size." in told
+    )
+
+
+def test_another_tag_is_no_difference_in_size():
+    told = complaint([send(0, 1, 8, tag=3)], [recv(0, 0, 16, tag=4)])
+    assert "expects a message" not in told
+    assert "rank 0, which has finished all its nodes without taking part" in told
+
+
+def test_of_messages_that_nobody_receives_the_sender_is_named():
+    told = complaint([send(4, 1, 8, tag=7), send(5, 1, 9, (4,), tag=7)], [recv(0, 0, 8, tag=7)])
+    assert told == (
+        "rank 0 node 5 'n5' (COMM_SEND, 9 bytes, tag 7) sends 9 bytes with tag 7 to rank 1, which "
+        "never receives them; add the COMM_RECV node to rank 1 or drop the COMM_SEND."
+    )
+
+
+def test_children_of_skipped_nodes_alone_are_told_so():
+    told = complaint([node(0, NodeType.INVALID), comp(3, 1, (0,))], [comp(0, 1)])
+    assert "rank 0 node 3 'n3' (COMP) never starts: it depends on skipped nodes only" in told
+    assert "remove the skipped nodes" in told
+
+
+def test_groups_of_collectives_are_named_and_the_world_is_not():
+    groups = {"5": (0, 1)}
+    told = complaint([all_reduce(0, 64, pg_name="5")], [comp(0, 1)], groups=groups)
+    assert "(ALL_REDUCE, 64 bytes, group 5)" in told
+    told = complaint([coll(0, CollectiveType.ALL_GATHER, 64, pg_name="0")], [comp(0, 1)])
+    assert "(ALL_GATHER, 64 bytes) waits" in told
+
+
+def test_nodes_without_a_name_are_told_by_rank_id_and_type():
+    bare = dataclasses.replace(recv(2, 1, 8), name="")
+    assert "rank 0 node 2 (COMM_RECV, 8 bytes, tag 0) waits" in complaint([bare], [comp(0, 1)])
