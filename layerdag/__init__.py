@@ -1,4 +1,4 @@
-"""layerdag: generate, judge and use synthetic execution traces and flow graphs.
+"""layerdag: generate, evaluate and use synthetic execution traces and flow graphs.
 
 The names below are the ones most programs need; they are imported when they are first used, so that
 ``import layerdag`` costs nothing and reading a trace never waits for torch.

@@ -79,7 +79,7 @@ static int open_field(host_t *host, text_t *in, uint8_t bracket, int field) {
     return status == JSON_SYNTAX ? fault(host, field) : status;
 }
 
-/* What an attribute tells, whether it stands in "attrs" or beside the other fields. */
+/* Value of an attribute, whether it stands in "attrs" or beside the other fields. */
 static int attribute(host_t *host, parts_t *parts, text_t key, text_t *in) {
     text_t ignored;
     if (text_is(key, "op_schema")) return string_field(host, in, &parts->schema, F_SCHEMA);

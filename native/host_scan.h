@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct {
     vector_t nodes, tensors, sizes;
-    vector_t ignored; /* a byte for each kind: 1 where nobody asks for the tensors */
+    vector_t ignored; /* a byte for each kind: 1 where the tensors are not needed */
     names_t kinds, words;
     int64_t fault_field, fault_id;
     int flat;

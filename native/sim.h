@@ -86,7 +86,7 @@ enum { NO_SWITCH = -1, FROM_SWITCH = -2 };
 
 typedef struct {
     int32_t src, dst, at, next;
-    int32_t run; /* the Run whose switch takes it; NO_SWITCH; FROM_SWITCH: nobody has to ask for it */
+    int32_t run; /* the Run whose switch takes it; NO_SWITCH; FROM_SWITCH: no request needed */
     int64_t tag, size;
     Callback sent;
 } Message;
@@ -95,7 +95,7 @@ typedef struct {
 typedef struct {
     int64_t tag, size;
     int32_t src, dst, next;
-    int32_t arrived; /* messages that nobody asked for yet */
+    int32_t arrived; /* messages not yet received */
     int32_t head, tail;
 } Match;
 

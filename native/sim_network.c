@@ -264,7 +264,7 @@ static void write_row(int64_t *rows, int64_t row, const int64_t *values) {
     memcpy(rows + 1 + 5 * row, values, 5 * sizeof(int64_t));
 }
 
-/* Each list begins with its number of entries, rows follow; at most four waits a rank are told. */
+/* Each list begins with its number of entries, rows follow; at most four waits per rank are reported. */
 void sim_list_open(Sim *s, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     int64_t num_waits = 0, num_orphans = 0;
     for (int64_t r = 0; r < s->in->num_ranks; r++) s->rank[r].same_tick.count = 0;

@@ -40,7 +40,7 @@ void sim_note_ready(Sim *s, int32_t rank, int32_t node, int32_t child, int slot)
     SameTick *t = &s->rank[rank].same_tick;
     if (t->time != s->now || t->count > MAX_SAME_TICK) return;
     int32_t last = t->count - 1;
-    if (t->done[last].node != node) return; /* a skipped node: those are not judged here */
+    if (t->done[last].node != node) return; /* a skipped node: not checked here */
     for (int32_t i = 0; i < last; i++)
         if (is_child(s, rank, t->done[i].node, child)) {
             t->num_joint[slot]++;

@@ -29,7 +29,7 @@ static void fill(Sim *s, Queue *queue) {
     }
 }
 
-/* The running phase is over: tell the node if it was the last, else queue for the next one. The
+/* The running phase is over: complete the node if it was the last, else queue for the next one. The
  * slot in the old queue is freed only then, which is the reference's order. */
 void sim_next_phase(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);

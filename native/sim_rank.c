@@ -209,7 +209,7 @@ static void run(Sim *s) {
 
 /* Simulate. Returns 0, 1 when memory ran out, or 2 when solving runs was not exact (solve_runs). Nodes that never ran keep -1; whoever waits for a
  * message then is listed in `waits`, rows of (rank, node, from, tag, size), at most `max_waits`;
- * messages that nobody received in `orphans`, rows of (src, dst, tag, size, count). */
+ * messages that were not received in `orphans`, rows of (src, dst, tag, size, count). */
 int64_t sim_run(const Input *in, const Output *out, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     static const Sim empty;
     Sim *s = sim_new();

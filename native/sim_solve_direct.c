@@ -37,7 +37,7 @@ static Pending pending_pop(Pending *heap, int32_t *used) {
 static int64_t most_pending(const Phase *p) { return sim_messages_to_send(p) + p->window + 1; }
 
 /* All members start together and a message takes the same time over the same distance in the ring:
- * they do the same at the same ticks, so one of them tells all. link[o] is the time over distance
+ * they do the same at the same ticks, so one of them suffices. link[o] is the time over distance
  * o, `heap` has room for most_pending. Returns the end, -1 if the order inside a tick counts. */
 static int64_t direct_in_step(const Sim *s, const Stream *first, int64_t start, const int64_t *link, Pending *heap) {
     const Phase *p = sim_phase_of(s, first);

@@ -38,7 +38,7 @@ def compare(
         The figures; ``print`` shows a table, ``to_dict`` gives plain data.
 
     Raises:
-        UsageError: If a set is empty, or none tells what its codes mean.
+        UsageError: If a set is empty, or none has a schema.
         VocabularyError: If a generated graph has a word that the real graphs' schema lacks.
     """
     schema = _schema((real_train, real_test, generated))
@@ -61,15 +61,15 @@ def attribute_views(schema: GraphSchema) -> tuple[AttributeView, ...]:
 
 
 def _schema(sets: Sequence[Graphs]) -> GraphSchema:
-    """Return the schema of the first set that knows one."""
+    """Return the schema of the first set that has one."""
     for graphs in sets:
         if isinstance(graphs, GraphDataset):
             return graphs.schema
         if graphs and isinstance(graphs[0], GeneratedGraph):
             return graphs[0].schema
     raise UsageError(
-        "Nothing tells what the codes of these graphs mean; pass a data set or samples, or call "
-        "layerdag.evaluation.compare with the attributes."
+        "None of the sets has a schema, which says what codes mean; pass a data set or samples, or "
+        "call layerdag.evaluation.compare with the attributes."
     )
 
 

@@ -8,7 +8,7 @@ from layerdag.traces import Workload, read_any
 
 
 def read(path: str | Path) -> Workload | AttributedGraph:
-    """Read a workload or a flow graph of any format; the content tells which.
+    """Read a workload or a flow graph of any format, detected from the content.
 
     Args:
         path: A trace file of any format, a prefix of ``PREFIX.<rank>.et``, a folder with one such

@@ -14,7 +14,7 @@ _GRAPH_WRITERS = {".graphml": write_graphml, ".json": write_json}
 
 
 def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str | Path) -> None:
-    """Write a workload, a trace, an attributed graph or a sample; the suffix tells the format.
+    """Write a workload, a trace, an attributed graph or a sample; the suffix decides the format.
 
     Args:
         thing: What to write.

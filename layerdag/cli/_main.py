@@ -38,12 +38,12 @@ _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of la
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the bare command, which knows the verbs but not their flags."""
+    """Return the parser of the bare command, which has the verbs but not their flags."""
     listing = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
     parser = argparse.ArgumentParser(
         prog="layerdag",
         usage="layerdag <verb> [options]",
-        description="Generate, judge and use synthetic execution traces and flow graphs.",
+        description="Generate, evaluate and use synthetic execution traces and flow graphs.",
         epilog=f"verbs:\n{listing}\n\n"
         "example:\n  layerdag info data/examples/ddp_mlp\n\n"
         "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,

@@ -1,4 +1,4 @@
-"""Warnings of old names as the command line tells them: one sentence each, once."""
+"""Warnings of old names as the command line prints them: one sentence each, once."""
 
 import sys
 import warnings

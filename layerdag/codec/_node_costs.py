@@ -4,7 +4,7 @@ The roofline of a simulator needs FLOPs and bytes of every operator. A sampled g
 and communication that became work for want of a partner never had any. What is missing is filled
 in from what the node does state, in this order:
 
-1. Communication with nobody is a copy: it reads and writes its own size.
+1. Communication of a single rank is a copy: it reads and writes its own size.
 2. An operator that states FLOPs only is timed by them: it moves one element.
 3. An operator that states neither moves what the others of the job, by their median, move in its
    duration; one element where durations are missing, too.

@@ -22,7 +22,8 @@ from layerdag.traces import CollectiveType, NodeType
 COLLECTIVE = NodeType.COMM_COLL.name
 COMPUTE = NodeType.COMP.name
 TYPES = (COMPUTE, "MEM_LOAD", "MEM_STORE", COLLECTIVE, MESSAGE)
-# Chakra knows them, but ASTRA-sim refuses a trace with one: what moves as much, the same way.
+# ASTRA-sim refuses a trace with one of these collectives of Chakra; substitutes that move the same
+# number of bytes in the same direction.
 STAND_INS = {
     CollectiveType.REDUCE: CollectiveType.ALL_REDUCE,
     CollectiveType.GATHER: CollectiveType.ALL_GATHER,
@@ -227,7 +228,7 @@ class JobPlan:
         self.collective_N[node] = STAND_INS.get(kind, kind)
 
     def _become_work(self, node: int, repair: str) -> None:
-        """Make communication with nobody compute: its time stays."""
+        """Turn communication of a single rank into compute of the same duration."""
         self.kind_N[node], self.peer_N[node], self._role_N[node] = COMPUTE, None, ""
         self.repairs[repair] += 1
 

@@ -11,7 +11,7 @@ _WORDS = {
     "message_of_one_rank": "message in a job of one rank, made compute of equal time",
     "message_without_receiver": "message without a receiver, sent to the next stage",
     "message_without_sender": "message without a sender, sent by stage 0",
-    "ranks_raised": "rank added, since the stages need more than were asked for",
+    "ranks_raised": "rank added, because the stages need more than were requested",
     "start_without_time": "first node of a rank too small to take 1 ns, enlarged",
     "world_collective_of_one_stage": "collective of all ranks in one stage only, run by that stage",
 }

@@ -168,7 +168,7 @@ def _encoded(
 def _ordered_singly(
     encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]
 ) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
-    """Bring graphs into layer order one by one, to tell which of them has a cycle."""
+    """Bring graphs into layer order one by one, to find out which of them has a cycle."""
     kept = []
     for label, dag in encoded:
         try:
@@ -191,7 +191,7 @@ def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> di
 
 
 def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
-    """Return ``dags`` (in layer order) as one batch with those conditions that the schema knows.
+    """Return ``dags`` (in layer order) as one batch with those conditions that the schema has.
 
     Raises:
         GraphError: If there is no graph.

@@ -24,7 +24,7 @@ _GRAPH_FILES = ("*.et", "*.et.gz", "*.et.xz", "*.graphml", "*.json")
 
 
 def loader_of(name: str) -> Callable[..., GraphDataset]:
-    """Return the loader of the data set ``name``; imported only when asked for.
+    """Return the loader of the data set ``name``; imported on first use.
 
     Raises:
         ConfigError: If there is no data set of that name; names the nearest one.

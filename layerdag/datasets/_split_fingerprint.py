@@ -1,9 +1,9 @@
 """Which graphs were for training, validation and test: one fingerprint of a whole split.
 
 Samples and checkpoints carry it, so that a command which compares samples with held-out graphs can
-refuse a split in which those were trained on. It is of use only if it tells nobody who was trained
-on: a part's digest is of all of its graphs together, so that a guess can be tested only by somebody
-who has every other graph of the part already, and testing one costs 100,000 rounds of SHA-256.
+refuse a split in which those were trained on. It must not reveal which graphs were trained
+on: a part's digest covers all of its graphs together, so that a guess can be tested only with every
+other graph of the part at hand, and testing one costs 100,000 rounds of SHA-256.
 """
 
 import hashlib

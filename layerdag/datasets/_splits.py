@@ -29,7 +29,7 @@ def tenths(count: int) -> tuple[int, int]:
 def enough_to_judge(count: int) -> tuple[int, int]:
     """Return a tenth each, or ``LEAST_HELD_OUT`` each as long as that is no more than a fifth.
 
-    A tenth of a small data set is a handful, which tells neither when to stop training nor what
+    A tenth of a small data set is too few graphs to decide when to stop training or what
     samples give away; from 100 graphs on this is ``tenths``.
     """
     least = min(LEAST_HELD_OUT, count // 5)

@@ -131,10 +131,10 @@ def summary_rows(
     told = similarity.row("classifier_bound")
     rows.append(
         SummaryRow(
-            "told from real graphs by a classifier",
+            "distinguished from real graphs by a classifier",
             number(told.generated.value, 2),
             number(told.reference.value, 2),
-            "lower bound of the Jensen-Shannon distance: 0 alike, 1 told apart",
+            "lower bound of the Jensen-Shannon distance: 0 indistinguishable, 1 distinct",
         )
     )
     if transfer is not None:

@@ -1,4 +1,4 @@
-"""Sampling that tells weights that overflow from a fault of the sampler."""
+"""Sampling with a clear error when weights overflow."""
 
 import torch
 

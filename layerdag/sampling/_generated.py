@@ -17,7 +17,7 @@ class GeneratedGraph:
     Attributes:
         name: "sample-" and its number.
         seed: It was sampled with.
-        dag: Codes, with the requested conditions; the label is predicted where that was asked for.
+        dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
     """

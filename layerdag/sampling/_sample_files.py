@@ -14,7 +14,7 @@ from layerdag.traces import write_workload
 def as_workload(
     graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
 ) -> Unfolded:
-    """Return the traces of a job's graph, on ``ranks`` or as many as the graph speaks of.
+    """Return the traces of a job's graph, on ``ranks`` or as many as the graph's condition says.
 
     Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
     gets the next number on which it can, which counts as a repair.

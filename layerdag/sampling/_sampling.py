@@ -22,7 +22,7 @@ from layerdag.sampling._volume import Volume, expected_volume
 from layerdag.training import LoadedCheckpoint
 
 FORMATS = ("auto", "et", "graphml", "json")
-# The conditions of so many graphs tell how much all of them will write.
+# Number of graphs whose conditions are used to estimate the total size.
 _LOOKED_AT = 1000
 
 
@@ -225,7 +225,7 @@ def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
     schema = GraphSchema.from_dict(checkpoint.schema)
     if schema.sizes() != checkpoint.spec.sizes:
         raise CheckpointError(
-            f"{checkpoint.path}: the schema speaks of {schema.sizes()}, but the model was built "
+            f"{checkpoint.path}: the schema has {schema.sizes()}, but the model was built "
             f"for {checkpoint.spec.sizes}; use a checkpoint as train wrote it."
         )
     return schema

@@ -10,7 +10,7 @@ from layerdag.graph import Condition
 from layerdag.models import DAGModel
 
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
-"""What stands as label beside a sample: what was asked for, or what the model expects of it."""
+"""The label recorded with a sample: the requested one, or the one that the posterior predicts."""
 
 OLD_NAMES = {"candidates": "best_of"}
 OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
@@ -72,7 +72,7 @@ class GenerationSettings:
         """Return the settings with what is left to the model filled in.
 
         Raises:
-            UsageError: If the model cannot do what is asked for.
+            UsageError: If the model does not support the request.
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)

@@ -1,4 +1,4 @@
-"""How much a request for samples writes, to be told before long work."""
+"""How much a request for samples writes, estimated before long work."""
 
 import math
 from collections.abc import Mapping, Sequence

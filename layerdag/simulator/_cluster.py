@@ -22,7 +22,7 @@ class Topology(Enum):
 class Congestion(Enum):
     """Whether messages share links or never meet.
 
-    The reference knows AWARE for one dimension only; AWARE_MULTI is ours and crosses the dimensions
+    The reference has AWARE for one dimension only; AWARE_MULTI is ours and crosses the dimensions
     of a message in ascending order, one link after the other.
     """
 

@@ -1,4 +1,4 @@
-"""What must be told about a run beside its figures, and when there would be none worth telling."""
+"""Notes on what is easily misread in the figures of a run, and runs whose figures mean nothing."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def refuse_untimed(workload: Workload, compute: ComputeModel) -> None:
     """Raise SimulationError where no compute node has a time, so that each would take 1 ns.
 
     A trace that has costs instead of durations runs under ``ReferenceCompute``, as in the
-    reference; ``notes_on`` tells of it.
+    reference; ``notes_on`` adds a note.
     """
     if not _untimed(workload, compute):
         return

@@ -1,6 +1,6 @@
 """Ranks that differ: slower or faster devices, stragglers, and noise with a heavy tail.
 
-Beyond the reference, which runs every rank at the same speed; off unless asked for.
+Beyond the reference, which runs every rank at the same speed; off by default.
 """
 
 import dataclasses

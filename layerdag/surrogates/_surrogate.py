@@ -54,7 +54,7 @@ class Surrogate:
             family: "boosting" (boosted trees on graph statistics) or "message_passing".
             graphs: What to fit on instead of the training part, such as samples.
             target: Condition to predict.
-            exclude: Node attributes that it may not see; "duration" where the durations tell the
+            exclude: Node attributes to exclude; "duration" where the durations reveal the
                 target.
             seed: Of the fit.
 

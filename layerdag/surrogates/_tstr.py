@@ -26,7 +26,7 @@ REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
 )
 SUBSAMPLE_SHARE = 0.25
 SHARED = ("pearson", "spearman")
-"""Scores whose share of the real ones is told wherever there is room for two."""
+"""Scores that are also shown as a percentage of the real ones."""
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
 
@@ -148,7 +148,7 @@ def transfer(
 
     Args:
         real: Real training graphs.
-        synthetic: Generated graphs with the targets they were asked for.
+        synthetic: Generated graphs with the requested targets.
         test: Real test graphs.
         sizes: Codes that the graphs may have.
         families: Fitting function by family name.

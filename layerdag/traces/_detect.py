@@ -1,4 +1,4 @@
-"""Open whatever a user has: the format is told from the content, never from the name."""
+"""Read any format: it is detected from the content of a file, never from its name."""
 
 import re
 from enum import Enum
@@ -13,7 +13,7 @@ from layerdag.traces.chakra import FORMAT, decode_feeder_json, decode_trace, dec
 
 
 class Format(Enum):
-    """The formats that ``read_any`` tells apart."""
+    """The formats that ``read_any`` detects."""
 
     CHAKRA = "Chakra .et"
     FEEDER_JSON = "Chakra JSON of feeder v1"
@@ -82,7 +82,7 @@ def pytorch_format(path: str | Path) -> Format | None:
 def read_any(
     location: str | Path, groups_file: str | Path | None = None, num_ranks: int = 1
 ) -> Workload:
-    """Read a workload of any format that layerdag knows.
+    """Read a workload of any supported format.
 
     Args:
         location: A file of any ``Format``, a prefix of ``PREFIX.<rank>.et``, a folder with one

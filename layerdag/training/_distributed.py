@@ -89,7 +89,7 @@ def _end_at_once(world: World) -> NoReturn:
     """Report the exception and end this process without waiting for anything.
 
     The others may wait in a collective for this process. To leave the NCCL group in good order is
-    a collective too, here or when the interpreter ends, so that nobody would ever end.
+    a collective too, here or when the interpreter ends, so that no rank would ever end.
     """
     sys.stderr.write(
         f"Process {world.rank} of {world.size} has failed for the reason below; all processes of "

@@ -96,7 +96,7 @@ def clear_run(directory: Path) -> None:
 
 
 def _is_log(file: Path) -> bool:
-    """Return whether a file is the log of a run, to judge by its first line."""
+    """Return whether a file is the log of a run, according to its first line."""
     try:
         with file.open(encoding="utf-8") as lines:
             first = lines.readline(1_000_000)

@@ -29,7 +29,7 @@ class RealData:
     """Which real graphs to read.
 
     Attributes:
-        place: Folder of a data set, or of a training run, which knows its data set.
+        place: Folder of a data set, or of a training run, which records its data set.
         labels: Label file; None looks for one in the folder.
     """
 
@@ -37,7 +37,7 @@ class RealData:
     labels: str | None = None
 
     def alone(self) -> GraphDataset:
-        """Return the data set by itself, with all its words: whoever asks keeps it to themselves.
+        """Return the data set by itself, with all its words, which the caller must not publish.
 
         Raises:
             UsageError: If ``place`` is no data set and no run.

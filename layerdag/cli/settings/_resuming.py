@@ -43,7 +43,7 @@ def _kept(directory: Path) -> dict[str, Any]:
     try:
         kept = json.loads((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}  # what is missing is told when the checkpoint is read
+        return {}  # what is missing is reported when the checkpoint is read
     return kept if isinstance(kept, dict) and "training" in kept else {}
 
 

@@ -58,7 +58,7 @@ from layerdag.training.monitoring import (
     wandb_mode,
 )
 
-# How a run ends that nobody stopped.
+# How a run ends that was not stopped.
 ENDINGS = ("budget", "patience")
 
 

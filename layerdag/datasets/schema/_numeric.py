@@ -5,7 +5,7 @@ quantiles of the training values that fell into it. So a decoded number has the 
 distribution inside every bin. The outermost bins are halved again and again, because the few
 largest values decide sums and tails. A value that many nodes share (a kernel size, a power of two)
 gets a bin of its own and comes back exactly. Values beyond what ``SHARED_BY`` training graphs reach
-are moved there, so that no extreme tells of a single graph.
+are moved there, so that no extreme is that of a single graph.
 """
 
 from collections.abc import Mapping

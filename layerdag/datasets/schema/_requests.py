@@ -23,7 +23,7 @@ def complete_conditions(
 
     Args:
         schema: Of the checkpoint.
-        given: Conditions that the user asked for, in their own units.
+        given: Requested conditions, in their own units.
         seeds: One for each graph.
 
     Raises:
@@ -41,7 +41,7 @@ def complete_conditions(
 
 
 def outside_training(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:
-    """Return one sentence for each number asked for that lies outside the training range.
+    """Return one sentence for each requested number outside the training range.
 
     Bounds are compared as the schema keeps them, rounded to 3 significant digits.
 

@@ -21,7 +21,7 @@ GRAPH_RULES = rule_table(
         "attribute-range",
         Severity.ERROR,
         "An attribute code lies outside the schema.",
-        "Encode with the schema that the graphs are judged by.",
+        "Encode with the schema that the graphs are checked against.",
     ),
     Rule(
         "position-range",

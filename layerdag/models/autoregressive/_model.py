@@ -199,7 +199,7 @@ class FastLayerDAG(DAGModel):
         With several candidates, one is chosen by its ``_score``.
 
         Raises:
-            UsageError: If a limit of the request is below 1, or it asks for denoising steps.
+            UsageError: If a limit of the request is below 1, or it has denoising steps.
         """
         wait_briefly()
         self.require_options(steps=request.steps, best_of=request.best_of)

@@ -29,7 +29,7 @@ class Conditions:
     def dropped(self, share: float, generator: torch.Generator) -> "Conditions":
         """Make conditions unknown at random: each with probability ``share``, and all together.
 
-        The two kinds of dropping let a model be asked for any subset of conditions, and for none,
+        The two kinds of dropping allow requests for any subset of conditions, and for none,
         which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
         """
         numeric_BC, category_BM = self.numeric_BC, self.category_BM

@@ -28,10 +28,11 @@ def membership(content: ReportContent) -> Markup | None:
         "verdict",
         "what is measured",
     )
-    caption = "How well training graphs are told from held-out ones"
+    caption = "How well training graphs can be distinguished from held-out ones"
     note = (
-        f"{_counts(content)}Chance gives 0.5 everywhere; an area of 1 knows every training graph. "
-        f"“No better than chance” is said only where the whole 95 % interval lies within {MARGIN} "
+        f"{_counts(content)}Chance gives 0.5 everywhere; an area of 1 identifies every training "
+        "graph. “No better than chance” is said only where the whole 95 % interval lies within "
+        f"{MARGIN} "
         "of it, “too few graphs to tell” where it is wider than that and holds 0.5. What an attack "
         "does not find, another one may."
     )

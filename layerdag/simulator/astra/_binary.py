@@ -1,4 +1,4 @@
-"""The user's own ASTRA-sim: run its analytical binary and believe it only where it is complete.
+"""The user's own ASTRA-sim: run its analytical binary and check that its output is complete.
 
 ASTRA-sim ends with exit code 0 when ranks are stuck, and builds without its teardown fix end with
 another one after a sane run (docs/reference/simulator.md). So the exit code is not asked. A run
@@ -33,7 +33,7 @@ _LAST_WORDS = 200
 
 @dataclass(frozen=True)
 class AstraLogs:
-    """What the user wants of ASTRA-sim's logs.
+    """Options for ASTRA-sim's logs.
 
     Attributes:
         configuration: Its logging configuration, None for its default.
@@ -100,7 +100,7 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
     """Run the binary on the files of ``workload`` and return its outcome, if it is complete.
 
     Args:
-        workload: What ``request.prefix`` holds, with the groups to use; tells what must complete.
+        workload: What ``request.prefix`` holds, with the groups to use; defines what must complete.
         request: Binary and files.
 
     Raises:
@@ -169,7 +169,7 @@ def _last_words(printed: str) -> str:
 
 
 def judge(printed: str, workload: Workload) -> AstraOutcome:
-    """Return the outcome that ASTRA-sim's output tells, if it is that of a complete run.
+    """Return the outcome in ASTRA-sim's output if the run is complete.
 
     Args:
         printed: Console output and log files, in any order; lines may occur twice.

@@ -1,7 +1,7 @@
 """Compute-cost models: how long a compute node takes on the simulated device.
 
 One interface, several final models. The reference's own model is ``ReferenceCompute``; the others
-are off unless asked for.
+are off by default.
 """
 
 from abc import ABC, abstractmethod
@@ -135,7 +135,7 @@ class MeasuredCompute(ComputeModel):
 
     Traces that this package collects or samples carry ``duration_ns``; most host operators last
     less than a microsecond, which ASTRA-sim's model would round away. Every node lasts at least
-    1 ns. Off unless asked for.
+    1 ns. Off by default.
 
     Args:
         scale: Factor on every measured time, e.g. 0.5 for a device twice as fast.

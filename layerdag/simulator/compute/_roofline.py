@@ -60,8 +60,8 @@ versions."""
 class RooflineCompute(ComputeModel):
     """Times of compute nodes on a device, from their ``num_ops``, ``tensor_size`` and ``dtype``.
 
-    Unlike the reference's roofline it knows number formats, keeps nodes without bytes (they take
-    the time of their operations) and never returns less than 1 ns.
+    Unlike the reference's roofline it distinguishes number formats, keeps nodes without bytes
+    (they take the time of their operations) and never returns less than 1 ns.
 
     Args:
         device: A preset of ``DEVICES`` or one of your own.

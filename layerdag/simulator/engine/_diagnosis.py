@@ -70,7 +70,7 @@ def _kind(trace: Trace, position: int) -> str:
 
 
 def _explain_unmatched(program: Program, outcome: Outcome) -> str:
-    """All nodes ran, but messages were sent that nobody ever asked for."""
+    """All nodes ran, but messages were sent that no rank received."""
     source, target, tag, size, _ = (int(v) for v in outcome.unmatched[0])
     sender = _message_row(program.of_rank(source), NodeKind.SEND, (target, tag, size))
     who = f"rank {source}" if sender is None else describe(program, source, sender)
@@ -93,7 +93,7 @@ def _message_row(nodes: ClassProgram, kind: NodeKind, what: tuple[int, int, int]
 
 
 def _wait_chain(program: Program, outcome: Outcome) -> list[tuple[int, int, int]]:
-    """Follow who waits for whom, from the first stuck rank until a rank repeats or waits for none.
+    """Follow the wait-for graph from the first stuck rank until a rank repeats or waits for none.
 
     Returns:
         Links (rank, row, awaited rank); the chain is a cycle if the last awaited rank occurs in it.

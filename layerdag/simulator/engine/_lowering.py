@@ -27,7 +27,7 @@ from layerdag.simulator.engine._phases import CollectivePlan
 from layerdag.traces import CollectiveType, NodeType, Trace
 
 DEFAULT_INVOLVED = 4
-"""Dimensions that take part where ``involved_dim`` does not say; the reference knows no more."""
+"""Dimensions that take part without ``involved_dim``; the reference has no more."""
 
 _KNOWN_TYPES = ", ".join(
     f"{int(kind)} ({kind.name})" for kind in (*sorted(SUPPORTED), CollectiveType.BROADCAST)

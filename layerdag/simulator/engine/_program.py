@@ -100,7 +100,7 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
     dimensions = cluster.network.dimensions
     if len(dimensions) > 1:
         raise ConfigError(
-            f"congestion 'aware' knows one dimension, the network has {len(dimensions)}; "
+            f"congestion 'aware' supports one dimension, the network has {len(dimensions)}; "
             "use --congestion unaware, or aware-multi, which the reference does not have."
         )
     if dimensions[0].topology is Topology.RING and dimensions[0].npus <= 2:

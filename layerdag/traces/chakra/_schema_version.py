@@ -1,4 +1,4 @@
-"""Which version of the Chakra schema a file was written with, told from its fields."""
+"""Which version of the Chakra schema a file was written with, detected from its fields."""
 
 from layerdag.errors import TraceError
 from layerdag.traces.chakra._protobuf import FIXED32, FIXED64, LENGTH, VARINT, Cursor

@@ -51,7 +51,7 @@ class _Texts(ctypes.Structure):
 _REASONS = {
     1: "is cut off; the file is truncated or no Chakra trace, copy or collect it again",
     2: "holds an integer or length that is too long; the file is damaged, copy it again",
-    3: "has field {detail}, which no version of the Chakra schema knows in this place; the file is "
+    3: "has field {detail}, which no version of the Chakra schema has in this place; the file is "
     "damaged or of another format",
     4: "has node type {detail}; Chakra defines types 0 to 7",
     5: "does not fit into memory; free some memory or cut the trace",

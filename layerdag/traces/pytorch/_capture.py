@@ -118,7 +118,7 @@ def record() -> Iterator[Capture]:
 
 
 def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[str, Ranks]]:
-    """Return what every rank declares: a rank knows only the groups it belongs to."""
+    """Return what every rank declares: a rank declares only the groups that it belongs to."""
     if world_size == 1:
         return [groups]
     gathered: list[Mapping[str, Ranks]] = [{}] * world_size

@@ -72,7 +72,7 @@ def _add(of_rank: dict[int, Path], path: Path) -> None:
 
 
 def _rank(path: Path) -> int:
-    """Return the rank that a file name tells."""
+    """Return the rank in a file name."""
     stem = _ENDING.sub("", path.name)
     numbers = _TOLD.findall(stem) or _NUMBER.findall(stem)
     if not numbers:

@@ -176,7 +176,7 @@ def _outermost(handle: int, inside: Mapping[int, int]) -> int:
 
 
 def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribute, ...]:
-    """Return what the host operation knows of a kernel; operations count for the longest one."""
+    """Return what the host operation says about a kernel; operations count for the longest one."""
     main = op.results[0] if op.results else None
     dtype = UNKNOWN_DTYPE if main is None else main.dtype
     attributes = [Attribute("dtype", Wire.STRING, dtype)]

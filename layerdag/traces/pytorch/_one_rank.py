@@ -24,7 +24,7 @@ class LostCommunication:
         collectives: Collectives that became work.
         messages: Sends and receives that became work.
         num_bytes: Bytes that these moved, as far as they say.
-        num_ranks: Ranks of the job that the trace speaks of.
+        num_ranks: Ranks of the job, according to the trace.
     """
 
     collectives: int
@@ -75,12 +75,12 @@ def run_by_every_rank(job: ImportedJob) -> Workload:
     trace, num_ranks = _only_trace(job), ranks_wanted(job)
     if num_ranks == 1:
         raise TraceError(
-            f"{trace.source}: names no other ranks, so there is nobody else to run it; leave "
+            f"{trace.source}: names no other ranks, so it cannot be replicated; leave "
             "--replicate out."
         )
     if num_ranks > MOST_RANKS:
         raise TraceError(
-            f"{trace.source}: speaks of {num_ranks:,} ranks; at most {MOST_RANKS:,} are written."
+            f"{trace.source}: names {num_ranks:,} ranks; at most {MOST_RANKS:,} are written."
         )
     if np.isin(trace.type_N, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
         raise TraceError(
@@ -124,7 +124,7 @@ class _Grid:
             shown = ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
             raise TraceError(
                 f"{source}: the group of ranks {shown} is not one of equal groups of all "
-                f"{num_ranks} ranks, so nobody knows those of the others; give their traces, or "
+                f"{num_ranks} ranks, so the other groups are unknown; give their traces, or "
                 "take this rank alone with --only-rank."
             )
         return grid

@@ -1,4 +1,4 @@
-"""What a run tells and hears: loggers, meters, budget, signals."""
+"""Input and output of a run: loggers, meters, budget, signals."""
 
 import lazy_loader
 

@@ -50,7 +50,7 @@ def wandb_mode(value: object) -> str:
 
 
 class WandbLogger:
-    """Weights & Biases. The first error of its client is told, and ends this logger, not the run.
+    """Weights & Biases. The first error of its client is reported and ends the logger, not the run.
 
     Args:
         directory: Folder of the run; the client writes below its ``wandb``.

@@ -170,7 +170,7 @@ def import_device(profile: Profile) -> DeviceTrace:
 
 
 def _groups(profile: Profile, communication: Mapping[int, KernelCommunication]) -> dict[Ranks, str]:
-    """Return the integer names of the groups that the profile tells of."""
+    """Return the integer names of the groups in the profile."""
     declared: dict[str, Ranks] = {}
     size = profile.distributed.get("world_size")
     if isinstance(size, int) and size > 1:

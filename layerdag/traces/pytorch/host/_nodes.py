@@ -121,7 +121,7 @@ def _add_message(
     values = op.values or ()
     peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
     if not isinstance(peer, int) or not isinstance(tag, int):
-        # recv_any_source_ knows no peer: (tensors, group, tag).
+        # recv_any_source_ has no peer: (tensors, group, tag).
         peer, tag = -1, peer if isinstance(peer, int) else 0
     peer = members[peer] if 0 <= peer < len(members) else peer
     side = "comm_dst" if known.type is NodeType.COMM_SEND else "comm_src"

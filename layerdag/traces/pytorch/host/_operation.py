@@ -57,7 +57,7 @@ class PendingOperation:
     Attributes:
         id: Id of the node.
         kind: Name and schema.
-        known: What the importer knows of the operator.
+        known: The operator's entry in the importer's table.
         is_communication: Whether this sends or receives.
         rf_id: RecordFunction handle.
         tid: Thread number.
