@@ -11,6 +11,9 @@ Transfer is the score of a surrogate trained on the samples, tested on the real 
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--exclude``),
 with its interval over fits and resampled graphs of ``--split``, the same for both.
 
+``--posterior FOLDER`` chooses among the ``--best-of`` graphs of a model without a posterior, such
+as ``reference``, by log p(conditions | graph) under the posterior of that checkpoint.
+
 The corpus, jobs of at most 160 nodes, as ``data.max_nodes=160`` trained on them:
 
     python benchmarks/quality.py data fast=outputs/fast/best --largest 160 --target label \
@@ -22,10 +25,11 @@ import json
 import platform
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from layerdag._runtime import track
 from layerdag.cli.verbs import checkpoint_path
@@ -36,7 +40,8 @@ from layerdag.evaluation import compare, compare_by_depth
 from layerdag.evaluation.metrics import AttributeView, Interval
 from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG
+from layerdag.graph import DAG, DAGBatch
+from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult, resample
 from layerdag.sampling import REQUESTED, GenerationSettings, sample_like
 from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, transfer
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -63,7 +68,8 @@ def main() -> None:
         "split": args.split,
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
         "samples": {
-            key: getattr(args, key) for key in ("guidance", "best_of", "labels", "steps", "copies")
+            key: getattr(args, key)
+            for key in ("guidance", "best_of", "posterior", "labels", "steps", "copies")
         },
         "floor": _floor(data, args),
         "rows": rows,
@@ -81,7 +87,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--largest", type=int, help="data is a corpus: leave larger jobs out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
-    parser.add_argument("--best-of", "--candidates", type=int, default=1, help="of fast models")
+    parser.add_argument(
+        "--best-of", "--candidates", type=int, default=1, help="graphs drawn for one"
+    )
+    parser.add_argument("--posterior", metavar="FOLDER", help="checkpoint of a fast model")
     parser.add_argument("--labels", default=REQUESTED, help="as in sample.yaml")
     parser.add_argument("--steps", type=int, help="denoising steps of the reference")
     parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
@@ -117,6 +126,48 @@ def _fitting(data: GraphDataset, checkpoint: LoadedCheckpoint, folder: str) -> G
     return fitting
 
 
+@final
+class BestByPosterior(DAGModel):
+    """A generator whose best of several graphs is chosen by the posterior of another model."""
+
+    def __init__(self, generator: DAGModel, chooser: DAGModel) -> None:
+        super().__init__()
+        self.generator, self.chooser = generator, chooser
+
+    def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
+        """Return the generator's."""
+        return self.generator.losses(batch, generator)
+
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        """Return the generator's."""
+        return self.generator.objective_parameters()
+
+    def require_options(self, *, steps: int | None, best_of: int) -> None:
+        """Refuse what the generator cannot do but choose."""
+        self.generator.require_options(steps=steps, best_of=1)
+
+    def sample(self, request: SampleRequest) -> SampleResult:
+        """Sample ``request.best_of`` graphs for each one kept."""
+        return resample(self._log_posterior, request, self.generator.sample)
+
+    def _log_posterior(self, batch: DAGBatch, _count: int) -> Tensor:
+        """Return the log weight of each graph, nats, shape (B,)."""
+        found_B = self.chooser.log_posterior(batch)
+        assert found_B is not None
+        return found_B
+
+
+def _posterior_of(folder: str, schema: GraphSchema) -> DAGModel:
+    """Return the model whose posterior chooses; stops unless it means the same by its codes."""
+    checkpoint = load_checkpoint(checkpoint_path(folder))
+    if checkpoint.schema != schema.to_dict() or not checkpoint.model.posterior_objectives():
+        raise SystemExit(
+            f"{checkpoint.path}: has no posterior, or another schema than the model whose samples "
+            "it shall choose among; train it with model=fast on the same data."
+        )
+    return checkpoint.model.eval()
+
+
 def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """Sample a checkpoint and return all its figures."""
     checkpoint = load_checkpoint(checkpoint_path(path))
@@ -125,17 +176,20 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
     train, held_out = data.graphs["train"], data.graphs[args.split]
     wanted = [dag.conditions for dag in train] * args.copies
     is_fast = checkpoint.spec.name == "fast"
+    model = checkpoint.model.eval()
+    if args.posterior and not is_fast:
+        model = BestByPosterior(model, _posterior_of(args.posterior, schema))
     settings = GenerationSettings(
         seed=seed,
         guidance=args.guidance,
-        best_of=args.best_of if is_fast else 1,
+        best_of=args.best_of if is_fast or args.posterior else 1,
         labels=args.labels,
         steps=None if is_fast else args.steps,
         max_nodes=args.max_nodes,
         batch_size=max(256 // args.best_of, 8),
     )
     begin = time.process_time()
-    made = list(sample_like(checkpoint.model.eval(), schema, wanted, settings))
+    made = list(sample_like(model, schema, wanted, settings))
     spent = time.process_time() - begin
     dags = [one.dag for one in made]
     ratios = _ratios(data, args.split, dags)

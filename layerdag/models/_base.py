@@ -122,6 +122,13 @@ class DAGModel(nn.Module, ABC):
             UsageError: As ``require_options``.
         """
 
+    def log_posterior(self, batch: DAGBatch) -> Tensor | None:
+        """Return log p(conditions | graph) of each graph under the posterior, nats, shape (B,).
+
+        None if the model has no posterior p(conditions | graph).
+        """
+        return None
+
     def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
         """Return the predicted numeric conditions of each graph, standardized, shape (B, C).
 

@@ -227,7 +227,15 @@ class FastLayerDAG(DAGModel):
             nodes_B = batch.node_ptr.diff().float()
             mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
             score_B = -_NATS_PER_VIOLATION * self.constraints.violations(batch) * mean_B / nodes_B
-            return score_B if self.judge is None else score_B + self.judge.log_likelihood(batch)
+            found_B = self.log_posterior(batch)
+            return score_B if found_B is None else score_B + found_B
+
+    def log_posterior(self, batch: DAGBatch) -> Tensor | None:
+        """Return log p(conditions | graph) of each graph, nats, shape (B,)."""
+        if self.judge is None:
+            return None
+        with torch.inference_mode():
+            return self.judge.log_likelihood(batch)
 
     def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
         """Return the posterior mean of each numeric condition, shape (B, C)."""

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from layerdag.graph import DAGBatch
+from layerdag.graph import DAGBatch, GraphStatistics
 from layerdag.models import Posterior
 from layerdag.models._posterior import _log_sizes
-from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags
+from layerdag.models.autoregressive import FastLayerDAG
+from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
 
 def batch_labeled_by_size(count: int) -> DAGBatch:
@@ -94,3 +95,18 @@ def test_the_prediction_does_not_depend_on_the_batch():
         assert posterior.log_likelihood(alone).item() == pytest.approx(
             together_B[index].item(), rel=1e-4
         )
+
+
+def test_a_model_tells_the_log_posterior_of_each_graph():
+    dags = small_dags(4)
+    model = small_model(dags)
+    found_B = model.log_posterior(collated(dags))
+    assert found_B.shape == (4,)
+    torch.testing.assert_close(found_B, model.judge.log_likelihood(collated(dags)).detach())
+
+
+def test_without_conditions_there_is_no_posterior():
+    dags = small_dags(4)
+    sizes = replace(SIZES, numeric_conditions=0, category_conditions=())
+    model = FastLayerDAG(sizes, GraphStatistics.measure(dags, sizes), width=32, depth=1)
+    assert model.log_posterior(collated(dags)) is None
