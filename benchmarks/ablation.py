@@ -37,7 +37,6 @@ from layerdag.models import ModelSpec, predicts_out_degree
 from layerdag.models.autoregressive import (
     DegreeConstraints,
     Heads,
-    SumEmbedding,
     _conditioning as fast_conditions,
     _encoder as fast_encoder,
     _losses as fast_losses,
@@ -47,6 +46,7 @@ from layerdag.models.autoregressive.sampling import (
     _parent_scorer as fast_scorer,
     _sampler as fast_sampling,
 )
+from layerdag.models.layers import SumEmbedding
 from layerdag.sampling import GenerationSettings, sample_like
 from layerdag.training import TrainJob, TrainSettings, load_checkpoint, train
 

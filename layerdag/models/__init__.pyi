@@ -10,18 +10,8 @@ from ._bounds import (
     MAX_WIDTH as MAX_WIDTH,
     require_between as require_between,
 )
+from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
-from ._layers import (
-    MLP as MLP,
-    CodeEmbedding as CodeEmbedding,
-    SegmentAttention as SegmentAttention,
-    Segments as Segments,
-    gather_rows as gather_rows,
-    segment_pointers as segment_pointers,
-    segment_ranges as segment_ranges,
-    sinusoids as sinusoids,
-    to_float32 as to_float32,
-)
 from ._posterior import Posterior as Posterior
 from ._resampling import resample as resample
 from ._spec import (

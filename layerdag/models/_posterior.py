@@ -15,9 +15,16 @@ from torch.nn import functional as F
 
 from layerdag.graph import DAGBatch, GraphSizes
 from layerdag.models._base import LossTerm
-from layerdag.models._layers import gather_rows
-from layerdag.models.autoregressive import CountCode, Counter, SumEmbedding, dropout, segment_mean
-from layerdag.models.diffusion import MessagePassingLayer
+from layerdag.models.layers import (
+    CountCode,
+    Counter,
+    MessagePassingLayer,
+    SumEmbedding,
+    dropout,
+    segment_log_sum_exp,
+    segment_max,
+    segment_mean,
+)
 
 _COUNT = CountCode(exact=8, largest=4096)
 # Number of graph sizes among the inputs (nodes, layers, edges), and a typical logarithm of one.
@@ -144,15 +151,8 @@ def scale_gradient(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def _pool(x_NF: Tensor, batch: DAGBatch) -> Tensor:
-    """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F).
-
-    Log-sum-exp is a sum in the log domain: the time of a graph is the sum of its operators' times.
-    """
-    graph_N, nodes_B = batch.graph_of_node(), batch.node_ptr.diff()
-    index_NF = graph_N[:, None].expand_as(x_NF)
-    empty_BF = x_NF.new_full((batch.num_graphs, x_NF.shape[1]), -torch.inf)
-    max_BF = empty_BF.scatter_reduce(0, index_NF, x_NF, "amax")
-    exp_NF = (x_NF - gather_rows(max_BF.detach(), graph_N)).exp()
-    total_BF = torch.zeros_like(max_BF).index_add(0, graph_N, exp_NF)
-    log_sum_BF = max_BF.detach() + total_BF.log()
-    return torch.cat([segment_mean(x_NF, graph_N, nodes_B), max_BF, log_sum_BF], dim=1)
+    """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F)."""
+    graph_N = batch.graph_of_node()
+    max_BF = segment_max(x_NF, graph_N, batch.num_graphs)
+    log_sum_BF = segment_log_sum_exp(x_NF, graph_N, max_BF)
+    return torch.cat([segment_mean(x_NF, graph_N, batch.node_ptr.diff()), max_BF, log_sum_BF], 1)

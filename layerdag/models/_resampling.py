@@ -12,6 +12,7 @@ from torch import Tensor
 from layerdag._runtime import derive_seed
 from layerdag.graph import DAGBatch
 from layerdag.models._base import SampleRequest, SampleResult
+from layerdag.models.draws import gumbel
 
 
 def resample(
@@ -52,7 +53,7 @@ def resample(
         dtype=torch.float64,
     )
     # Gumbel-max: the argmax is distributed as the softmax of the scores.
-    perturbed_BK = (score_P - (-uniform_P.log()).log()).unflatten(0, (-1, count))
+    perturbed_BK = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
     chosen = (perturbed_BK.argmax(1) + count * torch.arange(perturbed_BK.shape[0])).tolist()
     return SampleResult(
         tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)

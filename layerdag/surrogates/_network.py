@@ -1,14 +1,20 @@
-"""A message-passing regressor over PyTorch Geometric batches."""
+"""A message-passing regressor over PyTorch Geometric batches.
+
+It shares its pooling with the posterior (``layerdag.models.Posterior``) and nothing else, on
+purpose. The posterior chooses among candidate graphs while they are sampled; a surrogate of the
+same architecture would favor what that choice favors, and no longer measure from outside how useful
+the samples are. It also reads positions inside bins, which a posterior over codes does not have.
+"""
 
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
-from torch_geometric.nn import GINEConv, global_max_pool, global_mean_pool
-from torch_geometric.utils import scatter
+from torch_geometric.nn import GINEConv
 
 from layerdag.graph import GraphSizes
+from layerdag.models.layers import segment_log_sum_exp, segment_max, segment_mean
 
 
 class _Round(nn.Module):
@@ -64,24 +70,11 @@ class MessagePassingNetwork(nn.Module):
         edge_EF = self.embed_edge_type(batch.edge_attr[:, 0])
         for step in self.rounds:
             h_NF = step(h_NF, batch.edge_index, edge_EF)
-        size = int(batch.num_graphs)
-        pooled_BF = torch.cat(
-            [
-                global_mean_pool(h_NF, batch.batch, size),
-                global_max_pool(h_NF, batch.batch, size),
-                log_sum_exp_pool(h_NF, batch.batch, size),
-            ],
-            dim=1,
-        )
+        mean_BF = segment_mean(h_NF, batch.batch, batch.ptr.diff())
+        max_BF = segment_max(h_NF, batch.batch, mean_BF.shape[0])
+        log_sum_BF = segment_log_sum_exp(h_NF, batch.batch, max_BF)
+        pooled_BF = torch.cat([mean_BF, max_BF, log_sum_BF], dim=1)
         return cast(Tensor, self.head(pooled_BF)).squeeze(1)
-
-
-def log_sum_exp_pool(h_NF: Tensor, graph_N: Tensor, size: int) -> Tensor:
-    """Return log(sum(exp(h))) over the nodes of each graph, shape (B, F)."""
-    highest_BF = global_max_pool(h_NF.detach(), graph_N, size)
-    lowered_NF = torch.exp(h_NF - highest_BF[graph_N])
-    total_BF = scatter(lowered_NF, graph_N, dim=0, dim_size=size, reduce="sum")
-    return highest_BF + total_BF.clamp(min=1e-30).log()
 
 
 def _two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:

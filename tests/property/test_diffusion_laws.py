@@ -5,14 +5,12 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.models.diffusion.process import (
-    SampleStreams,
     cosine_alpha_bar,
+    forward_distribution,
     reverse_distribution,
-    sample_categorical,
     strided_timesteps,
 )
-from layerdag.models.diffusion.process._categorical import forward_distribution
-from layerdag.models.diffusion.process._subset_draws import choose_in_groups
+from layerdag.models.draws import SampleStreams, choose_in_groups, sample_categorical
 
 weights = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
 small = tried(60)

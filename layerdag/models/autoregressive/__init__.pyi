@@ -4,13 +4,7 @@ from ._conditioning import (
     ConditionVectors as ConditionVectors,
 )
 from ._constraints import DegreeConstraints as DegreeConstraints
-from ._counts import CountCode as CountCode, Counter as Counter, SumEmbedding as SumEmbedding
-from ._encoder import (
-    EncoderBlock as EncoderBlock,
-    alibi_slopes as alibi_slopes,
-    dropout as dropout,
-    segment_mean as segment_mean,
-)
+from ._encoder import EncoderBlock as EncoderBlock, alibi_slopes as alibi_slopes
 from ._heads import Heads as Heads, Pointer as Pointer
 from ._model import FastLayerDAG as FastLayerDAG
 from ._parents import (

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from layerdag.graph import DAGBatch, GraphSizes
-from layerdag.models import gather_rows
-from layerdag.models.autoregressive._counts import SumEmbedding
+from layerdag.graph import GraphSizes
+from layerdag.models import Conditions
+from layerdag.models.layers import SumEmbedding, gather_rows
 
 # First position of each bucket after bucket 0, which holds the start token alone.
 POSITION_BUCKETS = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513)
@@ -77,8 +77,9 @@ class ConditionEncoder(nn.Module):
             if late is not None:
                 nn.init.zeros_(late.weight)
 
-    def forward(self, numeric_BC: Tensor, category_BM: Tensor) -> ConditionVectors:
+    def forward(self, conditions: Conditions) -> ConditionVectors:
         """Return the vectors of each graph in each position bucket."""
+        numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
         shape = (numeric_BC.shape[0], len(POSITION_BUCKETS) + 1, -1)
         code_BSD = self.after.weight.new_zeros(*shape[:2], self.after.in_features)
         if self.lift is not None and self.stage_lift is not None:
@@ -104,19 +105,13 @@ class ConditionEncoder(nn.Module):
         return (features_BCF * known_BC[..., None]).flatten(1)
 
 
-def drop_conditions(
-    batch: DAGBatch, rate: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Drop each condition with probability ``rate``, and likewise all of a graph at once."""
-    device = batch.numeric_BC.device
-    count = batch.numeric_BC.shape[1]
-    total = count + batch.category_BM.shape[1]
-    uniform = torch.rand(batch.num_graphs, total + 1, generator=generator, device=device)
-    dropped = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
-    return (
-        batch.numeric_BC.masked_fill(dropped[:, :count], torch.nan),
-        batch.category_BM.masked_fill(dropped[:, count:], -1),
-    )
+def drop_conditions(conditions: Conditions, rate: float, generator: torch.Generator) -> Conditions:
+    """Drop conditions as ``Conditions.dropped``; all numbers of a graph are drawn in one row."""
+    graphs, count = conditions.numeric_BC.shape
+    columns = count + conditions.category_BM.shape[1] + 1
+    device = conditions.numeric_BC.device
+    uniform = torch.rand(graphs, columns, generator=generator, device=device)
+    return conditions.dropped(uniform, rate)
 
 
 def at_tokens(vector_BSD: Tensor, graph_T: Tensor, bucket_T: Tensor) -> Tensor:

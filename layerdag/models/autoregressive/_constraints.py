@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.graph import DAGBatch, GraphStatistics
-from layerdag.models.autoregressive._counts import Counter
+from layerdag.models.layers import Counter
 
 
 class DegreeConstraints(nn.Module):

@@ -17,32 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.models import gather_rows, to_float32
 from layerdag.models.autoregressive._layout import Blocks
-
-
-def dropout(x: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """Zero a fraction ``rate`` of ``x`` and scale up the rest; without a generator, do nothing."""
-    if generator is None or rate == 0.0:
-        return x
-    keep = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype).ge_(rate)
-    return x * keep.div_(1.0 - rate)
-
-
-def token_dropout(x_TD: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """Zero whole tokens with probability ``rate``; without a generator, do nothing."""
-    if generator is None or rate == 0.0:
-        return x_TD
-    draw_T1 = torch.rand(x_TD.shape[0], 1, generator=generator, device=x_TD.device)
-    return x_TD * (draw_T1 >= rate)
-
-
-def segment_mean(value_ED: Tensor, segment_E: Tensor, count_S: Tensor) -> Tensor:
-    """Return the mean of the rows of each segment, zero for an empty one, shape (S, D)."""
-    value_ED = to_float32(value_ED)
-    total_SD = value_ED.new_zeros(count_S.shape[0], value_ED.shape[1])
-    total_SD = total_SD.index_add(0, segment_E, value_ED)
-    return total_SD / count_S.clamp(min=1)[:, None]
+from layerdag.models.layers import gather_rows, segment_mean, to_float32
 
 
 @dataclass(frozen=True, eq=False)

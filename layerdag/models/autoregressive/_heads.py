@@ -22,14 +22,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.graph import GraphSizes, GraphStatistics
-from layerdag.models import gather_rows, to_float32
-from layerdag.models.autoregressive._counts import CountCode, Counter, SumEmbedding
 from layerdag.models.autoregressive._parents import (
     BLOCK_CODES,
     STUB_CODES,
     TOKEN_CODES,
     CandidatePairs,
 )
+from layerdag.models.layers import CountCode, Counter, SumEmbedding, gather_rows, to_float32
 
 
 class Readout(nn.Module):

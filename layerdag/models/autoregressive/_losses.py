@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerdag.models import LossTerm, gather_rows
-from layerdag.models.autoregressive._counts import Counter
-from layerdag.models.autoregressive._encoder import block_sum, segment_mean
+from layerdag.models import LossTerm
+from layerdag.models.autoregressive._encoder import block_sum
 from layerdag.models.autoregressive._heads import Heads, Pointer
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 from layerdag.models.autoregressive._parents import (
@@ -27,6 +26,7 @@ from layerdag.models.autoregressive._parents import (
     token_codes,
 )
 from layerdag.models.autoregressive._tokens import StructuralFeatures
+from layerdag.models.layers import Counter, gather_rows, segment_mean
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
     MAX_DEPTH,
     MAX_WIDTH,
+    Conditions,
     DAGModel,
     LossTerm,
     Posterior,
@@ -31,14 +32,13 @@ from layerdag.models.autoregressive._encoder import (
     AttentionContext,
     EncoderBlock,
     attention_biases,
-    dropout,
-    token_dropout,
 )
 from layerdag.models.autoregressive._heads import Heads
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 from layerdag.models.autoregressive._losses import Targets, layer_size_loss, node_and_edge_losses
 from layerdag.models.autoregressive._tokens import StructuralFeatures, TokenEmbedding
 from layerdag.models.autoregressive.sampling import Sampler, SamplerModules
+from layerdag.models.layers import dropout, row_dropout
 
 _HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
@@ -150,14 +150,14 @@ class FastLayerDAG(DAGModel):
     def _encode(self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None) -> Tensor:
         """Return the encoder's output for every token, shape (T, D)."""
         layout, edges = targets.layout, targets.edges
-        conditions = (batch.numeric_BC, batch.category_BM)
+        conditions = Conditions(batch.numeric_BC, batch.category_BM)
         if noise is not None:
-            conditions = drop_conditions(batch, self.condition_dropout, noise)
-        vectors = self.conditions(*conditions)
+            conditions = drop_conditions(conditions, self.condition_dropout, noise)
+        vectors = self.conditions(conditions)
         bucket_T = self.conditions.bucket(targets.structure.position_T)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = token_dropout(self.tokens(x_TA, targets.structure), self.token_dropout, noise)
+        x_TD = row_dropout(self.tokens(x_TA, targets.structure), self.token_dropout, noise)
         x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, bucket_T)
         x_TD = dropout(x_TD, self.dropout, noise)
         context = AttentionContext(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
-from layerdag.models.autoregressive._counts import CountCode, Counter, SumEmbedding
 from layerdag.models.autoregressive._layout import Edges, Layout
+from layerdag.models.layers import CountCode, Counter, SumEmbedding
 
 _COUNT_CODE = CountCode(exact=24, largest=4096)
 

@@ -1,50 +1,20 @@
 """Graph-level conditions as one vector: several at once, each of which may be unknown."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
+from layerdag.models import Conditions
 
 
-@dataclass(frozen=True, eq=False)
-class Conditions:
-    """Encoded conditions of B graphs.
-
-    Attributes:
-        numeric_BC: Standardized numbers; NaN is unknown.
-        category_BM: int64 codes; -1 is unknown.
-    """
-
-    numeric_BC: Tensor
-    category_BM: Tensor
-
-    def unknown(self) -> "Conditions":
-        """Return conditions of the same shape of which nothing is known."""
-        return Conditions(
-            torch.full_like(self.numeric_BC, float("nan")), torch.full_like(self.category_BM, -1)
-        )
-
-    def dropped(self, share: float, generator: torch.Generator) -> "Conditions":
-        """Make conditions unknown at random: each with probability ``share``, and all together.
-
-        The two kinds of dropping allow requests for any subset of conditions, and for none,
-        which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
-        """
-        numeric_BC, category_BM = self.numeric_BC, self.category_BM
-        device, graphs = numeric_BC.device, numeric_BC.shape[0]
-        all_B1 = torch.rand(graphs, 1, generator=generator, device=device) < share
-        each_BC = torch.rand(numeric_BC.shape, generator=generator, device=device) < share
-        each_BM = torch.rand(category_BM.shape, generator=generator, device=device) < share
-        return Conditions(
-            numeric_BC.masked_fill(all_B1 | each_BC, float("nan")),
-            category_BM.masked_fill(all_B1 | each_BM, -1),
-        )
-
-    def of(self, graphs_G: Tensor) -> "Conditions":
-        """Return the rows of the graphs ``graphs_G``."""
-        return Conditions(self.numeric_BC[graphs_G], self.category_BM[graphs_G])
+def drop_conditions(conditions: Conditions, rate: float, generator: torch.Generator) -> Conditions:
+    """Drop conditions as ``Conditions.dropped``; first one number per graph is drawn for all."""
+    numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
+    device = numeric_BC.device
+    all_B1 = torch.rand(numeric_BC.shape[0], 1, generator=generator, device=device)
+    each_BC = torch.rand(numeric_BC.shape, generator=generator, device=device)
+    each_BM = torch.rand(category_BM.shape, generator=generator, device=device)
+    return conditions.dropped(torch.cat([each_BC, each_BM, all_B1], dim=1), rate)
 
 
 class ConditionEncoder(nn.Module):

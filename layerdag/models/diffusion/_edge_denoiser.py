@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
-from layerdag.models import MLP, LossTerm, gather_rows, sinusoids
-from layerdag.models.diffusion._conditioning import Conditions
+from layerdag.models import Conditions, LossTerm
 from layerdag.models.diffusion._encoder import PrefixGraphs, PrefixNodeEncoder
 from layerdag.models.diffusion.process import add_noise, cosine_alpha_bar
+from layerdag.models.layers import MLP, gather_rows, sinusoids
 
 # Where all candidates are parents, the marginal of an edge stays below 1.
 _MAX_MARGINAL = 0.9

@@ -7,12 +7,19 @@ attributes, F features. The parameter name ``ages`` is that of earlier checkpoin
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
-from layerdag.models import MLP, CodeEmbedding, gather_rows, sinusoids, to_float32
-from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
+from layerdag.models import Conditions
+from layerdag.models.diffusion._conditioning import ConditionEncoder
+from layerdag.models.layers import (
+    MLP,
+    MessagePassingLayer,
+    SumEmbedding,
+    gather_rows,
+    sinusoids,
+    to_float32,
+)
 
 # Layers at this distance and beyond share one embedding.
 MAX_LAYER_DISTANCE = 32
@@ -45,30 +52,9 @@ class PrefixGraphs:
     edge_kind_P: Tensor
 
 
-class MessagePassingLayer(nn.Module):
-    """``h' = GELU(LN(A W h + A^T W' h + W'' h))`` with an embedding of the kind on each message.
-
-    The published layer (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
-    over many neighbors in range.
-    """
-
-    def __init__(self, width: int, edge_kinds: int) -> None:
-        super().__init__()
-        self.maps = nn.Linear(width, 3 * width)
-        self.norm = nn.LayerNorm(width)
-        self.kinds = nn.Embedding(edge_kinds, 2 * width) if edge_kinds > 1 else None
-
-    def forward(self, rows_RF: Tensor, edge_index_2P: Tensor, edge_kind_P: Tensor) -> Tensor:
-        """Return the new rows, shape (R, F)."""
-        source_P, target_P = edge_index_2P
-        own_RF, down_RF, up_RF = to_float32(self.maps(rows_RF)).chunk(3, dim=-1)
-        down_PF, up_PF = gather_rows(down_RF, source_P), gather_rows(up_RF, target_P)
-        if self.kinds is not None:
-            kind_PF = self.kinds(edge_kind_P).to(down_PF.dtype)
-            down_kind_PF, up_kind_PF = kind_PF.chunk(2, dim=-1)
-            down_PF, up_PF = down_PF + down_kind_PF, up_PF + up_kind_PF
-        total_RF = own_RF.index_add(0, target_P, down_PF).index_add(0, source_P, up_PF)
-        return F.gelu(self.norm(total_RF))
+def code_embedding(cardinalities: tuple[int, ...], width: int) -> SumEmbedding:
+    """Return the embedding of node columns, with the scale and the name of published weights."""
+    return SumEmbedding(cardinalities, width, std=0.5, name="table")
 
 
 class PrefixNodeEncoder(nn.Module):
@@ -92,7 +78,7 @@ class PrefixNodeEncoder(nn.Module):
         edge_kinds: int,
     ) -> None:
         super().__init__()
-        self.codes = CodeEmbedding(cardinalities, width)
+        self.codes = code_embedding(cardinalities, width)
         self.ages = nn.Embedding(MAX_LAYER_DISTANCE + 1, width)
         self.conditions = ConditionEncoder(sizes, width)
         self.rounds = nn.ModuleList([MessagePassingLayer(width, edge_kinds) for _ in range(rounds)])

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
-from layerdag.models import MLP
-from layerdag.models.diffusion._conditioning import Conditions
+from layerdag.models import Conditions
 from layerdag.models.diffusion._encoder import PrefixEncoder, PrefixGraphs
-from layerdag.models.diffusion.process import sample_categorical
+from layerdag.models.draws import sample_categorical
+from layerdag.models.layers import MLP
 
 
 class LayerSizeNet(nn.Module):

@@ -13,15 +13,14 @@ from layerdag.models import (
     MAX_DEPTH,
     MAX_STEPS,
     MAX_WIDTH,
+    Conditions,
     DAGModel,
     LossTerm,
     SampleRequest,
     SampleResult,
     require_between,
-    segment_pointers,
-    segment_ranges,
 )
-from layerdag.models.diffusion._conditioning import Conditions
+from layerdag.models.diffusion._conditioning import drop_conditions
 from layerdag.models.diffusion._degree_codes import DegreeCodes
 from layerdag.models.diffusion._edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.models.diffusion._encoder import PrefixGraphs
@@ -36,6 +35,7 @@ from layerdag.models.diffusion._prefixes import (
     subsample_prefixes,
 )
 from layerdag.models.diffusion._sampler import PRECISIONS, sample
+from layerdag.models.layers import segment_pointers, segment_ranges
 
 
 class ReferenceLayerDAG(DAGModel):
@@ -144,7 +144,7 @@ class ReferenceLayerDAG(DAGModel):
             items = subsample_prefixes(items, cost_I, self.budget, generator)
         conditions = Conditions(batch.numeric_BC, batch.category_BM)
         if self.training:
-            conditions = conditions.dropped(self.condition_drop, generator)
+            conditions = drop_conditions(conditions, self.condition_drop, generator)
         code_NA = self.codes(batch)
         terms = {}
         if _is_wanted(self.layer_size):

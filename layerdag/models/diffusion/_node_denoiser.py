@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
-from layerdag.models import MLP, CodeEmbedding, LossTerm, SegmentAttention, Segments, sinusoids
-from layerdag.models.diffusion._encoder import PrefixEncoder
+from layerdag.models import LossTerm
+from layerdag.models.diffusion._encoder import PrefixEncoder, code_embedding
 from layerdag.models.diffusion.process import add_noise, cosine_alpha_bar
+from layerdag.models.layers import MLP, SegmentAttention, Segments, sinusoids
 
 
 class Block(nn.Module):
@@ -63,7 +64,7 @@ class NodeDenoiser(nn.Module):
         self.steps = steps
         cardinalities = tuple(map(len, counts))
         self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
-        self.noisy = CodeEmbedding(cardinalities, width)
+        self.noisy = code_embedding(cardinalities, width)
         self.time = MLP(width, width, width)
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
         self.norm = nn.LayerNorm(width)

@@ -1,12 +1,12 @@
 """Partial graphs during sampling: flat arrays that are extended by one layer at a time."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from layerdag.graph import DAG
+from layerdag.models.draws import assemble_dags
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class PartialGraphs:
         self.edge_type_E = torch.cat([self.edge_type_E, layer.type_P])
         self.depth += 1
 
-    def finished(self, u_NA: Tensor, num_graphs: int) -> list[DAG]:
+    def finished(self, u_NA: Tensor, num_graphs: int) -> tuple[DAG, ...]:
         """Return the graphs, nodes in layer order and edges by (target, source).
 
         Args:
@@ -69,33 +69,10 @@ class PartialGraphs:
         order_N = torch.argsort(self.graph_N, stable=True)
         rank_N = torch.empty_like(order_N)
         rank_N[order_N] = torch.arange(order_N.numel(), device=order_N.device)
-        edge_index_2E = rank_N[self.edge_index_2E]
-        sort_E = torch.argsort(edge_index_2E[1] * max(order_N.numel(), 1) + edge_index_2E[0])
-        edge_graph_E = self.graph_N[self.edge_index_2E[1]][sort_E]
-        nodes = torch.bincount(self.graph_N, minlength=num_graphs).tolist()
-        edges = torch.bincount(edge_graph_E, minlength=num_graphs).tolist()
-        x_NA = self.code_NA[order_N, :-1].cpu()
-        return _split(x_NA, u_NA.cpu(), edge_index_2E[:, sort_E].cpu(),
-                    self.edge_type_E[sort_E].cpu(), nodes, edges)  # fmt: skip
-
-
-def _split(
-    x_NA: Tensor,
-    u_NA: Tensor,
-    edge_index_2E: Tensor,
-    edge_type_E: Tensor,
-    nodes: Sequence[int],
-    edges: Sequence[int],
-) -> list[DAG]:
-    """Split flat tensors ordered by graph into DAGs."""
-    dags, first_node = [], 0
-    parts = zip(
-        x_NA.split(nodes), u_NA.split(nodes),
-        edge_index_2E.split(edges, dim=1), edge_type_E.split(edges), strict=True,
-    )  # fmt: skip
-    for x, u, pairs, types in parts:
-        dags.append(
-            DAG.build(x.clone(), pairs - first_node, edge_type_E=types.clone(), u_NA=u.clone())
+        return assemble_dags(
+            self.code_NA[order_N, :-1].cpu(),
+            u_NA.cpu(),
+            torch.bincount(self.graph_N, minlength=num_graphs).cpu(),
+            rank_N[self.edge_index_2E].cpu(),
+            self.edge_type_E.cpu(),
         )
-        first_node += x.shape[0]
-    return dags

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from layerdag.graph import DAGBatch
-from layerdag.models import segment_pointers, segment_ranges
+from layerdag.models.layers import segment_pointers, segment_ranges
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,19 +16,20 @@ import torch
 from torch import Tensor
 
 from layerdag._runtime import wait_briefly
-from layerdag.models import SampleRequest, SampleResult, Segments, segment_pointers, segment_ranges
-from layerdag.models.diffusion._conditioning import Conditions
+from layerdag.models import Conditions, SampleRequest, SampleResult
 from layerdag.models.diffusion._edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.models.diffusion._encoder import PrefixGraphs
 from layerdag.models.diffusion._partial_graphs import NewLayer, PartialGraphs
-from layerdag.models.diffusion.process import (
+from layerdag.models.diffusion.process import reverse_distribution, strided_timesteps
+from layerdag.models.draws import (
     SampleStreams,
+    bin_positions,
     choose_with_one_of,
+    guided,
     gumbel,
-    reverse_distribution,
     sample_categorical,
-    strided_timesteps,
 )
+from layerdag.models.layers import Segments, segment_pointers, segment_ranges
 
 if TYPE_CHECKING:
     from layerdag.models.diffusion._model import ReferenceLayerDAG
@@ -112,10 +113,9 @@ class _Sampler:
         """Return the finished graphs."""
         attributes = self.columns - 1
         uniform = self.streams.uniforms(self.nodes_B * attributes)
-        # Rounding to single precision must not reach 1.
-        u_NA = uniform.float().clamp(max=1 - 2.0**-24).reshape(-1, attributes)
+        u_NA = bin_positions(uniform).reshape(-1, attributes)
         dags = self.graphs.finished(u_NA, self.nodes_B.numel())
-        return SampleResult(tuple(dags), tuple(self.truncated_B.tolist()))
+        return SampleResult(dags, tuple(self.truncated_B.tolist()))
 
     def _view(self) -> _ActiveGraphs:
         """Return the active graphs with their conditions."""
@@ -143,14 +143,12 @@ class _Sampler:
         return _ActiveGraphs(partial, node_R, conditions)
 
     def _guided(self, view: _ActiveGraphs, predict: Callable[[Conditions], Tensor]) -> Tensor:
-        """Return logits pushed away from the unconditional ones (arXiv 2207.12598, eq. 6)."""
+        """Return the logits of one pass, or of both merged by guidance."""
         logits = [predict(conditions) for conditions in view.conditions]
         if len(logits) == 1:
             return logits[0]
-        conditional, plain = logits
-        pushed = plain + self.request.guidance * (conditional - plain)
-        # A code that does not exist has minus infinity in both, and their difference is undefined.
-        return torch.where(conditional.isinf(), conditional, pushed)
+        conditional, unconditional = logits
+        return guided(conditional, unconditional, self.request.guidance)
 
     def _draw(self, view: _ActiveGraphs, count_I: Tensor) -> Tensor:
         """Return the next ``count_I`` uniforms of the stream of each active graph."""

@@ -6,7 +6,6 @@ from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates import Labeled
 from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing, to_data
-from layerdag.surrogates._network import log_sum_exp_pool
 
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)
 
@@ -68,12 +67,6 @@ def test_edge_direction_matters(real: Labeled, sizes: GraphSizes) -> None:
     )
     turned = replace(real.dags[0], edge_index_2E=real.dags[0].edge_index_2E.flip(0))
     assert model.predict([turned])[0] != pytest.approx(model.predict([real.dags[0]])[0], rel=1e-6)
-
-
-def test_log_sum_exp_pool_is_a_sum_in_the_log_domain() -> None:
-    h_NF = torch.log(torch.tensor([[1.0], [2.0], [5.0]]))
-    pooled_BF = log_sum_exp_pool(h_NF, torch.tensor([0, 0, 1]), 2)
-    torch.testing.assert_close(pooled_BF.exp(), torch.tensor([[3.0], [5.0]]))
 
 
 def test_a_graph_of_another_schema_is_refused(real: Labeled) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from layerdag.models.autoregressive import EncoderBlock, alibi_slopes, segment_mean
+from layerdag.models.autoregressive import EncoderBlock, alibi_slopes
+from layerdag.models.layers import segment_mean
 
 _INITIAL_POSITIONS = 64
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag.graph import DAG
 from layerdag.models import SampleResult
-from layerdag.models.autoregressive.sampling._draws import RandomSlot, uniforms
+from layerdag.models.autoregressive.sampling._slots import RandomSlot
+from layerdag.models.draws import assemble_dags, bin_positions, slot_uniforms
 
 
 class OutputBuffer:
@@ -59,20 +59,9 @@ class OutputBuffer:
         start_B = nodes_B.cumsum(0) - nodes_B
         position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
         slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + x_NA.shape[1])
-        u_NA = uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
+        u_NA = slot_uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
         columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
         sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
-        most = int(nodes_B.max())
-        order_E = torch.argsort((sample_E * most + child_E) * most + parent_E)
-        edges_B = torch.bincount(sample_E, minlength=count)
-        dags = [
-            DAG.build(x_nA, edge_index_2e, edge_type_E=type_e, u_NA=u_nA)
-            for x_nA, u_nA, edge_index_2e, type_e in zip(
-                x_NA.split(nodes_B.tolist()),
-                u_NA.float().clamp(max=1 - 2**-24).split(nodes_B.tolist()),
-                torch.stack([parent_E, child_E])[:, order_E].split(edges_B.tolist(), dim=1),
-                type_E[order_E].split(edges_B.tolist()),
-                strict=True,
-            )
-        ]
-        return SampleResult(tuple(dags), tuple(self.truncated_B[:count].tolist()))
+        edge_index_2E = torch.stack([parent_E, child_E]) + start_B[sample_E]
+        dags = assemble_dags(x_NA, bin_positions(u_NA), nodes_B, edge_index_2E, type_E)
+        return SampleResult(dags, tuple(self.truncated_B[:count].tolist()))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from layerdag.models import SampleRequest, SampleResult
+from layerdag.models import Conditions, SampleRequest, SampleResult
 from layerdag.models.autoregressive import (
     NEVER,
     POSITION_BUCKETS,
@@ -31,15 +31,11 @@ from layerdag.models.autoregressive import (
     stub_code,
 )
 from layerdag.models.autoregressive.sampling._cache import EncoderCache, ParentList
-from layerdag.models.autoregressive.sampling._draws import (
-    SLOTS_PER_PARENT,
-    RandomSlot,
-    sample_categorical,
-    uniforms,
-)
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._parent_scorer import ParentDecisions, ParentScorer
+from layerdag.models.autoregressive.sampling._slots import SLOTS_PER_PARENT, RandomSlot
 from layerdag.models.autoregressive.sampling._state import SamplerState
+from layerdag.models.draws import guided, sample_from_logits, slot_uniforms
 
 _ACTIVE_FRACTION = 0.8
 
@@ -102,12 +98,12 @@ class Sampler:
 
     def _conditions(self, device: torch.device) -> ConditionVectors:
         """Return the condition vectors of each encoder row."""
-        numeric_BC = self.request.numeric_BC.to(device)
-        category_BM = self.request.category_BM.to(device)
+        conditions = Conditions(
+            self.request.numeric_BC.to(device), self.request.category_BM.to(device)
+        )
         if self.rows_per_graph == 2:
-            numeric_BC = torch.cat([numeric_BC, torch.full_like(numeric_BC, torch.nan)])
-            category_BM = torch.cat([category_BM, torch.full_like(category_BM, -1)])
-        vectors: ConditionVectors = self.modules.conditions(numeric_BC, category_BM)
+            conditions = conditions.followed_by(conditions.unknown())
+        vectors: ConditionVectors = self.modules.conditions(conditions)
         return vectors
 
     def _encode(self, position: int) -> Tensor:
@@ -140,18 +136,17 @@ class Sampler:
         return torch.cat([row_A, row_A + self.rows]) if self.rows_per_graph == 2 else row_A
 
     def _guided(self, logits: Tensor) -> Tensor:
-        """Merge the logits of both rows of each graph (arXiv 2207.12598, equation 6)."""
+        """Merge the logits of both rows of each graph."""
         if self.rows_per_graph == 1:
             return logits
-        known, unknown = torch.log_softmax(logits, dim=1).chunk(2)
-        merged = unknown + self.request.guidance * (known - unknown)
-        return merged.masked_fill(known == -torch.inf, -torch.inf)
+        conditional, unconditional = torch.log_softmax(logits, dim=1).chunk(2)
+        return guided(conditional, unconditional, self.request.guidance)
 
     def _uniforms(self, position: int, slots: range, row_A: Tensor | None = None) -> Tensor:
         """Return uniforms for decisions at ``position``, shape (rows, slots)."""
         sample = self.state.sample_B if row_A is None else self.state.sample_B[row_A]
         seed_B = self.seed_B[sample.cpu().numpy()]
-        uniform_BS = uniforms(seed_B, np.full(seed_B.shape, position), slots)
+        uniform_BS = slot_uniforms(seed_B, np.full(seed_B.shape, position), slots)
         return uniform_BS.to(self.x_BA.device)
 
     def _start_nodes(self, position: int, encoded_RH: Tensor) -> Tensor:
@@ -163,7 +158,7 @@ class Sampler:
         logits_BK = self._guided(
             heads.size_logits(encoded_RH, self._duplicate(structure.position_T == 0))
         )
-        code_B = sample_categorical(logits_BK, self.u_BS[:, RandomSlot.LAYER_SIZE])
+        code_B = sample_from_logits(logits_BK, self.u_BS[:, RandomSlot.LAYER_SIZE])
         size_B = heads.size.decode(code_B, self.u_BS[:, RandomSlot.LAYER_SIZE + 1])
         full_B = structure.left_T == 0
         ended_B = full_B & (size_B == 0)
@@ -200,7 +195,7 @@ class Sampler:
         )
         first_B, kind_RH = self._first_parents(position, context_RH)
         kind_logits_BK = self._guided(heads.kind_readout(kind_RH))
-        kind_B = sample_categorical(
+        kind_B = sample_from_logits(
             self.modules.constraints.limit_kinds(kind_logits_BK, first_B),
             self.u_BS[:, RandomSlot.KIND],
         )
@@ -213,7 +208,7 @@ class Sampler:
             logits_BK = self.modules.constraints.limit_attributes(
                 self._guided(readout(state_RH)), index
             )
-            code_B = sample_categorical(logits_BK, self.u_BS[:, RandomSlot.ATTRIBUTE + index])
+            code_B = sample_from_logits(logits_BK, self.u_BS[:, RandomSlot.ATTRIBUTE + index])
             state_RH = heads.after_other(state_RH, index, self._duplicate(code_B))
             codes.append(code_B)
         out_degree_B = self._out_degrees(state_RH, kind_B)
@@ -229,7 +224,7 @@ class Sampler:
         heads = self.modules.heads
         if heads.out_degree is None or heads.plan_readout is None:
             return torch.zeros_like(kind_B)
-        code_B = sample_categorical(
+        code_B = sample_from_logits(
             self._guided(heads.plan_readout(state_RH)), self.u_BS[:, RandomSlot.OUT_DEGREE]
         )
         return heads.out_degree.decode(code_B, self.u_BS[:, RandomSlot.OUT_DEGREE + 1])
@@ -259,7 +254,7 @@ class Sampler:
         logits_BK = self._guided(self.modules.heads.degree_readout(state_RH))
         logits_BK = constraints.limit_degrees(logits_BK, counter, kind_B, first_B)
         degree_B = counter.decode(
-            sample_categorical(logits_BK, self.u_BS[:, RandomSlot.IN_DEGREE]),
+            sample_from_logits(logits_BK, self.u_BS[:, RandomSlot.IN_DEGREE]),
             self.u_BS[:, RandomSlot.IN_DEGREE + 1],
         )
         return constraints.clamp(degree_B, kind_B, first_B)
@@ -280,7 +275,7 @@ class Sampler:
             after_RH = heads.further_state(state_RH[encoder_R], parent_RH, self._duplicate(open_A))
             slot = RandomSlot.FURTHER_PARENT + SLOTS_PER_PARENT * rank
             u_A3 = self._uniforms(position, range(slot, slot + SLOTS_PER_PARENT), row_A)
-            type_A = sample_categorical(self._guided(heads.type_readout(after_RH)), u_A3[:, 2])
+            type_A = sample_from_logits(self._guided(heads.type_readout(after_RH)), u_A3[:, 2])
             self._add_edges(position, row_A, parent_A, type_A)
             more_A = (open_A > 0).nonzero()[:, 0]
             more_R = (
@@ -315,7 +310,7 @@ class Sampler:
         scorer = ParentScorer(self.modules.heads.pointer, self.cache, self.state, position)
         hidden_DH = scorer.pointer.activate(state_DH)
         scores = scorer.score_visible(hidden_DH, decisions)
-        column_A = sample_categorical(self._guided(scores.logits_DC), u_A[:, 0])
+        column_A = sample_from_logits(self._guided(scores.logits_DC), u_A[:, 0])
         count = column_A.shape[0]
         parent_A = scores.first_token_D[:count] + column_A
         far_A = (column_A >= scores.tokens).nonzero()[:, 0]
@@ -326,6 +321,6 @@ class Sampler:
         inside = scorer.score_inside(
             hidden_DH[far_D], decisions.at(far_D), self._duplicate(block_A)
         )
-        column_F = sample_categorical(self._guided(inside.logits_DC), u_A[far_A, 1])
+        column_F = sample_from_logits(self._guided(inside.logits_DC), u_A[far_A, 1])
         parent_A[far_A] = inside.first_token_D[: far_A.shape[0]] + column_F
         return parent_A

@@ -1,4 +1,4 @@
-"""Discrete diffusion, domain-free: schedule, categorical noise, subset draws, streams."""
+"""Discrete diffusion, domain-free: noise schedule, forward and reverse process of categories."""
 
 import lazy_loader
 

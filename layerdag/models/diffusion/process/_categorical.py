@@ -1,4 +1,4 @@
-"""Categorical diffusion toward a marginal: forward process, reverse process, sampling.
+"""Categorical diffusion toward a marginal: forward process, reverse process.
 
 D3PM (Austin et al., arXiv 2107.03006) with the transition of DiGress (arXiv 2209.14734):
 ``Q_t = a_t I + (1 - a_t) 1 m^T``. Products of such matrices have the same form, so with
@@ -10,20 +10,7 @@ Codes have any leading shape ``...``; probabilities have one more dimension K (c
 import torch
 from torch import Tensor
 
-
-def sample_categorical(probability_K: Tensor, uniform: Tensor) -> Tensor:
-    """Sample codes by inverting the cumulative distribution.
-
-    Args:
-        probability_K: Non-negative weights of shape (..., K); need not sum to 1.
-        uniform: In (0, 1), shape (...).
-
-    Returns:
-        int64 codes of shape (...); a code of weight 0 is never sampled.
-    """
-    reach_K = probability_K.double().cumsum(-1)
-    aim = uniform.double().unsqueeze(-1) * reach_K[..., -1:]
-    return (reach_K <= aim).sum(-1).clamp(max=probability_K.shape[-1] - 1)
+from layerdag.models.draws import sample_categorical
 
 
 def add_noise(x_0: Tensor, alpha_bar: Tensor, marginal_K: Tensor, uniform_2: Tensor) -> Tensor:

@@ -1,23 +1,23 @@
 import torch
 
 from layerdag.graph import GraphSizes
+from layerdag.models import Conditions
 from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder
 from layerdag.models.autoregressive._conditioning import at_tokens, drop_conditions
-from tests.unit.models.autoregressive.small_models import collated, small_dags
 
 NONE = torch.zeros(2, 0, dtype=torch.int64)
 
 
 def test_an_unknown_number_is_not_taken_for_a_mean_one():
     encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
-    found = encoder(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE).before_BSD
+    found = encoder(Conditions(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE)).before_BSD
     assert found.isfinite().all()
     assert not torch.allclose(found[0], found[1])
 
 
 def test_nothing_known_of_numbers_alone_adds_nothing():
     encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
-    found = encoder(torch.full((2, 2), torch.nan), NONE)
+    found = encoder(Conditions(torch.full((2, 2), torch.nan), NONE))
     assert not found.before_BSD.any()
     assert not found.after_BSD.any()
 
@@ -26,7 +26,7 @@ def test_each_bucket_learns_a_vector_of_its_own():
     encoder = ConditionEncoder(GraphSizes((2,), category_conditions=(3,)), 32)
     torch.nn.init.normal_(encoder.after.weight)
     category = torch.tensor([[0], [2]])
-    encoder(torch.zeros(2, 0), category).after_BSD[:, 4].square().sum().backward()
+    encoder(Conditions(torch.zeros(2, 0), category)).after_BSD[:, 4].square().sum().backward()
     grown = (
         encoder.stage_categories.weight.grad.view(4, len(POSITION_BUCKETS) + 1, 32).abs().sum(2) > 0
     )
@@ -47,20 +47,10 @@ def test_a_token_gets_the_vector_of_its_graph_and_bucket():
 
 
 def test_dropping_hides_about_the_asked_fraction_and_nothing_at_zero():
-    batch = collated(small_dags(2))
-    wide = batch.__class__(
-        **(
-            vars(batch)
-            | {
-                "numeric_BC": torch.zeros(2000, 1),
-                "category_BM": torch.zeros(2000, 1, dtype=torch.int64),
-                "node_ptr": torch.arange(2001),
-            }
-        )
-    )
-    numeric, category = drop_conditions(wide, 0.2, torch.Generator().manual_seed(0))
-    assert abs(numeric.isnan().float().mean() - 0.36) < 0.05
-    assert abs((category == -1).float().mean() - 0.36) < 0.05
-    numeric, category = drop_conditions(wide, 0.0, torch.Generator())
-    assert not numeric.isnan().any()
-    assert not (category == -1).any()
+    whole = Conditions(torch.zeros(2000, 1), torch.zeros(2000, 1, dtype=torch.int64))
+    dropped = drop_conditions(whole, 0.2, torch.Generator().manual_seed(0))
+    assert abs(dropped.numeric_BC.isnan().float().mean() - 0.36) < 0.05
+    assert abs((dropped.category_BM == -1).float().mean() - 0.36) < 0.05
+    kept = drop_conditions(whole, 0.0, torch.Generator())
+    assert not kept.numeric_BC.isnan().any()
+    assert not (kept.category_BM == -1).any()

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from layerdag.graph import GraphSizes
-from layerdag.models.diffusion._conditioning import ConditionEncoder, Conditions
+from layerdag.models import Conditions
+from layerdag.models.diffusion._conditioning import ConditionEncoder, drop_conditions
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_without_conditions_all_graphs_share_a_vector():
 
 def test_dropping_makes_the_asked_share_unknown(generator: torch.Generator):
     conditions = Conditions(torch.zeros(10_000, 2), torch.zeros(10_000, 1, dtype=torch.int64))
-    dropped = conditions.dropped(0.1, generator)
+    dropped = drop_conditions(conditions, 0.1, generator)
     lost = dropped.numeric_BC.isnan()
     assert abs(lost.float().mean() - (1 - 0.9**2)) < 0.01
     all_lost = lost.all(1) & (dropped.category_BM[:, 0] == -1)
@@ -43,6 +44,6 @@ def test_dropping_makes_the_asked_share_unknown(generator: torch.Generator):
 
 
 def test_dropping_nothing_changes_nothing(conditions: Conditions, generator: torch.Generator):
-    kept = conditions.dropped(0.0, generator)
+    kept = drop_conditions(conditions, 0.0, generator)
     torch.testing.assert_close(kept.numeric_BC, conditions.numeric_BC, equal_nan=True)
     assert torch.equal(kept.category_BM, conditions.category_BM)

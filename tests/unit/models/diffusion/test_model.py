@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
-from layerdag.models import Segments
+from layerdag.models import Conditions
 from layerdag.models.diffusion import ReferenceLayerDAG
-from layerdag.models.diffusion._conditioning import Conditions
 from layerdag.models.diffusion._edge_denoiser import Pairs
 from layerdag.models.diffusion._model import _pairs, _partial
 from layerdag.models.diffusion._prefixes import LayerIndex, all_prefixes, prefixes
+from layerdag.models.layers import Segments
 
 
 @pytest.fixture

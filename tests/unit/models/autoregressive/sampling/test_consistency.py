@@ -79,7 +79,7 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
             total += torch.log_softmax(logits_BK.double(), dim=1)[0, code].item()
         return torch.tensor([code])
 
-    patch(fast_sampling, "sample_categorical", follow)
+    patch(fast_sampling, "sample_from_logits", follow)
     patch(DegreeConstraints, "limit_kinds", lambda self, logits, first: logits)
     patch(DegreeConstraints, "limit_degrees", lambda self, logits, *rest: logits)
     patch(DegreeConstraints, "clamp", lambda self, degree, *rest: degree)

@@ -6,7 +6,8 @@ from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphStatistics
 from layerdag.models import SampleResult
 from layerdag.models.autoregressive import DegreeConstraints
-from layerdag.models.autoregressive.sampling._draws import RandomSlot, uniforms
+from layerdag.models.autoregressive.sampling._slots import RandomSlot
+from layerdag.models.draws import slot_uniforms
 from tests.unit.models.autoregressive.small_models import SIZES, request, small_dags, small_model
 
 
@@ -114,7 +115,7 @@ def test_positions_inside_bins_are_the_numbers_of_their_node():
         attributes = dag.x_NA.shape[1]
         slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + attributes)
         seed_N = np.full(dag.num_nodes, seed, dtype=np.uint64)
-        expected_NA = uniforms(seed_N, np.arange(dag.num_nodes) + 1, slots)
+        expected_NA = slot_uniforms(seed_N, np.arange(dag.num_nodes) + 1, slots)
         torch.testing.assert_close(dag.u_NA, expected_NA.float().clamp(max=1 - 2**-24))
 
 

@@ -6,11 +6,11 @@ import torch
 from layerdag.models.diffusion.process import (
     add_noise,
     cosine_alpha_bar,
+    forward_distribution,
     reverse_distribution,
-    sample_categorical,
     strided_timesteps,
 )
-from layerdag.models.diffusion.process._categorical import forward_distribution
+from layerdag.models.draws import sample_categorical
 
 MARGINAL = torch.tensor([0.1, 0.25, 0.6, 0.05], dtype=torch.float64)
 KEEP = cosine_alpha_bar(16)
@@ -63,23 +63,6 @@ def test_no_noise_is_left_at_the_last_step():
     predicted = torch.tensor([0.0, 0.3, 0.7, 0.0], dtype=torch.float64)
     found = reverse_distribution(predicted, torch.tensor(3), MARGINAL, KEEP[7], KEEP[0])
     torch.testing.assert_close(found, predicted)
-
-
-def test_draw_never_takes_a_code_of_weight_0():
-    weights = torch.tensor([0.0, 2.0, 0.0, 6.0, 0.0]).expand(1000, 5)
-    uniform = (torch.arange(1000) + 0.5) / 1000
-    codes = sample_categorical(weights, uniform)
-    assert codes.bincount(minlength=5).tolist() == [0, 250, 0, 750, 0]
-
-
-def test_draw_stays_in_range_at_the_ends():
-    weights = torch.tensor([[0.2, 0.8], [0.2, 0.8]])
-    assert sample_categorical(
-        weights, torch.tensor([1e-300, 1 - 2.0**-53], dtype=torch.float64)
-    ).tolist() == [
-        0,
-        1,
-    ]
 
 
 @pytest.mark.parametrize("steps", [1, 3, 16])

@@ -1,11 +1,12 @@
 """Counts without an upper bound as categories: exact while small, then ever wider bins.
 
-Shape letters: N rows, F features, K bins (K1: K + 1 bin borders).
+Shape letters: K codes (K1: their borders, one more).
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 _GROWTH = 1.25
@@ -50,35 +51,19 @@ class Counter(nn.Module):
         self.num_codes = code.num_codes
         self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
 
-    def encode(self, count: Tensor) -> Tensor:
+    def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the code of each count; counts beyond the last bin get the last code."""
         code = torch.searchsorted(self.lows_K1, count.contiguous(), right=True) - 1
         return code.clamp(0, self.num_codes - 1)
 
-    def decode(self, code: Tensor, u: Tensor) -> Tensor:
+    def decode(
+        self, code: Int[Tensor, "*shape"], u: Float[Tensor, "*shape"]
+    ) -> Int[Tensor, "*shape"]:
         """Return the count at position ``u`` in [0, 1) of the bin ``code``."""
         low = self.lows_K1[code]
         width = self.lows_K1[code + 1] - low
         return low + (u * width).to(torch.int64).clamp(max=width - 1)
 
-    def log_width(self) -> Tensor:
-        """Return the log of the number of counts in each bin, shape (K,)."""
+    def log_width(self) -> Float[Tensor, " K"]:
+        """Return the log of the number of counts in each bin."""
         return self.lows_K1.diff().log()
-
-
-class SumEmbedding(nn.Module):
-    """Sum of one embedding per feature: a linear layer on one-hot codes, computed as one lookup."""
-
-    offset_F: Tensor
-
-    def __init__(self, cardinalities: list[int], width: int) -> None:
-        super().__init__()
-        ends = torch.tensor(cardinalities).cumsum(0)
-        self.register_buffer("offset_F", ends - torch.tensor(cardinalities), persistent=False)
-        self.weight = nn.Parameter(
-            torch.randn(sum(cardinalities), width) * len(cardinalities) ** -0.5
-        )
-
-    def forward(self, codes_NF: Tensor) -> Tensor:
-        """Return the summed embeddings, shape (N, width)."""
-        return nn.functional.embedding_bag(codes_NF + self.offset_F, self.weight, mode="sum")

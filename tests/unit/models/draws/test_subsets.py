@@ -1,7 +1,6 @@
 import torch
 
-from layerdag.models.diffusion.process import choose_with_one_of, gumbel
-from layerdag.models.diffusion.process._subset_draws import choose_in_groups
+from layerdag.models.draws import choose_in_groups, choose_with_one_of, gumbel
 
 GROUP = torch.tensor([0, 0, 0, 1, 1, 3])
 KEY = torch.tensor([0.1, 0.9, 0.5, -1.0, -2.0, 7.0])

@@ -1,17 +1,23 @@
-"""Draws without replacement from groups of candidates, all groups at once."""
+"""Draws without replacement from groups of candidates, all groups at once.
+
+Shape letters: R rows (candidates), G groups of rows.
+"""
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 _FIRST = float("inf")
 
 
-def gumbel(uniform_R: Tensor) -> Tensor:
+def gumbel(uniform: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Return standard Gumbel noise from uniforms in (0, 1)."""
-    return -torch.log(-torch.log(uniform_R))
+    return -torch.log(-torch.log(uniform))
 
 
-def choose_in_groups(key_R: Tensor, group_R: Tensor, count_G: Tensor) -> Tensor:
+def choose_in_groups(
+    key_R: Float[Tensor, " R"], group_R: Int[Tensor, " R"], count_G: Int[Tensor, " G"]
+) -> Bool[Tensor, " R"]:
     """Mark the ``count_G[g]`` candidates with the largest keys of each group g.
 
     With log-weights plus Gumbel noise as keys this draws without replacement in proportion to the
@@ -21,9 +27,6 @@ def choose_in_groups(key_R: Tensor, group_R: Tensor, count_G: Tensor) -> Tensor:
         key_R: Key of each candidate.
         group_R: int64 group of each candidate, ascending.
         count_G: int64 number wanted; a group with fewer candidates gives all.
-
-    Returns:
-        bool of shape (R,).
     """
     by_key_R = torch.argsort(key_R, descending=True, stable=True)
     order_R = by_key_R[torch.argsort(group_R[by_key_R], stable=True)]
@@ -36,8 +39,11 @@ def choose_in_groups(key_R: Tensor, group_R: Tensor, count_G: Tensor) -> Tensor:
 
 
 def choose_with_one_of(
-    key_R: Tensor, group_R: Tensor, count_G: Tensor, eligible_R: Tensor
-) -> Tensor:
+    key_R: Float[Tensor, " R"],
+    group_R: Int[Tensor, " R"],
+    count_G: Int[Tensor, " G"],
+    eligible_R: Bool[Tensor, " R"],
+) -> Bool[Tensor, " R"]:
     """Mark candidates as ``choose_in_groups``, the first of each group among the eligible ones.
 
     Args:

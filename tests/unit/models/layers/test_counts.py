@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from layerdag.models.autoregressive import CountCode, Counter, SumEmbedding
+from layerdag.models.layers import CountCode, Counter
 
 
 def test_counts_up_to_the_exact_limit_are_their_own_codes():
@@ -30,9 +30,3 @@ def test_the_log_width_counts_the_counts_of_a_bin():
     every = torch.arange(int(counter.lows_K1[-1]))
     members = torch.bincount(counter.encode(every), minlength=counter.num_codes)
     assert torch.allclose(counter.log_width().exp(), members.float())
-
-
-def test_a_sum_embedding_adds_one_row_a_feature():
-    embedding = SumEmbedding([2, 3], width=4)
-    found = embedding(torch.tensor([[1, 2]]))[0]
-    assert torch.allclose(found, embedding.weight[1] + embedding.weight[4])

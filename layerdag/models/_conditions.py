@@ -1,0 +1,57 @@
+"""Conditions of graphs, each of which may be unknown.
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions, R rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Encoded conditions of B graphs.
+
+    Attributes:
+        numeric_BC: Standardized numbers; NaN is unknown.
+        category_BM: int64 codes; -1 is unknown.
+    """
+
+    numeric_BC: Float[Tensor, "B C"]
+    category_BM: Int[Tensor, "B M"]
+
+    def unknown(self) -> "Conditions":
+        """Return conditions of the same shape of which nothing is known."""
+        return Conditions(
+            torch.full_like(self.numeric_BC, torch.nan), torch.full_like(self.category_BM, -1)
+        )
+
+    def dropped(self, uniform: Float[Tensor, "B _"], rate: float) -> "Conditions":
+        """Make conditions unknown at random: each with probability ``rate``, and all together.
+
+        The two kinds of dropping allow requests for any subset of conditions, and for none,
+        which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
+
+        Args:
+            uniform: In [0, 1): one per number, one per category, and one for all of a graph.
+            rate: Probability of either kind of dropping.
+        """
+        drop = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
+        count = self.numeric_BC.shape[1]
+        return Conditions(
+            self.numeric_BC.masked_fill(drop[:, :count], torch.nan),
+            self.category_BM.masked_fill(drop[:, count:], -1),
+        )
+
+    def of(self, row_R: Shaped[Tensor, " R"]) -> "Conditions":
+        """Return the conditions of the graphs ``row_R``."""
+        return Conditions(self.numeric_BC[row_R], self.category_BM[row_R])
+
+    def followed_by(self, other: "Conditions") -> "Conditions":
+        """Return these conditions, then those of ``other``."""
+        return Conditions(
+            torch.cat([self.numeric_BC, other.numeric_BC]),
+            torch.cat([self.category_BM, other.category_BM]),
+        )
