@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
+from layerdag.api._warm_start import warm_start
 from layerdag.datasets import GraphDataset, load_dataset
 from layerdag.errors import UsageError
 from layerdag.models import ModelSpec, spec_for
 from layerdag.training import (
+    InitialWeights,
     LoadedCheckpoint,
     TrainJob,
     TrainSettings,
@@ -25,10 +27,11 @@ from layerdag.training import (
 from layerdag.training.monitoring import Logger
 
 
-def train(
+def train(  # noqa: PLR0913 - what to train, from what, where to, how
     data: GraphDataset | str | Path,
-    model: str = "fast",
+    model: str | None = None,
     *,
+    init: str | Path | None = None,
     out: str | Path | None = None,
     settings: TrainSettings | None = None,
     device: torch.device | str = "cpu",
@@ -40,7 +43,12 @@ def train(
 
     Args:
         data: A data set, or what ``load_dataset`` takes.
-        model: "fast", or "reference" (LayerDAG as published).
+        model: "fast", or "reference" (LayerDAG as published); None is "fast", or with ``init`` the
+            model of that checkpoint.
+        init: Start from the weights of a checkpoint: its folder, or that of a run, or "pretrained"
+            for the one inside the package. Words, bins and conditions of the data are mapped to
+            those of the checkpoint, and the model's settings are the checkpoint's
+            (docs/how-to/few-graphs.md).
         out: Folder of the run, with checkpoints in ``best`` and ``last``. None keeps nothing: the
             checkpoint's files last as long as the returned object.
         settings: How to train; ``TrainSettings()`` by default, 1000 steps.
@@ -50,7 +58,8 @@ def train(
         **model_options: Arguments of the model, such as ``width=64``.
 
     Raises:
-        ConfigError: If there is no such model or option.
+        ConfigError: If there is no such model or option, or it contradicts ``init``.
+        CheckpointError: If ``init`` cannot be read.
         GraphError: If the training or the validation part is empty.
         UsageError: If ``out`` holds a run that may not be replaced, or is in use.
         TrainingError: If training diverged.
@@ -59,12 +68,18 @@ def train(
         raise UsageError("train takes a data set; for a TrainJob call layerdag.training.train.")
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
+    settings = settings or TrainSettings()
+    if init is None:
+        spec, start = spec_for(data, model or "fast", model_options), None
+    else:
+        warm = warm_start(init, data, model, model_options, seed=settings.seed)
+        spec, start = warm.spec, warm.start
     if out is not None:
-        job = _job(data, spec_for(data, model, model_options), Path(out), overwrite=overwrite)
+        job = _job(data, spec, Path(out), start, overwrite=overwrite)
         return _trained(job, settings, device, loggers)
     directory = Path(tempfile.mkdtemp(prefix="layerdag-"))
     try:
-        job = _job(data, spec_for(data, model, model_options), directory, overwrite=False)
+        job = _job(data, spec, directory, start, overwrite=False)
         checkpoint = _trained(job, settings, device, loggers)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -73,7 +88,14 @@ def train(
     return checkpoint
 
 
-def _job(data: GraphDataset, spec: ModelSpec, directory: Path, *, overwrite: bool) -> TrainJob:
+def _job(
+    data: GraphDataset,
+    spec: ModelSpec,
+    directory: Path,
+    start: InitialWeights | None,
+    *,
+    overwrite: bool,
+) -> TrainJob:
     """Return the training job of a model on a data set."""
     return TrainJob(
         spec=spec,
@@ -84,12 +106,13 @@ def _job(data: GraphDataset, spec: ModelSpec, directory: Path, *, overwrite: boo
         data_fingerprint=data.fingerprint,
         split=data.split,
         overwrite=overwrite,
+        start=start,
     )
 
 
 def _trained(
     job: TrainJob,
-    settings: TrainSettings | None,
+    settings: TrainSettings,
     device: torch.device | str,
     loggers: Sequence[Logger],
 ) -> LoadedCheckpoint:
@@ -97,5 +120,5 @@ def _trained(
     with held_run(job.directory):
         require_free(job.directory, overwrite=job.overwrite)
         clear_run(job.directory)
-        result = train_job(job, settings or TrainSettings(), device=device, loggers=loggers)
+        result = train_job(job, settings, device=device, loggers=loggers)
         return load_checkpoint(result.best, device)

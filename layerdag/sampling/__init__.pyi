@@ -3,6 +3,7 @@ from ._generated import GeneratedGraph as GeneratedGraph
 from ._sample import pretrained_checkpoint as pretrained_checkpoint, sample as sample
 from ._sample_files import as_workload as as_workload
 from ._sampling import (
+    checkpoint_fingerprint as checkpoint_fingerprint,
     checkpoint_schema as checkpoint_schema,
     generate as generate,
     sample_like as sample_like,

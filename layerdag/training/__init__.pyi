@@ -25,3 +25,4 @@ from ._run_folder import (
 )
 from ._selection import Track as Track
 from ._settings import TrainSettings as TrainSettings
+from ._weights import InitialWeights as InitialWeights, Origin as Origin

@@ -23,7 +23,7 @@ from layerdag._runtime import FolderKind, atomic_folder, require_plain_archive, 
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.training._weights import check_finite, check_shapes
+from layerdag.training._weights import Origin, check_finite, check_shapes
 
 FORMAT_VERSION = 3
 # Formats that ``layerdag checkpoint upgrade`` reads.
@@ -45,6 +45,7 @@ class CheckpointMeta:
         seed: Seed of the run.
         data_fingerprint: Of the training data, "" if unknown.
         split: Which graphs were for training, validation and test; None if unknown.
+        origin: The checkpoint that training started from; None for random weights.
         metrics: Validation figures of these weights by name.
         layerdag_version: Version of the package that wrote it.
         torch_version: Version of torch that wrote it.
@@ -59,6 +60,7 @@ class CheckpointMeta:
     torch_version: str = str(torch.__version__)
     format_version: int = FORMAT_VERSION
     split: SplitFingerprint | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +262,7 @@ def read_meta(path: Path, wanted: int = FORMAT_VERSION) -> CheckpointMeta:
             layerdag_version=str(data["layerdag_version"]),
             torch_version=str(data["torch_version"]),
             split=SplitFingerprint.from_dict(data.get("split")),
+            origin=Origin.from_dict(data.get("origin")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _damaged(path / META, error) from error

@@ -9,6 +9,7 @@ from layerdag.datasets import SplitFingerprint
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, ModelSpec
 from layerdag.training._run_folder import BEST, LAST
+from layerdag.training._weights import InitialWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class TrainJob:
         data_fingerprint: Of the training data.
         split: Which graphs are for training, validation and test.
         overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        start: Weights to start from; None for random ones.
     """
 
     spec: ModelSpec
@@ -36,6 +38,7 @@ class TrainJob:
     data_fingerprint: str = ""
     split: SplitFingerprint | None = None
     overwrite: bool = False
+    start: InitialWeights | None = None
 
     @property
     def best(self) -> Path:

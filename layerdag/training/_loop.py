@@ -79,6 +79,9 @@ class _Run:
     ) -> None:
         self.job, self.settings, self.device, self.world = job, settings, device, world
         self.model = build_model(job.spec, settings.seed).to(device).train()
+        self.origin = None if job.start is None else job.start.origin
+        if job.start is not None:
+            self.model.load_state_dict(dict(job.start.weights))
         world.same_weights(self.model)
         self.tracks = tracks_of(self.model)
         self.optimizer = Optimizer(self.model, self.tracks, settings, world)
@@ -136,6 +139,7 @@ class _Run:
                 "use the model and training settings it was made with."
             ) from error
         self.evaluated_step = self.saved_step = int(state["evaluated_step"])
+        self.origin = read_meta(checkpoint).origin
         self.plan = self.source.plan(self.epoch)
 
     def _advance(self, share: float, flags: list[float], window: Window) -> tuple[bool, float]:
@@ -259,6 +263,7 @@ class _Run:
             data_fingerprint=job.data_fingerprint,
             metrics=self._metrics(),
             split=job.split,
+            origin=self.origin,
         )
         contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
         save_checkpoint(path, contents, overwrite=True)

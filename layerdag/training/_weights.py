@@ -1,11 +1,13 @@
-"""Weights of a file against the model they are said to belong to, before memory is spent."""
+"""Weights that come from elsewhere: checked before memory is spent, and where a run starts from."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors
 import torch
+from torch import Tensor
 
 from layerdag._runtime import memory_left
 from layerdag.errors import CheckpointError
@@ -13,6 +15,46 @@ from layerdag.models import DAGModel, ModelSpec, build_model
 
 # Weights of so many bytes are loaded without asking what is left.
 _SMALL = 1 << 26
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The checkpoint whose weights a run started from.
+
+    Attributes:
+        name: Of its folder or run, without a path; "pretrained" for the one inside the package.
+        fingerprint: SHA-256 of its weights file.
+        step: Optimizer steps that it was trained for.
+        data_fingerprint: Of the data that it was trained on.
+    """
+
+    name: str
+    fingerprint: str
+    step: int = 0
+    data_fingerprint: str = ""
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Origin | None":
+        """Return what ``asdict`` made; None for what is no origin."""
+        if not isinstance(data, Mapping):
+            return None
+        texts = (str(data.get(n, "")) for n in ("name", "fingerprint", "data_fingerprint"))
+        name, fingerprint, of_data = texts
+        step = data.get("step")
+        return cls(name, fingerprint, step if type(step) is int else 0, of_data)
+
+
+@dataclass(frozen=True, eq=False)
+class InitialWeights:
+    """What a run starts from instead of random weights.
+
+    Attributes:
+        weights: The whole state dict of the new model.
+        origin: Where they come from.
+    """
+
+    weights: Mapping[str, Tensor]
+    origin: Origin
 
 
 def check_shapes(file: Path, spec: ModelSpec) -> None:

@@ -1,4 +1,8 @@
-from ._build import build_dataset as build_dataset, build_spec as build_spec
+from ._build import (
+    build_dataset as build_dataset,
+    build_spec as build_spec,
+    given_model as given_model,
+)
 from ._compose import (
     as_plain as as_plain,
     build as build,

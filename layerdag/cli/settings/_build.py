@@ -4,9 +4,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from omegaconf import DictConfig
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
 
 from layerdag.cli.settings._compose import as_plain, nearest
+from layerdag.cli.settings._places import config_dir
 from layerdag.datasets import GraphDataset, loader_of
 from layerdag.errors import ConfigError
 from layerdag.models import ModelSpec, spec_for
@@ -34,6 +37,31 @@ def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
     """
     arguments = as_plain(node)
     return spec_for(data, str(arguments.pop("name")), arguments)
+
+
+def given_model(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
+    """Return the model and those of its settings that the user asked for.
+
+    They are what stands in the words of the command, and what a file changed from the defaults.
+
+    Args:
+        node: The settings of the model.
+
+    Returns:
+        Name and settings; None if no model was named.
+    """
+    words = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    keys = {str(o.key_or_group) for o in OverridesParser.create().parse_overrides(words)}
+    settings = as_plain(node)
+    name = str(settings.pop("name"))
+    file = config_dir() / "model" / f"{name}.yaml"
+    usual = dict(OmegaConf.load(file).items()) if file.is_file() else {}
+    given = {
+        key: value
+        for key, value in settings.items()
+        if f"model.{key}" in keys or value != usual.get(key)
+    }
+    return (name if {"model", "model.name"} & keys else None), given
 
 
 def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str, Any]) -> None:

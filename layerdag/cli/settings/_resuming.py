@@ -12,7 +12,7 @@ from layerdag.training import LAST, RUN_FILE, run_of
 
 _GROUPS = ("data", "model")
 # What says how to start, not what to train.
-_OF_THE_CALL = ("out", "resume", "overwrite", "dry_run", "experiment")
+_OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
 
 
 def with_own_settings(words: Sequence[str]) -> list[str]:

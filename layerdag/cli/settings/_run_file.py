@@ -21,7 +21,7 @@ _NOTICE = (
 )
 # Settings of a data set that are paths, and settings that only say where a run lies.
 _DATA_PATHS = ("folder", "labels")
-_PLACES = ("out", "resume")
+_PLACES = ("out", "resume", "init")
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from layerdag.api import too_few_held_out
+from layerdag.api import WarmStart, too_few_held_out, warm_start
 from layerdag.cli import Terminated
 from layerdag.cli.output import Watch, after_training, announcement
 from layerdag.cli.settings import (
@@ -24,6 +24,7 @@ from layerdag.cli.settings import (
     build,
     build_dataset,
     build_spec,
+    given_model,
     public_config,
     run,
     warn,
@@ -31,7 +32,7 @@ from layerdag.cli.settings import (
     write_run_file,
 )
 from layerdag.datasets import GraphDataset
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.training import (
     LAST,
     LOG,
@@ -93,6 +94,11 @@ def _task(config: DictConfig) -> float | None:
         return None
     if config.threads:
         torch.set_num_threads(int(config.threads))
+    if config.resume and config.init:
+        raise UsageError(
+            f"init={config.init} is for a new run, and resume={config.resume} goes on with the "
+            "weights of an old one; leave one of them out."
+        )
     directory = run_of(Path(str(config.resume))) if config.resume else Path(str(config.out))
     if config.resume and not directory.is_dir():
         require_resumable(directory)
@@ -132,11 +138,14 @@ def _trained(
     if config.conditions is not None:
         data = data.conditioned_on(list(config.conditions))
     device = pick_device(str(config.device))
-    job = make_job(config, data, directory)
+    warm = _warm_start(config, data)
+    job = make_job(config, data, directory, warm)
     with joined_world(device) as world:
         quiet = world.rank != 0
         if not quiet:
             _begin(config, data, directory)
+            if warm is not None:
+                print(f"layerdag: {warm}", file=sys.stderr)
             if logging.console:
                 sys.stderr.write(announcement(data, job.spec, device))
         loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
@@ -195,14 +204,27 @@ def logger_settings(config: DictConfig) -> LoggerSettings:
     return build(LoggerSettings, {**values, "wandb": wandb_mode(values.get("wandb"))}, "logger")
 
 
-def make_job(config: DictConfig, data: GraphDataset, directory: Path) -> TrainJob:
+def _warm_start(config: DictConfig, data: GraphDataset) -> WarmStart | None:
+    """Return what a run starts from, and put the settings of that model into the config."""
+    if not config.init:
+        return None
+    name, options = given_model(config.model)
+    warm = warm_start(str(config.init), data, name, options, seed=int(config.seed))
+    config.model = {"name": warm.spec.name, **warm.spec.arguments}
+    return warm
+
+
+def make_job(
+    config: DictConfig, data: GraphDataset, directory: Path, warm: WarmStart | None = None
+) -> TrainJob:
     """Return the training job of a config.
 
     Raises:
         DataError: If the validation part is empty.
     """
     return TrainJob(
-        spec=build_spec(config.model, data),
+        spec=build_spec(config.model, data) if warm is None else warm.spec,
+        start=None if warm is None else warm.start,
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=directory,
