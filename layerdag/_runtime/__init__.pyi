@@ -27,9 +27,11 @@ from ._memory import memory_left as memory_left
 from ._names import (
     RenamedWarning as RenamedWarning,
     nearest as nearest,
+    old_property as old_property,
     takes_old_names as takes_old_names,
     tell_renamed as tell_renamed,
     with_new_names as with_new_names,
+    with_old_names as with_old_names,
 )
 from ._native import library as library
 from ._progress import track as track

@@ -68,6 +68,41 @@ def with_new_names(
     return found
 
 
+def old_property(old: str, new: str) -> Any:
+    """Return a property that reads attribute ``new`` and warns that ``old`` is its old name.
+
+    Args:
+        old: The old name as users know it ("Attack.caught").
+        new: Name of the attribute now.
+    """
+
+    def read(self: object) -> Any:
+        tell_renamed(old, new)
+        return getattr(self, new)
+
+    return property(read, doc=f"Old name of ``{new}``.")
+
+
+def with_old_names(
+    getter: Callable[[str], Any], package: str, **names: str
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package that still resolves old names of its classes.
+
+    Args:
+        getter: Its ``__getattr__`` so far.
+        package: Its name.
+        **names: New name by old one.
+    """
+
+    def get(name: str) -> Any:
+        if name not in names:
+            return getter(name)
+        tell_renamed(f"{package}.{name}", names[name])
+        return getter(names[name])
+
+    return get
+
+
 def takes_old_names(**names: str) -> Callable[[type[T]], type[T]]:
     """Let the constructor of a class be called with old keywords, too.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerdag.api._compare import attribute_views
 from layerdag.api._split_advice import too_few_held_out
 from layerdag.datasets import (
     GraphDataset,
@@ -14,7 +15,13 @@ from layerdag.datasets import (
     require_same_split,
 )
 from layerdag.datasets.schema import GraphSchema
-from layerdag.evaluation.metrics import Interval
+from layerdag.evaluation import compare
+from layerdag.evaluation.metrics import (
+    NEIGHBORHOOD_METRICS,
+    Interval,
+    MetricResult,
+    SimilarityRow,
+)
 from layerdag.evaluation.privacy import (
     Attack,
     LeakRow,
@@ -49,6 +56,8 @@ class Audit:
         novelty: Valid, unique, novel shares.
         leaks: Nearness and attacks on the samples, by their number; empty if nothing is held out.
         weights: Attacks on weights and schema of the checkpoint, if one was given.
+        neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
+            empty if nothing is held out.
         advice: What is wrong with the split for this purpose, None if nothing is.
     """
 
@@ -58,6 +67,7 @@ class Audit:
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weights: tuple[Attack, ...]
+    neighborhoods: tuple[SimilarityRow, ...]
     advice: str | None
 
     @property
@@ -125,8 +135,18 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
         novelty=novelty(train, held_out, made, structure.valid_B),
         leaks=leak_series(train, held_out, made),
         weights=weights,
+        neighborhoods=_neighborhoods(data, made),
         advice=too_few_held_out(data),
     )
+
+
+def _neighborhoods(data: GraphDataset, made: Sequence[DAG]) -> tuple[SimilarityRow, ...]:
+    """Return what is new and what repeats around the nodes of samples and of held-out graphs."""
+    if not data.held_out:
+        return ()
+    views = attribute_views(data.schema)
+    sets = (data.graphs["train"], data.held_out, made)
+    return compare(*sets, views, metrics=NEIGHBORHOOD_METRICS).rows
 
 
 def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
@@ -159,7 +179,7 @@ def _lines(found: Audit) -> Iterator[str]:
         yield "nearer to training than to held-out graphs (50% is chance)"
         for row in found.leaks:
             near = row.nearness
-            share = f"{percent(near.share)} {percents(near.interval)}"
+            share = f"{percent(near.dcr_share)} {percents(near.interval)}"
             yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
     for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
         yield f"attack {found.leaks[-1].attacks[place].name} (an area of 0.5 is chance)"
@@ -168,9 +188,34 @@ def _lines(found: Audit) -> Iterator[str]:
     for attack in found.weights:
         yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
         yield f"                  {_told(attack)}"
+    if found.neighborhoods:
+        yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
+    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
+        yield f"  {name:<34} {of_samples:<20} {of_real}"
     if found.advice:
         yield found.advice
     yield " ".join(CAVEATS)
+
+
+def neighborhood_cells(rows: Sequence[SimilarityRow]) -> Iterator[tuple[str, str, str]]:
+    """Yield where neighborhoods of nodes occur, how many of samples, and how many of real graphs.
+
+    Args:
+        rows: Of ``NEIGHBORHOOD_METRICS``.
+    """
+    where = {
+        "neighborhood_novelty": "in no training graph",
+        "neighborhood_repetition": "again in the same graph",
+    }
+    for row in rows:
+        kind, _, radius = row.metric.name.rpartition(":")
+        yield f"{where[kind]}, radius {radius}", _fraction(row.generated), _fraction(row.reference)
+
+
+def _fraction(result: MetricResult) -> str:
+    """Return a fraction with its interval."""
+    between = "" if result.interval is None else f" {percents(result.interval)}"
+    return f"{percent(result.value)}{between}"
 
 
 def percents(interval: Interval) -> str:

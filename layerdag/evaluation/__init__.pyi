@@ -2,7 +2,7 @@ from ._depth import DepthSimilarity as DepthSimilarity, compare_by_depth as comp
 from ._graph_set import GraphSet as GraphSet
 from ._similarity import (
     SimilarityReport as SimilarityReport,
-    SimilarityRow as SimilarityRow,
     compare as compare,
     histograms_of as histograms_of,
 )
+from .metrics import SimilarityRow as SimilarityRow

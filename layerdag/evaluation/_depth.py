@@ -11,10 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerdag.errors import UsageError
-from layerdag.evaluation._bootstrap import Resampling
 from layerdag.evaluation._graph_set import GraphSet
-from layerdag.evaluation._similarity import SimilarityRow, check_attributes, descriptor_row
-from layerdag.evaluation.metrics import AttributeView, Descriptor, Items, descriptors
+from layerdag.evaluation._similarity import comparison_of, row_of
+from layerdag.evaluation.metrics import (
+    AttributeView,
+    DescriptorMetric,
+    Items,
+    SimilarityRow,
+    descriptors,
+)
 from layerdag.graph import DAG
 
 DEPTH_BINS = 5
@@ -78,28 +83,26 @@ def compare_by_depth(
     """
     if depth_bins < 1:
         raise UsageError(f"Depth is cut into at least one depth bin, found {depth_bins}.")
-    sets = (GraphSet.of(train), GraphSet.of(test), GraphSet.of(generated))
-    check_attributes(sets, attributes)
-    sample = Resampling.draw(sets, seed, replicates)
+    comparison = comparison_of((train, test, generated), attributes, seed, replicates)
     names = (*BY_LAYER, *BY_NODE, f"attribute:{attributes[0].name}")
-    compared = [row for row in descriptors(attributes) if row.metric.name in names]
-    node_bin_N = _depth_bin_of_node(sets[2], depth_bins)
+    compared = [metric for metric in descriptors(attributes) if metric.name in names]
+    node_bin_N = _depth_bin_of_node(comparison.generated, depth_bins)
     return tuple(
         DepthSimilarity(
             begin=number / depth_bins,
             end=(number + 1) / depth_bins,
             nodes=int((node_bin_N == number).sum()),
             rows=tuple(
-                descriptor_row(_in_bin(row, number, depth_bins), sample) for row in compared
+                row_of(_in_bin(metric, number, depth_bins), comparison) for metric in compared
             ),
         )
         for number in range(depth_bins)
     )
 
 
-def _in_bin(descriptor: Descriptor, number: int, depth_bins: int) -> Descriptor:
-    """Return the descriptor of the nodes, or layers, of one depth bin alone."""
-    place = _depth_bin_of_layer if descriptor.metric.name in BY_LAYER else _depth_bin_of_node
+def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> DescriptorMetric:
+    """Return the metric of the nodes, or layers, of one depth bin alone."""
+    place = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
 
     def items(graphs: GraphSet) -> Iterator[Items]:
         here = place(graphs, depth_bins) == number

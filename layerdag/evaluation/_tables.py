@@ -1,12 +1,15 @@
 """A similarity report as a table to read and as plain data to save."""
 
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from layerdag.evaluation.metrics import Declaration, SimilarityRow
+
 if TYPE_CHECKING:
-    from layerdag.evaluation._similarity import SimilarityReport, SimilarityRow
+    from layerdag.evaluation._similarity import SimilarityReport
 
 
 def as_table(report: "SimilarityReport") -> str:
@@ -27,12 +30,10 @@ def as_table(report: "SimilarityReport") -> str:
 
 def as_plain(report: "SimilarityReport") -> dict[str, Any]:
     """Return the report as JSON-serializable data, a number that is not finite as None."""
-    plain = _plain(asdict(report))
-    assert isinstance(plain, dict)
-    return plain
+    return {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
 
 
-def _cells(row: "SimilarityRow") -> tuple[str, ...]:
+def _cells(row: SimilarityRow) -> tuple[str, ...]:
     """Return the cells of one metric; a metric that failed says why in the last one."""
     note = row.generated.error or row.metric.goal.value + " is better"
     interval = row.ratio_interval
@@ -48,7 +49,11 @@ def _number(value: float | None) -> str:
 
 def _plain(value: object) -> object:
     """Return nested data without enums, tuples and numbers that JSON does not have."""
-    if isinstance(value, dict):
+    if isinstance(value, Declaration):
+        return _plain(value.to_dict())
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]

@@ -1,6 +1,10 @@
 from ._batch import DAGBatch as DAGBatch
 from ._dag import DAG as DAG, Condition as Condition
-from ._hashing import graph_hash as graph_hash, node_colors as node_colors
+from ._hashing import (
+    graph_hash as graph_hash,
+    neighborhood_colors as neighborhood_colors,
+    node_colors as node_colors,
+)
 from ._layering import (
     expand_ranges as expand_ranges,
     group_by as group_by,

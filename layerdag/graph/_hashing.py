@@ -25,12 +25,38 @@ def node_colors(dag: DAG, rounds: int = 3) -> np.ndarray:
     source_E, target_E = dag.edge_index_2E.numpy()
     salt_E = _mix(dag.edge_type_E.numpy().astype(np.uint64) + np.uint64(7))
     for _ in range(rounds):
-        from_parents_N = np.zeros_like(color_N)
-        from_children_N = np.zeros_like(color_N)
-        np.add.at(from_parents_N, target_E, _mix(color_N[source_E] ^ salt_E))
-        np.add.at(from_children_N, source_E, _mix(color_N[target_E] + salt_E))
-        color_N = _mix(color_N * _MIX + _mix(from_parents_N) + _mix(from_children_N + _MIX))
+        color_N = _refined(color_N, source_E, target_E, salt_E)
     return color_N
+
+
+def neighborhood_colors(label_N: np.ndarray, edge_index_2E: np.ndarray, radius: int) -> np.ndarray:
+    """Return 64-bit Weisfeiler-Lehman colors of nodes by one label, shape (radius + 1, N).
+
+    Row r says what the neighborhood of radius r looks like: the node's own label, and the multisets
+    of the colors in row r - 1 of its parents and of its children. Edges have no types here.
+
+    Args:
+        label_N: int64 labels, not negative; row 0 tells them apart.
+        edge_index_2E: int64 source and target.
+        radius: Number of rounds.
+    """
+    color_N = _mix(label_N.astype(np.uint64) + np.uint64(1))
+    source_E, target_E = edge_index_2E
+    rows = [color_N]
+    for _ in range(radius):
+        rows.append(_refined(rows[-1], source_E, target_E, _MIX))
+    return np.stack(rows)
+
+
+def _refined(
+    color_N: np.ndarray, source_E: np.ndarray, target_E: np.ndarray, salt_E: np.ndarray | np.uint64
+) -> np.ndarray:
+    """Return the colors of the next round; neighbors are summed, so that order does not matter."""
+    from_parents_N = np.zeros_like(color_N)
+    from_children_N = np.zeros_like(color_N)
+    np.add.at(from_parents_N, target_E, _mix(color_N[source_E] ^ salt_E))
+    np.add.at(from_children_N, source_E, _mix(color_N[target_E] + salt_E))
+    return _mix(color_N * _MIX + _mix(from_parents_N) + _mix(from_children_N + _MIX))
 
 
 def graph_hash(dag: DAG, rounds: int = 3) -> str:

@@ -34,7 +34,7 @@ def structure_distributions(
     attributes: Sequence[AttributeView],
 ) -> tuple[Distribution, ...]:
     """Return the distributions of sizes, widths, degrees and spans."""
-    metrics = {row.metric.name: row.metric for row in descriptors(attributes)}
+    metrics = {metric.name: metric for metric in descriptors(attributes)}
     result = []
     for name in SHOWN:
         histograms = histograms_of(name, (train, test, synthetic), attributes)
@@ -43,7 +43,7 @@ def structure_distributions(
             for source, one in zip(SOURCES, histograms, strict=True)
         )
         metric = metrics[name]
-        result.append(Distribution(metric.what, "", samples, log=name in LOGARITHMIC))
+        result.append(Distribution(metric.description, "", samples, log=name in LOGARITHMIC))
     return tuple(result)
 
 
@@ -88,8 +88,9 @@ def summary_rows(
     transfer: TransferReport | None,
 ) -> tuple[SummaryRow, ...]:
     """Return the lines of the summary table; the same as ``layerdag demo`` prints."""
-    ratios = np.array([row.ratio for row in similarity.rows if row.ratio is not None])
-    matched = [row.matched_ratio for row in similarity.rows if row.matched_ratio is not None]
+    distances = [row for row in similarity.rows if row.is_distance]
+    ratios = np.array([row.ratio for row in distances if row.ratio is not None])
+    matched = [row.matched_ratio for row in distances if row.matched_ratio is not None]
     rows = [
         SummaryRow(
             "valid graphs",
@@ -116,7 +117,7 @@ def summary_rows(
         note = f"ratio {number(row.ratio, 2)}; {number(row.matched_ratio, 2)} at equal count"
         rows.append(
             SummaryRow(
-                f"W1 of {row.metric.what}",
+                f"W1 of {row.metric.description}",
                 number(row.generated.value),
                 number(row.reference.value),
                 note,

@@ -12,6 +12,8 @@ import numpy as np
 from layerdag._runtime import write_text
 from layerdag._version import __version__
 from layerdag.errors import UsageError
+from layerdag.evaluation.metrics import Declaration
+from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
 from layerdag.report.sections import _sections as sections, membership, usefulness
@@ -105,6 +107,8 @@ def plain(value: object) -> object:
     """
     if isinstance(value, DAG):
         return {"nodes": value.num_nodes, "edges": value.num_edges}
+    if isinstance(value, Declaration | Attack | DistanceToClosestRecord):
+        return plain(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name))

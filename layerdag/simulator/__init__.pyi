@@ -11,7 +11,7 @@ from ._cluster import (
     RunOptions as RunOptions,
     SystemConfig as SystemConfig,
     Topology as Topology,
-    UnmodeledCollectives as UnmodeledCollectives,
+    UnsupportedCollectives as UnsupportedCollectives,
 )
 from ._machine import (
     Cluster as Cluster,

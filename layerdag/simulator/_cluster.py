@@ -40,7 +40,7 @@ class MemoryKind(Enum):
     POOL = "MEMORY_POOL"
 
 
-class UnmodeledCollectives(Enum):
+class UnsupportedCollectives(Enum):
     """What becomes of collectives that the reference cannot run.
 
     These are types such as BARRIER and GATHER, and collectives of a single rank.
@@ -187,7 +187,7 @@ class SystemConfig:
     peak_perf_tflops: float | None = None
     roofline_enabled: bool = False
     replay_only: bool = False
-    unmodeled: UnmodeledCollectives = UnmodeledCollectives.REFUSE
+    unmodeled: UnsupportedCollectives = UnsupportedCollectives.REFUSE
     missing: MissingImplementations = MissingImplementations.REFUSE
     group_collectives: GroupCollectives = GroupCollectives.FLAT
 

@@ -13,7 +13,7 @@ from layerdag.simulator._cluster import (
     RunOptions,
     SystemConfig,
     Topology,
-    UnmodeledCollectives,
+    UnsupportedCollectives,
 )
 
 
@@ -122,6 +122,6 @@ PRESETS = {
     "small": ClusterPreset(
         "small",
         Dimension(Topology.SWITCH, 1, 25.0, 1000.0),
-        dataclasses.replace(SystemConfig.uniform("ring"), unmodeled=UnmodeledCollectives.REPLAY),
+        dataclasses.replace(SystemConfig.uniform("ring"), unmodeled=UnsupportedCollectives.REPLAY),
     )
 }

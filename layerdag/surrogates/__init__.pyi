@@ -11,7 +11,7 @@ from ._inputs import (
     read_manifest as read_manifest,
     read_samples as read_samples,
 )
-from ._scores import SCORES as SCORES, scores as scores
+from ._scores import SCORES as SCORES, PredictionScore as PredictionScore, scores as scores
 from ._surrogate import Surrogate as Surrogate
 from ._tstr import (
     REAL as REAL,

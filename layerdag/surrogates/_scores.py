@@ -1,18 +1,29 @@
 """How good predictions are: correlations and errors, with weights for the bootstrap."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 from scipy.stats import rankdata
 
-from layerdag.evaluation.metrics import Goal, Metric
+from layerdag.evaluation.metrics import Declaration, Goal
 
-SCORES = (
-    Metric("pearson", "linear correlation of prediction and target", Goal.HIGHER, -1.0, 1.0),
-    Metric("pearson_log", "linear correlation of the logarithms", Goal.HIGHER, -1.0, 1.0),
-    Metric("spearman", "rank correlation of prediction and target", Goal.HIGHER, -1.0, 1.0),
-    Metric("kendall", "Kendall's tau-b of prediction and target", Goal.HIGHER, -1.0, 1.0),
-    Metric("mae", "mean absolute error in the unit of the target", Goal.LOWER),
-    Metric("mape", "mean absolute error relative to the target", Goal.LOWER),
-)
+ScoreOf = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""From targets, predictions and weights to one score for each row of weights."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PredictionScore(Declaration):
+    """How good predictions of B graphs are.
+
+    Attributes:
+        compute: Returns the score of targets and predictions, (B,) each, for each row of weights,
+            (R, B); shape (R,).
+    """
+
+    compute: ScoreOf
 
 
 def scores(
@@ -27,17 +38,31 @@ def scores(
     """
     if weights_RB is None:
         weights_RB = np.ones((1, target_B.size))
-    error_B = np.abs(predicted_B - target_B)
+    return {score.name: score.compute(target_B, predicted_B, weights_RB) for score in SCORES}
+
+
+def _pearson_log(
+    target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
+) -> np.ndarray:
+    """Return weighted Pearson correlations of the logarithms."""
+    return _pearson(_log(target_B), _log(predicted_B), weights_RB)
+
+
+def _spearman(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted Pearson correlations of the ranks."""
+    return _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB)
+
+
+def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted mean absolute errors."""
+    return _mean(np.abs(predicted_B - target_B), weights_RB)
+
+
+def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted mean absolute errors relative to targets that are not 0."""
     nonzero_B = target_B != 0
-    relative_B = error_B[nonzero_B] / np.abs(target_B[nonzero_B])
-    return {
-        "pearson": _pearson(target_B, predicted_B, weights_RB),
-        "pearson_log": _pearson(_log(target_B), _log(predicted_B), weights_RB),
-        "spearman": _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB),
-        "kendall": _kendall(target_B, predicted_B, weights_RB),
-        "mae": _mean(error_B, weights_RB),
-        "mape": _mean(relative_B, weights_RB[:, nonzero_B]),
-    }
+    error_B = np.abs(predicted_B - target_B)[nonzero_B]
+    return _mean(error_B / np.abs(target_B[nonzero_B]), weights_RB[:, nonzero_B])
 
 
 def _log(value_B: np.ndarray) -> np.ndarray:
@@ -75,3 +100,29 @@ def _kendall(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.nda
     norm_R = np.sqrt(pairs(np.abs(x_BB)) * pairs(np.abs(y_BB)))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(norm_R > 0, pairs(x_BB * y_BB) / norm_R, np.nan))
+
+
+def _correlation(
+    name: str,
+    description: str,
+    compute: ScoreOf,
+) -> PredictionScore:
+    return PredictionScore(name, description, Goal.MAXIMIZE, -1.0, 1.0, compute=compute)
+
+
+def _error(
+    name: str,
+    description: str,
+    compute: ScoreOf,
+) -> PredictionScore:
+    return PredictionScore(name, description, Goal.MINIMIZE, compute=compute)
+
+
+SCORES = (
+    _correlation("pearson", "linear correlation of prediction and target", _pearson),
+    _correlation("pearson_log", "linear correlation of the logarithms", _pearson_log),
+    _correlation("spearman", "rank correlation of prediction and target", _spearman),
+    _correlation("kendall", "Kendall's tau-b of prediction and target", _kendall),
+    _error("mae", "mean absolute error in the unit of the target", _mae),
+    _error("mape", "mean absolute error relative to the target", _mape),
+)

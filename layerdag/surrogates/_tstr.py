@@ -12,10 +12,10 @@ import numpy as np
 
 from layerdag._runtime import numpy_generator, track
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics import Interval, Metric, bootstrap_weights
+from layerdag.evaluation.metrics import Interval, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates._base import SurrogateModel
-from layerdag.surrogates._scores import SCORES, scores
+from layerdag.surrogates._scores import SCORES, PredictionScore, scores
 
 REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
     "real",
@@ -231,7 +231,7 @@ def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -
     return real
 
 
-def _score(metric: Metric, draws_SR: np.ndarray) -> Score:
+def _score(metric: PredictionScore, draws_SR: np.ndarray) -> Score:
     """Summarize the draws of all seeds; the first draw of a seed is the figure itself."""
     mean = float(draws_SR[:, 0].mean())
     interval = Interval.around(mean, draws_SR[:, 1:], metric.lower, metric.upper)

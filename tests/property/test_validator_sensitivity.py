@@ -1,13 +1,14 @@
 """The validator judged: a worse generator must look worse, in the figure that is made for it."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import AttributeView
+from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView
 from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.privacy._memorization import nearness
 from layerdag.graph import DAG, random_dag
@@ -111,4 +112,64 @@ def test_copies_show_in_novelty_and_nearness(share: float) -> None:
     generated = train[:copies] + fresh[copies:]
     assert novelty(train, held_out, generated).copied == pytest.approx(share, abs=0.05)
     near = nearness(train, held_out, generated)
-    assert near.share == pytest.approx(0.5 + share / 2, abs=0.15)
+    assert near.dcr_share == pytest.approx(0.5 + share / 2, abs=0.15)
+
+
+def _blocks(kinds: list[tuple[int, ...]]) -> DAG:
+    """A chain of blocks: in each a node forks into three operators, which join in one."""
+    ops = [op for first, *inner, last in kinds for op in (first, *inner, last)]
+    edges = []
+    for block in range(len(kinds)):
+        begin = 5 * block
+        edges += [(begin, begin + i) for i in (1, 2, 3)]
+        edges += [(begin + i, begin + 4) for i in (1, 2, 3)]
+        edges += [(begin - 1, begin)] if block else []
+    x_NA = torch.tensor([[op, 0] for op in ops])
+    return DAG.build(x_NA, torch.tensor(edges).T)
+
+
+def _program(rng: np.random.Generator, own: int, num_blocks: int = 10) -> DAG:
+    """Blocks of one kind, of which the first ``own`` are replaced by blocks that do not repeat."""
+    usual = tuple(rng.integers(0, 6, 5).tolist())
+    drawn = [tuple(rng.integers(0, 40, 5).tolist()) for _ in range(own)]
+    return _blocks([*drawn, *[usual] * (num_blocks - own)])
+
+
+def _neighborhoods(train: list[DAG], generated: list[DAG]) -> dict[str, float]:
+    report = compare(train, train, generated, ATTRIBUTES, metrics=NEIGHBORHOOD_METRICS)
+    return {
+        row.metric.name.removeprefix("neighborhood_"): row.generated.value for row in report.rows
+    }
+
+
+def test_the_fewer_blocks_repeat_the_lower_the_repetition() -> None:
+    rng = np.random.default_rng(9)
+    train = [_program(rng, 0) for _ in range(20)]
+    found = [
+        _neighborhoods(train, [_program(rng, own) for _ in range(20)]) for own in (0, 2, 5, 8, 10)
+    ]
+    for radius in (1, 2, 3):
+        repeated = [figures[f"repetition:{radius}"] for figures in found]
+        assert repeated[0] > 0.6
+        assert repeated[-1] < 0.2
+        assert all(more > less for more, less in pairwise(repeated))
+
+
+def test_the_more_operators_are_shuffled_the_more_neighborhoods_are_new() -> None:
+    rng = np.random.default_rng(10)
+    train = [_program(rng, 0) for _ in range(30)]
+
+    def shuffled(dag: DAG, fraction: float) -> DAG:
+        moved = rng.permutation(dag.num_nodes)[: round(fraction * dag.num_nodes)]
+        x_NA = dag.x_NA.clone()
+        x_NA[moved] = dag.x_NA[rng.permutation(moved)]
+        return DAG.build(x_NA, dag.edge_index_2E)
+
+    found = [
+        _neighborhoods(train, [shuffled(dag, fraction) for dag in train])
+        for fraction in (0.0, 0.1, 0.3, 0.6)
+    ]
+    for radius in (1, 2, 3):
+        new = [figures[f"novelty:{radius}"] for figures in found]
+        assert new[0] == 0.0
+        assert all(less < more for less, more in pairwise(new)), new

@@ -13,7 +13,7 @@ from layerdag.simulator import (
     NetworkConfig,
     SystemConfig,
     Topology,
-    UnmodeledCollectives,
+    UnsupportedCollectives,
     simulate,
 )
 from layerdag.simulator.compute import MeasuredCompute
@@ -50,7 +50,7 @@ def systems() -> dict[str, tuple[Topology, float, float]]:
 
 def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorkloads:
     """Run every workload on every system, with the durations the traces carry."""
-    system = replace(SystemConfig.uniform("ring"), unmodeled=UnmodeledCollectives.REPLAY)
+    system = replace(SystemConfig.uniform("ring"), unmodeled=UnsupportedCollectives.REPLAY)
     clusters = list(systems().values())
     makespans, shares, ranks, failed = [], [], [], []
     for workload in track(workloads, label, len(workloads)):

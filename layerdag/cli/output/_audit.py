@@ -4,7 +4,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from layerdag.api import CAVEATS, Audit, audit_of, percents, weight_attacks
+from layerdag.api import (
+    CAVEATS,
+    Audit,
+    audit_of,
+    neighborhood_cells,
+    percents,
+    weight_attacks,
+)
 from layerdag.cli.settings import RealData
 from layerdag.report import ReportContent, SummaryRow, plain, write_report
 from layerdag.surrogates import read_samples
@@ -56,6 +63,7 @@ def _figures(found: Audit) -> dict[str, object]:
         "nearness": last and last.nearness,
         "attacks": [*(last.attacks if last else ()), *found.weights],
         "by_number_of_samples": found.leaks,
+        "neighborhoods": found.neighborhoods,
     }
 
 
@@ -84,8 +92,12 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
     )
     if found.leaks:
         near = found.leaks[-1].nearness
-        share = f"{percent(near.share)} {percents(near.interval)}"
+        share = f"{percent(near.dcr_share)} {percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         yield SummaryRow(f"attack {attack.name}", area, "0.5 is chance", attack.in_words())
+    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
+        yield SummaryRow(
+            f"nodes whose neighborhood occurs {name}", of_samples, of_real, "mean per graph"
+        )

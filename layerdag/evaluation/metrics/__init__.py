@@ -1,5 +1,8 @@
-"""Distances between sets of graphs: descriptors, MMD, classifier, precision and recall."""
+"""Metrics of generated graphs beside real ones, each an object that computes itself."""
 
 import lazy_loader
 
+from layerdag._runtime import with_old_names
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = with_old_names(__getattr__, __name__, Descriptor="DescriptorMetric")

@@ -1,21 +1,31 @@
 from ._base import (
     NORMAL_95 as NORMAL_95,
+    AttributeMetrics as AttributeMetrics,
+    Declaration as Declaration,
     Goal as Goal,
     Interval as Interval,
     Metric as Metric,
     MetricResult as MetricResult,
+    SimilarityRow as SimilarityRow,
+    metrics_for as metrics_for,
 )
 from ._classifier import (
     CLASSIFIER_METRIC as CLASSIFIER_METRIC,
+    ClassifierBound as ClassifierBound,
     classifier_bound as classifier_bound,
 )
+from ._comparison import AttributeView as AttributeView, Comparison as Comparison
+from ._defaults import DEFAULT_METRICS as DEFAULT_METRICS
 from ._descriptors import (
-    AttributeView as AttributeView,
-    Descriptor as Descriptor,
+    DESCRIPTORS as DESCRIPTORS,
+    AttributeMarginals as AttributeMarginals,
+    AttributePairs as AttributePairs,
+    DescriptorMetric as DescriptorMetric,
     Items as Items,
     descriptors as descriptors,
 )
 from ._embedding import random_embeddings as random_embeddings
+from ._graph_mean import GraphMean as GraphMean
 from ._histograms import (
     Histograms as Histograms,
     aligned_histograms as aligned_histograms,
@@ -24,9 +34,18 @@ from ._histograms import (
     total_variation as total_variation,
     wasserstein_1 as wasserstein_1,
 )
-from ._manifold import MANIFOLD_METRICS as MANIFOLD_METRICS, manifold_scores as manifold_scores
+from ._manifold import (
+    MANIFOLD_METRICS as MANIFOLD_METRICS,
+    ManifoldMetric as ManifoldMetric,
+    manifold_scores as manifold_scores,
+)
 from ._mmd import (
     KERNEL_METRICS as KERNEL_METRICS,
     KernelMetric as KernelMetric,
     discrepancy as discrepancy,
+)
+from ._neighborhoods import (
+    NEIGHBORHOOD_METRICS as NEIGHBORHOOD_METRICS,
+    NeighborhoodNovelty as NeighborhoodNovelty,
+    NeighborhoodRepetition as NeighborhoodRepetition,
 )

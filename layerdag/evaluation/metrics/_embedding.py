@@ -11,6 +11,7 @@ import numpy as np
 
 from layerdag._runtime import numpy_generator
 from layerdag.evaluation import GraphSet
+from layerdag.evaluation.metrics._comparison import Comparison
 
 ROUNDS = 3
 WIDTH = 35
@@ -32,6 +33,11 @@ def random_embeddings(
     real = np.concatenate(raw[:2])
     scale = np.maximum(real.std(axis=0), 1e-6)
     return [(one - real.mean(axis=0)) / scale / np.sqrt(real.shape[1]) for one in raw]
+
+
+def embeddings(comparison: Comparison) -> list[np.ndarray]:
+    """Return the embeddings of training, test and generated graphs."""
+    return random_embeddings(comparison.sets)
 
 
 def _embed(

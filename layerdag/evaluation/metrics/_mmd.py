@@ -7,27 +7,43 @@ distance. The bandwidth s is the median distance between real training and real 
 same for both comparisons, and is reported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from layerdag.errors import DataError
 from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics._base import Goal, Metric
-from layerdag.evaluation.metrics._embedding import random_embeddings
+from layerdag.evaluation.metrics._base import Goal, Metric, SimilarityRow
+from layerdag.evaluation.metrics._comparison import Comparison
+from layerdag.evaluation.metrics._embedding import embeddings
 from layerdag.evaluation.metrics._histograms import aligned_histograms
 
-Sets = tuple[GraphSet, GraphSet, GraphSet]
+VectorsOf = Callable[[Comparison], list[np.ndarray]]
 
 
-@dataclass(frozen=True)
-class KernelMetric:
-    """A declared MMD and the function that turns the three sets into vectors, (B, F) each."""
+@final
+@dataclass(frozen=True, kw_only=True)
+class KernelMetric(Metric):
+    """The maximum mean discrepancy of whole-graph vectors.
 
-    metric: Metric
-    vectors: Callable[[Sets], list[np.ndarray]]
+    Attributes:
+        vectors: Returns one vector per graph for each of the three sets, shape (B, F).
+    """
+
+    vectors: VectorsOf
+
+    def compute(self, comparison: Comparison) -> SimilarityRow:
+        """Return MMD^2 of generated vs test, and of train vs test."""
+        found = discrepancy(comparison.once(self.vectors), comparison.weights)
+        extra = {"bandwidth": found.bandwidth}
+        return SimilarityRow.of_draws(
+            self,
+            (found.generated_R, extra | {"unbiased": found.generated_unbiased}),
+            (found.reference_R, extra | {"unbiased": found.reference_unbiased}),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +65,17 @@ class Discrepancy:
     bandwidth: float
 
 
-def discrepancy(
-    kernel: KernelMetric, sets: Sets, weights: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> Discrepancy:
+def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Discrepancy:
     """Return the discrepancies of train, test and generated graphs under resampling weights.
+
+    Args:
+        vectors: Of the graphs of the three sets, (B, F) each.
+        weights: Of the graphs of the three sets, (R, B) each.
 
     Raises:
         DataError: If all real graphs have the same descriptor, so that no bandwidth exists.
     """
-    train, test, generated = kernel.vectors(sets)
+    train, test, generated = vectors
     bandwidth = float(np.median(cdist(train, test)))
     if not bandwidth > 0:
         bandwidth = float(np.mean(cdist(train, test)))
@@ -106,7 +124,7 @@ def _unbiased(xx: np.ndarray, xy: np.ndarray, yy: np.ndarray) -> float:
     return off_diagonal(xx) - 2 * float(xy.mean()) + off_diagonal(yy)
 
 
-def _sizes(sets: Sets) -> list[np.ndarray]:
+def _sizes(comparison: Comparison) -> list[np.ndarray]:
     """Return log counts, density and shape of each graph, standardized by the real graphs."""
     raw = [
         np.stack(
@@ -119,7 +137,7 @@ def _sizes(sets: Sets) -> list[np.ndarray]:
             ],
             axis=1,
         )
-        for g in sets
+        for g in comparison.sets
     ]
     real = np.concatenate(raw[:2])
     scale = np.maximum(real.std(axis=0), 1e-9)
@@ -128,10 +146,11 @@ def _sizes(sets: Sets) -> list[np.ndarray]:
 
 def _fractions(
     value_of: Callable[[GraphSet], np.ndarray], graph_of: Callable[[GraphSet], np.ndarray]
-) -> Callable[[Sets], list[np.ndarray]]:
+) -> VectorsOf:
     """Make the vectors: the histogram of some items of each graph, as fractions."""
 
-    def vectors(sets: Sets) -> list[np.ndarray]:
+    def vectors(comparison: Comparison) -> list[np.ndarray]:
+        sets = comparison.sets
         histograms = aligned_histograms(
             [value_of(g) for g in sets], [graph_of(g) for g in sets], [g.num_graphs for g in sets]
         )
@@ -140,23 +159,26 @@ def _fractions(
     return vectors
 
 
-def _metric(name: str, what: str) -> Metric:
-    return Metric(f"mmd:{name}", f"MMD² (RBF) of {what}", Goal.LOWER)
+def _kernel_metric(name: str, what: str, vectors: VectorsOf) -> KernelMetric:
+    return KernelMetric(f"mmd:{name}", f"MMD² (RBF) of {what}", Goal.MINIMIZE, vectors=vectors)
 
 
 KERNEL_METRICS = (
-    KernelMetric(_metric("sizes", "graph sizes and densities"), _sizes),
-    KernelMetric(
-        _metric("in_degree", "in-degree fractions"),
+    _kernel_metric("sizes", "graph sizes and densities", _sizes),
+    _kernel_metric(
+        "in_degree",
+        "in-degree fractions",
         _fractions(lambda g: g.in_degree_N, lambda g: g.graph_N),
     ),
-    KernelMetric(
-        _metric("out_degree", "out-degree fractions"),
+    _kernel_metric(
+        "out_degree",
+        "out-degree fractions",
         _fractions(lambda g: g.out_degree_N, lambda g: g.graph_N),
     ),
-    KernelMetric(
-        _metric("first_attribute", "fractions of the first attribute"),
+    _kernel_metric(
+        "first_attribute",
+        "fractions of the first attribute",
         _fractions(lambda g: g.x_NA[:, 0], lambda g: g.graph_N),
     ),
-    KernelMetric(_metric("embedding", "random graph-network embeddings"), random_embeddings),
+    _kernel_metric("embedding", "random graph-network embeddings", embeddings),
 )

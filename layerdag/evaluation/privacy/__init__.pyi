@@ -4,7 +4,11 @@ from ._membership import (
     Attack as Attack,
     likelihood_attack as likelihood_attack,
 )
-from ._memorization import Nearness as Nearness, Novelty as Novelty, novelty as novelty
+from ._memorization import (
+    DistanceToClosestRecord as DistanceToClosestRecord,
+    Novelty as Novelty,
+    novelty as novelty,
+)
 from ._schema_attacks import schema_attacks as schema_attacks
 from ._verdict import (
     CHANCE as CHANCE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from layerdag._runtime import numpy_generator
 from layerdag.evaluation.privacy._membership import Attack, attacks_by_distance
 from layerdag.evaluation.privacy._memorization import (
-    Nearness,
+    DistanceToClosestRecord,
     kernel_distances,
     nearness_by_distance,
 )
@@ -31,7 +31,7 @@ class LeakRow:
     """
 
     samples: int
-    nearness: Nearness
+    nearness: DistanceToClosestRecord
     attacks: tuple[Attack, ...]
 
     @property

@@ -13,7 +13,13 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 
-from layerdag._runtime import derive_seed, numpy_generator, wait_briefly
+from layerdag._runtime import (
+    derive_seed,
+    numpy_generator,
+    old_property,
+    takes_old_names,
+    wait_briefly,
+)
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import UsageError
@@ -31,33 +37,53 @@ Scores = tuple[np.ndarray, np.ndarray]
 """Scores of members and of others."""
 
 
+@takes_old_names(what="description", caught="true_positive_rate", others="non_members")
 @dataclass(frozen=True)
 class Attack:
     """How well one score tells members of the training set from other real graphs.
 
     Attributes:
         name: "nearest_sample", "density_ratio", "likelihood", "schema_lookup" or "schema_density".
-        what: The score, in one sentence.
+        description: The score, in one sentence.
         auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
             1 that every member is known.
         interval: 95 % bootstrap interval of ``auc`` over members and over others, no narrower than
             that of a score that says nothing.
-        caught: True-positive rate (TPR) at a false-positive rate of ``FALSE_POSITIVE_RATE``.
+        true_positive_rate: TPR, the fraction of members found, at a false-positive rate (FPR) of
+            ``FALSE_POSITIVE_RATE``.
         members: Number of training graphs scored.
-        others: Number of held-out graphs scored.
+        non_members: Number of held-out graphs scored.
         verdict: What the interval says.
         need: How many graphs a verdict would take; None where there is one.
     """
 
     name: str
-    what: str
+    description: str
     auc: float
     interval: Interval
-    caught: float
+    true_positive_rate: float
     members: int
-    others: int
+    non_members: int
     verdict: Verdict
     need: Need | None
+
+    what = old_property("Attack.what", "description")
+    caught = old_property("Attack.caught", "true_positive_rate")
+    others = old_property("Attack.others", "non_members")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as reports save them."""
+        return {
+            "name": self.name,
+            "what": self.description,
+            "auc": self.auc,
+            "interval": self.interval,
+            "caught": self.true_positive_rate,
+            "members": self.members,
+            "others": self.non_members,
+            "verdict": self.verdict,
+            "need": self.need,
+        }
 
     @property
     def leaks(self) -> bool:
@@ -216,12 +242,12 @@ def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -
     need = Need("held-out graphs", others, needed(auc, half, others))
     return Attack(
         name=name,
-        what=what,
+        description=what,
         auc=auc,
         interval=interval,
-        caught=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
+        true_positive_rate=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
         members=members,
-        others=others,
+        non_members=others,
         verdict=verdict,
         need=need if verdict is Verdict.TOO_FEW else None,
     )

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, hstack
 
-from layerdag._runtime import numpy_generator
+from layerdag._runtime import numpy_generator, old_property, takes_old_names
 from layerdag.errors import UsageError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.metrics import NORMAL_95, Interval
@@ -49,15 +49,16 @@ class Novelty:
     copied_real: float | None
 
 
+@takes_old_names(share="dcr_share")
 @dataclass(frozen=True)
-class Nearness:
-    """Whether generated graphs lie nearer to the training set than to held-out graphs.
+class DistanceToClosestRecord:
+    """Whether generated graphs lie nearer to the training set than to held-out graphs (DCR).
 
     Attributes:
-        share: Share of generated graphs nearer to training than to held-out; ties count half.
+        dcr_share: Share of generated graphs nearer to training than to held-out; ties count half.
             0.5 is ideal, 1 is a generator that stays beside its training graphs.
-        interval: 95 % interval of ``share``: Wilson's, which is about the samples, or the spread
-            where chance calls a real graph a training graph, whichever is wider.
+        interval: 95 % interval of ``dcr_share``: Wilson's, which is about the samples, or the
+            spread where chance calls a real graph a training graph, whichever is wider.
         median_to_train: Median Weisfeiler-Lehman distance to the nearest training graph.
         median_to_held_out: The same to the nearest held-out graph.
         compared: Number of training and of held-out graphs compared with, equal.
@@ -66,7 +67,7 @@ class Nearness:
         need: How many graphs a verdict would take; None where there is one.
     """
 
-    share: float
+    dcr_share: float
     interval: Interval
     median_to_train: float
     median_to_held_out: float
@@ -74,6 +75,21 @@ class Nearness:
     samples: int
     verdict: Verdict
     need: Need | None
+
+    share = old_property("Nearness.share", "dcr_share")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as reports save them."""
+        return {
+            "share": self.dcr_share,
+            "interval": self.interval,
+            "median_to_train": self.median_to_train,
+            "median_to_held_out": self.median_to_held_out,
+            "compared": self.compared,
+            "samples": self.samples,
+            "verdict": self.verdict,
+            "need": self.need,
+        }
 
     def in_words(self) -> str:
         """Return the verdict as a clause."""
@@ -122,7 +138,7 @@ def novelty(
 
 def nearness(
     train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> Nearness:
+) -> DistanceToClosestRecord:
     """Return how often a generated graph is nearer to training than to held-out graphs.
 
     The larger of the two real sets is cut at random to the size of the smaller one, since the
@@ -136,7 +152,9 @@ def nearness(
     return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
 
 
-def nearness_by_distance(to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int) -> Nearness:
+def nearness_by_distance(
+    to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int
+) -> DistanceToClosestRecord:
     """Return the same from the distances of K generated graphs to all real ones."""
     size = min(to_train_KT.shape[1], to_held_KH.shape[1])
     rng = numpy_generator(seed, "nearness")
@@ -149,8 +167,8 @@ def nearness_by_distance(to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: 
     spread = float(np.sqrt(np.mean((_fractions_nearer_to_train(near_KG, by_chance_GR) - 0.5) ** 2)))
     interval = _wider(wilson_interval(share, len(near_KG)), share, NORMAL_95 * spread)
     verdict = Verdict.of(interval)
-    return Nearness(
-        share=share,
+    return DistanceToClosestRecord(
+        dcr_share=share,
         interval=interval,
         median_to_train=float(np.median(to_train_KS.min(axis=1))),
         median_to_held_out=float(np.median(to_held_KS.min(axis=1))),

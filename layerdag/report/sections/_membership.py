@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator
 
-from layerdag.evaluation.privacy import FALSE_POSITIVE_RATE, MARGIN, Attack, Nearness, Verdict
+from layerdag.evaluation.privacy import (
+    FALSE_POSITIVE_RATE,
+    MARGIN,
+    Attack,
+    DistanceToClosestRecord,
+    Verdict,
+)
 from layerdag.report import ReportContent
 from layerdag.viz import Markup, element, interval, joined, number, percent, section, table
 
@@ -49,13 +55,13 @@ def _sample_rows(content: ReportContent) -> Iterator[Row]:
             yield _attack_row(f"{row.samples:,}", row.attacks[place])
 
 
-def _nearest_neighbor_row(samples: str, near: Nearness) -> Row:
+def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
     """Return the cells of the share that is nearer to training graphs."""
     what = f"share of samples nearer to training, {near.compared} graphs on either side"
     return (
         "nearer to training",
         samples,
-        f"{number(near.share, 2)} {interval(near.interval)}",
+        f"{number(near.dcr_share, 2)} {interval(near.interval)}",
         "",
         _pill(near.verdict, near.in_words()),
         element("span", what, class_="quiet"),
@@ -68,9 +74,9 @@ def _attack_row(samples: str, attack: Attack) -> Row:
         attack.name,
         samples,
         f"{number(attack.auc, 2)} {interval(attack.interval)}",
-        percent(attack.caught),
+        percent(attack.true_positive_rate),
         _pill(attack.verdict, attack.in_words()),
-        element("span", attack.what, class_="quiet"),
+        element("span", attack.description, class_="quiet"),
     )
 
 
@@ -88,5 +94,5 @@ def _counts(content: ReportContent) -> str:
     """Return how many real graphs were scored."""
     for row in content.leaks:
         for attack in row.attacks:
-            return f"{attack.members} training and {attack.others} held-out graphs. "
+            return f"{attack.members} training and {attack.non_members} held-out graphs. "
     return ""

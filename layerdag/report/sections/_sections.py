@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from layerdag.evaluation import DepthSimilarity, SimilarityReport, SimilarityRow
-from layerdag.evaluation.metrics import CLASSIFIER_METRIC, Goal
 from layerdag.evaluation.rules import GRAPH_RULES, StructureReport
 from layerdag.report import (
     Distribution,
@@ -125,7 +124,7 @@ def similarity(content: ReportContent) -> Markup | None:
         f"real”, up to {CLOSE} “close”.",
     )
     computed = [row for row in report.rows if not row.generated.error]
-    rows = [_similarity_row(row) for row in computed if _is_distance(row)]
+    rows = [_similarity_row(row) for row in computed if row.is_distance]
     head = ("metric", "distance", "synthetic", "real train", "ratio", "", "", "equal count", "")
     body = table(_similarity_caption(report), head, rows, 2, 3, 4, 7)
     failures = [
@@ -133,13 +132,8 @@ def similarity(content: ReportContent) -> Markup | None:
     ]
     listed = [element("h3", "Not computed"), element("ul", *failures)] if failures else []
     deep = [_along_depth(content.depth)] if content.depth else []
-    scores = _scores([row for row in computed if not _is_distance(row)])
+    scores = _scores([row for row in computed if not row.is_distance])
     return section("similarity", "Similarity", explanation, body, *scores, *deep, *listed)
-
-
-def _is_distance(row: SimilarityRow) -> bool:
-    """Return whether a figure is a distance, which has a ratio to that of real graphs."""
-    return row.metric.goal is Goal.LOWER and row.metric is not CLASSIFIER_METRIC
 
 
 def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
@@ -149,8 +143,8 @@ def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
             row.metric.name,
             number(row.generated.value),
             number(row.reference.value),
-            "higher" if row.metric.goal is Goal.HIGHER else "lower",
-            element("span", row.metric.what, class_="quiet"),
+            row.metric.goal.value,
+            element("span", row.metric.description, class_="quiet"),
         )
         for row in rows
     ]
@@ -198,7 +192,7 @@ def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
         distance = "MMD²"
     else:
         distance = f"W1, {row.metric.unit}" if row.metric.unit else "TV"
-    name = element("span", row.metric.name, title=row.metric.what)
+    name = element("span", row.metric.name, title=row.metric.description)
     return (
         name,
         element("span", distance, class_="quiet"),

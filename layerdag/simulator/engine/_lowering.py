@@ -9,7 +9,7 @@ from layerdag.simulator import (
     MemoryKind,
     NetworkConfig,
     SystemConfig,
-    UnmodeledCollectives,
+    UnsupportedCollectives,
 )
 from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
 from layerdag.simulator.engine._collectives import SUPPORTED, plan_collective
@@ -182,7 +182,7 @@ class Lowering:
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:
             supported, broadcast = supported | broadcast, np.zeros_like(broadcast)
-        if self._system.unmodeled is UnmodeledCollectives.REPLAY:
+        if self._system.unmodeled is UnsupportedCollectives.REPLAY:
             members = np.array(
                 [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]
             )

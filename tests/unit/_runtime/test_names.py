@@ -1,3 +1,4 @@
+import importlib
 import inspect
 import subprocess
 import sys
@@ -5,7 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from layerdag._runtime import RenamedWarning, takes_old_names, with_new_names
+from layerdag._runtime import (
+    RenamedWarning,
+    old_property,
+    takes_old_names,
+    with_new_names,
+    with_old_names,
+)
 from layerdag.errors import ConfigError
 
 NAMES = {"old": "new"}
@@ -59,3 +66,35 @@ def test_an_old_name_fills_a_new_one_that_is_open() -> None:
 
 def test_new_names_alone_are_no_news() -> None:
     assert with_new_names({"new": 1}, NAMES) == {"new": 1}
+
+
+def test_an_old_property_reads_the_new_attribute_and_warns() -> None:
+    class Named:
+        new = 3
+        old = old_property("Named.old", "new")
+
+    with pytest.warns(RenamedWarning, match=r"'Named\.old' is now called 'new'"):
+        assert Named().old == 3
+
+
+def test_a_package_resolves_old_names_of_its_classes() -> None:
+    members = {"New": int, "Other": str}
+    getter = with_old_names(members.__getitem__, "room", Old="New")
+    assert getter("Other") is str
+    with pytest.warns(RenamedWarning, match=r"'room\.Old' is now called 'New'"):
+        assert getter("Old") is int
+
+
+@pytest.mark.parametrize(
+    ("package", "old", "new"),
+    [
+        ("layerdag.evaluation.metrics", "Descriptor", "DescriptorMetric"),
+        ("layerdag.evaluation.privacy", "Nearness", "DistanceToClosestRecord"),
+        ("layerdag.simulator", "UnmodeledCollectives", "UnsupportedCollectives"),
+    ],
+)
+def test_renamed_classes_are_imported_by_their_old_names(package: str, old: str, new: str) -> None:
+    room = importlib.import_module(package)
+    with pytest.warns(RenamedWarning, match=f"'{package}.{old}' is now called '{new}'"):
+        assert getattr(room, old) is getattr(room, new)
+    assert old not in dir(room)

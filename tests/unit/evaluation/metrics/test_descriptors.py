@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics import AttributeView, Descriptor, Goal, descriptors
+from layerdag.evaluation.metrics import AttributeView, DescriptorMetric, Goal, descriptors
 from layerdag.graph import DAG
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True), AttributeView("place"))
@@ -44,8 +44,8 @@ EXPECTED = {
 }
 
 
-def by_name() -> dict[str, Descriptor]:
-    return {descriptor.metric.name: descriptor for descriptor in descriptors(ATTRIBUTES)}
+def by_name() -> dict[str, DescriptorMetric]:
+    return {descriptor.name: descriptor for descriptor in descriptors(ATTRIBUTES)}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -71,6 +71,6 @@ def test_all_descriptors_are_listed_and_know_what_they_compare() -> None:
              "attribute_pairs"}  # fmt: skip
     for name, descriptor in known.items():
         assert descriptor.ordered == (name not in named)
-        assert descriptor.metric.goal is Goal.LOWER
-        assert (descriptor.metric.upper == 1.0) == (name in named)
-    assert "attribute_pairs" not in {d.metric.name for d in descriptors(ATTRIBUTES[:1])}
+        assert descriptor.goal is Goal.MINIMIZE
+        assert (descriptor.upper == 1.0) == (name in named)
+    assert "attribute_pairs" not in {d.name for d in descriptors(ATTRIBUTES[:1])}

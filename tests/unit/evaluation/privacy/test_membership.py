@@ -4,12 +4,15 @@ import torch
 from raw_graphs import chain
 from torch import nn
 
+from layerdag._runtime import RenamedWarning
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import UsageError
-from layerdag.evaluation.privacy import Verdict, likelihood_attack
+from layerdag.evaluation.privacy import Attack, Verdict, likelihood_attack
 from layerdag.evaluation.privacy._membership import area_under_curve, graph_losses, sample_attacks
 from layerdag.graph import DAG, DAGBatch, random_dag
 from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult
+
+OLD_NAMES = {"what": "description", "caught": "true_positive_rate", "others": "non_members"}
 
 
 def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
@@ -24,7 +27,7 @@ def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Genera
     train, held_out = graphs(rng, 40), graphs(rng, 40)
     for attack in sample_attacks(train, held_out, train):
         assert attack.auc > 0.95
-        assert attack.caught > 0.9
+        assert attack.true_positive_rate > 0.9
         assert attack.interval.low < attack.auc <= attack.interval.high <= 1
         assert attack.leaks
 
@@ -132,4 +135,18 @@ def test_one_held_out_graph_leaves_the_attack_that_needs_one(rng: np.random.Gene
 
 def test_every_held_out_graph_is_scored_by_both_attacks(rng: np.random.Generator) -> None:
     for attack in sample_attacks(graphs(rng, 12), graphs(rng, 9), graphs(rng, 5)):
-        assert (attack.members, attack.others) == (12, 9)
+        assert (attack.members, attack.non_members) == (12, 9)
+
+
+def test_old_names_of_figures_are_read_and_saved_as_ever(rng: np.random.Generator) -> None:
+    attack = sample_attacks(graphs(rng, 9), graphs(rng, 8), graphs(rng, 7))[0]
+    for old, new in OLD_NAMES.items():
+        with pytest.warns(RenamedWarning, match=f"'Attack.{old}' is now called '{new}'"):
+            assert getattr(attack, old) == getattr(attack, new)
+    saved = attack.to_dict()
+    assert (saved["caught"], saved["others"]) == (attack.true_positive_rate, 8)
+    fields = {new: saved[old] for old, new in OLD_NAMES.items()}
+    same = {name: value for name, value in saved.items() if name not in OLD_NAMES}
+    assert Attack(**same, **fields) == attack
+    with pytest.warns(RenamedWarning):
+        assert Attack(**saved) == attack

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
-from layerdag.evaluation.privacy import Verdict, novelty
+from layerdag.evaluation import privacy
+from layerdag.evaluation.privacy import DistanceToClosestRecord, Verdict, novelty
 from layerdag.evaluation.privacy._memorization import kernel_distances, nearness, wilson_interval
 from layerdag.graph import DAG, random_dag
 
@@ -26,14 +28,14 @@ def test_novelty_counts_copies_repeats_and_invalid_graphs(rng: np.random.Generat
 def test_a_copying_generator_is_nearer_to_training(rng: np.random.Generator) -> None:
     train, held_out = _graphs(rng, 10), _graphs(rng, 10)
     copied = nearness(train, held_out, train)
-    assert copied.share == 1.0
+    assert copied.dcr_share == 1.0
     assert copied.interval.low > 0.5
     assert copied.median_to_train == pytest.approx(0, abs=1e-6)
 
 
 def test_nearness_of_graphs_in_both_sets_is_a_tie(rng: np.random.Generator) -> None:
     both = _graphs(rng, 6)
-    assert nearness(both, both, both).share == 0.5
+    assert nearness(both, both, both).dcr_share == 0.5
 
 
 def test_nearness_compares_with_equally_many_of_both(rng: np.random.Generator) -> None:
@@ -98,3 +100,13 @@ def test_few_samples_beside_many_real_graphs_are_too_few_to_tell(rng: np.random.
     assert (result.need.of, result.need.found) == ("samples", 30)
     assert 100 < result.need.count < 3000
     assert "30 samples, about" in result.in_words()
+
+
+def test_old_names_are_read_and_saved_as_ever(rng: np.random.Generator) -> None:
+    found = nearness(_graphs(rng, 5), _graphs(rng, 5), _graphs(rng, 4))
+    with pytest.warns(RenamedWarning, match=r"'Nearness\.share' is now called 'dcr_share'"):
+        assert found.share == found.dcr_share
+    with pytest.warns(RenamedWarning, match="'share' is now called 'dcr_share'"):
+        assert DistanceToClosestRecord(**found.to_dict()) == found
+    with pytest.warns(RenamedWarning, match="is now called 'DistanceToClosestRecord'"):
+        assert privacy.Nearness is DistanceToClosestRecord
