@@ -1,4 +1,7 @@
-"""Figures, tables and JSON keys of a small comparison are those that they have always been."""
+"""Figures, tables and JSON keys of a small comparison are those that they have always been.
+
+What figures are called in sentences may change: ``PROSE`` are the keys of these.
+"""
 
 import json
 from pathlib import Path
@@ -16,6 +19,8 @@ SECTIONS = (
     "summary",
     "scores",
 )
+
+PROSE = ("what", "note")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,9 @@ def require_same(found: object, golden: object, where: str) -> None:
         assert isinstance(found, dict), where
         assert list(found) == list(golden), where
         for key, value in golden.items():
-            require_same(found[key], value, f"{where}.{key}")
+            assert key not in PROSE or isinstance(found[key], str), where
+            if key not in PROSE:
+                require_same(found[key], value, f"{where}.{key}")
     elif isinstance(golden, list):
         assert isinstance(found, list), where
         assert len(found) == len(golden), where
