@@ -7,6 +7,7 @@ from ._one_rank import (
     taken_alone as taken_alone,
 )
 from ._process_groups import (
+    MOST_RANKS as MOST_RANKS,
     WORLD as WORLD,
     ProcessGroups as ProcessGroups,
     Ranks as Ranks,

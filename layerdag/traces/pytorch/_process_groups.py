@@ -10,6 +10,9 @@ WORLD = "0"
 
 Ranks = tuple[int, ...]
 
+MOST_RANKS = 1 << 20
+"""No group is larger: a trace may claim any size, and all ranks of a group are written down."""
+
 
 @dataclass(frozen=True)
 class ProcessGroups:
@@ -34,20 +37,27 @@ def declared_groups(texts: Iterable[str], source: str) -> dict[str, Ranks]:
     An empty list of ranks means all of them, also for groups other than the default one.
 
     Raises:
-        TraceError: If a text is not the list that PyTorch writes.
+        TraceError: If a text is not the list that PyTorch writes, or a group is too large.
     """
     try:
         rows = [row for text in texts for row in json.loads(text)]
         found = {
-            _name(row["pg_name"]): (tuple(map(int, row["ranks"])), int(row["group_size"]))
-            for row in rows
+            _name(row["pg_name"]): (_ranks(row["ranks"]), int(row["group_size"])) for row in rows
         }
-    except (ValueError, TypeError, KeyError) as error:
+    except (
+        *(ValueError, TypeError, KeyError, IndexError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise TraceError(
             f"{source}: the process groups are not listed as PyTorch writes them ({error}); "
             "collect the trace again."
         ) from error
     world = max((size for _, size in found.values()), default=0)
+    if world > MOST_RANKS:
+        raise TraceError(
+            f"{source}: declares a process group of {world:,} ranks; layerdag reads groups of at "
+            f"most {MOST_RANKS:,}. The trace is damaged, collect it again."
+        )
     return {name: ranks or tuple(range(world)) for name, (ranks, _) in found.items()}
 
 
@@ -75,6 +85,13 @@ def process_groups(declared: Mapping[str, Ranks], names: Mapping[Ranks, str]) ->
         ranks={name: ranks for ranks, name in names.items()},
         alias={name: names[ranks] for name, ranks in declared.items()},
     )
+
+
+def _ranks(value: object) -> Ranks:
+    """Return the ranks of a group."""
+    if not isinstance(value, list) or not all(type(n) is int and n >= 0 for n in value):
+        raise ValueError(f"{value!r:.40} is no list of ranks")
+    return tuple(value)
 
 
 def _name(value: object) -> str:

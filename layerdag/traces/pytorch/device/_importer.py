@@ -15,7 +15,7 @@ from typing import Any
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, NodeType, Trace, Wire
 from layerdag.traces.chakra import NodeSpec, build_trace
-from layerdag.traces.pytorch import WORLD, Ranks, number_groups
+from layerdag.traces.pytorch import MOST_RANKS, WORLD, Ranks, number_groups
 from layerdag.traces.pytorch.device._kineto import Event, Profile
 from layerdag.traces.pytorch.device._launches import Launch, find_launches, is_wait
 from layerdag.traces.pytorch.device._nccl import (
@@ -173,7 +173,7 @@ def _groups(profile: Profile, communication: Mapping[int, KernelCommunication]) 
     """Return the integer names of the groups in the profile."""
     declared: dict[str, Ranks] = {}
     size = profile.distributed.get("world_size")
-    if isinstance(size, int) and size > 1:
+    if isinstance(size, int) and 1 < size <= MOST_RANKS:
         declared["world"] = tuple(range(size))
     for told in communication.values():
         if told.ranks:

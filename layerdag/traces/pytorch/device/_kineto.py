@@ -18,6 +18,7 @@ from layerdag.traces.pytorch.device._timings import Timings
 
 RECORD_FUNCTION = "Record function id"
 EXTERNAL = "External id"
+CORRELATION = "correlation"
 
 # The second names are those of PyTorch 1.8 to 1.11.
 _CALLS = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime"})
@@ -48,7 +49,7 @@ class Event:
     @property
     def correlation(self) -> int:
         """What ties a runtime call to the device event it starts; 0 if nothing does."""
-        return int(self.args.get("correlation", 0) or 0)
+        return _number(self.args, CORRELATION)
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,8 @@ def read_profile(path: str | Path) -> Profile:
         if kind and raw.get("ph") == "X" and "dur" in raw:
             try:
                 found[kind].append(_event(raw))
-            except (TypeError, ValueError, KeyError) as error:
-                raise TraceError(
-                    f"{path}: event '{raw.get('name')}' is malformed ({error}); export it again."
-                ) from error
+            except _MALFORMED as error:
+                raise _malformed(path, raw, error) from error
     if not any(found.values()):
         raise TraceError(
             f"{path}: no operator, runtime call or kernel among its events; profile with CPU or "
@@ -103,6 +102,8 @@ def _order(event: Event) -> tuple[int, int]:
 
 def _kind(category: object) -> str | None:
     """Return the list that an event of a category belongs to."""
+    if not isinstance(category, str):
+        return None
     if category in _DEVICE:
         return "kernels"
     if category in _CALLS:
@@ -112,15 +113,50 @@ def _kind(category: object) -> str | None:
 
 def _event(raw: dict[str, Any]) -> Event:
     """Return one event."""
-    args = raw.get("args") or {}
+    args = _args(raw)
     if "external id" in args:
         args[EXTERNAL] = args["external id"]  # so written by PyTorch 1.8 to 1.11
-    start = round(float(raw["ts"]) * 1000)
+    for name in (CORRELATION, EXTERNAL, RECORD_FUNCTION):
+        _number(args, name)
+    start = _nanoseconds(raw["ts"])
     lane = (raw.get("pid"), raw.get("tid"))
     if raw["cat"] in _DEVICE:
         lane = (args.get("device", raw.get("pid")), args.get("stream", raw.get("tid")))
-    end = start + max(round(float(raw["dur"]) * 1000), 0)
+    if any(isinstance(part, list | dict) for part in lane):
+        raise TypeError(f"{lane} names no thread or stream")
+    end = start + max(_nanoseconds(raw["dur"]), 0)
     return Event(str(raw["name"]), raw["cat"], start, end, lane, args)
+
+
+_MALFORMED = (TypeError, ValueError, KeyError, OverflowError)
+
+
+def _malformed(path: str | Path, raw: dict[str, Any], error: Exception) -> TraceError:
+    """Return the sentence for an event that is not as Kineto writes it."""
+    return TraceError(
+        f"{path}: event '{str(raw.get('name'))[:80]}' is malformed ({error}); export it again."
+    )
+
+
+def _args(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the details of an event, empty where there are none."""
+    args = raw.get("args") or {}
+    if not isinstance(args, dict):
+        raise TypeError(f"'args' is {args!r:.40}, not an object")
+    return args
+
+
+def _nanoseconds(value: Any) -> int:
+    """Return a time that a file gives in microseconds."""
+    time = value * 1000 if isinstance(value, int) else round(float(value) * 1000)
+    if abs(time) >= 2**62:
+        raise OverflowError(f"{value!r:.40} microseconds are no time of a trace")
+    return time
+
+
+def _number(args: dict[str, Any], name: str) -> int:
+    """Return an integer detail, 0 where it is absent."""
+    return int(args.get(name, 0) or 0)
 
 
 def _distributed(head: str) -> dict[str, Any]:
@@ -130,7 +166,7 @@ def _distributed(head: str) -> dict[str, Any]:
         return {}
     try:
         value, _ = json.JSONDecoder().raw_decode(head, found.end())
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -139,14 +175,17 @@ def read_timings(path: str | Path) -> Timings:
     """Return start and duration of each operator of a profile by RecordFunction handle.
 
     Raises:
-        TraceError: If the file is no profile, or none of its events carries a RecordFunction
+        TraceError: If the file is no profile, an event is malformed, or none has a RecordFunction
             handle (the profiler ran without an ExecutionTraceObserver in the same step).
     """
     of: dict[int, tuple[int, int]] = {}
     for event in stream_objects(path, "traceEvents"):
-        handle = event.get("args", {}).get(RECORD_FUNCTION, 0)
-        if handle and "dur" in event:
-            of[int(handle)] = (round(event["ts"] * 1000), round(event["dur"] * 1000))
+        try:
+            handle = _number(_args(event), RECORD_FUNCTION)
+            if handle and "dur" in event:
+                of[handle] = (_nanoseconds(event["ts"]), _nanoseconds(event["dur"]))
+        except _MALFORMED as error:
+            raise _malformed(path, event, error) from error
     if not of:
         raise TraceError(
             f"{path}: no event carries '{RECORD_FUNCTION}', so nothing can be joined to a host "

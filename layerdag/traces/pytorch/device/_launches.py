@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layerdag.traces.pytorch.device._kineto import Event, Profile
+from layerdag.traces.pytorch.device._kineto import EXTERNAL, Event, Profile
 from layerdag.traces.pytorch.operators import is_composite
 
 
@@ -55,12 +55,12 @@ def find_launches(profile: Profile) -> list[Launch]:
         started.setdefault(kernel.correlation, []).append(at)
     wanted = [call for call in profile.calls if call.correlation in started or is_wait(call)]
     around = _enclosing(profile.operators, wanted)
-    by_external = {op.args.get("External id"): op for op in profile.operators}
+    by_external = {op.args[EXTERNAL]: op for op in profile.operators if EXTERNAL in op.args}
     launches = []
     for call, operators in zip(wanted, around, strict=True):
         kernels = tuple(started.get(call.correlation, ())) if call.correlation else ()
         if not operators and kernels:
-            hint = profile.kernels[kernels[0]].args.get("External id")
+            hint = profile.kernels[kernels[0]].args.get(EXTERNAL)
             operators = (by_external[hint],) if hint in by_external else ()
         launches.append(Launch(call, kernels, operators))
     return launches

@@ -6,6 +6,7 @@ Newer profiles describe a kernel by its arguments ("Collective name", "In msg ne
 """
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -89,26 +90,31 @@ def _size(kernel: Event, operators: tuple[Event, ...]) -> int:
 
 def tensor_bytes(args: dict[str, Any]) -> int:
     """Return the bytes of an operator's largest tensor argument ("Input Dims", "Input type")."""
-    shapes, kinds = args.get("Input Dims") or [], args.get("Input type") or []
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return 0
     return max((_bytes(s, str(k)) for s, k in zip(shapes, kinds, strict=False)), default=0)
 
 
 def _bytes(shape: Any, kind: str) -> int:
     """Return the bytes of one tensor, or of the tensors of one list."""
-    if isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape):
-        count = 1
-        for size in shape:
-            count *= size
-        return count * _WIDTHS.get(kind.lower(), 4 if "tensor" in kind.lower() else 0)
-    if isinstance(shape, list):
-        return sum(_bytes(inner, kind) for inner in shape)
-    return 0
+    if not isinstance(shape, list) or not shape:
+        return 0
+    width = _WIDTHS.get(kind.lower(), 4 if "tensor" in kind.lower() else 0)
+    shapes = [shape] if _is_shape(shape) else [inner for inner in shape if _is_shape(inner)]
+    return sum(math.prod(sizes) for sizes in shapes) * width
+
+
+def _is_shape(value: Any) -> bool:
+    """Return whether a value is the shape of a tensor with elements in at least one dimension."""
+    return isinstance(value, list) and bool(value) and all(isinstance(n, int) for n in value)
 
 
 def _ranks(value: object) -> tuple[int, ...]:
     """Return the ranks in a text such as "[0, 1, 2]"; cut-off lists ("...") count as unknown."""
     try:
-        ranks = json.loads(value) if isinstance(value, str) else value
-    except json.JSONDecodeError:
+        ranks: Any = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
         return ()
-    return tuple(ranks) if isinstance(ranks, list) else ()
+    known = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
+    return tuple(ranks) if known else ()

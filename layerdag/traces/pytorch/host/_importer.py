@@ -137,7 +137,10 @@ def _trace(
     for at, (op, data, order, time) in enumerate(
         zip(nodes, found.data, found.order, times, strict=True)
     ):
-        add_operation(columns, op, Place(at, data, order, time), groups)
+        try:
+            add_operation(columns, op, Place(at, data, order, time), groups)
+        except TraceError as error:
+            raise TraceError(f"{source}: node {op.id} ({op.name}): {error}") from None
     return columns.trace()
 
 

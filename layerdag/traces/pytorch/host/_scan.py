@@ -250,11 +250,18 @@ class _Reader:
         while (raw := self._text(1, len(self._kinds))) is not None:
             name, schema, triton = raw.split(b"\0")
             kind = OpSchema(self._decoded(name, at), self._decoded(schema, at), triton == b"1")
-            if not self._has_tensors(kind):
+            if not self._wanted(kind):
                 self._native.host_ignore(self._host, ctypes.c_int64(len(self._kinds)))
             self._kinds.append(kind)
         while (raw := self._text(0, len(self._words))) is not None:
             self._words.append(self._decoded(raw, at))
+
+    def _wanted(self, kind: OpSchema) -> bool:
+        """Return whether the tensors of a kind are asked for."""
+        try:
+            return self._has_tensors(kind)
+        except TraceError as error:
+            raise TraceError(f"{self.source}: {error}") from None
 
     def _text(self, of_kind: int, index: int) -> bytes | None:
         """Return one distinct name, None beyond the last."""
@@ -267,7 +274,9 @@ class _Reader:
     def _decoded(self, raw: bytes, at: int) -> str:
         """Return the string that stands between quotes in the file."""
         try:
-            return json.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode()
+            text: str = json.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode()
+            text.encode()  # half of a surrogate pair can be escaped, but is no text
+            return text
         except ValueError as error:
             raise self.told(at, f"a name is no text: {error}") from None
 

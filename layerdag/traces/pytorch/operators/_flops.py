@@ -47,7 +47,7 @@ def _product(first: int, second: int) -> Callable[[Tensors, Tensors], int | None
 
 def _convolution(reads: Tensors, writes: Tensors) -> int | None:
     """Each element of the result takes one multiply-add for each weight of its filter."""
-    if len(reads) < 2 or not writes or not reads[1].shape[0]:
+    if len(reads) < 2 or not writes or not any(reads[1].shape[:1]):
         return None
     per_output = reads[1].num_elements // reads[1].shape[0]
     return 2 * writes[0].num_elements * per_output
@@ -55,7 +55,7 @@ def _convolution(reads: Tensors, writes: Tensors) -> int | None:
 
 def _convolution_backward(reads: Tensors, writes: Tensors) -> int | None:
     """Two products of the forward's size: for the input's and for the weight's gradient."""
-    if len(reads) < 3 or not reads[2].shape[0]:
+    if len(reads) < 3 or not any(reads[2].shape[:1]):
         return None
     per_output = reads[2].num_elements // reads[2].shape[0]
     gradients = sum(1 for tensor in writes if len(tensor.shape) > 2)
@@ -67,7 +67,7 @@ def _attention(first: int, products: int) -> Callable[[Tensors, Tensors], int | 
 
     def formula(reads: Tensors, writes: Tensors) -> int | None:
         del writes
-        if len(reads) < first + 2 or len(reads[first].shape) < 2:
+        if len(reads) < first + 2 or len(reads[first + 1].shape) < 2:
             return None
         keys = reads[first + 1].shape[-2]
         return 2 * products * reads[first].num_elements * keys

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
+from layerdag.errors import TraceError
 from layerdag.traces.pytorch.operators._collectives import COMMUNICATION, WAITS
 from layerdag.traces.pytorch.operators._composites import is_composite
 
@@ -77,6 +78,9 @@ def signature(name: str, schema: str, triton: bool = False) -> Signature:
         name: Node name, such as "aten::add_".
         schema: Its schema, "" for scopes and autograd nodes.
         triton: Whether the node is a compiled Triton kernel, which has no schema.
+
+    Raises:
+        TraceError: If the schema is none that PyTorch writes.
     """
     if name in COMMUNICATION:
         return Signature(OpRole.COMMUNICATION)
@@ -87,7 +91,13 @@ def signature(name: str, schema: str, triton: bool = False) -> Signature:
     qualified = schema.partition("(")[0]
     if not schema or is_composite(qualified) or name.startswith(("profiler::", "c10d::")):
         return Signature(OpRole.SCOPE)
-    return _from_schema(name, schema)
+    try:
+        return _from_schema(name, schema)
+    except (ValueError, IndexError):
+        raise TraceError(
+            f"operator '{name[:80]}' has the schema '{schema[:80]}', which is none that PyTorch "
+            "writes; collect the trace again."
+        ) from None
 
 
 def _from_schema(name: str, schema: str) -> Signature:

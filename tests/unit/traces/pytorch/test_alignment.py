@@ -1,3 +1,8 @@
+from itertools import pairwise
+
+from hypothesis import given, strategies as st
+from laws import tried
+
 from layerdag.traces.pytorch._alignment import WINDOW, align
 
 
@@ -20,3 +25,29 @@ def test_a_gap_larger_than_the_window_loses_only_a_stretch():
     pairs = align(left, right)
     assert len(pairs) > 700
     assert all(left[i] == right[j] for i, j in pairs)
+
+
+@tried(60)
+@given(st.lists(st.sampled_from("abcd"), max_size=40), st.lists(st.sampled_from("abcd")))
+def test_pairs_have_equal_names_and_ascend_on_both_sides(left, right):
+    pairs = align(left, right)
+    assert all(left[i] == right[j] for i, j in pairs)
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
+
+
+@tried(30)
+@given(st.sets(st.integers(0, 9)), st.booleans())
+def test_isolated_extra_operators_cost_no_other_pair(extra, on_the_left):
+    """Names are unique, so that only one pairing is right; runs of four names lie between."""
+    names = [f"op{n}" for n in range(40)]
+    more = list(names)
+    for at in sorted(extra, reverse=True):
+        more.insert(4 * at, f"extra{at}")
+    left, right = (more, names) if on_the_left else (names, more)
+    pairs = align(left, right)
+    assert [(left[i], right[j]) for i, j in pairs] == [(name, name) for name in names]
+
+
+def test_nothing_pairs_with_nothing():
+    assert align([], ["a"]) == []
+    assert align(["a"], []) == []

@@ -1,10 +1,26 @@
 import json
 
 import pytest
+from damaged_json import changed
+from hypothesis import example, given
+from laws import tried
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.traces.chakra import attribute_at, encode_trace
 from layerdag.traces.pytorch import import_pytorch
-from tests.unit.traces.host_json import MM, node, tensor, write_host
+from tests.unit.traces.host_json import (
+    ALL_REDUCE,
+    COPY_,
+    EMPTY,
+    LINEAR,
+    MM,
+    VIEW,
+    listed,
+    node,
+    plain,
+    tensor,
+    write_host,
+)
 from tests.unit.traces.profile_json import event, kernel, launch, write_profile
 
 HOST = [
@@ -79,3 +95,149 @@ def test_every_pytorch_file_imports_or_is_refused_with_a_reason(shared_data):
         except TraceError as error:
             refused.append(f"{row['file']}: {error}")
     assert all("no kernel, copy or fill on a device" in reason for reason in refused), refused
+
+
+def attributes(trace, row: int) -> dict[str, object]:
+    """Return the attributes of a node by name."""
+    table = trace.attributes
+    rows = range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1]))
+    found = [attribute_at(table, at, trace.strings) for at in rows]
+    return {each.name: each.value for each in found}
+
+
+def joined(tmp_path, host: list[dict], events: list[dict]):
+    paths = write_host(tmp_path / "host.json", host), write_profile(tmp_path / "p.json", events)
+    return import_pytorch(*paths)
+
+
+def test_operations_count_for_the_longest_kernel_of_an_operator(tmp_path):
+    events = [
+        event("cpu_op", "aten::mm", 0, 30, **{"Record function id": 503}),
+        *(launch(1, 1), launch(2, 5), launch(3, 9)),
+        *(kernel(1, 4, 10), kernel(2, 15, 40), kernel(3, 60, 7)),
+    ]
+    trace = joined(tmp_path, HOST, events).trace
+    kernels = [row for row, name in enumerate(trace.names()) if name == "aten::mm"]
+    assert [attributes(trace, row)["num_ops"] for row in kernels] == [0, 2 * 4 * 4 * 4, 0]
+    assert [attributes(trace, row)["dtype"] for row in kernels] == ["float32"] * 3
+
+
+def test_data_flows_from_the_last_kernel_of_the_producer_and_order_that_it_implies_goes(tmp_path):
+    events = [
+        event("cpu_op", "aten::mm", 0, 9, **{"Record function id": 503}),
+        *(launch(1, 1), launch(2, 5), kernel(1, 4, 10), kernel(2, 15, 10)),
+        event("cpu_op", "aten::mm", 10, 8, **{"Record function id": 504}),
+        *(launch(3, 12), kernel(3, 26, 20)),
+    ]
+    trace = joined(tmp_path, HOST, events).trace
+    first, second, third = (r for r, name in enumerate(trace.names()) if name == "aten::mm")
+    assert trace.data_deps.of(third).tolist() == [second]
+    assert second not in trace.ctrl_deps.of(third).tolist()
+    assert trace.ctrl_deps.of(second).tolist()[0] == first  # the stream
+
+
+def test_a_kernel_of_an_operator_inside_a_kept_one_belongs_to_the_kept_one(tmp_path):
+    addmm = "aten::addmm(Tensor self, Tensor mat1, Tensor mat2) -> Tensor"
+    host = [
+        node(6, "aten::copy_", COPY_, (tensor(20), tensor(1)), (tensor(20),)),
+        node(5, "aten::addmm", addmm, (tensor(1), tensor(1), tensor(2)), (tensor(20),)),
+    ]
+    events = [
+        event("cpu_op", "aten::copy_", 1, 3, **{"Record function id": 506}),
+        *(launch(1, 2), kernel(1, 5, 3)),
+    ]
+    result = joined(tmp_path, host, events)
+    assert result.share_joined == 1
+    assert attributes(result.trace, 1)["num_ops"] == 2 * 4 * 4 * 4
+
+
+def test_a_kernel_that_no_host_operation_launched_stays_as_it_is(tmp_path):
+    events = [*profile(503, 504), launch(9, 60), kernel(9, 70, 5)]
+    result = joined(tmp_path, HOST, events)
+    assert result.share_joined == pytest.approx(2 / 3)
+    (stray,) = (row for row, name in enumerate(result.trace.names()) if name == "kernel")
+    assert "num_ops" not in attributes(result.trace, stray)
+
+
+def test_communication_that_a_kernel_does_has_no_operations(tmp_path):
+    host = [*HOST, node(5, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(11)), plain(0)))]
+    events = [
+        *profile(503, 504),
+        event("cpu_op", "c10d::allreduce_", 50, 8, **{"Record function id": 505}),
+        *(launch(3, 52), kernel(3, 60, 9, "ncclDevKernel_AllReduce")),
+    ]
+    trace = joined(tmp_path, host, events).trace
+    row = trace.names().index("nccl::all_reduce")
+    assert "num_ops" not in attributes(trace, row)
+    assert attributes(trace, row)["dtype"] == "float32"  # of the tensor that it writes
+    assert trace.data_deps.of(row).tolist() == [3]
+
+
+def test_threads_are_followed_in_order_each_on_its_own(tmp_path):
+    """Without handles: the second thread of the host trace is that of the profile."""
+    forward = [node(n, f"aten::op{n}", MM, (tensor(n), tensor(2)), (tensor(n + 1),))
+               for n in (3, 5)]  # fmt: skip
+    backward = [node(n, f"aten::op{n}", MM, (tensor(n), tensor(2)), (tensor(n + 9),), tid=2)
+                for n in (4, 6)]  # fmt: skip
+    events = []
+    for number, (n, tid) in enumerate(((3, 1), (4, 2), (5, 1), (6, 2)), start=1):
+        ts = number * 10
+        events += [
+            event("cpu_op", f"aten::op{n}", ts, 6, tid=tid),
+            {**launch(number, ts + 1), "tid": tid},
+            kernel(number, ts + 4, 3),
+        ]
+    result = joined(tmp_path, [forward[0], backward[0], forward[1], backward[1]], events)
+    assert result.share_joined == 1
+    found = [name for name in result.trace.names() if name.startswith("aten")]
+    assert found == ["aten::op3", "aten::op4", "aten::op5", "aten::op6"]
+
+
+STEP_OF_ALL = {
+    "distributedInfo": {"world_size": 4},
+    "traceEvents": [
+        event("cpu_op", "aten::mm", 0, 8, **{
+            "Record function id": 503, "External id": 1,
+            "Input Dims": [[4, 2], [[2, 2]]], "Input type": ["float", "float"]}),
+        *(launch(1, 2), kernel(1, 5, 20, bytes=7, **{"External id": 1})),
+        event("cpu_op", "c10d::allreduce_", 10, 8, **{"Record function id": 505}),
+        launch(2, 12),
+        kernel(2, 26, 20, "ncclDevKernel_SendRecv", **{
+            "Collective name": "allreduce", "In msg nelems": 4, "dtype": "Float",
+            "Process Group Ranks": "[0, 1]"}),
+        event("cuda_runtime", "cudaDeviceSynchronize", 40, 30, correlation=9),
+        kernel(77, 80, 3, stream=9),
+    ],
+}  # fmt: skip
+GROUPS = '[{"pg_name": "0", "ranks": [], "group_size": 2}]'
+HOST_OF_ALL = {
+    "schema": "1.1.1",
+    "nodes": [
+        node(2, "## process_group:init ##", "", (plain(GROUPS, "String"),)),
+        *HOST,
+        node(5, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(11)), plain("<Object>"))),
+        node(6, "gloo:all_reduce"),
+        node(8, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(33),)),
+        node(7, "aten::linear", LINEAR, (tensor(1),), (tensor(33),)),
+        node(9, "aten::view", VIEW, (tensor(33),), (tensor(33),)),
+        node(10, "aten::empty", EMPTY, (), (tensor(40),)),
+    ],
+}
+
+
+@tried(60)
+@given(changed(HOST_OF_ALL), changed(STEP_OF_ALL))
+@example(HOST_OF_ALL, STEP_OF_ALL)
+def test_damaged_files_end_in_a_trace_or_in_one_sentence(tmp_path_factory, host, device):
+    folder = tmp_path_factory.mktemp("damaged")
+    host_path, device_path = folder / "host.json", folder / "device.json"
+    host_path.write_text(json.dumps(host))
+    device_path.write_text(json.dumps(device))
+    for pair in ((host_path, None), (None, device_path), (host_path, device_path)):
+        told = str(folder)
+        try:
+            assert encode_trace(import_pytorch(*pair).trace)
+        except TraceError as error:
+            told = str(error)
+        assert str(folder) in told
+        assert len(told) < 500

@@ -96,3 +96,72 @@ def test_a_kernel_without_a_count_has_the_size_of_the_operators_around_it() -> N
     found = kernel_communication(kernel("ncclDevKernel_AllReduce", **{"In msg nelems": 0}), around)
     assert found is not None
     assert found.num_bytes == 64
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("allreduce", CollectiveType.ALL_REDUCE),
+        ("allreduce_coalesced", CollectiveType.ALL_REDUCE),
+        ("_reduce_scatter_base", CollectiveType.REDUCE_SCATTER),
+        ("reduce", CollectiveType.REDUCE),
+        ("all_to_all", CollectiveType.ALL_TO_ALL),
+        ("broadcast", CollectiveType.BROADCAST),
+        ("gather", CollectiveType.GATHER),
+        ("scatter", CollectiveType.SCATTER),
+        ("barrier", CollectiveType.BARRIER),
+    ],
+)
+def test_the_collective_that_is_told_counts_before_the_name_of_the_kernel(
+    told: str, kind: CollectiveType
+) -> None:
+    found = kernel_communication(
+        kernel("ncclDevKernel_AllGather_RING_LL", **{"Collective name": told}), ()
+    )
+    assert found is not None
+    assert found.collective == kind
+
+
+def test_the_innermost_operator_that_says_it_decides() -> None:
+    around = (operator("c10d::broadcast_"), operator("c10d::allreduce_"), operator("aten::copy_"))
+    found = kernel_communication(kernel("ncclDevKernel_Generic"), around)
+    assert found is not None
+    assert found.collective == CollectiveType.ALL_REDUCE
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [("Float", 4), ("double", 8), ("Half", 2), ("BFloat16", 2), ("Byte", 1), ("no such type", 4)],
+)
+def test_elements_have_the_width_of_their_type(dtype: str, width: int) -> None:
+    args = {"In msg nelems": 10, "dtype": dtype}
+    found = kernel_communication(kernel("ncclDevKernel_AllReduce", **args), ())
+    assert found is not None
+    assert found.num_bytes == 10 * width
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    ["[0, 1", "[" * 5000, "7", '["0", "1"]', '[0, "1"]', "[[0], [1]]", "[0, -1]", "[true]", 5,
+     {"0": 1}, None],
+)  # fmt: skip
+def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
+    found = kernel_communication(kernel("ncclAllReduce", **{"Process Group Ranks": ranks}), ())
+    assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("dims", "types", "expected"),
+    [
+        (5, ["float"], 0),
+        ([[2, 2]], "float", 0),
+        ("dims", None, 0),
+        ([5, [2, 3]], ["float", "float"], 24),  # a number is no shape
+        ([[[2, 2], "x", [3]]], ["float"], 28),
+        ([[2, "x"]], ["float"], 0),
+        ([[[[9]]]], ["float"], 0),  # lists of lists of tensors do not exist
+        ([[2, 2]], [["float"]], 0),
+    ],
+)
+def test_dims_that_are_none_have_no_bytes(dims: Any, types: Any, expected: int) -> None:
+    assert tensor_bytes({"Input Dims": dims, "Input type": types}) == expected
