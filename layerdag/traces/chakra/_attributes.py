@@ -119,7 +119,7 @@ def list_to_payload(wire: int, values: Iterable[object]) -> bytes:
 def _text_bytes(wire: int, value: object) -> bytes:
     """Return the bytes of a string or bytes element."""
     if wire == Wire.STRING and isinstance(value, str):
-        return value.encode()
+        return encode_text(value)
     if wire == Wire.BYTES and isinstance(value, bytes):
         return value
     raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
@@ -149,6 +149,17 @@ def payload_to_list(wire: int, payload: bytes) -> tuple[object, ...]:
         else:
             values.append(read_scalar(scalar, outer))
     return tuple(values)
+
+
+def encode_text(text: str) -> bytes:
+    """Return text as UTF-8, or raise TraceError for half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise TraceError(
+            f"the string {text!r:.60} holds half of a surrogate pair, which no Chakra trace can "
+            "hold; correct it."
+        ) from None
 
 
 def decode_text(data: bytes) -> str:

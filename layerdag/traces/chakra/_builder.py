@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,7 +10,13 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, AttributeTable, NodeType, Ragged, Trace, Wire, wire_name
-from layerdag.traces.chakra._attributes import MASK64, is_list, list_to_payload, scalar_to_word
+from layerdag.traces.chakra._attributes import (
+    MASK64,
+    encode_text,
+    is_list,
+    list_to_payload,
+    scalar_to_word,
+)
 
 T = TypeVar("T")
 
@@ -70,12 +76,15 @@ def build_trace(
     ``layerdag.traces.dependency_edges``.
 
     Raises:
-        TraceError: If a value does not fit its field, or an id occurs twice; names the node.
+        TraceError: If a value does not fit its field, or an id occurs twice, naming the node; or if
+            a string is no text.
     """
     _check_distinct([node.id for node in nodes], source)
     strings: Pool[str] = Pool()
     rows = [_node_row(node, strings, source) for node in nodes]
     table = attribute_table([node.attributes for node in nodes], strings, source)
+    texts = (text for attribute in metadata for text in _texts(attribute))
+    _check_texts((*strings.values(), version, *texts), source)
     head_N5 = np.array([row[:5] for row in rows], dtype=np.uint64).reshape(-1, 5)
     return Trace(
         id_N=head_N5[:, 0].copy(),
@@ -201,6 +210,24 @@ def ragged(lists: Iterable[Sequence[int]], source: str = "<memory>") -> Ragged:
         raise TraceError(
             f"{source}: a dependency names node {bad}; ids lie between 0 and 2**64 - 1."
         ) from None
+
+
+def _texts(attribute: Attribute) -> Iterator[str]:
+    """Yield every string of an attribute."""
+    value = attribute.value
+    yield from (attribute.name, attribute.doc)
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, str):
+            yield part
+
+
+def _check_texts(texts: Iterable[str], source: str) -> None:
+    """Raise TraceError where a string has no UTF-8 form, which half of a surrogate pair has not."""
+    for text in texts:
+        try:
+            encode_text(text)
+        except TraceError as error:
+            raise TraceError(f"{source}: {error}") from None
 
 
 def _check_distinct(ids: list[int], source: str) -> None:

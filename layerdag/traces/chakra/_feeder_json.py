@@ -43,7 +43,7 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
 
 def _node(at: int, row: object, source: str) -> NodeSpec:
     """Return one node."""
-    if not isinstance(row, dict) or not isinstance(row.get("Id"), int):
+    if not isinstance(row, dict) or type(row.get("Id")) is not int:
         raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
     where = f"{source}: node {row['Id']}"
     extra = [(key, value) for key, value in row.items() if key not in _OWN_KEYS]
@@ -77,7 +77,7 @@ def _ids(value: object, where: str) -> tuple[int, ...]:
 
 def _attribute(key: str, value: object, where: str) -> Attribute:
     """Return one further key as an attribute."""
-    if isinstance(value, list):
+    if isinstance(value, list) and not any(isinstance(element, list) for element in value):
         first = _attribute(key, value[0] if value else 0, where)
         return Attribute(key, first.wire + 1, tuple(value))
     if isinstance(value, bool):
@@ -88,7 +88,7 @@ def _attribute(key: str, value: object, where: str) -> Attribute:
         return Attribute(key, Wire.DOUBLE, value)
     if isinstance(value, str):
         return Attribute(key, Wire.STRING, value)
-    raise TraceError(f"{where}: '{key}' is {value!r}, which no Chakra attribute can hold.")
+    raise TraceError(f"{where}: '{key}' is {value!r:.40}, which no Chakra attribute can hold.")
 
 
 def encode_feeder_json(trace: Trace) -> bytes:

@@ -109,15 +109,35 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
         ranks, groups = loaded["ranks"], loaded["groups"]
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
         return Workload(
-            traces=tuple(traces[number] for number in ranks),
-            groups={str(name): tuple(map(int, members)) for name, members in groups.items()},
+            traces=tuple(traces[_index(number, len(traces))] for number in ranks),
+            groups={
+                str(name): tuple(_index(rank, len(ranks)) for rank in members)
+                for name, members in groups.items()
+            },
             source=source,
         )
-    except (ValueError, RecursionError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, IndexError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise TraceError(
             f"{source}: is no sound JSON of layerdag ({type(error).__name__}: {error}); write it "
             "again with 'layerdag convert'."
         ) from None
+
+
+def _index(number: object, size: int) -> int:
+    """Return a position that must lie below ``size``."""
+    if type(number) is not int or not 0 <= number < size:
+        raise IndexError(f"{number!r:.40} is not one of 0 to {size - 1}")
+    return number
+
+
+def _integer(value: object) -> int:
+    """Return an integer; a float would lose digits in silence."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.40} is no integer")
+    return value
 
 
 def _trace_in(entry: dict[str, Any], source: str) -> Trace:
@@ -133,16 +153,23 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
 def _node_in(row: dict[str, Any]) -> NodeSpec:
     """Return one node."""
     return NodeSpec(
-        id=int(row["id"]),
+        id=_integer(row["id"]),
         name=str(row["name"]),
         type=NodeType[row["type"]],
-        data_deps=tuple(map(int, row["data_deps"])),
-        ctrl_deps=tuple(map(int, row["ctrl_deps"])),
-        start_us=int(row["start_us"]),
-        duration_us=int(row["duration_us"]),
+        data_deps=tuple(map(_integer, row["data_deps"])),
+        ctrl_deps=tuple(map(_integer, row["ctrl_deps"])),
+        start_us=_integer(row["start_us"]),
+        duration_us=_integer(row["duration_us"]),
         attributes=tuple(map(_attribute_in, row["attributes"])),
-        io=tuple(row.get(name) for name in _IO),
+        io=tuple(_text_in(row.get(name)) for name in _IO),
     )
+
+
+def _text_in(value: object) -> str | None:
+    """Return an input or output field."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no string")
+    return value
 
 
 def _attribute_in(row: dict[str, Any]) -> Attribute:
@@ -161,5 +188,5 @@ def _value_in(wire: int, value: Any) -> Any:
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):
-        return word_to_scalar(wire, int(value["bits"]))
+        return word_to_scalar(wire, _integer(value["bits"]))
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value

@@ -1,11 +1,19 @@
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from trace_examples import pair_workload
 
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, NodeType, Wire
-from layerdag.traces.chakra import NodeSpec, build_trace, decode_feeder_json, encode_feeder_json
+from layerdag.traces.chakra import (
+    NodeSpec,
+    attribute_at,
+    build_trace,
+    decode_feeder_json,
+    encode_feeder_json,
+)
 
 
 def feeder(*nodes: dict[str, object]) -> bytes:
@@ -67,3 +75,101 @@ def test_bytes_cannot_be_written() -> None:
     node = NodeSpec(7, "a", NodeType.COMP, attributes=(Attribute("b", Wire.BYTES, b"1"),))
     with pytest.raises(TraceError, match="node 7 carries bytes"):
         encode_feeder_json(build_trace([node]))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 24, 25, 250, 900])
+def test_a_list_of_lists_is_no_attribute_however_deep(depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    data = b'{"workload_graph": [{"Id": 6, "x": ' + nested + b"}]}"
+    with pytest.raises(TraceError, match=r"node 6: 'x' is .*no Chakra attribute") as caught:
+        decode_feeder_json(data)
+    assert len(str(caught.value)) < 120
+
+
+def test_an_id_that_is_a_bool_is_no_id() -> None:
+    with pytest.raises(TraceError, match="entry 1 of 'workload_graph' has no integer 'Id'"):
+        decode_feeder_json(feeder({"Id": 4}, {"Id": True}))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"Id": 1, "Name": "\ud800"},
+        {"Id": 1, "\udfff": 1},
+        {"Id": 1, "x": "a\ud800"},
+        {"Id": 1, "x": ["fine", "\ud800"]},
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused(node: dict[str, object]) -> None:
+    with pytest.raises(TraceError, match=r"half of a surrogate pair.*correct it"):
+        decode_feeder_json(feeder(node), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("value", "wire", "held"),
+    [
+        (True, Wire.BOOL, True),
+        (-3, Wire.INT64, -3),
+        (2.5, Wire.DOUBLE, 2.5),
+        ("word", Wire.STRING, "word"),
+        ([1, -2], Wire.INT64 + 1, (1, -2)),
+        ([0.5, 2], Wire.DOUBLE + 1, (0.5, 2.0)),
+        (["a", ""], Wire.STRING + 1, ("a", "")),
+        ([False, True], Wire.BOOL + 1, (False, True)),
+        ([], Wire.INT64 + 1, ()),
+    ],
+)
+def test_a_further_key_gets_the_type_of_its_value(value: object, wire: int, held: object) -> None:
+    trace = decode_feeder_json(feeder({"Id": 1, "own": value}))
+    found = attribute_at(trace.attributes, 0, trace.strings)
+    assert (found.name, found.wire, found.value) == ("own", wire, held)
+
+
+@pytest.mark.parametrize(
+    ("name", "wire"),
+    [
+        ("is_cpu_op", Wire.BOOL),
+        ("tensor_size", Wire.UINT64),
+        ("comm_priority", Wire.INT32),
+        ("comm_src", Wire.INT32),
+        ("comm_dst", Wire.INT32),
+        ("comm_tag", Wire.INT32),
+        ("comm_size", Wire.INT64),
+    ],
+)
+def test_known_integers_get_the_type_that_the_feeder_reads(name: str, wire: Wire) -> None:
+    trace = decode_feeder_json(feeder({"Id": 1, name: 1}))
+    assert trace.attributes.wire_A.tolist() == [wire]
+
+
+@pytest.mark.parametrize(("given", "kept"), [(2.4, 2), (2.5, 2), (3.5, 4), (0.6, 1), (7, 7)])
+def test_run_times_are_rounded_to_microseconds(given: float, kept: int) -> None:
+    assert decode_feeder_json(feeder({"Id": 1, "runtime": given})).duration_us_N.tolist() == [kept]
+
+
+@pytest.mark.parametrize("value", ["1e400", "NaN", "null", '"7"', "9.3e18"])
+def test_run_times_that_are_no_time_are_refused(value: str) -> None:
+    data = b'{"workload_graph": [{"Id": 1, "runtime": ' + value.encode() + b"}]}"
+    with pytest.raises(TraceError, match=r"node 1: 'runtime' is .*, not an integer"):
+        decode_feeder_json(data)
+
+
+def test_a_list_of_different_kinds_is_refused_with_the_element_that_does_not_fit() -> None:
+    with pytest.raises(TraceError, match=r"attribute 'x': 2\.5 does not fit into int64_val"):
+        decode_feeder_json(feeder({"Id": 1, "x": [1, 2.5]}))
+    with pytest.raises(TraceError, match="attribute 'x': string_val cannot hold 2"):
+        decode_feeder_json(feeder({"Id": 1, "x": ["a", 2]}))
+
+
+def test_absent_names_and_unset_attributes_are_written_as_nothing() -> None:
+    unset = Attribute("unset", Wire.UNSET, None)
+    nameless = Attribute("", Wire.INT64, 3)
+    trace = build_trace([NodeSpec(1, "", NodeType.COMP, attributes=(unset, nameless))])
+    trace = replace(
+        trace,
+        name_N=np.array([-1], np.int32),
+        attributes=replace(trace.attributes, name_A=np.array([1, -1], np.int32)),
+    )
+    (row,) = json.loads(encode_feeder_json(trace))["workload_graph"]
+    assert (row["Name"], row[""]) == ("", 3)
+    assert set(row) == {"Id", "Name", "NodeType", "data_deps", "ctrlDeps", "runtime", ""}
