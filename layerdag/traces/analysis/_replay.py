@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.traces import NodeType, Ragged, Trace
+from layerdag.traces import NodeType, Ragged, Trace, dependency_edges
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def replay(trace: Trace) -> Replay:
     thread ran them. Nodes without a measured duration are left out.
 
     Raises:
-        TraceError: If no node was measured, or a dependency does not come before its node.
+        TraceError: If no node was measured, or the dependencies name an absent node or an id twice.
     """
     exact_N, is_exact_N = trace.integers("start_ns")
     start_N = np.where(is_exact_N, exact_N, trace.start_us_N.astype(np.int64) * 1000)
@@ -77,6 +77,7 @@ def replay(trace: Trace) -> Replay:
 
 def _parents(trace: Trace, start_N: np.ndarray, timed_N: np.ndarray) -> list[list[int]]:
     """Return the rows that each row waits for."""
+    dependency_edges(trace)  # raises where they are faulty
     row_of = {int(number): row for row, number in enumerate(trace.id_N.tolist())}
     parents = [_rows(trace.data_deps, row, row_of) for row in range(trace.num_nodes)]
     for row in range(trace.num_nodes):

@@ -203,7 +203,9 @@ class _Scrubber:
         return None
 
     def _group(self, value: object) -> object | None:
-        """Return the new name of a communicator group; an integer stays one."""
+        """Return the new name of a communicator group; an integer stays one, all else goes."""
+        if type(value) not in (int, str):
+            return None
         old = str(value)
         new = old if old in WORLD_NAMES else self.groups.setdefault(old, str(len(self.groups) + 1))
         return int(new) if isinstance(value, int) else new

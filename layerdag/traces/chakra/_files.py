@@ -66,8 +66,8 @@ def _decode_current(data: bytes, source: str) -> Trace:
 def _head(data: bytes, source: str) -> tuple[str, tuple[Attribute, ...], int]:
     """Return version and attributes of the GlobalMetadata, and where the first node starts."""
     try:
-        size = Cursor(data[:10]).varint()
-        start = len(varint(size))
+        prefix = Cursor(data[:10])
+        size, start = prefix.varint(), prefix.position
         if start + size > len(data):
             raise TraceError("its first message is cut off")
         version, metadata = decode_metadata(data[start : start + size])

@@ -13,7 +13,7 @@ from layerdag.errors import TraceError
 from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.traces.chakra._attributes import decode_text
 from layerdag.traces.chakra._builder import NodeSpec, build_trace
-from layerdag.traces.chakra._protobuf import FIXED32, LENGTH, VARINT, Cursor
+from layerdag.traces.chakra._protobuf import FIXED32, FIXED64, LENGTH, VARINT, Cursor
 
 Fields = dict[int, list[int | bytes]]
 
@@ -120,8 +120,10 @@ def _fields(message: bytes) -> Fields:
             value: int | bytes = cursor.varint()
         elif kind == LENGTH:
             value = cursor.bytes()
-        else:
+        elif kind in (FIXED32, FIXED64):
             value = cursor.take(4 if kind == FIXED32 else 8)
+        else:
+            raise TraceError(f"wire type {kind} is not part of this format")
         found.setdefault(number, []).append(value)
     return found
 

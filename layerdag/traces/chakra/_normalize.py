@@ -102,9 +102,11 @@ def _retyped(trace: Trace, name: str, wire: Wire) -> Trace:
         low, high = _BOUNDS[wire]
         wrong_A = (signed_A < low) | (signed_A > high) | (unsigned_A & (signed_A < 0))
     if wrong_A.any():
-        node = _node_id(trace, int(row_A[np.argmax(wrong_A)]))
+        first = int(np.argmax(wrong_A))
+        value = (word_A if unsigned_A[first] else signed_A)[first]
+        node = _node_id(trace, int(row_A[first]))
         raise TraceError(
-            f"{trace.source}: node {node} carries '{name}' = {word_A[np.argmax(wrong_A)]}, which "
+            f"{trace.source}: node {node} carries '{name}' = {value}, which "
             f"does not fit into {wire_name(wire)}, the type that Chakra's feeder reads."
         )
     wire_A = trace.attributes.wire_A.copy()

@@ -1,10 +1,21 @@
+import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
 from trace_examples import EVERY_VALUE, coll, comp, message
 
-from layerdag.traces import Attribute, NodeType, Wire, Workload
+from layerdag.errors import TraceError
+from layerdag.traces import (
+    Attribute,
+    NodeType,
+    Wire,
+    Workload,
+    dependency_edges,
+    trace_layers,
+)
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.anonymize import public_operators, scrub
-from layerdag.traces.chakra import NodeSpec, build_trace, encode_trace
+from layerdag.traces.chakra import NodeSpec, attribute_at, build_trace, encode_trace
 
 SECRET = "SecretProject"
 
@@ -117,3 +128,136 @@ def test_vocabulary_is_pytorchs_own() -> None:
     names = public_operators()
     assert {"aten::mm", "aten::convolution_backward", "c10d::allreduce_"} <= names
     assert not any(name.startswith("#") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("wire", "value"),
+    [
+        (Wire.INT32 + 1, (1, 2)),
+        (Wire.STRING + 1, ("secret",)),
+        (Wire.DOUBLE, 1.5),
+        (Wire.BOOL, True),
+        (Wire.BYTES, b"secret"),
+        (Wire.UNSET, None),
+    ],
+)
+def test_a_group_name_that_is_neither_text_nor_integer_goes(wire: int, value: object) -> None:
+    node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("pg_name", wire, value),))
+    clean, report = scrub(Workload((build_trace([node]),)))
+    assert report.removed_attributes == {"pg_name": 1}
+    assert clean.traces[0].attributes.wire_A.size == 0
+
+
+@pytest.mark.parametrize(("wire", "value"), [(Wire.INT64, 77), (Wire.STRING, "77")])
+def test_a_group_keeps_the_type_of_its_name(wire: int, value: object) -> None:
+    node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("pg_name", wire, value),))
+    clean, _ = scrub(Workload((build_trace([node]),), {"5": (0,), "77": (0,)}))
+    trace = clean.traces[0]
+    assert attribute_at(trace.attributes, 0, trace.strings).value == type(value)(2)
+    assert dict(clean.groups) == {"1": (0,), "2": (0,)}
+
+
+def test_groups_that_nobody_described_are_counted_on_and_the_world_keeps_its_name() -> None:
+    nodes = [
+        coll(0, group="secret"),
+        coll(1, group="0"),
+        coll(2, group=""),
+        coll(3, group="secret"),
+    ]
+    clean, report = scrub(Workload((build_trace(nodes),), {"known": (0,)}))
+    assert clean.traces[0].texts("pg_name")[0] == ["2", "0", "", "2"]
+    assert report.renamed_groups == 2
+
+
+def test_tags_get_one_number_on_all_ranks() -> None:
+    """Else a send and its receive would no longer match."""
+    first = build_trace([message(0, NodeType.COMM_SEND, 1, tag=900)])
+    second = build_trace(
+        [message(0, NodeType.COMM_RECV, 0, tag=50), message(1, NodeType.COMM_RECV, 0, tag=900)]
+    )
+    clean, report = scrub(Workload((first, second)))
+    assert clean.traces[0].integers("comm_tag")[0].tolist() == [0]
+    assert clean.traces[1].integers("comm_tag")[0].tolist() == [1, 0]
+    assert report.renumbered_tags == 2
+
+
+def test_nodes_are_numbered_in_program_order_and_names_lose_call_numbers() -> None:
+    nodes = [
+        comp(70, 5, name="aten::add(3)"),
+        comp(5, name="my_model.layer1"),
+        comp(90, 70, ctrl=(5,)),
+    ]
+    clean, report = scrub(Workload((build_trace(nodes),)))
+    trace = clean.traces[0]
+    assert trace.id_N.tolist() == [0, 1, 2]
+    assert trace.names() == ["COMP", "aten::add", "aten::mm"]
+    assert trace.data_deps.of(1).tolist() == [0]
+    assert (trace.data_deps.of(2).tolist(), trace.ctrl_deps.of(2).tolist()) == ([1], [0])
+    assert (report.kept_names, report.replaced_names, report.renumbered_nodes) == (2, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "wire", "value", "stays"),
+    [
+        ("device", Wire.STRING, "cuda:3", True),
+        ("device", Wire.STRING, "host17.example.org", False),
+        ("device", Wire.STRING, "cpu:12345", False),
+        ("dtype", Wire.STRING, "bfloat16", True),
+        ("dtype", Wire.STRING, "c10::BFloat16", True),
+        ("dtype", Wire.STRING, "secret16", False),
+        ("involved_dim", Wire.BOOL + 1, (True, False), True),
+        ("involved_dim", Wire.INT64 + 1, (1, 0), False),
+        ("num_ops", Wire.DOUBLE, 2.5, True),
+        ("num_ops", Wire.INT64, 0, True),
+        ("is_cpu_op", Wire.BOOL, False, True),
+        ("comm_tag", Wire.STRING, "secret", False),
+        ("stream", Wire.DOUBLE, 7.0, False),
+        ("comm_priority", Wire.STRING, "high", False),
+        ("rank_of_alice", Wire.INT64, 3, False),
+    ],
+)
+def test_what_may_stay_is_told_by_name_and_kind_of_value(
+    name: str, wire: int, value: object, stays: bool
+) -> None:
+    node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute(name, wire, value, "doc"),))
+    clean, report = scrub(Workload((build_trace([node]),)))
+    trace = clean.traces[0]
+    assert report.removed_attributes == ({} if stays else {name: 1})
+    if stays:
+        found = attribute_at(trace.attributes, 0, trace.strings)
+        assert (found.value, found.doc) == (value, "")  # a doc string may say anything
+
+
+def test_ranks_that_share_a_trace_share_the_clean_one() -> None:
+    trace = build_trace([comp(0)])
+    clean, report = scrub(Workload((trace, trace)))
+    assert clean.traces[0] is clean.traces[1]
+    assert report.renumbered_nodes == 1
+
+
+def test_faulty_dependencies_are_refused() -> None:
+    with pytest.raises(TraceError, match="node 1 depends on node 9"):
+        scrub(Workload((build_trace([comp(1, 9)]),)))
+
+
+@tried(40)
+@given(st.integers(0, 2**32 - 1))
+def test_the_graph_stays_whatever_the_ids_and_names(seed: int) -> None:
+    """Layers, widths, edges and the durations on them are those of the trace before."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 12))
+    ids = rng.choice(10_000, size, replace=False).tolist()
+    nodes = [
+        comp(ids[n], *(ids[d] for d in range(n) if rng.random() < 0.3), us=int(rng.integers(1, 99)))
+        for n in range(size)
+    ]
+    before = build_trace([nodes[n] for n in rng.permutation(size)])
+    after = scrub(Workload((before,)))[0].traces[0]
+
+    def shape(trace):
+        edges, _ = dependency_edges(trace)
+        layer_N, us_N = trace_layers(trace, edges), trace.duration_us_N
+        ends = [(layer_N[a], us_N[a], layer_N[b], us_N[b]) for a, b in edges.T]
+        return sorted(zip(layer_N.tolist(), us_N.tolist(), strict=True)), sorted(map(tuple, ends))
+
+    assert shape(after) == shape(before)

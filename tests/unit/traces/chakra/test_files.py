@@ -192,3 +192,12 @@ def test_every_reference_trace_is_written_byte_for_byte(shared_data: Path) -> No
     for path in paths:
         data = read_whole(path)
         assert encode_trace(decode_trace(data, str(path))) == data, path
+
+
+@pytest.mark.parametrize(
+    "head", [b"\x80\x00", b"\x80\x80\x80\x00", b"\x87\x80\x00" + text(1, "1.0.0")]
+)
+def test_a_length_may_have_more_bytes_than_it_needs(head: bytes) -> None:
+    """Protocol Buffers allow it; the first node begins behind all of them."""
+    node = number(1, 5) + text(2, "a") + number(3, 4)
+    assert decode_trace(head + framed(node)).id_N.tolist() == [5]
