@@ -12,8 +12,9 @@ from torch import nn
 from layerdag.datasets.schema import GraphSchema
 from layerdag.graph import GraphSizes
 from layerdag.models import DAGModel, ModelSpec
-from layerdag.models.autoregressive import Counter, FastLayerDAG
+from layerdag.models.autoregressive import FastLayerDAG
 from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.models.layers import Counter
 from layerdag.models.warm_start._axes import (
     AttributeCodes,
     Axis,
