@@ -35,9 +35,9 @@ def simulate(
         workload: Traces of all ranks with communicator groups.
         cluster: What to run on: ``Cluster(network, system)``, ``Cluster.from_files`` or
             ``Cluster.preset``, which gets as many ranks as the workload has.
-        compute: Times of compute nodes: a model, or "reference", "measured" or the name of a
-            device. By default ASTRA-sim's own, "reference" (roofline or recorded durations), and
-            on a preset what suits it.
+        compute: Times of compute nodes: a model, or what ``layerdag simulate --compute`` takes,
+            such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
+            "reference" (roofline or recorded durations), and on a preset what suits it.
         variation: Ranks that differ in speed, and noise; none by default.
 
     Returns:

@@ -28,8 +28,7 @@ def _configure_inputs(add: Callable[..., object]) -> None:
         help="instead of --system and --network: one switch, 25 GB/s and 1000 ns per link, rings, "
         "measured durations")  # fmt: skip
     add("--compute", metavar="MODEL",
-        help="times of compute nodes: 'reference' (ASTRA-sim's), 'measured' (duration_ns where "
-        "there is one), or the roofline of a device: a100-40, a100-80, h100, h200, tpu-v3, tpu-v4 "
+        help="times of compute nodes, one of the compute models below "
         "(default: reference, under --preset measured)")  # fmt: skip
     add("--memory", "--remote-memory-configuration", metavar="memory.json",
         help="remote memory; none by default")  # fmt: skip

@@ -10,6 +10,7 @@ from layerdag.cli import without_blas_threads, without_garbage_search
 from layerdag.cli.output import peak_memory, report, summary
 from layerdag.cli.settings import configure, tell_ignored, workload_prefix
 from layerdag.errors import UsageError
+from layerdag.simulator.compute import CHOICES
 
 if TYPE_CHECKING:
     from layerdag.simulator import Cluster, RunOptions, SimulationResult, SystemConfig, Variation
@@ -22,7 +23,11 @@ EXAMPLE = (
     "  layerdag simulate runs/gpt/workload --system system.json \\\n"
     "      --network network.yml --comm-group comm_group.json \\\n"
     "      --json result.json --trace timeline.json\n"
-    "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)"
+    "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)\n"
+    "  layerdag simulate data/examples/ddp_mlp --preset small \\\n"
+    "      --compute systolic:128x128,clock=0.94,bandwidth=900\n"
+    "\n"
+    "compute models (--compute MODEL):\n" + "".join(f"  {line}\n" for line in CHOICES.splitlines())
 )
 
 __all__ = ["EXAMPLE", "SUMMARY", "configure", "run"]

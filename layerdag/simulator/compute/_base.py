@@ -175,7 +175,7 @@ class PredictedCompute(ComputeModel):
     """Times that any function predicts, such as a trained surrogate.
 
     Args:
-        predict: Maps (trace, positions of the nodes) to microseconds, one a node.
+        predict: Maps (trace, positions of the nodes) to microseconds, one per node.
     """
 
     def __init__(self, predict: Callable[[Trace, np.ndarray], np.ndarray]) -> None:

@@ -5,7 +5,9 @@ The maps were fitted by others to measured GEMMs on TPU v4 and v6e and published
 is not a clock.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -13,14 +15,44 @@ from layerdag.errors import ConfigError
 from layerdag.simulator.compute._systolic import Gemm
 
 
+class CyclesToTime(ABC):
+    """Maps the cycles of one matrix product to time."""
+
+    @abstractmethod
+    def microseconds(self, cycles: int, gemm: Gemm) -> float:
+        """Return the time of ``gemm``, which takes ``cycles`` on the array."""
+
+
+@final
 @dataclass(frozen=True)
-class RoofMap:
+class Clock(CyclesToTime):
+    """A cycle takes 1 / ``ghz`` ns.
+
+    Attributes:
+        ghz: Cycles per ns.
+    """
+
+    ghz: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ghz < float("inf"):
+            raise ConfigError(f"the clock is {self.ghz} GHz; it must be positive.")
+
+    def microseconds(self, cycles: int, gemm: Gemm) -> float:
+        """Return the time of ``cycles``."""
+        del gemm
+        return cycles / (1000 * self.ghz)
+
+
+@final
+@dataclass(frozen=True)
+class RoofMap(CyclesToTime):
     """t = slope * max(cycles, 2 (MK + KN + MN) / bytes_per_cycle) + offset, in microseconds.
 
     Attributes:
-        slope: Microseconds a cycle.
+        slope: Microseconds per cycle.
         offset: Microseconds of a launch.
-        bytes_per_cycle: Memory rate; two bytes an element (bf16).
+        bytes_per_cycle: Memory rate; two bytes per element (bf16).
     """
 
     slope: float
@@ -32,12 +64,13 @@ class RoofMap:
         return self.slope * max(cycles, _bytes(gemm) / self.bytes_per_cycle) + self.offset
 
 
+@final
 @dataclass(frozen=True)
-class RangeMap:
+class RangeMap(CyclesToTime):
     """A straight line for small, medium and large GEMMs (all sizes <= 128, <= 1024, beyond).
 
     Attributes:
-        lines: (slope in us a cycle, offset in us) of each range.
+        lines: (slope in us per cycle, offset in us) of each range.
     """
 
     lines: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
@@ -49,8 +82,9 @@ class RangeMap:
         return slope * cycles + offset
 
 
+@final
 @dataclass(frozen=True)
-class RegionMap:
+class RegionMap(CyclesToTime):
     """One ``RoofMap`` for each of eight regions of sizes, in blocks of 128.
 
     The region is 4 (K > 1 block) + 2 (N >= 16 blocks) + (M >= 16 blocks).

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.simulator.compute._fitting import fit_log_latency, read_columns
 
 COLUMNS = ("d0", "d1", "d2")
-MIN_ROWS = 20
 
 
 class ElementwiseLatency:
@@ -31,18 +31,9 @@ class ElementwiseLatency:
         Raises:
             ConfigError: If the file is missing, a column lacks, or a value is no number.
         """
-        path = Path(path)
+        table_S4 = read_columns(path, (*COLUMNS, target))
         try:
-            table: Any = np.genfromtxt(path, delimiter=",", names=True, dtype=np.float64, ndmin=1)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: cannot be read as a CSV of numbers ({error}).") from None
-        names = table.dtype.names or ()
-        for column in (*COLUMNS, target):
-            if column not in names:
-                raise ConfigError(f"{path}: lacks the column '{column}'; found {', '.join(names)}.")
-        shapes_S3 = np.stack([table[column] for column in COLUMNS], axis=1)
-        try:
-            return cls.fit(shapes_S3, table[target], seed)
+            return cls.fit(table_S4[:, :3], table_S4[:, 3], seed)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
@@ -52,23 +43,12 @@ class ElementwiseLatency:
     ) -> "ElementwiseLatency":
         """Fit to shapes and latencies.
 
-        The loss is the absolute error of the logarithm, so that short operators count as much as
-        long ones.
-
         Raises:
             ConfigError: If there are fewer than 20 samples, or a value is not a positive number.
         """
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        if len(shapes_S3) < MIN_ROWS:
-            raise ConfigError(f"has {len(shapes_S3)} samples; at least {MIN_ROWS} are needed.")
-        values = np.concatenate([shapes_S3.ravel(), latency_us_S])
-        if not (np.isfinite(values) & (values > 0)).all():
+        if not (np.isfinite(shapes_S3) & (shapes_S3 > 0)).all():
             raise ConfigError("shapes and latencies must all be positive numbers.")
-        regressor = HistGradientBoostingRegressor(
-            loss="absolute_error", learning_rate=0.06, min_samples_leaf=5, random_state=seed
-        )
-        regressor.fit(_features(shapes_S3), np.log(latency_us_S))
+        regressor = fit_log_latency(_features(shapes_S3), latency_us_S, seed)
         return cls(regressor, len(shapes_S3))
 
     def microseconds(self, shapes_S3: np.ndarray) -> np.ndarray:

@@ -25,6 +25,14 @@ _CLASS_OF_DTYPE = {
 }
 
 
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1}
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the bytes of a number of the format ``dtype``, 4 for an unknown one."""
+    return _ITEM_BYTES[_CLASS_OF_DTYPE.get(dtype.removeprefix("c10::").lower(), "f32")]
+
+
 @dataclass(frozen=True)
 class Device:
     """Data-sheet rates of one device, dense.

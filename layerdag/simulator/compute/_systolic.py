@@ -100,10 +100,6 @@ class SystolicReport:
     filter_reads: int
     ofmap_writes: int
 
-    def with_stalls(self, stall_cycles: int) -> int:
-        """Return the total cycles of a run that stalls for ``stall_cycles``."""
-        return self.cycles + stall_cycles
-
 
 @dataclass(frozen=True)
 class SystolicArray:

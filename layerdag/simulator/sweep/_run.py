@@ -18,6 +18,7 @@ from layerdag._runtime import MAX_CONFIG_BYTES, load_yaml, read_whole
 from layerdag._version import __version__
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator import Cluster, Congestion, RunOptions, simulate
+from layerdag.simulator.compute import model_files
 from layerdag.simulator.engine import refuse_described_world
 from layerdag.traces import rank_files, read_workload
 
@@ -32,7 +33,8 @@ class SweepPoint:
         workload: Name of the workload.
         system: Name of the system file.
         network: Name of the network file.
-        compute: Name of the compute-cost model.
+        compute: Compute-cost model, as ``--compute`` takes it; its files are relative to the
+            current folder.
         congestion: "unaware" or "aware".
         prefix: Prefix of the workload's files.
         system_file: Path of ``system.json``.
@@ -55,7 +57,8 @@ class SweepPoint:
         named = {"layerdag": __version__, **asdict(self)}
         digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode())
         groups = sorted(Path(self.prefix).parent.glob("*comm_group.json"))
-        for path in (*rank_files(self.prefix), *groups):
+        fitted = model_files(self.compute)
+        for path in (*rank_files(self.prefix), *groups, *fitted):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         for name in (self.system_file, self.network_file):
             digest.update(hashlib.sha256(Path(name).read_bytes()).digest())

@@ -260,3 +260,26 @@ def test_the_line_on_memory_is_left_out_where_no_node_names_its_tensors(files, c
     assert "peak local memory" not in capsys.readouterr().out
     assert simulate(files, "--report", "--memory-capacity=1") == 0
     assert "peak local memory 0.000 GB on rank 0, a lower bound" in capsys.readouterr().out
+
+
+def test_times_of_compute_nodes_come_from_the_model_that_is_asked_for(files, capsys):
+    shapes = (None, "[[5, 9], [9, 7]]", None, None, None, None)
+    product = dataclasses.replace(comp(0, 1), name="aten::mm", io=shapes)
+    write_workload(workload([product], [product]), files / "w", overwrite=True)
+    for model, expected in (
+        ("measured:scale=3", 3000),
+        ("systolic:2x3,dataflow=os", 9 * 12 - 1),
+        ("systolic:2x3,clock=0.5", 2 * (15 * 10 - 1)),
+    ):
+        assert simulate(files, f"--compute={model}", "--json=-") == 0
+        assert json.loads(capsys.readouterr().out)["makespan"] == expected
+    assert simulate(files, "--compute=systolic:2by3") == 2
+    assert "write ROWSxCOLUMNS" in capsys.readouterr().err
+
+
+def test_help_lists_the_compute_models(capsys):
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    shown = capsys.readouterr().out
+    assert "systolic:ROWSxCOLUMNS" in shown
+    assert "learned:PREFIX" in shown

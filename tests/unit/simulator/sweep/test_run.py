@@ -8,6 +8,7 @@ from simulator_traces import all_reduce, comp, recv, workload
 
 from layerdag.cli import main
 from layerdag.errors import ConfigError, UsageError
+from layerdag.simulator.compute import model_files
 from layerdag.simulator.sweep import (
     SweepRow,
     _run as sweep,
@@ -70,6 +71,19 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     (folder / "fast.yml").write_text(NETWORK.format(50))
     list(run_sweep(points, folder / "journal"))
     assert {p.network for p in ran[2:]} == {"fast"}
+
+
+def test_a_point_runs_again_when_the_measurements_of_its_compute_model_change(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    table = "m,n,k,latency_us\n64,64,64,2\n64,64,128,3\n64,128,64,4\n"
+    (folder / "mine.csv").write_text(table)
+    (folder / "sweep.yml").write_text(SWEEP + "compute: ['systolic:4x4,map=mine.csv', measured]\n")
+    points = read_sweep(folder / "sweep.yml")
+    before = [point.key() for point in points]
+    (folder / "mine.csv").write_text(table + "128,128,128,9\n")
+    changed = [p.compute for p, key in zip(points, before, strict=True) if p.key() != key]
+    assert set(changed) == {"systolic:4x4,map=mine.csv"}
+    assert [path.name for path in model_files("learned:good/w")] == ["w.0.et", "w.1.et"]
 
 
 def test_a_finished_sweep_is_taken_from_its_journal_as_it_is(folder, monkeypatch):

@@ -1,0 +1,58 @@
+"""Latency of operators learned from measured traces."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from simulator_traces import comp, workload
+
+from layerdag.errors import ConfigError
+from layerdag.simulator.compute import OperatorLatency
+from layerdag.traces import Workload
+
+
+def measured(num: int = 200, **attributes: object) -> Workload:
+    """Return nodes whose time depends on the operator (1 or 10 us) and on the operations."""
+    nodes = [
+        dataclasses.replace(
+            comp(
+                i,
+                9,
+                duration_ns=(10_000 if i % 2 else 1000) * (1 + i % 4 // 2),
+                num_ops=10 ** (i % 4 // 2 * 3),
+                tensor_size=8,
+                **attributes,
+            ),
+            name="aten::mm" if i % 2 else "aten::add",
+        )
+        for i in range(num)
+    ]
+    return workload(nodes)
+
+
+def test_the_operator_and_its_costs_decide():
+    known = measured()
+    latency = OperatorLatency.fit(known)
+    found = latency.microseconds(known.traces[0], np.arange(4))
+    np.testing.assert_allclose(found, [1.0, 10.0, 2.0, 20.0], rtol=0.1)
+    assert latency.microseconds(known.traces[0], np.arange(0)).shape == (0,)
+
+
+def test_an_unknown_operator_is_predicted_from_its_costs():
+    other = workload([dataclasses.replace(comp(0, 5, num_ops=1), name="aten::sin")]).traces[0]
+    (found,) = OperatorLatency.fit(measured()).microseconds(other, np.arange(1))
+    assert 0.9 < found < 11
+
+
+def test_traces_that_ranks_share_count_once_and_nodes_without_durations_not():
+    trace = measured(19).traces[0]
+    with pytest.raises(ConfigError, match="has 19 samples; at least 20 are needed"):
+        OperatorLatency.fit(Workload((trace, trace)))
+    with pytest.raises(ConfigError, match="has 0 samples"):
+        OperatorLatency.fit(workload([comp(0, 0)]))
+
+
+def test_the_same_traces_give_the_same_model():
+    first, second = (OperatorLatency.fit(measured()) for _ in range(2))
+    trace, rows = measured().traces[0], np.arange(50)
+    np.testing.assert_array_equal(first.microseconds(trace, rows), second.microseconds(trace, rows))
