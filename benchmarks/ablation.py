@@ -3,12 +3,13 @@
     python benchmarks/ablation.py DATA/flowgraphs/tpu_tile --steps 480 --seeds 0 1 2
     python benchmarks/ablation.py data --max-nodes 80 --steps 250 --seeds 0 1 2
 
-"Full" is what `layerdag train` trains: with plans on flow graphs, without them on jobs.
-Every variant is trained from scratch for the same number of steps, in a process of its own, then
-samples one graph for the conditions of each training graph. Figures: validation likelihood (nats a
-graph; of the graph alone, without the conditions), mean over seven similarity ratios (see
+Every variant is an experiment (configs/experiment/ablation) or a setting of sampling. "full" is
+what `layerdag train` trains: numbers of children are predicted in flow graphs, not in jobs. Every
+variant is trained from scratch for the same number of steps, in a process of its own, then samples
+one graph for the conditions of each training graph. Figures: validation likelihood (nats per graph;
+of the graph alone, without the conditions), mean over seven similarity ratios (see
 ``benchmarks/quality.py``), copies, agreement of samples with their conditions (mean log-likelihood
-under the judge of the full model's first seed), and processor seconds of a training step.
+under the posterior of the full model's first seed), and processor seconds of a training step.
 """
 
 import argparse
@@ -17,36 +18,22 @@ import multiprocessing
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 
+from layerdag.cli.settings import as_plain, build, compose
 from layerdag.datasets import GraphDataset, read_dataset
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import AttributeView
 from layerdag.evaluation.privacy import novelty
 from layerdag.graph import DAGBatch, GraphStatistics
-from layerdag.models import ModelSpec, predicts_out_degree
-from layerdag.models.autoregressive import (
-    DegreeConstraints,
-    Heads,
-    _conditioning as fast_conditions,
-    _encoder as fast_encoder,
-    _losses as fast_losses,
-)
-from layerdag.models.autoregressive.sampling import (
-    _cache as fast_cache,
-    _parent_scorer as fast_scorer,
-    _sampler as fast_sampling,
-)
-from layerdag.models.layers import SumEmbedding
+from layerdag.models import DAGModel, ModelSpec, build_model, spec_for
 from layerdag.sampling import GenerationSettings, sample_like
 from layerdag.training import TrainJob, TrainSettings, load_checkpoint, train
 
@@ -58,124 +45,32 @@ class Variant:
     """The model without one of its parts.
 
     Attributes:
-        removes: Changes the code while the variant is trained and sampled.
-        arguments: Of the model.
-        retrain: Whether training differs from that of the full model; else its weights are used.
-        guidance: Weight of guidance while sampling.
-        best_of: Graphs drawn for each one kept while sampling.
-        conditions: Whether it sees conditions at all.
+        experiment: File of configs/experiment/ablation with the settings of the model.
+        sampling: Settings of sampling that are not the usual ones.
+        weights_of: Experiment whose weights are used; None trains its own.
     """
 
-    removes: Callable[[ExitStack], None] = lambda stack: None
-    arguments: dict[str, float] = field(default_factory=dict)
-    retrain: bool = True
-    guidance: float = 1.5
-    best_of: int = 4
-    conditions: bool = True
-
-
-def _without_messages(stack: ExitStack) -> None:
-    """Parents send nothing to their children in the trunk."""
-    finish = fast_encoder.EncoderBlock.finish
-    stack.enter_context(
-        patch.object(
-            fast_encoder.EncoderBlock, "finish",
-            lambda self, x, seen, message: finish(self, x, seen, torch.zeros_like(message)),
-        )
-    )  # fmt: skip
-
-
-def _without_attention(stack: ExitStack) -> None:
-    """Tokens see their parents alone."""
-    blind = patch.object(
-        fast_encoder.EncoderBlock, "_attend", lambda self, query, key, value, context: query * 0.0
-    )
-    stack.enter_context(blind)
-    stack.enter_context(
-        patch.object(
-            fast_cache.EncoderBlockCache,
-            "attend",
-            lambda self, query, visible: torch.zeros_like(query),
-        )
-    )
-
-
-def _without_codes(stack: ExitStack) -> None:
-    """Candidate parents are scored by query and key alone: no uses, offsets, gaps."""
-    for module in (fast_losses, fast_scorer):
-        codes = module.token_codes
-        stack.enter_context(
-            patch.object(module, "token_codes", lambda *args, codes=codes: codes(*args) * 0)
-        )
-
-
-def _independent_attributes(stack: ExitStack) -> None:
-    """Attributes after the first do not see one another."""
-    forward, made = SumEmbedding.forward, Heads.__init__
-    silenced: set[torch.nn.Module] = set()
-
-    def silent(self: SumEmbedding, codes: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = forward(self, codes)
-        return found * 0 if self in silenced else found
-
-    def init(self: Heads, *args: Any, **named: Any) -> None:
-        made(self, *args, **named)
-        silenced.update(self.other_embeddings)
-
-    stack.enter_context(patch.object(SumEmbedding, "forward", silent))
-    stack.enter_context(patch.object(Heads, "__init__", init))
-
-
-def _one_stage(stack: ExitStack) -> None:
-    """Conditions add the same vector to every token."""
-    stack.enter_context(
-        patch.object(
-            fast_conditions.ConditionEncoder, "bucket", lambda self, position: position * 0
-        )
-    )
-    stack.enter_context(patch.object(fast_sampling, "POSITION_BUCKETS", ()))
-
-
-def _unlimited_children(stack: ExitStack) -> None:
-    """Nodes may have any number of children."""
-    stack.enter_context(
-        patch.object(
-            DegreeConstraints,
-            "capacity",
-            lambda self, kind, out_degree: torch.full_like(kind, 1 << 40),
-        )
-    )
-    stack.enter_context(
-        patch.object(
-            DegreeConstraints, "violations", lambda self, batch: torch.zeros(batch.num_graphs)
-        )
-    )
+    experiment: str = "full"
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    weights_of: str | None = None
 
 
 VARIANTS = {
     "full": Variant(),
-    "no messages": Variant(_without_messages),
-    "no attention": Variant(_without_attention),
-    "no plans": Variant(arguments={"predict_out_degree": False}),
-    "plans": Variant(arguments={"predict_out_degree": True}),
-    "no dynamic codes": Variant(_without_codes),
-    "all pairs": Variant(arguments={"block": 1024}),
-    "independent attributes": Variant(_independent_attributes),
-    "one stage": Variant(_one_stage),
-    "no token dropout": Variant(arguments={"token_dropout": 0.0}),
-    "any number of children": Variant(_unlimited_children, retrain=False),
-    "no judge": Variant(best_of=1, retrain=False),
-    "no judge, no guidance": Variant(best_of=1, guidance=1.0, retrain=False),
-    "no conditions": Variant(conditions=False, best_of=1, guidance=1.0),
+    "no messages": Variant("no_messages"),
+    "no attention": Variant("no_attention"),
+    "no out-degree": Variant("no_out_degree"),
+    "out-degree": Variant("out_degree"),
+    "no parent features": Variant("no_parent_features"),
+    "all pairs": Variant("all_pairs"),
+    "independent attributes": Variant("independent_attributes"),
+    "one position bucket": Variant("one_bucket"),
+    "no token dropout": Variant("no_token_dropout"),
+    "any number of children": Variant("unlimited_out_degree", weights_of="full"),
+    "no posterior": Variant(sampling={"best_of": 1}),
+    "no posterior, no guidance": Variant(sampling={"best_of": 1, "guidance": 1.0}),
+    "no conditions": Variant("no_conditions", sampling={"best_of": 1, "guidance": 1.0}),
 }
-
-
-@contextmanager
-def _removed(variant: Variant) -> Iterator[None]:
-    """Apply what the variant removes."""
-    with ExitStack() as stack:
-        variant.removes(stack)
-        yield
 
 
 def main() -> None:
@@ -217,32 +112,14 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     """Train and sample one variant."""
     torch.set_num_threads(args.threads)
     variant, data = VARIANTS[name], _data(args)
-    sizes = data.schema.sizes()
-    shown = {part: data.batch(part) for part in ("train", "val")}
-    if not variant.conditions:
-        shown = {part: _blind(batch) for part, batch in shown.items()}
-    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    trained_as = name if variant.retrain else "full"
-    arguments = {"predict_out_degree": predicts_out_degree(data), **variant.arguments}
-    job = TrainJob(
-        spec=ModelSpec("fast", sizes, statistics, arguments),
-        train=shown["train"], validation=shown["val"],
-        directory=folder / f"{trained_as}-{seed}", schema=data.schema.to_dict(),
-        run_config={}, data_fingerprint=data.fingerprint,
-    )  # fmt: skip
-    plan = TrainSettings(
-        seed=seed, max_steps=args.steps, batch_nodes=args.batch_nodes, learning_rate=2e-3,
-        weight_decay=0.05, schedule="cosine", ema_decay=0.99, patience=0,
-        evaluate_every=max(args.steps // 6, 1), precision="float32",
-    )  # fmt: skip
-    spent = 0.0
-    with _removed(variant):
-        if not job.best.exists():
-            begin = time.process_time()
-            train(job, plan)
-            spent = time.process_time() - begin
-        made = _samples(variant, data, job.best, seed)
-    nats = load_checkpoint(job.best).meta.metrics["validation/total_per_graph"]
+    own = _spec(variant.experiment, data, args)
+    trained = variant.weights_of or variant.experiment
+    best = folder / f"{trained}-{seed}" / "best"
+    spent = 0.0 if best.exists() else _trained(trained, data, args, best.parent, seed)
+    checkpoint = load_checkpoint(best)
+    model = build_model(own)
+    model.load_state_dict(checkpoint.model.state_dict())
+    made = _samples(variant, data, model.eval(), seed)
     train_graphs, held_out = data.graphs["train"], data.graphs["val"]
     views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
     similarity = compare(train_graphs, held_out, made, views, replicates=5)
@@ -250,12 +127,58 @@ def _run(name: str, seed: int, args: argparse.Namespace, folder: Path) -> dict[s
     return {
         "variant": name,
         "seed": seed,
-        "nats": nats,
+        "nats": checkpoint.meta.metrics["validation/total_per_graph"],
         "ratio": float(np.mean([similarity.row(n).ratio for n in names])),
         "copied": novelty(train_graphs, held_out, made).copied,
         "agreement": _agreement(data, made, Path(args.judge)),
         "step_processor_s": spent / args.steps,
     }
+
+
+def _composed(experiment: str, args: argparse.Namespace) -> Any:
+    """Return the settings of an experiment with those of the command line on top."""
+    return compose(
+        "train",
+        [
+            f"experiment=ablation/{experiment}",
+            f"training.max_steps={args.steps}",
+            f"training.evaluate_every={max(args.steps // 6, 1)}",
+            f"training.batch_nodes={args.batch_nodes}",
+        ],
+    )
+
+
+def _seen(experiment: str, data: GraphDataset, args: argparse.Namespace) -> GraphDataset:
+    """Return the data set with the conditions that an experiment keeps."""
+    kept = _composed(experiment, args).conditions
+    return data if kept is None else data.conditioned_on(list(kept))
+
+
+def _spec(experiment: str, data: GraphDataset, args: argparse.Namespace) -> ModelSpec:
+    """Return the model of an experiment, with exact statistics of the training graphs."""
+    data = _seen(experiment, data, args)
+    settings = as_plain(_composed(experiment, args).model)
+    spec = spec_for(data, settings.pop("name"), settings)
+    return replace(spec, statistics=GraphStatistics.measure(data.graphs["train"], spec.sizes))
+
+
+def _trained(
+    experiment: str, data: GraphDataset, args: argparse.Namespace, folder: Path, seed: int
+) -> float:
+    """Train an experiment in ``folder`` and return the processor seconds."""
+    seen = _seen(experiment, data, args)
+    job = TrainJob(
+        spec=_spec(experiment, data, args),
+        train=seen.batch("train"),
+        validation=seen.batch("val"),
+        directory=folder,
+        schema=seen.schema.to_dict(),
+        data_fingerprint=seen.fingerprint,
+    )
+    node = {**as_plain(_composed(experiment, args).training), "seed": seed}
+    begin = time.process_time()
+    train(job, build(TrainSettings, node, "training"))
+    return time.process_time() - begin
 
 
 def _data(args: argparse.Namespace) -> GraphDataset:
@@ -270,31 +193,22 @@ def _data(args: argparse.Namespace) -> GraphDataset:
     return replace(data, graphs=graphs)
 
 
-def _blind(batch: DAGBatch) -> DAGBatch:
-    """Return the batch with every condition unknown."""
-    return replace(
-        batch,
-        numeric_BC=torch.full_like(batch.numeric_BC, torch.nan),
-        category_BM=torch.full_like(batch.category_BM, -1),
-    )
-
-
-def _samples(variant: Variant, data: GraphDataset, checkpoint: Path, seed: int) -> list[Any]:
-    """Return one sample for the conditions of each training graph."""
-    rows = [dag.conditions for dag in data.graphs["train"]]
-    if not variant.conditions:
-        rows = [{} for _ in rows]
+def _samples(variant: Variant, data: GraphDataset, model: DAGModel, seed: int) -> list[Any]:
+    """Return one sample for the conditions of each training graph, as far as it knows them."""
+    if variant.experiment == "no_conditions":
+        data = data.conditioned_on([])
     settings = GenerationSettings(
-        seed=1000 * seed, guidance=variant.guidance, best_of=variant.best_of,
+        seed=1000 * seed,
         batch_size=64,
         max_nodes=2 * max(dag.num_nodes for dag in data.graphs["train"]),
-    )  # fmt: skip
-    model = load_checkpoint(checkpoint).model.eval()
+        **variant.sampling,
+    )
+    rows = [dag.conditions for dag in data.graphs["train"]]
     return [sample.dag for sample in sample_like(model, data.schema, rows, settings)]
 
 
 def _agreement(data: GraphDataset, made: list[Any], judge: Path) -> float:
-    """Return how likely the judge of the full model finds the wanted conditions, nats per graph."""
+    """Return how likely the full model's posterior finds the wanted conditions, nats per graph."""
     rows = [dag.conditions for dag in data.graphs["train"]]
     batch = DAGBatch.collate(
         made, [dag.layers() for dag in made], *data.schema.encode_conditions(rows)

@@ -30,11 +30,11 @@ from typing import Any
 
 # Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU
 # Tile are nearest to the fast model's: 504 k and 501 k.
-ARGUMENTS: dict[str, dict[str, int | str]] = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "reference": {
-        "size_width": 96,
-        "node_width": 80,
-        "edge_width": 80,
+        "layer_size": {"width": 96},
+        "node": {"width": 80},
+        "edge": {"width": 80},
         "budget": 0,
         "sampling_precision": "float32",
     },
@@ -117,7 +117,7 @@ def _collated(graphs: list[Any]) -> Any:
     return DAGBatch.collate(graphs, [graph.layers() for graph in graphs], none, none.long())
 
 
-def _model(name: str, graphs: list[Any], arguments: dict[str, int | str]) -> Any:
+def _model(name: str, graphs: list[Any], arguments: dict[str, Any]) -> Any:
     """Return a new model for these graphs."""
     from layerdag.graph import GraphSizes, GraphStatistics
     from layerdag.models import ModelSpec, build_model

@@ -1,8 +1,3 @@
-from ._bounded_yaml import (
-    MAX_CONFIG_BYTES as MAX_CONFIG_BYTES,
-    load_yaml as load_yaml,
-    load_yaml_texts as load_yaml_texts,
-)
 from ._files import (
     FolderKind as FolderKind,
     atomic_folder as atomic_folder,
@@ -29,6 +24,8 @@ from ._names import (
     nearest as nearest,
     old_property as old_property,
     takes_old_names as takes_old_names,
+    tell_all_renamed as tell_all_renamed,
+    tell_loose as tell_loose,
     tell_renamed as tell_renamed,
     with_new_names as with_new_names,
     with_old_names as with_old_names,
@@ -51,5 +48,13 @@ from ._rng import (
     numpy_generator as numpy_generator,
     scrambled as scrambled,
     shifted_right as shifted_right,
+)
+from ._settings import (
+    MAX_CONFIG_BYTES as MAX_CONFIG_BYTES,
+    build_settings as build_settings,
+    flattened as flattened,
+    grouped as grouped,
+    load_yaml as load_yaml,
+    load_yaml_texts as load_yaml_texts,
 )
 from ._waiting import wait_briefly as wait_briefly

@@ -2,14 +2,16 @@
 
 import functools
 import sys
+import types
+import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar
 
 from layerdag.errors import ConfigError
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -25,11 +27,36 @@ class RenamedWarning(DeprecationWarning):
 
 def tell_renamed(old: str, new: str) -> None:
     """Warn whoever called the package that ``old`` is now called ``new``."""
+    tell_all_renamed([(old, new)])
+
+
+def tell_all_renamed(renamed: Sequence[tuple[str, str]]) -> None:
+    """Warn whoever called the package of old names, each with the new one, in one sentence."""
+    if not renamed:
+        return
+    olds, news = (_listed([pair[side] for pair in renamed]) for side in (0, 1))
+    are, still = ("is", "name still works") if len(renamed) == 1 else ("are", "names still work")
     warnings.warn(
-        f"'{old}' is now called '{new}'; the old name still works but will be removed.",
+        f"{olds} {are} now called {news}; the old {still} but will be removed.",
         RenamedWarning,
         stacklevel=_frames_of_the_package(),
     )
+
+
+def tell_loose(cls: str, names: Iterable[str], config: str) -> None:
+    """Warn whoever called the package that settings given one by one belong into a tree."""
+    warnings.warn(
+        f"{cls} takes its settings as one tree: write config={config}(...) for "
+        f"{_listed(list(names))}; one by one still works but will be removed.",
+        RenamedWarning,
+        stacklevel=_frames_of_the_package(),
+    )
+
+
+def _listed(names: list[str]) -> str:
+    """Return names in quotes, the last one after "and"."""
+    quoted = [f"'{name}'" for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)
 
 
 def _frames_of_the_package() -> int:
@@ -41,30 +68,42 @@ def _frames_of_the_package() -> int:
 
 
 def with_new_names(
-    given: Mapping[str, V], names: Mapping[str, str], prefix: str = ""
-) -> dict[str, V]:
+    given: Mapping[str, Any],
+    names: Mapping[str, str],
+    prefix: str = "",
+    usual: Mapping[str, Any] = types.MappingProxyType({}),
+) -> dict[str, Any]:
     """Return a mapping with the new names in place of the old ones.
 
-    An old name wins over a new one that is None, which is how defaults in files leave it open.
+    A new name with dots lies in a group: "encoder.block" is the entry "block" of the group
+    "encoder". An old name wins over a new one that is None or has its usual value, which is how
+    files of defaults leave it open, and over what a dataclass holds.
 
     Args:
-        given: Values by name.
+        given: Values by name; a group is a mapping or a dataclass.
         names: New name by old one.
         prefix: Stands before both in the warning ("model.").
+        usual: Usual values by new name, groups inside as mappings or dataclasses.
 
     Raises:
         ConfigError: If a value is given under both names.
     """
     found = {name: value for name, value in given.items() if name not in names}
-    for old in given.keys() & names.keys():
-        new = names[old]
-        tell_renamed(f"{prefix}{old}", f"{prefix}{new}")
-        if found.get(new) is not None:
+    old_names = [name for name in given if name in names]
+    tell_all_renamed([(f"{prefix}{old}", f"{prefix}{names[old]}") for old in old_names])
+    for old in old_names:
+        group, _, leaf = names[old].rpartition(".")
+        inner = _entries(found.get(group, {})) if group else found
+        default = _entries(_entries(usual).get(group)) if group else _entries(usual)
+        is_tree = group and is_dataclass(found.get(group))
+        if not is_tree and inner.get(leaf) not in (None, default.get(leaf)):
             raise ConfigError(
-                f"'{prefix}{old}' is now called '{prefix}{new}', and both are given; give the "
-                "second alone."
+                f"'{prefix}{old}' is now called '{prefix}{names[old]}', and both are given; give "
+                "the second alone."
             )
-        found[new] = given[old]
+        inner[leaf] = given[old]
+        if group:
+            found[group] = inner
     return found
 
 
@@ -103,11 +142,17 @@ def with_old_names(
     return get
 
 
-def takes_old_names(**names: str) -> Callable[[type[T]], type[T]]:
-    """Let the constructor of a class be called with old keywords, too.
+def _entries(group: object) -> dict[str, Any]:
+    """Return the entries of a group of settings."""
+    if is_dataclass(group):
+        return {field.name: getattr(group, field.name) for field in fields(group)}
+    return dict(group) if isinstance(group, Mapping) else {}
 
-    Args:
-        **names: New name by old one.
+
+def takes_old_names(**names: str) -> Callable[[type[T]], type[T]]:
+    """Let a dataclass be made with old keywords, and be asked for old attributes, too.
+
+    The new name by the old one has dots if it lies in a group.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -115,9 +160,39 @@ def takes_old_names(**names: str) -> Callable[[type[T]], type[T]]:
 
         @functools.wraps(plain)
         def construct(self: T, *args: Any, **named: Any) -> None:
-            plain(self, *args, **with_new_names(named, names))
+            if names.keys() & named.keys():
+                hints = typing.get_type_hints(cls)
+                renewed = with_new_names(named, names, usual=defaults_of(cls))
+                named = {name: _as_group(value, hints[name]) for name, value in renewed.items()}
+            plain(self, *args, **named)
 
         type.__setattr__(cls, "__init__", construct)
+        for old, new in names.items():
+            if not hasattr(cls, old):
+                setattr(cls, old, property(functools.partial(_renamed_value, old=old, new=new)))
         return cls
 
     return decorate
+
+
+def _renamed_value(owner: object, old: str, new: str) -> Any:
+    """Return the attribute ``new`` (with dots) of an object that was asked for the old one."""
+    tell_renamed(old, new)
+    return functools.reduce(getattr, new.split("."), owner)
+
+
+def _as_group(value: Any, hint: Any) -> Any:
+    """Return a mapping as the dataclass a field is annotated with; other values as they are."""
+    is_group = isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping)
+    return hint(**value) if is_group else value
+
+
+def defaults_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the default of every field that has one."""
+    found = {}
+    for field in fields(cls):
+        if field.default_factory is not MISSING:
+            found[field.name] = field.default_factory()
+        elif field.default is not MISSING:
+            found[field.name] = field.default
+    return found

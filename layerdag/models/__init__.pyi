@@ -9,6 +9,7 @@ from ._bounds import (
     MAX_STEPS as MAX_STEPS,
     MAX_WIDTH as MAX_WIDTH,
     require_between as require_between,
+    require_choices as require_choices,
 )
 from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
@@ -18,4 +19,6 @@ from ._spec import (
     RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
     ModelSpec as ModelSpec,
     build_model as build_model,
+    model_config as model_config,
+    takes_loose_settings as takes_loose_settings,
 )

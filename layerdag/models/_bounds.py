@@ -3,9 +3,7 @@
 They lie far above the sizes of useful models and are checked before anything is built.
 """
 
-import types
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 from layerdag.errors import ConfigError
@@ -34,21 +32,24 @@ def require_between(model: str, low: int | float, high: int | float, **values: i
             )
 
 
-def require_types(model: str, constructor: Any, arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that are not of the type that a constructor declares.
+def require_choices(model: str, group: str, settings: Any) -> None:
+    """Refuse words that are not among the choices a setting is annotated with (``Literal``).
+
+    Args:
+        model: For the message.
+        group: Place of the settings in those of the model ("encoder"), or "".
+        settings: A dataclass.
 
     Raises:
-        ConfigError: Names the model and the first argument of another type.
+        ConfigError: Names the model, the setting and its choices.
     """
-    hints = typing.get_type_hints(constructor)
-    for name, value in arguments.items():
-        hint = hints[name]
-        wanted = tuple(typing.get_args(hint)) if isinstance(hint, types.UnionType) else (hint,)
-        if float in wanted:
-            wanted = (*wanted, int)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+    for name, hint in typing.get_type_hints(type(settings)).items():
+        choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+        value = getattr(settings, name)
+        if choices and value not in choices:
+            where = f"{group}.{name}" if group else name
             raise ConfigError(
-                f"model '{model}' cannot be built: '{name}' must be of type {hint}, found "
+                f"model '{model}': '{where}' must be {' or '.join(map(repr, choices))}, found "
                 f"{value!r:.40}."
             )
 

@@ -1,28 +1,36 @@
 """The description of a model that fits a data set."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from typing import Any
 
-from layerdag._runtime import with_new_names
 from layerdag.datasets import GraphDataset
 from layerdag.graph import shared_statistics
-from layerdag.models._spec import RENAMED_ARGUMENTS, ModelSpec
+from layerdag.models._spec import ModelSpec, model_config
+
+_OPEN = "predict_out_degree"
 
 
-def spec_for(data: GraphDataset, name: str, arguments: Mapping[str, Any]) -> ModelSpec:
+def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object) -> ModelSpec:
     """Return model ``name`` with the sizes and statistics of a data set.
 
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
     default.
+
+    Args:
+        data: The data set.
+        name: "fast" or "reference".
+        settings: Nested plain data, or the tree that the model's constructor takes.
+
+    Raises:
+        ConfigError: If the model or a setting is unknown, or a value is out of bounds.
     """
-    chosen = with_new_names(arguments, RENAMED_ARGUMENTS, "model.")
-    if name == "fast":
-        chosen = {"predict_out_degree": None, **chosen}
-    if "predict_out_degree" in chosen and chosen["predict_out_degree"] is None:
-        chosen["predict_out_degree"] = predicts_out_degree(data)
+    config = model_config(name, settings)
+    if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
+        config = replace(config, **{_OPEN: predicts_out_degree(data)})
     sizes = data.schema.sizes()
-    return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), chosen)
+    return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), asdict(config))
 
 
 def predicts_out_degree(data: GraphDataset) -> bool:

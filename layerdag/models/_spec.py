@@ -1,29 +1,55 @@
 """A model as plain data (name, sizes, statistics, arguments), and the constructor of its module.
 
 A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from a fixed table and
-the arguments are checked against its constructor, so that a file cannot name code to run.
+the arguments are checked against its tree of settings, so that a file cannot name code to run.
 """
 
 import difflib
-import inspect
-from collections.abc import Mapping
+import functools
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from layerdag._runtime import derive_seed, with_new_names
+from layerdag._runtime import build_settings, derive_seed, tell_loose, with_new_names
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models._base import DAGModel
-from layerdag.models._bounds import require_few, require_types
+from layerdag.models._bounds import require_few
 
-MODEL_NAMES = ("fast", "reference")
+Model = TypeVar("Model", bound=DAGModel)
 
-Plain = int | float | bool | str
+_HOMES = {
+    "fast": ("layerdag.models.autoregressive", "FastLayerDAG", "FastConfig"),
+    "reference": ("layerdag.models.diffusion", "ReferenceLayerDAG", "ReferenceConfig"),
+}
+MODEL_NAMES = tuple(_HOMES)
 
-RENAMED_ARGUMENTS = {"plans": "predict_out_degree"}
-"""New name of a model's setting by the old one, which checkpoints and configs may still have."""
+RENAMED_ARGUMENTS: dict[str, dict[str, str]] = {
+    "fast": {
+        "plans": "predict_out_degree",
+        "block": "encoder.block",
+        "dropout": "encoder.dropout",
+        "token_dropout": "encoder.token_dropout",
+        "condition_dropout": "conditioning.dropout",
+    },
+    "reference": {
+        "size_width": "layer_size.width",
+        "size_rounds": "layer_size.rounds",
+        "node_width": "node.width",
+        "node_rounds": "node.rounds",
+        "node_blocks": "node.blocks",
+        "node_heads": "node.heads",
+        "node_steps": "node.steps",
+        "edge_width": "edge.width",
+        "edge_rounds": "edge.rounds",
+        "edge_steps": "edge.steps",
+        "condition_drop": "conditioning.dropout",
+    },
+}
+"""New name of a setting by the old one, which checkpoints and configs may still have, by model."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +60,28 @@ class ModelSpec:
         name: "reference" or "fast".
         sizes: Counts of the data set's schema.
         statistics: Measured on the training graphs.
-        arguments: Further constructor arguments by name.
+        arguments: Settings of the model as nested plain data; what is left out has its default.
     """
 
     name: str
     sizes: GraphSizes
     statistics: GraphStatistics
-    arguments: Mapping[str, Plain] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if RENAMED_ARGUMENTS.keys() & self.arguments.keys():
-            arguments = with_new_names(self.arguments, RENAMED_ARGUMENTS, "model.")
+        renamed = RENAMED_ARGUMENTS.get(self.name, {})
+        if renamed.keys() & self.arguments.keys():
+            arguments = with_new_names(self.arguments, renamed, "model.")
             object.__setattr__(self, "arguments", arguments)
+
+    @property
+    def config(self) -> Any:
+        """The settings as the tree of dataclasses that the model's constructor takes.
+
+        Raises:
+            ConfigError: If the model or a setting is unknown, or a value is out of bounds.
+        """
+        return model_config(self.name, self.arguments)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON-serializable data."""
@@ -82,47 +118,68 @@ class ModelSpec:
             raise ConfigError(f"The model's description cannot be read: {error!r}.") from error
 
 
+def model_config(name: str, values: object) -> Any:
+    """Return the tree of settings of the model ``name``, from nested plain data or as it is.
+
+    Raises:
+        ConfigError: If the model or a setting is unknown, or a value is out of bounds.
+    """
+    return build_settings(_part(name, 2), values, "model", RENAMED_ARGUMENTS[name])
+
+
+def takes_loose_settings(name: str) -> Callable[[type[Model]], type[Model]]:
+    """Let the constructor of the model ``name`` be called with its settings one by one, too.
+
+    That is how it was called before there was a tree of settings.
+    """
+
+    def decorate(cls: type[Model]) -> type[Model]:
+        plain = cls.__init__
+
+        @functools.wraps(plain)
+        def construct(
+            self: Model,
+            sizes: GraphSizes,
+            statistics: GraphStatistics,
+            config: Any = None,
+            **loose: Any,
+        ) -> None:
+            if loose:
+                tell_loose(cls.__name__, loose, _HOMES[name][2])
+                config = model_config(name, loose)
+            plain(self, sizes, statistics, config)
+
+        type.__setattr__(cls, "__init__", construct)
+        return cls
+
+    return decorate
+
+
 def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
     """Return the model with initial weights drawn from ``seed``; no global generator is touched.
 
     Raises:
-        ConfigError: If the name or an argument is unknown, or a value is out of bounds.
+        ConfigError: If the name or a setting is unknown, or a value is out of bounds.
     """
-    model_class = _model_class(spec.name)
     require_few(spec.sizes)
-    _check_arguments(model_class, spec)
+    config = spec.config
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
         try:
-            return model_class(sizes=spec.sizes, statistics=spec.statistics, **spec.arguments)
+            model: DAGModel = _part(spec.name, 1)(spec.sizes, spec.statistics, config)
         except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
             raise ConfigError(f"model '{spec.name}' cannot be built: {error}.") from error
+        return model
 
 
-def _model_class(name: str) -> type[Any]:
-    """Return the class for ``name``, imported on demand."""
-    if name == "reference":
-        from layerdag.models.diffusion import ReferenceLayerDAG
-
-        return ReferenceLayerDAG
-    if name == "fast":
-        from layerdag.models.autoregressive import FastLayerDAG
-
-        return FastLayerDAG
-    near = difflib.get_close_matches(name, MODEL_NAMES, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(MODEL_NAMES)}."
-    raise ConfigError(f"There is no model '{name}'{hint}")
-
-
-def _check_arguments(model_class: type[Any], spec: ModelSpec) -> None:
-    """Raise ConfigError if an argument is not one of the constructor's."""
-    known = set(inspect.signature(model_class).parameters) - {"sizes", "statistics"}
-    for name in spec.arguments:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known are {sorted(known)}."
-            raise ConfigError(f"model '{spec.name}' has no argument '{name}'; {hint}")
-    require_types(spec.name, model_class.__init__, spec.arguments)
+def _part(name: str, which: int) -> type[Any]:
+    """Return the class (1) or the settings (2) of the model ``name``, imported on demand."""
+    if name not in _HOMES:
+        near = difflib.get_close_matches(name, MODEL_NAMES, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(MODEL_NAMES)}."
+        raise ConfigError(f"There is no model '{name}'{hint}")
+    part: type[Any] = getattr(importlib.import_module(_HOMES[name][0]), _HOMES[name][which])
+    return part
 
 
 def _counts(values: Any) -> tuple[int, ...]:
@@ -133,9 +190,13 @@ def _counts(values: Any) -> tuple[int, ...]:
     return counts
 
 
-def _plain(values: Any) -> dict[str, Plain]:
-    """Return a mapping of names to numbers, strings or booleans."""
+def _plain(values: Any) -> dict[str, Any]:
+    """Return a mapping of names to numbers, strings, booleans, or lists or groups of them."""
     for name, value in dict(values).items():
-        if not isinstance(name, str) or not isinstance(value, int | float | bool | str):
+        if not isinstance(name, str):
+            raise TypeError(f"argument {name!r} is {value!r}")
+        if isinstance(value, Mapping):
+            _plain(value)
+        elif not isinstance(value, int | float | bool | str | list | None):
             raise TypeError(f"argument {name!r} is {value!r}")
     return dict(values)

@@ -14,13 +14,14 @@ from layerdag.graph import DAGBatch, GraphStatistics
 from layerdag.models import ModelSpec, build_model
 from layerdag.models.warm_start import Trained
 
-TINY = {
+TINY: dict[str, dict[str, object]] = {
     "fast": {"width": 32, "depth": 1, "predict_out_degree": False},
     "reference": {
-        "size_width": 8, "size_rounds": 1, "node_width": 8, "node_rounds": 1, "node_heads": 2,
-        "node_steps": 4, "edge_width": 8, "edge_rounds": 1, "edge_steps": 4,
+        "layer_size": {"width": 8, "rounds": 1},
+        "node": {"width": 8, "rounds": 1, "heads": 2, "steps": 4},
+        "edge": {"width": 8, "rounds": 1, "steps": 4},
     },
-}  # fmt: skip
+}
 
 
 def jobs(count: int = 8, first: int = 0) -> list[AttributedGraph]:

@@ -36,7 +36,9 @@ def folder(tmp_path: Path) -> Path:
     data = GraphDataset.build("chains", "flow", {"train": graphs})
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1, "dropout": 0.1})
+    spec = ModelSpec(
+        "fast", sizes, statistics, {"width": 32, "depth": 1, "encoder": {"dropout": 0.1}}
+    )
     weights = build_model(spec, seed=1).state_dict()
     contents = CheckpointContents(
         spec, weights, data.schema.to_dict(), {}, CheckpointMeta(), {"step": 1}
@@ -98,7 +100,7 @@ def larger(file: str, size: int) -> Fault:
 
 
 def argument(name: str, value: object) -> Fault:
-    return edited("config.json", "model", "arguments", name, value=value)
+    return edited("config.json", "model", "arguments", *name.split("."), value=value)
 
 
 def statistic(*keys: str | int, value: object) -> Fault:
@@ -114,17 +116,22 @@ FAULTS: dict[str, Fault] = {
     "weights cut off": lambda path: (path / "weights.safetensors").write_bytes(b"\xff" * 8),
     "weights with a hole": larger("weights.safetensors", 1 << 40),
     "json with a hole": larger("schema.json", 1 << 40),
-    "huge block": argument("block", 10**9),
+    "huge block": argument("encoder.block", 10**9),
     "huge depth": argument("depth", 10**6),
     "huge width": argument("width", 32 * 10**6),
     "negative depth": argument("depth", -1),
     "depth is true": argument("depth", True),
     "depth of 5000 digits": text("config.json", '{"model": {"name": ' + "1" * 5000 + "}}"),
     "infinite width": argument("width", math.inf),
-    "dropout is a word": argument("dropout", "x"),
-    "dropout is NaN": argument("dropout", math.nan),
-    "dropout of two": argument("dropout", 2.0),
+    "dropout is a word": argument("encoder.dropout", "x"),
+    "dropout is NaN": argument("encoder.dropout", math.nan),
+    "dropout of two": argument("encoder.dropout", 2.0),
     "unknown argument": argument("__class__", "os.system"),
+    "group is a word": argument("encoder", "x"),
+    "group in a group": argument("encoder.dropout", {"rate": 0.1}),
+    "endless buckets": argument("conditioning", {"position_buckets": list(range(1, 100_000))}),
+    "buckets without end": argument("conditioning", {"position_buckets": [math.inf]}),
+    "unknown choice": argument("encoder.attention", "os.system"),
     "unknown class": edited("config.json", "model", "name", value="os.system"),
     "many codes": edited("config.json", "model", "sizes", "attributes", value=[10**9]),
     "infinite edge types": edited("config.json", "model", "sizes", "edge_types", value=math.inf),

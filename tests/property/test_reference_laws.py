@@ -5,7 +5,13 @@ from laws import tried
 
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import SampleRequest
-from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.models.diffusion import (
+    EdgeConfig,
+    LayerSizeConfig,
+    NodeConfig,
+    ReferenceConfig,
+    ReferenceLayerDAG,
+)
 
 SIZES = GraphSizes((5, 2), edge_types=3)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
@@ -17,10 +23,12 @@ def untrained(seed: int) -> ReferenceLayerDAG:
     dags = [random_dag(np.random.default_rng(0), [2, 4, 3], [5, 2], num_edge_types=3)]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return ReferenceLayerDAG(
-            sizes=SIZES, statistics=GraphStatistics.measure(dags, SIZES), size_width=8,
-            node_width=8, node_heads=2, node_steps=3, edge_width=8, edge_rounds=1, edge_steps=2,
-        ).eval()  # fmt: skip
+        config = ReferenceConfig(
+            layer_size=LayerSizeConfig(width=8),
+            node=NodeConfig(width=8, heads=2, steps=3),
+            edge=EdgeConfig(width=8, rounds=1, steps=2),
+        )
+        return ReferenceLayerDAG(SIZES, GraphStatistics.measure(dags, SIZES), config).eval()
 
 
 def batch_of(dags) -> DAGBatch:

@@ -8,6 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from layerdag._runtime import flattened, grouped
 from layerdag.cli.settings._compose import as_plain, nearest
 from layerdag.cli.settings._places import config_dir
 from layerdag.datasets import GraphDataset, loader_of
@@ -55,13 +56,13 @@ def given_model(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
     settings = as_plain(node)
     name = str(settings.pop("name"))
     file = config_dir() / "model" / f"{name}.yaml"
-    usual = dict(OmegaConf.load(file).items()) if file.is_file() else {}
+    usual = flattened(as_plain(DictConfig(OmegaConf.load(file)))) if file.is_file() else {}
     given = {
         key: value
-        for key, value in settings.items()
+        for key, value in flattened(settings).items()
         if f"model.{key}" in keys or value != usual.get(key)
     }
-    return (name if {"model", "model.name"} & keys else None), given
+    return (name if {"model", "model.name"} & keys else None), grouped(given)
 
 
 def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str, Any]) -> None:

@@ -198,7 +198,10 @@ def _check_groups(parsed: list[Override]) -> None:
     for override in parsed:
         if not _is_group(override):
             continue
-        options = sorted(p.stem for p in (config_dir() / override.key_or_group).glob("*.yaml"))
+        folder = config_dir() / override.key_or_group
+        options = sorted(
+            p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")
+        )
         value = str(override.value())
         if value not in options:
             raise ConfigError(

@@ -13,7 +13,8 @@ from layerdag.cli.settings._places import config_dir
 
 # Sections of a main file that are not settings of the verb.
 _NOT_SETTINGS = ("defaults", "hydra")
-_SETTING = re.compile(r"(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
+_SETTING = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
+_LONGEST_DEFAULT = 16
 _GROUP = re.compile(r"  - (?P<name>\w+): (?P<chosen>\w+)")
 
 
@@ -78,14 +79,21 @@ def help_text(verb: str) -> str:
 
 
 def settings_of(file: Path, prefix: str = "") -> list[Setting]:
-    """Return the settings of a YAML file; ``name``, which is the choice itself, is left out."""
-    return [
-        Setting(
-            f"{prefix}{match['name']}", match["value"].strip(), (match["comment"] or "").strip()
-        )
-        for match in map(_SETTING.match, file.read_text(encoding="utf-8").splitlines())
-        if match and match["name"] not in (*_NOT_SETTINGS, "name")
-    ]
+    """Return the settings of a YAML file; ``name``, which is the choice itself, is left out.
+
+    A group of settings is told by those in it, under their names in full.
+    """
+    found: list[Setting] = []
+    above: list[str] = []  # names of the groups that the line lies in
+    for match in map(_SETTING.match, file.read_text(encoding="utf-8").splitlines()):
+        if match is None:
+            continue
+        above = [*above[: len(match["indent"]) // 2], match["name"]]
+        value, comment = match["value"].strip(), (match["comment"] or "").strip()
+        is_group = not value
+        if above[0] not in (*_NOT_SETTINGS, "name") and not is_group:
+            found.append(Setting(f"{prefix}{'.'.join(above)}", value, comment))
+    return found
 
 
 def _sections(verb: str) -> Iterator[str]:
@@ -94,7 +102,7 @@ def _sections(verb: str) -> Iterator[str]:
     yield _section(f"settings of {verb}, with their defaults:", settings_of(main))
     for match in filter(None, map(_GROUP.match, main.read_text(encoding="utf-8").splitlines())):
         group, chosen = match["name"], match["chosen"]
-        files = sorted((config_dir() / group).glob("*.yaml"))
+        files = sorted((config_dir() / group).rglob("*.yaml"))
         for file in sorted(files, key=lambda f: f.stem != chosen):
             yield _choice(group, file, is_default=file.stem == chosen, is_only=len(files) == 1)
 
@@ -105,19 +113,26 @@ def _choice(group: str, file: Path, *, is_default: bool, is_only: bool) -> str:
         line[2:] for line in file.read_text(encoding="utf-8").splitlines() if line[:1] == "#"
     ]
     about = " ".join(line for line in comments if not line.startswith("@"))
+    choice = file.relative_to(config_dir() / group).with_suffix("").as_posix()
     if group == "experiment":
-        return f"{group}={file.stem}: {about}"
-    title = f"{group}.*" if is_only and is_default else f"{group}={file.stem}"
+        return f"{group}={choice}: {about}"
+    title = f"{group}.*" if is_only and is_default else f"{group}={choice}"
     default = " (default)" if is_default and not is_only else ""
     return _section(f"{title}{default}: {about}", settings_of(file, f"{group}."))
 
 
 def _section(title: str, settings: list[Setting]) -> str:
     """Return a title and the settings below it, in columns."""
-    shown = [(s.name, "required" if s.default == "???" else s.default, s.comment) for s in settings]
-    shown = [
-        (name, "" if "${" in default else default, comment) for name, default, comment in shown
-    ]
+    shown = [(s.name, _shown(s.default), s.comment) for s in settings]
     widths = [max((len(row[i]) for row in shown), default=0) for i in (0, 1)]
     rows = [f"  {n:<{widths[0]}}  {d:<{widths[1]}}  {c}".rstrip() for n, d, c in shown]
     return "\n".join([title, *rows])
+
+
+def _shown(default: str) -> str:
+    """Return a default as the help shows it: long lists are cut, what is composed is left out."""
+    if default == "???":
+        return "required"
+    if len(default) > _LONGEST_DEFAULT and default.startswith("["):
+        return f"{default[: _LONGEST_DEFAULT - 3].rpartition(',')[0]},...]".replace(" ", "")
+    return "" if "${" in default else default

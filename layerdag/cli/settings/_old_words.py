@@ -3,25 +3,32 @@
 import re
 from collections.abc import Sequence
 
-from layerdag._runtime import tell_renamed
+from layerdag._runtime import tell_all_renamed
+from layerdag.models import RENAMED_ARGUMENTS
 
-_NEW_NAMES = {
-    "train": {"model.plans": "model.predict_out_degree"},
-    "sample": {"candidates": "best_of"},
-}
 _OVERRIDE = re.compile(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<rest>=.*)", re.DOTALL)
 
 
 def with_new_words(name: str, words: Sequence[str]) -> list[str]:
     """Return overrides of the config ``name`` with the new names of settings; warns of old ones."""
-    return [_new(word, _NEW_NAMES.get(name, {})) for word in words]
+    names = _new_names(name)
+    matches = [_OVERRIDE.fullmatch(word) for word in words]
+    found = [match["key"] for match in matches if match and match["key"] in names]
+    tell_all_renamed([(old, names[old]) for old in found])
+    return [
+        f"{match['mark']}{names[match['key']]}{match['rest']}"
+        if match and match["key"] in names
+        else word
+        for word, match in zip(words, matches, strict=True)
+    ]
 
 
-def _new(word: str, names: dict[str, str]) -> str:
-    """Return one word with the new name of its setting."""
-    match = _OVERRIDE.fullmatch(word)
-    if match is None or match["key"] not in names:
-        return word
-    new = names[match["key"]]
-    tell_renamed(match["key"], new)
-    return f"{match['mark']}{new}{match['rest']}"
+def _new_names(name: str) -> dict[str, str]:
+    """Return the new name of each renamed setting of a config by the old one, in full."""
+    if name == "sample":
+        return {"candidates": "best_of"}
+    return {
+        f"model.{old}": f"model.{new}"
+        for renamed in RENAMED_ARGUMENTS.values()
+        for old, new in renamed.items()
+    }

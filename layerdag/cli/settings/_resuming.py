@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from layerdag._runtime import flattened
 from layerdag.cli.settings._places import config_dir
 from layerdag.cli.settings._run_file import read_run_file
 from layerdag.training import LAST, RUN_FILE, run_of
@@ -32,7 +33,9 @@ def with_own_settings(words: Sequence[str]) -> list[str]:
         if group not in given and _is_option(group, settings.get(group))
     ]
     kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
-    leaves = [f"++{key}={_word(value)}" for key, value in _leaves(kept) if key not in given]
+    leaves = [
+        f"++{key}={_word(value)}" for key, value in flattened(kept).items() if key not in given
+    ]
     return [*chosen, *leaves, *words]
 
 
@@ -51,15 +54,6 @@ def _is_option(group: str, settings: object) -> bool:
     """Return whether a group of settings names one of the files of its group."""
     name = settings.get("name") if isinstance(settings, Mapping) else None
     return isinstance(name, str) and (config_dir() / group / f"{name}.yaml").is_file()
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted key and value of every setting."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _word(value: Any) -> str:

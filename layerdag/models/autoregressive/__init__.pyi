@@ -1,7 +1,15 @@
 from ._conditioning import (
-    POSITION_BUCKETS as POSITION_BUCKETS,
     ConditionEncoder as ConditionEncoder,
     ConditionVectors as ConditionVectors,
+)
+from ._config import (
+    POSITION_BUCKETS as POSITION_BUCKETS,
+    ConditioningConfig as ConditioningConfig,
+    ConstraintConfig as ConstraintConfig,
+    EncoderConfig as EncoderConfig,
+    FastConfig as FastConfig,
+    HeadsConfig as HeadsConfig,
+    PosteriorConfig as PosteriorConfig,
 )
 from ._constraints import DegreeConstraints as DegreeConstraints
 from ._encoder import EncoderBlock as EncoderBlock, alibi_slopes as alibi_slopes

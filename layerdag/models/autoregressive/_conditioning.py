@@ -10,6 +10,7 @@ Shape letters: B graphs, C numeric conditions, M categorical conditions, F featu
 buckets, T tokens, D width of the encoder.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,10 +18,9 @@ from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
 from layerdag.models import Conditions
+from layerdag.models.autoregressive._config import POSITION_BUCKETS
 from layerdag.models.layers import SumEmbedding, gather_rows
 
-# First position of each bucket after bucket 0, which holds the start token alone.
-POSITION_BUCKETS = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513)
 # Scale of the condition vectors relative to token embeddings; larger ones slow learning down.
 _INPUT_SCALE = 0.25
 # Centers of the radial basis functions, in standard deviations; their width is one.
@@ -55,18 +55,23 @@ class ConditionEncoder(nn.Module):
     Args:
         sizes: Numbers of conditions and categories.
         width: Width D of the encoder.
+        position_buckets: First position of each bucket after bucket 0.
     """
 
     first_position_S: Tensor
     center_F: Tensor
 
-    def __init__(self, sizes: GraphSizes, width: int) -> None:
+    def __init__(
+        self, sizes: GraphSizes, width: int, position_buckets: Sequence[int] = POSITION_BUCKETS
+    ) -> None:
         super().__init__()
-        self.register_buffer("first_position_S", torch.tensor(POSITION_BUCKETS), persistent=False)
+        self.position_buckets = tuple(position_buckets)
+        first_position_S = torch.tensor(self.position_buckets, dtype=torch.int64)
+        self.register_buffer("first_position_S", first_position_S, persistent=False)
         self.register_buffer("center_F", torch.tensor(_CENTERS), persistent=False)
         features = sizes.numeric_conditions * (2 + len(_CENTERS))
         codes = [size + 1 for size in sizes.category_conditions]
-        buckets = len(POSITION_BUCKETS) + 1
+        buckets = len(self.position_buckets) + 1
         self.lift = nn.Linear(features, width, bias=False) if features else None
         self.stage_lift = nn.Linear(features, buckets * width, bias=False) if features else None
         self.categories = SumEmbedding(codes, width) if codes else None
@@ -80,7 +85,7 @@ class ConditionEncoder(nn.Module):
     def forward(self, conditions: Conditions) -> ConditionVectors:
         """Return the vectors of each graph in each position bucket."""
         numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
-        shape = (numeric_BC.shape[0], len(POSITION_BUCKETS) + 1, -1)
+        shape = (numeric_BC.shape[0], len(self.position_buckets) + 1, -1)
         code_BSD = self.after.weight.new_zeros(*shape[:2], self.after.in_features)
         if self.lift is not None and self.stage_lift is not None:
             value_BF = self._features(numeric_BC)

@@ -1,14 +1,93 @@
 """Constraints taken from the training graphs: codes, source kinds, in- and out-degrees by kind.
 
+What holds for out-degrees is a component: as observed in training, or unlimited.
+
 Shape letters: B nodes that are being sampled, one per graph; N nodes of a batch; K codes of one
 attribute (kinds, degrees); F codes of all attributes after the kind, end to end.
 """
+
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
 from layerdag.graph import DAGBatch, GraphStatistics
+from layerdag.models.autoregressive._config import ConstraintConfig
 from layerdag.models.layers import Counter
+
+_NO_LIMIT = 1 << 40
+
+
+class OutDegreeLimit(nn.Module, ABC):
+    """How many children a node may have."""
+
+    @abstractmethod
+    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+        """Return the largest number of children that each node may have.
+
+        Args:
+            kind_B: Kind of each node.
+            out_degree_B: Predicted out-degree; None in a model without out-degree prediction.
+        """
+
+    @abstractmethod
+    def violations(self, batch: DAGBatch) -> Tensor:
+        """Return the number of nodes per graph that break the limit, float32 of shape (B,)."""
+
+
+class ObservedOutDegrees(OutDegreeLimit):
+    """The out-degrees that training nodes of the same kind have.
+
+    Kinds that do not occur in training have no limit.
+    """
+
+    min_children_K: Tensor
+    max_children_K: Tensor
+
+    def __init__(self, statistics: GraphStatistics) -> None:
+        super().__init__()
+        children = [[degree for degree, _ in pairs] for pairs in statistics.out_degrees]
+        fewest_children = torch.tensor([min(degrees, default=0) for degrees in children])
+        most_children = torch.tensor([max(degrees, default=_NO_LIMIT) for degrees in children])
+        self.register_buffer("min_children_K", fewest_children, persistent=False)
+        self.register_buffer("max_children_K", most_children, persistent=False)
+
+    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+        """Return the most children of the kind, or as many as predicted if that is fewer.
+
+        The predicted out-degree is the number of children in the finished graph, so that no
+        training node ever has more.
+        """
+        most_B = self.max_children_K[kind_B]
+        return most_B if out_degree_B is None else torch.minimum(most_B, out_degree_B)
+
+    def violations(self, batch: DAGBatch) -> Tensor:
+        """Return the number of nodes per graph with an out-degree outside the range of the kind."""
+        kind_N = batch.x_NA[:, 0]
+        children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
+        fits_N = self.min_children_K[kind_N] <= children_N
+        fits_N = fits_N & (children_N <= self.max_children_K[kind_N])
+        violations_B = torch.zeros(batch.num_graphs, device=kind_N.device)
+        return violations_B.index_add(0, batch.graph_of_node(), (~fits_N).float())
+
+
+class UnlimitedOutDegrees(OutDegreeLimit):
+    """Any number of children, whatever was predicted."""
+
+    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+        """Return a number that no graph reaches."""
+        return torch.full_like(kind_B, _NO_LIMIT)
+
+    def violations(self, batch: DAGBatch) -> Tensor:
+        """Return zeros."""
+        return torch.zeros(batch.num_graphs, device=batch.x_NA.device)
+
+
+def out_degree_limit(config: ConstraintConfig, statistics: GraphStatistics) -> OutDegreeLimit:
+    """Return the component that a config names."""
+    if config.out_degree == "observed":
+        return ObservedOutDegrees(statistics)
+    return UnlimitedOutDegrees()
 
 
 class DegreeConstraints(nn.Module):
@@ -22,17 +101,20 @@ class DegreeConstraints(nn.Module):
     A node without remaining capacity for children is ruled out as a parent unless it is the only
     candidate. The smallest number of children cannot be imposed while a graph is being sampled,
     because later nodes are not known yet, so violations are counted in the finished graph.
+
+    Args:
+        statistics: Of the training graphs.
+        config: What is imposed; by default everything.
     """
 
     source_K: Tensor
     min_parents_K: Tensor
     max_parents_K: Tensor
-    min_children_K: Tensor
-    max_children_K: Tensor
     observed_F: Tensor
 
-    def __init__(self, statistics: GraphStatistics) -> None:
+    def __init__(self, statistics: GraphStatistics, config: ConstraintConfig | None = None) -> None:
         super().__init__()
+        self.out_degree = out_degree_limit(config or ConstraintConfig(), statistics)
         seen = [[degree for degree, _ in pairs] for pairs in statistics.in_degrees]
         inner = [[degree for degree in degrees if degree > 0] for degrees in seen]
         starts = torch.tensor([0 in degrees for degrees in seen])
@@ -41,11 +123,6 @@ class DegreeConstraints(nn.Module):
         self.register_buffer("source_K", starts, persistent=False)
         self.register_buffer("min_parents_K", least, persistent=False)
         self.register_buffer("max_parents_K", most, persistent=False)
-        children = [[degree for degree, _ in pairs] for pairs in statistics.out_degrees]
-        fewest_children = torch.tensor([min(degrees, default=0) for degrees in children])
-        most_children = torch.tensor([max(degrees, default=_NO_LIMIT) for degrees in children])
-        self.register_buffer("min_children_K", fewest_children, persistent=False)
-        self.register_buffer("max_children_K", most_children, persistent=False)
         others = statistics.attributes[1:]
         flat = [count > 0 for counts in others for count in counts]
         self.sizes = [len(counts) for counts in others]
@@ -90,37 +167,14 @@ class DegreeConstraints(nn.Module):
         return torch.minimum(torch.maximum(degree_B, low_B), high_B)
 
     def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
-        """Return the largest number of children that each node may have.
-
-        The predicted out-degree is the number of children in the finished graph, so that no
-        training node ever has more.
-
-        Args:
-            kind_B: Kind of each node.
-            out_degree_B: Predicted out-degree; None in a model without out-degree prediction.
-        """
-        most_B = self.max_children_K[kind_B]
-        return most_B if out_degree_B is None else torch.minimum(most_B, out_degree_B)
+        """Return the largest number of children of each node; see ``OutDegreeLimit``."""
+        return self.out_degree.capacity(kind_B, out_degree_B)
 
     def violations(self, batch: DAGBatch) -> Tensor:
-        """Return the number of nodes per graph with an out-degree outside the range of their kind.
-
-        Kinds that do not occur in training have no limit.
-
-        Returns:
-            float32 of shape (B,).
-        """
-        kind_N = batch.x_NA[:, 0]
-        children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
-        fits_N = self.min_children_K[kind_N] <= children_N
-        fits_N = fits_N & (children_N <= self.max_children_K[kind_N])
-        violations_B = torch.zeros(batch.num_graphs, device=kind_N.device)
-        return violations_B.index_add(0, batch.graph_of_node(), (~fits_N).float())
+        """Return the number of nodes per graph with an out-degree that is not allowed."""
+        return self.out_degree.violations(batch)
 
     def _range(self, kind_B: Tensor, first_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the smallest and largest in-degree of each node; (0, 0) in layer 0."""
         high_B = torch.minimum(self.max_parents_K[kind_B].clamp(min=1), first_B)
         return torch.minimum(self.min_parents_K[kind_B], high_B), high_B
-
-
-_NO_LIMIT = 1 << 40

@@ -11,12 +11,14 @@ head, D width of the encoder, S segments.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from layerdag.models.autoregressive._config import EncoderConfig
 from layerdag.models.autoregressive._layout import Blocks
 from layerdag.models.layers import gather_rows, segment_mean, to_float32
 
@@ -70,12 +72,44 @@ def attention_biases(blocks: Blocks, heads: int) -> tuple[Tensor, Tensor]:
     return near_Hbw[:, :width, block : block + width].contiguous(), later_MHbw
 
 
-class EncoderBlock(nn.Module):
-    """Attention and message passing, then a feed-forward network, both with a pre-norm residual."""
+Source = Callable[[Tensor, Callable[[], Tensor]], Tensor]
+"""One of the two things an encoder block reads: takes a tensor of the shape, and what computes it.
 
-    def __init__(self, width: int, heads: int) -> None:
+Choices of ``EncoderConfig.attention`` and ``EncoderConfig.messages`` are functions of this type.
+"""
+
+
+def read(like: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+    """Return what was computed."""
+    return compute()
+
+
+def ignore(like: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+    """Return zeros instead; nothing is computed."""
+    return torch.zeros_like(like)
+
+
+_ATTENTION: dict[str, Source] = {"window": read, "none": ignore}
+_MESSAGES: dict[str, Source] = {"mean": read, "none": ignore}
+
+
+class EncoderBlock(nn.Module):
+    """Attention and message passing, then a feed-forward network, both with a pre-norm residual.
+
+    A source that the config leaves out is zero. Its parameters stay, so that all variants of a
+    model begin with the same weights.
+
+    Args:
+        width: Width D.
+        heads: Attention heads.
+        config: What a token reads; by default both sources.
+    """
+
+    def __init__(self, width: int, heads: int, config: EncoderConfig | None = None) -> None:
         super().__init__()
+        config = config or EncoderConfig()
         self.heads = heads
+        self.attention, self.messages = _ATTENTION[config.attention], _MESSAGES[config.messages]
         self.norm = nn.LayerNorm(width, bias=False)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
         self.mix = nn.Linear(2 * width, width, bias=False)
@@ -89,10 +123,10 @@ class EncoderBlock(nn.Module):
     def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
         """Return the next state of every token, shape (T, D)."""
         query_TD, key_TD, value_TD = self.query_key_value(self.norm(x_TD)).chunk(3, dim=-1)
-        attended_TD = self._attend(query_TD, key_TD, value_TD, context)
-        message_TD = segment_mean(
-            gather_rows(value_TD, context.parent_E), context.child_E, context.in_degree_T
+        attended_TD = self.attention(
+            query_TD, lambda: self._attend(query_TD, key_TD, value_TD, context)
         )
+        message_TD = self.messages(value_TD, lambda: _parents_mean(value_TD, context))
         return self.finish(x_TD, attended_TD, message_TD)
 
     def finish(self, x_TD: Tensor, attended_TD: Tensor, message_TD: Tensor) -> Tensor:
@@ -117,6 +151,12 @@ class EncoderBlock(nn.Module):
             later_MbD = attention(query_MbD, key_MwD, value_MwD, context.later_bias_MHbw)
             attended_PD = torch.cat([attended_PD, later_MbD.flatten(0, 1)])
         return gather_rows(attended_PD, blocks.slot_T)
+
+
+def _parents_mean(value_TD: Tensor, context: AttentionContext) -> Tensor:
+    """Return the mean value of each token's parents, shape (T, D)."""
+    value_ED = gather_rows(value_TD, context.parent_E)
+    return segment_mean(value_ED, context.child_E, context.in_degree_T)
 
 
 def attention(query_MbD: Tensor, key_MwD: Tensor, value_MwD: Tensor, bias_Hbw: Tensor) -> Tensor:

@@ -22,11 +22,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.graph import GraphSizes, GraphStatistics
+from layerdag.models.autoregressive._config import HeadsConfig
 from layerdag.models.autoregressive._parents import (
     BLOCK_CODES,
     STUB_CODES,
     TOKEN_CODES,
     CandidatePairs,
+    TokenCodes,
+    no_token_codes,
+    token_codes,
 )
 from layerdag.models.layers import CountCode, Counter, SumEmbedding, gather_rows, to_float32
 
@@ -46,12 +50,19 @@ class Readout(nn.Module):
 
 
 class Pointer(nn.Module):
-    """Scores of candidate parents: dot product of query and key, plus a term per feature code."""
+    """Scores of candidate parents: dot product of query and key, plus a term per feature code.
+
+    Args:
+        width: Of a state.
+        key_width: Of queries and keys.
+        token_codes: Features of candidate tokens.
+    """
 
     offset_F: Tensor
 
-    def __init__(self, width: int, key_width: int) -> None:
+    def __init__(self, width: int, key_width: int, token_codes: TokenCodes = token_codes) -> None:
         super().__init__()
+        self.token_codes = token_codes
         self.norm = nn.LayerNorm(width, bias=False)
         self.query = nn.Linear(width, key_width)
         self.far_query = nn.Linear(width, key_width)
@@ -86,8 +97,20 @@ class Pointer(nn.Module):
         return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
 
 
+_PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}
+
+
 class Heads(nn.Module):
-    """States and readouts of all decisions."""
+    """States and readouts of all decisions.
+
+    Args:
+        sizes: Counts of the data set's schema.
+        statistics: Of the training graphs.
+        width: Of a state.
+        key_width: Of the keys of candidate parents.
+        plans: Whether the out-degree is predicted.
+        config: Which decisions see what.
+    """
 
     out_degree: Counter | None
     plan_readout: Readout | None
@@ -100,8 +123,10 @@ class Heads(nn.Module):
         key_width: int,
         *,
         plans: bool,
+        config: HeadsConfig | None = None,
     ) -> None:
         super().__init__()
+        config = config or HeadsConfig()
         kinds, *others = sizes.attributes
         self.size = Counter(CountCode(24, statistics.max_layer_size))
         self.in_degree = Counter(CountCode(16, statistics.max_in_degree))
@@ -109,7 +134,7 @@ class Heads(nn.Module):
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
         self.context = nn.Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)
-        self.pointer = Pointer(width, key_width)
+        self.pointer = Pointer(width, key_width, _PARENT_FEATURES[config.parent_features])
         self.first_parent = nn.Linear(width, width, bias=False)
         self.first_stub = SumEmbedding([STUB_CODES], width)
         self.kind_embedding = SumEmbedding([kinds], width)
@@ -120,6 +145,8 @@ class Heads(nn.Module):
         # Only the out-degree readout depends on the last attribute.
         embedded = others if plans else others[:-1]
         self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in embedded)
+        # Attributes that later ones see; the parameters of the others stay as they were made.
+        self.num_chained = len(embedded) if config.attributes == "chained" else 0
         self.size_readout = Readout(width, self.size.num_codes)
         self.kind_readout = Readout(width, kinds)
         self.degree_readout = Readout(width, self.in_degree.num_codes)
@@ -153,7 +180,7 @@ class Heads(nn.Module):
 
     def after_other(self, state_NH: Tensor, index: int, code_N: Tensor) -> Tensor:
         """Add the attribute number ``index`` after the kind, if a later decision depends on it."""
-        if index == len(self.other_embeddings):
+        if index >= self.num_chained:
             return state_NH
         embedded_NH: Tensor = self.other_embeddings[index](code_N[:, None])
         return state_NH + embedded_NH

@@ -23,7 +23,6 @@ from layerdag.models.autoregressive._parents import (
     log_code,
     split_ranges,
     stub_code,
-    token_codes,
 )
 from layerdag.models.autoregressive._tokens import StructuralFeatures
 from layerdag.models.layers import Counter, gather_rows, segment_mean
@@ -179,7 +178,7 @@ class _TeacherForcedScorer:
         child_P = self.decisions.child_D[pairs.decision_P]
         reference_P = self.decisions.reference_D[pairs.decision_P]
         used_P, last_P = self.tokens.before(candidate_P, child_P)
-        codes_P4 = token_codes(
+        codes_P4 = self.pointer.token_codes(
             stub_code(used_P, self.targets.structure.out_degree_T[candidate_P]),
             candidate_P - reference_P,
             reference_P != NEVER,

@@ -7,26 +7,25 @@ attributes, S position buckets, D width of the encoder.
 import torch
 from torch import Tensor, nn
 
-from layerdag._runtime import takes_old_names, wait_briefly
-from layerdag.errors import ConfigError, UsageError
+from layerdag._runtime import wait_briefly
+from layerdag.errors import UsageError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
-    MAX_DEPTH,
-    MAX_WIDTH,
     Conditions,
     DAGModel,
     LossTerm,
     Posterior,
     SampleRequest,
     SampleResult,
-    require_between,
     resample,
+    takes_loose_settings,
 )
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
     at_tokens,
     drop_conditions,
 )
+from layerdag.models.autoregressive._config import HEAD_WIDTH, FastConfig
 from layerdag.models.autoregressive._constraints import DegreeConstraints
 from layerdag.models.autoregressive._encoder import (
     AttentionContext,
@@ -40,7 +39,6 @@ from layerdag.models.autoregressive._tokens import StructuralFeatures, TokenEmbe
 from layerdag.models.autoregressive.sampling import Sampler, SamplerModules
 from layerdag.models.layers import dropout, row_dropout
 
-_HEAD_WIDTH = 32
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
 POSTERIOR_OBJECTIVES = ("condition",)
 # Log of the ratio of violations (nodes whose out-degree no training node of their kind has) in
@@ -49,7 +47,7 @@ POSTERIOR_OBJECTIVES = ("condition",)
 _NATS_PER_VIOLATION = 3.0
 
 
-@takes_old_names(plans="predict_out_degree")
+@takes_loose_settings("fast")
 class FastLayerDAG(DAGModel):
     """Layerwise autoregressive model with one shared causal encoder.
 
@@ -58,55 +56,30 @@ class FastLayerDAG(DAGModel):
     Args:
         sizes: Counts of the data set's schema.
         statistics: Measured on the training graphs; fixes the degree constraints and count bins.
-        width: Width of the encoder, a multiple of 32 (one attention head each).
-        depth: Number of encoder blocks.
-        block: Number of tokens per attention block.
-        dropout: Fraction of encoder inputs and outputs dropped in training.
-        token_dropout: Fraction of tokens whose embedding is zeroed in training; with a few hundred
-            graphs the model would otherwise memorize prefixes.
-        condition_dropout: Fraction of conditions dropped in training, for guidance.
-        predict_out_degree: Whether to predict the out-degree of every node. This helps where it
-            follows from earlier nodes, as in the kernels of TPU Tile, and hurts where it does not,
-            as in training jobs (docs/explanation/fast-model.md, "What each part is worth").
+        config: Every setting; by default those of configs/model/fast.yaml.
 
     The attributes ``trunk`` (encoder blocks) and ``judge`` (posterior) have the names of their
     parameters in published checkpoints.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a key of configs/model/fast.yaml
-        self,
-        sizes: GraphSizes,
-        statistics: GraphStatistics,
-        *,
-        width: int = 128,
-        depth: int = 3,
-        block: int = 64,
-        dropout: float = 0.1,
-        token_dropout: float = 0.15,
-        condition_dropout: float = 0.1,
-        predict_out_degree: bool = True,
+    def __init__(
+        self, sizes: GraphSizes, statistics: GraphStatistics, config: FastConfig | None = None
     ) -> None:
         super().__init__()
-        self.sizes, self.statistics = sizes, statistics
-        require_between("fast", 1, MAX_WIDTH, width=width, block=block)
-        require_between("fast", 1, MAX_DEPTH, depth=depth)
-        require_between("fast", 0, 1, dropout=dropout, token_dropout=token_dropout,
-                        condition_dropout=condition_dropout)  # fmt: skip
-        if width % _HEAD_WIDTH:
-            raise ConfigError(
-                f"The fast model needs a width that is a multiple of {_HEAD_WIDTH}, found {width}."
-            )
-        self.num_heads, self.block = width // _HEAD_WIDTH, block
-        self.dropout, self.token_dropout = dropout, token_dropout
-        self.condition_dropout = condition_dropout
+        config = config or FastConfig()
+        width, heads = config.width, config.width // HEAD_WIDTH
+        self.sizes, self.statistics, self.config = sizes, statistics, config
+        self.num_heads, self.block = heads, config.encoder.block
         self.tokens = TokenEmbedding(sizes, width)
-        self.conditions = ConditionEncoder(sizes, width)
-        self.trunk = nn.ModuleList(EncoderBlock(width, self.num_heads) for _ in range(depth))
+        self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
+        self.trunk = nn.ModuleList(
+            EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
+        )
         self.last_norm = nn.LayerNorm(width, bias=False)
-        self.heads = Heads(sizes, statistics, width, _HEAD_WIDTH, plans=predict_out_degree)
-        self.constraints = DegreeConstraints(statistics)
-        has_conditions = sizes.numeric_conditions or sizes.category_conditions
-        self.judge = Posterior(sizes, width=3 * width // 4) if has_conditions else None
+        plans = config.predict_out_degree is not False
+        self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
+        self.constraints = DegreeConstraints(statistics, config.constraints)
+        self.judge = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
         """Return the parameters of the generator and, separately, those of the posterior."""
@@ -136,7 +109,9 @@ class FastLayerDAG(DAGModel):
             out_degree_T = torch.zeros_like(out_degree_T)
         structure = StructuralFeatures.of(layout, edges, out_degree_T)
         targets = Targets(batch.x_NA, layout, edges, structure, Blocks.of(layout, self.block))
-        encoded_TD = dropout(self._encode(batch, targets, noise), self.dropout, noise)
+        encoded_TD = dropout(
+            self._encode(batch, targets, noise), self.config.encoder.dropout, noise
+        )
         node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
         terms = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, layout),
@@ -149,17 +124,18 @@ class FastLayerDAG(DAGModel):
 
     def _encode(self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None) -> Tensor:
         """Return the encoder's output for every token, shape (T, D)."""
-        layout, edges = targets.layout, targets.edges
+        layout, edges, rates = targets.layout, targets.edges, self.config.encoder
         conditions = Conditions(batch.numeric_BC, batch.category_BM)
         if noise is not None:
-            conditions = drop_conditions(conditions, self.condition_dropout, noise)
+            rate = self.config.conditioning.dropout
+            conditions = drop_conditions(conditions, rate, noise)
         vectors = self.conditions(conditions)
         bucket_T = self.conditions.bucket(targets.structure.position_T)
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
-        x_TD = row_dropout(self.tokens(x_TA, targets.structure), self.token_dropout, noise)
+        x_TD = row_dropout(self.tokens(x_TA, targets.structure), rates.token_dropout, noise)
         x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, bucket_T)
-        x_TD = dropout(x_TD, self.dropout, noise)
+        x_TD = dropout(x_TD, rates.dropout, noise)
         context = AttentionContext(
             targets.blocks,
             *attention_biases(targets.blocks, self.num_heads),
@@ -257,3 +233,13 @@ class FastLayerDAG(DAGModel):
         )
         with torch.inference_mode():
             return Sampler(modules, request).run()
+
+
+def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:
+    """Return the network that predicts conditions; None where there are none."""
+    if not (sizes.numeric_conditions or sizes.category_conditions):
+        return None
+    settings = config.posterior
+    return Posterior(
+        sizes, width=config.posterior_width, rounds=settings.rounds, rate=settings.dropout
+    )

@@ -12,6 +12,7 @@ Shape letters: D decisions, P pairs of decision and candidate, E edges, T tokens
 (tokens or blocks), K and the digits: codes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -122,6 +123,10 @@ def stub_code(used: Tensor, out_degree: Tensor) -> Tensor:
     return used.clamp(max=3) * 4 + (out_degree - used).clamp(0, 3)
 
 
+TokenCodes = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Features of candidate tokens; the choices of ``HeadsConfig.parent_features``."""
+
+
 def token_codes(
     stub_P: Tensor, offset_P: Tensor, has_reference_P: Tensor, gap_P: Tensor, layers_P: Tensor
 ) -> Tensor:
@@ -136,3 +141,10 @@ def token_codes(
     """
     offset_P = (offset_P.clamp(-4, 4) + 4).masked_fill(~has_reference_P, OFFSET_CODES - 1)
     return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)
+
+
+def no_token_codes(
+    stub_P: Tensor, offset_P: Tensor, has_reference_P: Tensor, gap_P: Tensor, layers_P: Tensor
+) -> Tensor:
+    """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
+    return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models import Conditions, LossTerm
+from layerdag.models.diffusion._config import EdgeConfig
 from layerdag.models.diffusion._encoder import PrefixGraphs, PrefixNodeEncoder
 from layerdag.models.diffusion.process import add_noise, cosine_alpha_bar
 from layerdag.models.layers import MLP, gather_rows, sinusoids
@@ -54,9 +55,7 @@ class EdgeDenoiser(nn.Module):
         sizes: Of the data set.
         statistics: Of the training graphs.
         cardinalities: Number of codes of each node column, in-degree included.
-        width: F.
-        rounds: Rounds of the encoder of prefix, new nodes and noisy edges.
-        steps: T.
+        config: Width F, rounds and steps T.
     """
 
     type_fraction_K: Tensor
@@ -67,15 +66,12 @@ class EdgeDenoiser(nn.Module):
         sizes: GraphSizes,
         statistics: GraphStatistics,
         cardinalities: tuple[int, ...],
-        *,
-        width: int,
-        rounds: int,
-        steps: int,
+        config: EdgeConfig,
     ) -> None:
         super().__init__()
-        self.steps, self.edge_types = steps, sizes.edge_types
+        width, self.steps, self.edge_types = config.width, config.steps, sizes.edge_types
         self.encoder = PrefixNodeEncoder(
-            sizes, cardinalities, width=width, rounds=rounds, edge_kinds=2 * sizes.edge_types
+            sizes, cardinalities, width=width, rounds=config.rounds, edge_kinds=2 * self.edge_types
         )
         self.from_source = nn.Linear(width, width, bias=False)
         self.from_target = nn.Linear(width, width)
@@ -85,7 +81,7 @@ class EdgeDenoiser(nn.Module):
         total = sum(statistics.edge_types) + sizes.edge_types
         shares = [(count + 1) / total for count in statistics.edge_types]
         self.register_buffer("type_fraction_K", torch.tensor(shares), persistent=False)
-        self.register_buffer("alpha_bar_T", cosine_alpha_bar(steps).float(), persistent=False)
+        self.register_buffer("alpha_bar_T", cosine_alpha_bar(self.steps).float(), persistent=False)
 
     def forward(
         self,

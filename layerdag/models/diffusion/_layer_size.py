@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models import Conditions
+from layerdag.models.diffusion._config import LayerSizeConfig
 from layerdag.models.diffusion._encoder import PrefixEncoder, PrefixGraphs
 from layerdag.models.draws import sample_categorical
 from layerdag.models.layers import MLP
@@ -21,8 +22,7 @@ class LayerSizeNet(nn.Module):
         sizes: Of the data set.
         statistics: Of the training graphs.
         cardinalities: Number of codes of each node column, in-degree included.
-        width: Width of the encoder.
-        rounds: Rounds of the encoder.
+        config: Width and rounds.
     """
 
     def __init__(
@@ -30,9 +30,7 @@ class LayerSizeNet(nn.Module):
         sizes: GraphSizes,
         statistics: GraphStatistics,
         cardinalities: tuple[int, ...],
-        *,
-        width: int,
-        rounds: int,
+        config: LayerSizeConfig,
     ) -> None:
         super().__init__()
         layers = sum(count for _, count in statistics.layer_sizes)
@@ -40,7 +38,8 @@ class LayerSizeNet(nn.Module):
         self.largest = statistics.max_layer_size
         self.tail_probability = 1 / (layers + 1)
         self.tail_stop_probability = layers / max(nodes, layers + 1)
-        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
+        width = config.width
+        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=config.rounds)
         self.head = MLP(width, width, self.largest + 1)
 
     def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:

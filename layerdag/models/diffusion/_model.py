@@ -7,20 +7,18 @@ attributes, edges. docs/explanation/method.md lists what was kept and what was r
 import torch
 from torch import Tensor, nn
 
-from layerdag.errors import ConfigError, UsageError
+from layerdag.errors import UsageError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
-    MAX_DEPTH,
-    MAX_STEPS,
-    MAX_WIDTH,
     Conditions,
     DAGModel,
     LossTerm,
     SampleRequest,
     SampleResult,
-    require_between,
+    takes_loose_settings,
 )
 from layerdag.models.diffusion._conditioning import drop_conditions
+from layerdag.models.diffusion._config import ReferenceConfig
 from layerdag.models.diffusion._degree_codes import DegreeCodes
 from layerdag.models.diffusion._edge_denoiser import EdgeDenoiser, Pairs
 from layerdag.models.diffusion._encoder import PrefixGraphs
@@ -34,93 +32,33 @@ from layerdag.models.diffusion._prefixes import (
     prefixes,
     subsample_prefixes,
 )
-from layerdag.models.diffusion._sampler import PRECISIONS, sample
+from layerdag.models.diffusion._sampler import sample
 from layerdag.models.layers import segment_pointers, segment_ranges
 
 
+@takes_loose_settings("reference")
 class ReferenceLayerDAG(DAGModel):
     """Layerwise autoregressive diffusion with a prefix encoder per decision.
 
     Args:
         sizes: Of the data set.
         statistics: Of the training graphs.
-        size_width: Width of the layer-size network.
-        size_rounds: Its rounds of message passing.
-        node_width: Width of the node denoiser.
-        node_rounds: Its rounds of message passing.
-        node_blocks: Its transformer blocks over the new nodes.
-        node_heads: Its attention heads.
-        node_steps: Its diffusion steps.
-        edge_width: Width of the edge denoiser.
-        edge_rounds: Its rounds of message passing.
-        edge_steps: Its diffusion steps.
-        condition_drop: Probability of hiding a condition in training.
-        budget: Nodes of prefixes and candidate edges evaluated per pass, about 6 kB of memory each
-            at the default widths. Where all prefixes of a batch have more (a deep graph has layers
-            x nodes / 2), a random part of them is taken; 0 always takes all.
-        sampling_precision: "float64", by which a graph does not depend on its batch mates, or
-            "float32", which is faster.
-
-    Raises:
-        ConfigError: If an argument is out of bounds.
+        config: Every setting; by default those of configs/model/reference.yaml.
     """
 
-    def __init__(  # noqa: PLR0913 - one argument a knob, all named and with a default
-        self,
-        *,
-        sizes: GraphSizes,
-        statistics: GraphStatistics,
-        size_width: int = 64,
-        size_rounds: int = 3,
-        node_width: int = 64,
-        node_rounds: int = 2,
-        node_blocks: int = 1,
-        node_heads: int = 4,
-        node_steps: int = 64,
-        edge_width: int = 64,
-        edge_rounds: int = 4,
-        edge_steps: int = 16,
-        condition_drop: float = 0.1,
-        budget: int = 300_000,
-        sampling_precision: str = "float64",
+    def __init__(
+        self, sizes: GraphSizes, statistics: GraphStatistics, config: ReferenceConfig | None = None
     ) -> None:
         super().__init__()
-        if sampling_precision not in PRECISIONS:
-            raise ConfigError(
-                f"reference: sampling_precision must be one of {', '.join(PRECISIONS)}, found "
-                f"{sampling_precision!r}."
-            )
-        widths = {"size_width": size_width, "node_width": node_width, "edge_width": edge_width}
-        rounds = {
-            "size_rounds": size_rounds,
-            "node_rounds": node_rounds,
-            "edge_rounds": edge_rounds,
-        }
-        require_between("reference", 1, MAX_WIDTH, **widths, node_heads=node_heads)
-        require_between("reference", 0, MAX_DEPTH, **rounds, node_blocks=node_blocks)
-        require_between("reference", 1, MAX_STEPS, node_steps=node_steps, edge_steps=edge_steps)
-        require_between("reference", 0, 1, condition_drop=condition_drop)
-        require_between("reference", 0, 1e9, budget=budget)
+        self.config = config = config or ReferenceConfig()
         self.degrees = DegreeCodes(statistics)
-        self.condition_drop = condition_drop
-        self.budget = budget
-        self.sampling_precision = sampling_precision
+        self.budget = config.budget
+        self.sampling_precision: str = config.sampling_precision
         columns = (*sizes.attributes, len(self.degrees))
-        self.layer_size = LayerSizeNet(
-            sizes, statistics, columns, width=size_width, rounds=size_rounds
-        )
-        self.node = NodeDenoiser(
-            sizes,
-            (*statistics.attributes, self.degrees.counts),
-            width=node_width,
-            rounds=node_rounds,
-            blocks=node_blocks,
-            heads=node_heads,
-            steps=node_steps,
-        )
-        self.edge = EdgeDenoiser(
-            sizes, statistics, columns, width=edge_width, rounds=edge_rounds, steps=edge_steps
-        )
+        counts = (*statistics.attributes, self.degrees.counts)
+        self.layer_size = LayerSizeNet(sizes, statistics, columns, config.layer_size)
+        self.node = NodeDenoiser(sizes, counts, config.node)
+        self.edge = EdgeDenoiser(sizes, statistics, columns, config.edge)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
         """Return the parameters of the three networks; none is shared."""
@@ -144,7 +82,8 @@ class ReferenceLayerDAG(DAGModel):
             items = subsample_prefixes(items, cost_I, self.budget, generator)
         conditions = Conditions(batch.numeric_BC, batch.category_BM)
         if self.training:
-            conditions = drop_conditions(conditions, self.condition_drop, generator)
+            rate = self.config.conditioning.dropout
+            conditions = drop_conditions(conditions, rate, generator)
         code_NA = self.codes(batch)
         terms = {}
         if _is_wanted(self.layer_size):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
 from layerdag.models import LossTerm
+from layerdag.models.diffusion._config import NodeConfig
 from layerdag.models.diffusion._encoder import PrefixEncoder, code_embedding
 from layerdag.models.diffusion.process import add_noise, cosine_alpha_bar
 from layerdag.models.layers import MLP, SegmentAttention, Segments, sinusoids
@@ -38,11 +39,7 @@ class NodeDenoiser(nn.Module):
     Args:
         sizes: Of the data set.
         counts: Number of training nodes with each code, of each node column (in-degree included).
-        width: F.
-        rounds: Rounds of the prefix encoder.
-        blocks: Transformer blocks over the new nodes.
-        heads: Attention heads.
-        steps: T.
+        config: Width F, depths, heads and steps T.
     """
 
     marginal_AK: Tensor
@@ -50,29 +47,21 @@ class NodeDenoiser(nn.Module):
     alpha_bar_T: Tensor
 
     def __init__(
-        self,
-        sizes: GraphSizes,
-        counts: Sequence[Sequence[int]],
-        *,
-        width: int,
-        rounds: int,
-        blocks: int,
-        heads: int,
-        steps: int,
+        self, sizes: GraphSizes, counts: Sequence[Sequence[int]], config: NodeConfig
     ) -> None:
         super().__init__()
-        self.steps = steps
+        width, self.steps = config.width, config.steps
         cardinalities = tuple(map(len, counts))
-        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=rounds)
+        self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=config.rounds)
         self.noisy = code_embedding(cardinalities, width)
         self.time = MLP(width, width, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(blocks)])
+        self.blocks = nn.ModuleList([Block(width, config.heads) for _ in range(config.blocks)])
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, len(cardinalities) * max(cardinalities))
         marginal_AK = _marginals(counts)
         self.register_buffer("marginal_AK", marginal_AK, persistent=False)
         self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)
-        self.register_buffer("alpha_bar_T", cosine_alpha_bar(steps).float(), persistent=False)
+        self.register_buffer("alpha_bar_T", cosine_alpha_bar(self.steps).float(), persistent=False)
 
     def times(self, time_I: Tensor) -> Tensor:
         """Return what the times 1..T add to the state of a prefix, shape (I, F)."""

@@ -1,8 +1,7 @@
 """Carrying the weights of a trained model over to a new one."""
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -10,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from layerdag._runtime import flattened, grouped, with_new_names
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import ConfigError
 from layerdag.models import RENAMED_ARGUMENTS, DAGModel, ModelSpec, build_model, spec_for
+from layerdag.models.autoregressive import FastConfig
 from layerdag.models.warm_start._axes import Axis
 from layerdag.models.warm_start._describe import axes_of, counterpart
 from layerdag.models.warm_start._report import report
@@ -22,8 +23,8 @@ from layerdag.models.warm_start._sources import Source
 # Settings of a model that may differ from the old one's: no weight means another thing by them.
 TUNABLE = frozenset(
     {
-        *("dropout", "token_dropout", "condition_dropout"),
-        *("condition_drop", "budget", "sampling_precision"),
+        *("encoder.dropout", "encoder.token_dropout", "conditioning.dropout", "posterior.dropout"),
+        *("constraints.out_degree", "budget", "sampling_precision"),
     }
 )
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -66,7 +67,7 @@ def spec_from(
         old: The trained model.
         data: The new data set.
         name: The model that the user asks for; None leaves it to the old one.
-        given: The model's settings that the user asks for.
+        given: The model's settings that the user asks for, in groups.
 
     Raises:
         ConfigError: If what is asked for contradicts the old model.
@@ -76,8 +77,9 @@ def spec_from(
             f"A model '{name}' cannot start from the weights of a model '{old.spec.name}'; leave "
             f"model={name} out, or start from a checkpoint of such a model."
         )
-    kept = {**_defaults(old.model), **old.spec.arguments}
-    wanted = {RENAMED_ARGUMENTS.get(key, key): value for key, value in given.items()}
+    kept = flattened(_settings(old.spec))
+    renamed = with_new_names(given, RENAMED_ARGUMENTS[old.spec.name], "model.")
+    wanted = flattened(_plain(renamed))
     for key, value in wanted.items():
         if key in kept and key not in TUNABLE and value not in (None, kept[key]):
             raise ConfigError(
@@ -85,7 +87,7 @@ def spec_from(
                 f"with {key}={kept[key]}; leave it out, or train without init."
             )
     chosen = {key: value for key, value in wanted.items() if value is not None}
-    return spec_for(data, old.spec.name, {**kept, **chosen})
+    return spec_for(data, old.spec.name, grouped({**kept, **chosen}))
 
 
 def carry_over(old: Trained, spec: ModelSpec, schema: GraphSchema, seed: int = 0) -> Carried:
@@ -146,7 +148,19 @@ def _weight(rows_KF: Tensor, like: Tensor, axis: Axis) -> Tensor:
     return rows_KF.reshape(shape).movedim(0, axis.dim).to(like.dtype).contiguous()
 
 
-def _defaults(model: DAGModel) -> dict[str, Any]:
-    """Return the settings of a model's constructor that have a default."""
-    parameters = inspect.signature(type(model)).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+def _settings(spec: ModelSpec) -> dict[str, Any]:
+    """Return every setting of a model in groups, those that were left open as they were settled."""
+    config = spec.config
+    if isinstance(config, FastConfig):
+        plans = config.predict_out_degree is not False
+        config = replace(config, predict_out_degree=plans)
+    return _plain(asdict(config))
+
+
+def _plain(settings: Any) -> Any:
+    """Return settings as JSON holds them: groups as mappings, lists for tuples."""
+    if is_dataclass(settings) and not isinstance(settings, type):
+        settings = asdict(settings)
+    if isinstance(settings, Mapping):
+        return {name: _plain(value) for name, value in settings.items()}
+    return list(settings) if isinstance(settings, tuple) else settings

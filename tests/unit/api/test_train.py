@@ -42,7 +42,9 @@ def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
     with pytest.raises(ConfigError, match="no model 'fsat'; did you mean 'fast'"):
         ld.train(data, "fsat")
-    with pytest.raises(ConfigError, match="no argument 'widht'; did you mean 'width'"):
+    with pytest.raises(
+        ConfigError, match=r"Unknown setting 'model\.widht'\. Did you mean 'model\.width'"
+    ):
         ld.train(data, widht=32)
     with pytest.raises(UsageError, match="is no data set"):
         ld.train("no/such/folder")

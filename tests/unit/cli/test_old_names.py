@@ -19,6 +19,16 @@ from layerdag.datasets.sources import load_latent_preferential
             "predict_out_degree: true",
             "'model.plans' is now called 'model.predict_out_degree'",
         ),
+        (
+            ["train", "model.dropout=0.3"],
+            "dropout: 0.3",
+            "'model.dropout' is now called 'model.encoder.dropout'",
+        ),
+        (
+            ["train", "model=reference", "model.size_width=80", "model.node_width=80"],
+            "width: 80",
+            "'model.size_width' and 'model.node_width' are now called 'model.layer_size.width' and",
+        ),
         (["train", "++model.plans=false"], "predict_out_degree: false", "'model.plans' is now"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -8,7 +8,7 @@ import torch
 from layerdag.graph import DAGBatch, GraphStatistics
 from layerdag.models import Posterior
 from layerdag.models._posterior import _log_sizes
-from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.models.autoregressive import FastConfig, FastLayerDAG
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
 
@@ -108,5 +108,5 @@ def test_a_model_tells_the_log_posterior_of_each_graph():
 def test_without_conditions_there_is_no_posterior():
     dags = small_dags(4)
     sizes = replace(SIZES, numeric_conditions=0, category_conditions=())
-    model = FastLayerDAG(sizes, GraphStatistics.measure(dags, sizes), width=32, depth=1)
+    model = FastLayerDAG(sizes, GraphStatistics.measure(dags, sizes), FastConfig(32, 1))
     assert model.log_posterior(collated(dags)) is None

@@ -31,8 +31,9 @@ def dataset(kind: str) -> GraphDataset:
 SMALL_MODELS = {
     "fast": {"width": 32, "depth": 1},
     "reference": {
-        **dict.fromkeys(("size_width", "node_width", "edge_width"), 8),
-        **{"node_heads": 2, "node_steps": 4, "edge_steps": 2},
+        "layer_size": {"width": 8},
+        "node": {"width": 8, "heads": 2, "steps": 4},
+        "edge": {"width": 8, "steps": 2},
     },
 }
 

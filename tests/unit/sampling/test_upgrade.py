@@ -53,7 +53,7 @@ def as_format_2(folder: Path, data: GraphDataset) -> None:
 def old(request: pytest.FixtureRequest, tmp_path: Path, data: GraphDataset) -> Path:
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    small = {"width": 32, "depth": 1} if request.param == "fast" else {"node_width": 32}
+    small = {"width": 32, "depth": 1} if request.param == "fast" else {"node": {"width": 32}}
     spec = ModelSpec(request.param, sizes, statistics, small)
     weights = build_model(spec, seed=1).state_dict()
     run = {"data": {"name": "folder", "folder": "/home/me/secret"}, "out": "/home/me/out"}

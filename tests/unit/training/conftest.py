@@ -9,9 +9,10 @@ from layerdag.models import ModelSpec
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 TINY = {
-    "size_width": 8, "size_rounds": 1, "node_width": 8, "node_rounds": 1, "node_heads": 2,
-    "node_steps": 4, "edge_width": 8, "edge_rounds": 1, "edge_steps": 4,
-}  # fmt: skip
+    "layer_size": {"width": 8, "rounds": 1},
+    "node": {"width": 8, "rounds": 1, "heads": 2, "steps": 4},
+    "edge": {"width": 8, "rounds": 1, "steps": 4},
+}
 
 
 @pytest.fixture

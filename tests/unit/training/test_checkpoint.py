@@ -12,6 +12,7 @@ from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError
 from layerdag.models import ModelSpec, build_model
+from layerdag.models.autoregressive import ConditioningConfig, EncoderConfig, FastConfig
 from layerdag.training import load_checkpoint
 from layerdag.training._checkpoint import (
     CheckpointContents,
@@ -107,19 +108,19 @@ FAULTS = {
         "no model",
     ),
     "unknown argument": (
-        edit("config.json", lambda d: d["model"]["arguments"].update(edge_widht=3)),
-        "did you mean 'edge_width'",
+        edit("config.json", lambda d: d["model"]["arguments"]["edge"].update(widht=3)),
+        "Did you mean 'model.edge.width'",
     ),
     "wrong argument": (
-        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width="8")),
-        "cannot be built",
+        edit("config.json", lambda d: d["model"]["arguments"]["edge"].update(width="8")),
+        "'model.edge.width' must be a whole number",
     ),
     "another width": (
-        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width=16)),
+        edit("config.json", lambda d: d["model"]["arguments"]["edge"].update(width=16)),
         "not of one checkpoint",
     ),
     "absurd width": (
-        edit("config.json", lambda d: d["model"]["arguments"].update(edge_width=2**20)),
+        edit("config.json", lambda d: d["model"]["arguments"]["edge"].update(width=2**20)),
         "must be from 1 to 8192",
     ),
     "no sizes": (edit("config.json", lambda d: d["model"].pop("sizes")), "cannot be read"),
@@ -185,6 +186,20 @@ def test_a_checkpoint_with_an_old_name_of_a_setting_loads_and_tells_the_new_one(
         loaded = load_checkpoint(folder)
     assert len(told) == 1
     assert loaded.spec.arguments["predict_out_degree"] is True
+
+
+def test_a_checkpoint_with_flat_settings_loads_as_the_same_tree(tmp_path: Path):
+    folder = chain_checkpoint(tmp_path).path
+    config = json.loads((folder / "config.json").read_text())
+    flat = {"block": 16, "dropout": 0.2, "token_dropout": 0.1, "condition_dropout": 0.3}
+    config["model"]["arguments"] = {"width": 32, "depth": 1, **flat}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.warns(RenamedWarning, match="'model.block', 'model.dropout'") as told:
+        loaded = load_checkpoint(folder)
+    assert len(told) == 1
+    encoder = EncoderConfig(block=16, dropout=0.2, token_dropout=0.1)
+    config = FastConfig(32, 1, encoder=encoder, conditioning=ConditioningConfig(dropout=0.3))
+    assert loaded.spec.config == config
 
 
 def test_the_checkpoint_of_the_package_has_the_names_of_today():

@@ -25,7 +25,9 @@ dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(16)]
 none = torch.zeros(16, 0)
 data = DAGBatch.collate(dags, [dag.layers() for dag in dags], none, none.long())
 sizes = GraphSizes((4, 2), edge_types=2)
-arguments = {"size_width": 8, "node_width": 8, "node_heads": 2, "edge_width": 8}
+arguments = {
+    "layer_size": {"width": 8}, "node": {"width": 8, "heads": 2}, "edge": {"width": 8},
+}
 spec = ModelSpec("reference", sizes, GraphStatistics.measure(dags, sizes), arguments)
 job = TrainJob(spec, data, data, Path(sys.argv[1]))
 settings = TrainSettings(

@@ -155,7 +155,8 @@ def test_divergence_is_one_sentence_and_keeps_the_last_checkpoint(run: Run):
 
 def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGBatch, tmp_path):
     first = run("a", 3)
-    wider = ModelSpec(spec.name, spec.sizes, spec.statistics, {**spec.arguments, "edge_width": 16})
+    arguments = {**spec.arguments, "edge": {**spec.arguments["edge"], "width": 16}}
+    wider = ModelSpec(spec.name, spec.sizes, spec.statistics, arguments)
     job = TrainJob(wider, data, data, tmp_path / "b")
     with pytest.raises(CheckpointError, match="cannot be resumed"):
         train(job, TrainSettings(max_steps=5), resume_from=first.last)

@@ -7,6 +7,7 @@ block, W positions of the window, C visible columns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -191,8 +192,11 @@ class EncoderCache:
                 encoder_block.norm(x_RD)
             ).chunk(3, dim=1)
             cache.write(position, key_RD, value_RD)
-            attended_RD = cache.attend(query_RD, visible)
-            x_RD = encoder_block.finish(x_RD, attended_RD, cache.parents_mean(parents))
+            attended_RD = encoder_block.attention(
+                query_RD, partial(cache.attend, query_RD, visible)
+            )
+            message_RD = encoder_block.messages(value_RD, partial(cache.parents_mean, parents))
+            x_RD = encoder_block.finish(x_RD, attended_RD, message_RD)
         return x_RD
 
     def append(self, position: int, encoded_RD: Tensor, key_RK: Tensor) -> None:

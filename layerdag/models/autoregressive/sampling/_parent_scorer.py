@@ -15,7 +15,6 @@ from layerdag.models.autoregressive import (
     Pointer,
     log_code,
     stub_code,
-    token_codes,
 )
 from layerdag.models.autoregressive.sampling._cache import EncoderCache, visible_range
 from layerdag.models.autoregressive.sampling._state import SamplerState
@@ -124,7 +123,7 @@ class ParentScorer:
         reference_P = decisions.reference_D[pairs.decision_P]
         used_P = state.used.at(graph_P, candidate_P)
         last_P = state.last.at(graph_P, candidate_P)
-        codes_P4 = token_codes(
+        codes_P4 = self.pointer.token_codes(
             stub_code(used_P, state.out_degree.at(graph_P, candidate_P)),
             candidate_P - reference_P,
             reference_P != NEVER,

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from layerdag.models import Conditions, SampleRequest, SampleResult
 from layerdag.models.autoregressive import (
     NEVER,
-    POSITION_BUCKETS,
     ConditionEncoder,
     ConditionVectors,
     DegreeConstraints,
@@ -109,7 +108,7 @@ class Sampler:
     def _encode(self, position: int) -> Tensor:
         """Encode the newest token of every graph and append it to the cache."""
         modules, structure = self.modules, self.state.structure
-        bucket = bisect_right(POSITION_BUCKETS, position)
+        bucket = bisect_right(modules.conditions.position_buckets, position)
         x_RD = (
             self._duplicate(modules.tokens(self.x_BA, structure))
             + self.vectors.before_BSD[:, bucket]

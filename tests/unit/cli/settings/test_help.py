@@ -16,10 +16,19 @@ def lines_of(text: str, name: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"  {name} ")]
 
 
+def leaves(settings: dict[str, object], prefix: str = "") -> set[str]:
+    """Return the dotted name of every setting."""
+    found = set()
+    for key, value in settings.items():
+        inner = leaves(value, f"{prefix}{key}.") if isinstance(value, dict) and value else set()
+        found |= inner or {f"{prefix}{key}"}
+    return found
+
+
 @pytest.mark.parametrize("file", GROUPS, ids=lambda p: f"{p.parent.name}={p.stem}")
 def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: Path) -> None:
     text = help_text("train")
-    for key in yaml.safe_load(file.read_text()).keys() - {"name"}:
+    for key in leaves(yaml.safe_load(file.read_text())) - {"name"}:
         shown = lines_of(text, f"{file.parent.name}.{key}")
         assert shown, key
         assert all(len(line.split(maxsplit=2)) == 3 for line in shown), shown

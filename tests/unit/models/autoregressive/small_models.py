@@ -5,7 +5,7 @@ import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import SampleRequest
-from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
 
 SIZES = GraphSizes((5, 3, 4), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 
@@ -38,15 +38,13 @@ def small_model(
 ) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
-    model = FastLayerDAG(
-        SIZES,
-        statistics,
+    config = FastConfig(
         width=32,
         depth=2,
-        block=block,
-        dropout=dropout,
         predict_out_degree=predict_out_degree,
+        encoder=EncoderConfig(block=block, dropout=dropout),
     )
+    model = FastLayerDAG(SIZES, statistics, config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphStatistics
-from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
 
@@ -94,11 +95,20 @@ def test_the_weights_of_one_model_fit_another_of_the_same_description():
     dags = small_dags()
     model = small_model(dags)
     torch.manual_seed(5)
-    other = FastLayerDAG(SIZES, GraphStatistics.measure(dags, SIZES), width=32, depth=2, block=4)
+    config = FastConfig(width=32, depth=2, encoder=EncoderConfig(block=4))
+    other = FastLayerDAG(SIZES, GraphStatistics.measure(dags, SIZES), config)
     other.load_state_dict(model.state_dict())
     assert totals(other.eval(), dags) == totals(model, dags)
 
 
+def test_settings_one_by_one_still_make_the_model():
+    statistics = GraphStatistics.measure(small_dags(), SIZES)
+    with pytest.warns(RenamedWarning) as told:
+        model = FastLayerDAG(SIZES, statistics, width=32, depth=1, plans=False)
+    assert "config=FastConfig(...)" in str(told[0].message)
+    assert model.config == FastConfig(width=32, depth=1, predict_out_degree=False)
+
+
 def test_a_width_that_cannot_be_split_into_heads_is_refused():
     with pytest.raises(ConfigError, match="multiple of 32"):
-        FastLayerDAG(SIZES, GraphStatistics.measure(small_dags(), SIZES), width=50)
+        FastConfig(width=50)

@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from layerdag.graph import GraphSizes, GraphStatistics
+from layerdag.models.diffusion import LayerSizeConfig
 from layerdag.models.diffusion._layer_size import LayerSizeNet
 
 
 @pytest.fixture
 def network(sizes: GraphSizes, make_dag) -> LayerSizeNet:
     statistics = GraphStatistics.measure([make_dag(2, 3, 1) for _ in range(3)], sizes)
-    return LayerSizeNet(sizes, statistics, (4, 2, 3), width=8, rounds=1)
+    return LayerSizeNet(sizes, statistics, (4, 2, 3), LayerSizeConfig(width=8, rounds=1))
 
 
 def test_probabilities_of_all_sizes_sum_to_1(network: LayerSizeNet, generator: torch.Generator):

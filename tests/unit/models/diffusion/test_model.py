@@ -5,7 +5,13 @@ import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import Conditions
-from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.models.diffusion import (
+    EdgeConfig,
+    LayerSizeConfig,
+    NodeConfig,
+    ReferenceConfig,
+    ReferenceLayerDAG,
+)
 from layerdag.models.diffusion._edge_denoiser import Pairs
 from layerdag.models.diffusion._model import _pairs, _partial
 from layerdag.models.diffusion._prefixes import LayerIndex, all_prefixes, prefixes
@@ -16,10 +22,12 @@ from layerdag.models.layers import Segments
 def model(sizes: GraphSizes, make_dag: Callable) -> ReferenceLayerDAG:
     statistics = GraphStatistics.measure([make_dag(2, 3, 2, 4) for _ in range(5)], sizes)
     torch.manual_seed(7)
-    return ReferenceLayerDAG(
-        sizes=sizes, statistics=statistics, size_width=8, size_rounds=2, node_width=8,
-        node_heads=2, node_steps=8, edge_width=8, edge_rounds=2, edge_steps=4,
-    ).eval()  # fmt: skip
+    config = ReferenceConfig(
+        layer_size=LayerSizeConfig(width=8, rounds=2),
+        node=NodeConfig(width=8, heads=2, steps=8),
+        edge=EdgeConfig(width=8, rounds=2, steps=4),
+    )
+    return ReferenceLayerDAG(sizes, statistics, config).eval()
 
 
 @pytest.fixture

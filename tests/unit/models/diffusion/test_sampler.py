@@ -6,8 +6,14 @@ import torch
 
 from layerdag.errors import ConfigError
 from layerdag.graph import DAG, GraphSizes, GraphStatistics
-from layerdag.models import SampleRequest
-from layerdag.models.diffusion import ReferenceLayerDAG
+from layerdag.models import SampleRequest, model_config
+from layerdag.models.diffusion import (
+    EdgeConfig,
+    LayerSizeConfig,
+    NodeConfig,
+    ReferenceConfig,
+    ReferenceLayerDAG,
+)
 from layerdag.models.diffusion._edge_denoiser import Pairs
 from layerdag.models.diffusion._sampler import _Sampler, sample_parents, sampling_copy
 
@@ -16,10 +22,12 @@ from layerdag.models.diffusion._sampler import _Sampler, sample_parents, samplin
 def model(sizes: GraphSizes, make_dag: Callable) -> ReferenceLayerDAG:
     statistics = GraphStatistics.measure([make_dag(2, 3, 2, 4) for _ in range(5)], sizes)
     torch.manual_seed(7)
-    return ReferenceLayerDAG(
-        sizes=sizes, statistics=statistics, size_width=8, size_rounds=1, node_width=8,
-        node_heads=2, node_steps=4, edge_width=8, edge_rounds=1, edge_steps=3,
-    )  # fmt: skip
+    config = ReferenceConfig(
+        layer_size=LayerSizeConfig(width=8, rounds=1),
+        node=NodeConfig(width=8, heads=2, steps=4),
+        edge=EdgeConfig(width=8, rounds=1, steps=3),
+    )
+    return ReferenceLayerDAG(sizes, statistics, config)
 
 
 def request(*seeds: int, **limits) -> SampleRequest:
@@ -50,10 +58,9 @@ def test_networks_compute_in_the_precision_asked_for(model: ReferenceLayerDAG):
     assert next(model.parameters()).dtype == torch.float32
 
 
-def test_an_unknown_precision_is_refused(sizes: GraphSizes, make_dag: Callable):
-    statistics = GraphStatistics.measure([make_dag(2, 3)], sizes)
-    with pytest.raises(ConfigError, match="sampling_precision must be one of float64, float32"):
-        ReferenceLayerDAG(sizes=sizes, statistics=statistics, sampling_precision="half")
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match="sampling_precision' must be 'float64' or 'float32'"):
+        model_config("reference", {"sampling_precision": "half"})
 
 
 def test_every_graph_is_acyclic_and_layer_consistent(model: ReferenceLayerDAG):

@@ -163,9 +163,9 @@ def test_a_condition_on_another_scale_says_nearly_the_same(schema) -> None:
 
 def test_settings_come_from_the_old_model_and_dropout_may_differ(schema) -> None:
     old, data = trained(schema, jobs()), data_of(jobs())
-    spec = spec_from(old, data, given={"dropout": 0.3, "width": 32})
+    spec = spec_from(old, data, given={"encoder": {"dropout": 0.3}, "width": 32})
     assert (spec.name, spec.arguments["width"], spec.arguments["depth"]) == ("fast", 32, 1)
-    assert spec.arguments["dropout"] == 0.3
+    assert spec.arguments["encoder"]["dropout"] == 0.3
     assert spec.arguments["predict_out_degree"] is False
 
 
@@ -175,7 +175,9 @@ def test_what_contradicts_the_old_model_is_refused(schema) -> None:
         spec_from(old, data, given={"width": 64})
     with pytest.raises(ConfigError, match=r"'reference' cannot start from .* model 'fast'"):
         spec_from(old, data, "reference")
-    with pytest.raises(ConfigError, match="has no argument 'widht'; did you mean 'width'"):
+    with pytest.raises(
+        ConfigError, match=r"Unknown setting 'model\.widht'\. Did you mean 'model\.width'"
+    ):
         build_model(spec_from(old, data, given={"widht": 64}))
 
 

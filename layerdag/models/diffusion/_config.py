@@ -1,0 +1,114 @@
+"""The settings of the reference model as a tree; configs/model/reference.yaml has the same keys."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from layerdag.models import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between, require_choices
+
+
+@dataclass(frozen=True)
+class LayerSizeConfig:
+    """The network that draws the size of a layer.
+
+    Attributes:
+        width: Width of the prefix encoder.
+        rounds: Its rounds of message passing.
+    """
+
+    width: int = 64
+    rounds: int = 3
+
+    def __post_init__(self) -> None:
+        require_between("reference", 1, MAX_WIDTH, **{"layer_size.width": self.width})
+        require_between("reference", 0, MAX_DEPTH, **{"layer_size.rounds": self.rounds})
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """The denoiser of node attributes.
+
+    Attributes:
+        width: Width of the prefix encoder and of the new nodes.
+        rounds: Rounds of message passing of the prefix encoder.
+        blocks: Transformer blocks over the nodes of the new layer.
+        heads: Their attention heads.
+        steps: Diffusion steps.
+    """
+
+    width: int = 64
+    rounds: int = 2
+    blocks: int = 1
+    heads: int = 4
+    steps: int = 64
+
+    def __post_init__(self) -> None:
+        widths = {"node.width": self.width, "node.heads": self.heads}
+        depths = {"node.rounds": self.rounds, "node.blocks": self.blocks}
+        require_between("reference", 1, MAX_WIDTH, **widths)
+        require_between("reference", 0, MAX_DEPTH, **depths)
+        require_between("reference", 1, MAX_STEPS, **{"node.steps": self.steps})
+
+
+@dataclass(frozen=True)
+class EdgeConfig:
+    """The denoiser of edges.
+
+    Attributes:
+        width: Width of the encoder of prefix, new nodes and noisy edges.
+        rounds: Its rounds of message passing.
+        steps: Diffusion steps.
+    """
+
+    width: int = 64
+    rounds: int = 4
+    steps: int = 16
+
+    def __post_init__(self) -> None:
+        require_between("reference", 1, MAX_WIDTH, **{"edge.width": self.width})
+        require_between("reference", 0, MAX_DEPTH, **{"edge.rounds": self.rounds})
+        require_between("reference", 1, MAX_STEPS, **{"edge.steps": self.steps})
+
+
+@dataclass(frozen=True)
+class ConditioningConfig:
+    """How the conditions of a graph reach the networks.
+
+    Attributes:
+        dropout: Fraction of conditions hidden in training, for guidance.
+    """
+
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_between("reference", 0, 1, **{"conditioning.dropout": self.dropout})
+
+
+@dataclass(frozen=True)
+class ReferenceConfig:
+    """Every setting of the reference model.
+
+    Attributes:
+        layer_size: The network that draws the size of a layer.
+        node: The denoiser of node attributes.
+        edge: The denoiser of edges.
+        conditioning: How conditions reach the networks.
+        budget: Nodes of prefixes and candidate edges evaluated per pass, about 6 kB of memory each
+            at the default widths. Where all prefixes of a batch have more (a deep graph has layers
+            x nodes / 2), a random part of them is taken; 0 always takes all.
+        sampling_precision: "float64", by which a graph does not depend on its batch mates, or
+            "float32", which is faster.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    layer_size: LayerSizeConfig = field(default_factory=LayerSizeConfig)
+    node: NodeConfig = field(default_factory=NodeConfig)
+    edge: EdgeConfig = field(default_factory=EdgeConfig)
+    conditioning: ConditioningConfig = field(default_factory=ConditioningConfig)
+    budget: int = 300_000
+    sampling_precision: Literal["float64", "float32"] = "float64"
+
+    def __post_init__(self) -> None:
+        require_choices("reference", "", self)
+        require_between("reference", 0, 1e9, budget=self.budget)
