@@ -16,7 +16,7 @@ samples = ld.sample(checkpoint, num=8, seed=0, conditions={"strategy": "ddp"}, m
 print(samples[0])
 
 # How near they are to real jobs that training never saw, on the scale of real training jobs.
-print(ld.compare(data, data, samples, replicates=20))
+print(ld.compare(data, samples, replicates=20))
 
 # Rules that simulators and feeders rely on.
 print(f"{len(ld.validate(samples))} findings")

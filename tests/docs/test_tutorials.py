@@ -1,4 +1,4 @@
-"""The Python of a tutorial, blocks tagged ``python test``, runs in order as one script."""
+"""The Python of a page, blocks tagged ``python test``, runs in order as one script."""
 
 import os
 import re
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-TUTORIALS = sorted((Path(__file__).resolve().parents[2] / "docs" / "tutorials").glob("*.md"))
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```python test\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if BLOCK.search(page.read_text())]
 
 
 @pytest.mark.slow
 @pytest.mark.docs
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text("\n".join(BLOCK.findall(page.read_text())))
     done = subprocess.run(
@@ -29,5 +30,6 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
 
 
 def test_every_tutorial_has_code_that_runs() -> None:
-    assert len(TUTORIALS) == 4
-    assert all(BLOCK.search(page.read_text()) for page in TUTORIALS)
+    tutorials = sorted((DOCS / "tutorials").glob("*.md"))
+    assert len(tutorials) == 4
+    assert set(tutorials) < set(PAGES)

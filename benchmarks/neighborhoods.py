@@ -1,0 +1,95 @@
+"""Which neighborhoods of operators are new, and which repeat? Figures of real jobs and of samples.
+
+    python benchmarks/neighborhoods.py data [SAMPLES ...]
+
+prints, as JSON, ``NEIGHBORHOOD_METRICS`` of the corpus' test jobs against its training jobs, and of
+each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color being the name of a
+node, and on the graphs that models learn from, where the ranks of a job are folded into one graph.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.sources import load_corpus
+from layerdag.evaluation import compare
+from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView
+from layerdag.graph import DAG
+from layerdag.surrogates import read_samples
+from layerdag.traces import Trace, dependency_edges, read_index, read_runs
+from layerdag.traces.chakra import read_trace
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", help="folder of the corpus")
+    parser.add_argument("samples", nargs="*", help="folders that 'layerdag sample' wrote")
+    args = parser.parse_args()
+    print(json.dumps({"rank 0": _of_traces(args), "folded": _of_graphs(args)}, indent=1))
+
+
+def _of_traces(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of rank 0's traces."""
+    words: dict[str, int] = {}
+    records = read_index(args.corpus)
+    runs = list(read_runs(args.corpus, records))
+    train, test = (
+        [_as_graph(run.workload().traces[0], words) for run in runs if run.record.split == split]
+        for split in ("train", "test")
+    )
+    made = {
+        folder: [
+            _as_graph(read_trace(path), words) for path in sorted(Path(folder).glob("*/*.0.et"))
+        ]
+        for folder in args.samples
+    }
+    return _figures(train, test, made, [AttributeView("op")])
+
+
+def _as_graph(trace: Trace, words: dict[str, int]) -> DAG:
+    """Return the nodes and dependencies of a trace, with the codes of its nodes' names."""
+    codes = [words.setdefault(name, len(words)) for name in trace.names()]
+    return DAG.build(torch.tensor(codes)[:, None], torch.from_numpy(dependency_edges(trace)[0]))
+
+
+def _of_graphs(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of folded graphs."""
+    data: GraphDataset = load_corpus(args.corpus)
+    views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
+    made = {folder: read_samples(folder, data.schema) for folder in args.samples}
+    return _figures(data.graphs["train"], data.graphs["test"], made, views)
+
+
+def _figures(
+    train: Sequence[DAG],
+    test: Sequence[DAG],
+    made: dict[str, Sequence[DAG]],
+    views: Iterable[AttributeView],
+) -> dict[str, Any]:
+    """Return percentages of nodes, mean over jobs, with the ends of their intervals."""
+    found: dict[str, Any] = {"jobs": {"train": len(train), "test": len(test)}}
+    for name, dags in {"test": test, **made}.items():
+        report = compare(train, test, dags, list(views), metrics=NEIGHBORHOOD_METRICS)
+        found[name] = {
+            row.metric.name: [
+                round(100 * value, 1)
+                for value in (
+                    row.generated.value,
+                    row.generated.interval and row.generated.interval.low,
+                    row.generated.interval and row.generated.interval.high,
+                )
+                if value is not None
+            ]
+            for row in report.rows
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main()
