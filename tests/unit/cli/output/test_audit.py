@@ -67,6 +67,33 @@ def test_copies_are_caught_in_table_json_and_page(
     assert row["attacks"] == figures["attacks"]
 
 
+def test_neighborhoods_stand_beside_those_of_held_out_graphs(
+    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.html"
+    command = ["validate", str(copies), "--against", str(tile)]
+    assert main([*command, "--report", str(page)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("nodes whose neighborhood"))
+    columns = [lines[head].index(word) for word in ("samples", "held-out")]
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["neighborhoods"]
+    assert len(rows) == 6
+    for row, line in zip(rows, lines[head + 1 :], strict=False):
+        kind, radius = row["generated"]["metric"]["name"].split(":")
+        assert ("no training" in line) == (kind == "neighborhood_novelty")
+        assert f"radius {radius}" in line
+        for side, column in zip(("generated", "reference"), columns, strict=True):
+            percent = float(line[column:].split("%")[0])
+            assert percent == pytest.approx(100 * row[side]["value"], abs=0.1)
+            low = float(line[column:].split("[")[1].split("%")[0])
+            assert low == pytest.approx(100 * row[side]["interval"]["low"], abs=0.5)
+    # The samples are the training graphs.
+    assert [row["generated"]["value"] for row in rows[:3]] == [0.0] * 3
+    assert rows[0]["reference"]["value"] > 0
+    assert "nodes whose neighborhood occurs in no training graph, radius 3" in page.read_text()
+
+
 def test_the_weights_are_attacked_where_a_checkpoint_is_given(
     tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
