@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics import classifier_bound
+from layerdag.evaluation import GraphSet
+from layerdag.evaluation.metrics import (
+    CLASSIFIER_METRIC,
+    KERNEL_METRICS,
+    Comparison,
+    classifier_bound,
+)
+from layerdag.graph import random_dag
 
 
 def _normal(rng: np.random.Generator, shift: float, count: int = 200) -> dict[str, np.ndarray]:
@@ -35,3 +42,38 @@ def test_the_bound_stays_below_the_jensen_shannon_distance(rng: np.random.Genera
 def test_too_few_graphs_are_refused(rng: np.random.Generator) -> None:
     with pytest.raises(DataError, match="at least 8 graphs"):
         classifier_bound(_normal(rng, 0.0, 5), _normal(rng, 0.0), seed=0, replicates=1)
+
+
+def test_sets_that_share_nothing_have_a_bound_near_one(rng: np.random.Generator) -> None:
+    bound = classifier_bound(_normal(rng, 0.0), _normal(rng, 40.0), seed=0, replicates=5)
+    assert bound.draws_R[0] > 0.9
+    assert bound.draws_R.max() <= 1.0
+
+
+def test_the_bound_repeats_with_its_seed_alone(rng: np.random.Generator) -> None:
+    sets = _normal(rng, 0.0, 60), _normal(rng, 1.0, 60)
+    first, again, other = (
+        classifier_bound(*sets, seed=seed, replicates=9).draws_R for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert first[0] != other[0]
+
+
+@pytest.mark.parametrize("widest", [3, 9])
+def test_as_a_metric_it_stands_beside_that_of_training_graphs(
+    widest: int, rng: np.random.Generator
+) -> None:
+    def graphs(most: int) -> GraphSet:
+        widths = rng.integers(1, most + 1, (40, 4))
+        return GraphSet.of([random_dag(rng, width.tolist(), [3]) for width in widths])
+
+    row = CLASSIFIER_METRIC.compute(Comparison(graphs(3), graphs(3), graphs(widest), replicates=20))
+    assert row.reference.value < 0.45
+    assert (row.generated.value > 0.6) == (widest == 9)
+    assert row.generated.breakdown.keys() == {metric.name for metric in KERNEL_METRICS}
+    assert row.generated.value in row.generated.breakdown.values()
+    assert row.generated.interval is not None
+    assert (
+        0 <= row.generated.interval.low <= row.generated.value <= row.generated.interval.high <= 1
+    )
+    assert (row.ratio, row.ratio_interval, row.matched) == (None, None, None)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,3 +81,40 @@ def test_drift_shows_in_the_row_of_its_depth() -> None:
     report = check_structure([drifting], depth_rows=2)
     assert report.by_depth[0].consistent < 1
     assert report.by_depth[-1].consistent == 1
+
+
+@pytest.mark.parametrize("with_training", [False, True])
+def test_rules_on_training_limits_are_applied_with_statistics_only(
+    with_training: bool, good: list[DAG], training: GraphStatistics
+) -> None:
+    report = check_structure(good, training if with_training else None)
+    on_training = {"attribute-range", "arity-seen", "source-seen"}
+    assert (on_training & report.share.keys() == on_training) == with_training
+    assert all((row.seen is not None) == with_training for row in report.by_depth)
+
+
+def test_graphs_without_nodes_alone_have_no_depth() -> None:
+    report = check_structure([BROKEN["not-empty"]])
+    assert report.by_depth == ()
+    assert report.validity == 0.0
+    assert {finding.rule.id for finding in report.findings} >= {"not-empty"}
+
+
+def test_a_cyclic_graph_does_not_keep_the_others_from_being_checked(good: list[DAG]) -> None:
+    report = check_structure([BROKEN["acyclic"], *good, BROKEN["layer-consistent"]])
+    assert report.valid_B.tolist() == [False, *[True] * len(good), False]
+    assert report.validity == pytest.approx(len(good) / (len(good) + 2))
+    broken = {(f.rule.id, f.where) for f in report.findings if f.rule.severity.value == "error"}
+    assert broken == {("acyclic", "graph 0"), ("layer-consistent", f"graph {len(good) + 1}")}
+    # The nodes of a cyclic graph have no layer and count in no bin.
+    assert sum(row.nodes for row in report.by_depth) == 4 + sum(dag.num_nodes for dag in good)
+
+
+def test_depth_bins_follow_one_another_and_hold_every_node(rng: np.random.Generator) -> None:
+    dags = [random_dag(rng, rng.integers(1, 4, 12).tolist(), [3, 2]) for _ in range(4)]
+    rows = check_structure(dags, depth_rows=4).by_depth
+    assert len(rows) == 4
+    assert (rows[0].first_layer, rows[-1].last_layer) == (0, 11)
+    for before, after in pairwise(rows):
+        assert after.first_layer == before.last_layer + 1
+    assert sum(row.nodes for row in rows) == sum(dag.num_nodes for dag in dags)

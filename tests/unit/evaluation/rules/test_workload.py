@@ -8,7 +8,7 @@ from small_workloads import (
     with_attribute,
 )
 
-from layerdag.evaluation.rules import Severity, check_workload
+from layerdag.evaluation.rules import Severity, check_group_file, check_workload
 from layerdag.traces import Attribute, CollectiveType, Wire, Workload
 
 PAIRS = {"1": (0, 1), "2": (2, 3)}
@@ -132,3 +132,59 @@ def test_faulty_dependencies_keep_the_ranks_from_being_matched_but_not_from_bein
     found = check_workload(job((compute(1, 5), collective(2)), (compute(1),)))
     assert [f.rule.id for f in found] == ["no-dangling-dependency"]
     assert all(f.rule.severity is Severity.ERROR for f in found)
+
+
+@pytest.mark.parametrize("name", ["0", "default_pg", "-1", "12345678901", "\u0663", ""])
+def test_a_group_file_may_use_positive_numbers_alone_for_names(name: str) -> None:
+    sound = Workload(_sound().traces, {"1": (0, 1)}, "job")
+    assert check_group_file(sound) == []
+    (finding,) = check_group_file(Workload(sound.traces, {"1": (0, 1), name: (2, 3)}, "job"))
+    assert finding.rule.id == "described-groups"
+    assert (finding.where, finding.count) == ("job", 1)
+    assert repr(name) in finding.found
+
+
+def test_many_odd_group_names_are_counted_and_five_are_shown() -> None:
+    odd = {f"g{i}": (0, 1) for i in range(9)}
+    (finding,) = check_group_file(Workload(_sound().traces, odd, "job"))
+    assert finding.count == 9
+    assert "'g4'" in finding.found
+    assert "'g5'" not in finding.found
+    assert "(and 8 more)" in finding.sentence()
+
+
+def test_errors_of_one_trace_hide_the_cycle_that_they_may_cause() -> None:
+    waiting = (
+        (_receive(1, source=1, target=0), _send(2, 1)),
+        (_receive(1), _send(2, 1, source=1, target=0)),
+    )
+    assert [f.rule.id for f in check_workload(job(*waiting))] == ["no-deadlock"]
+    first, second = waiting
+    broken = with_attribute(first[1], Attribute("is_cpu_op", Wire.BOOL, True))
+    found = [f.rule.id for f in check_workload(job((first[0], broken), second))]
+    assert found == ["comm-off-cpu"]
+
+
+def test_a_cycle_of_waits_names_its_ranks_and_nodes() -> None:
+    workload, _ = BROKEN["no-deadlock"]
+    (finding,) = check_workload(workload)
+    for place in ("rank 0 node 1", "rank 0 node 2", "rank 1 node 1", "rank 1 node 2"):
+        assert place in finding.found
+
+
+def test_findings_of_several_ranks_are_joined_with_the_number_of_nodes() -> None:
+    on_cpu = Attribute("is_cpu_op", Wire.BOOL, True)
+    ranks = [(with_attribute(compute(1), on_cpu), with_attribute(compute(2), on_cpu))] * 3
+    (finding,) = check_workload(job(*ranks))
+    assert (finding.rule.id, finding.count) == ("compute-off-cpu", 6)
+    assert finding.where == "job.0.et"
+
+
+def test_ids_that_descend_along_dependencies_say_nothing_about_the_order() -> None:
+    # As in "one-communication-order", but a timer that comes first has the larger id.
+    ranks = (
+        (compute(9), collective(1, 9, group="1"), collective(2, 9, group="2")),
+        (compute(9), collective(2, 9, group="2"), collective(1, 9, group="1")),
+    )
+    groups = {"1": (0, 1), "2": (0, 1)}
+    assert "no-deadlock" not in {f.rule.id for f in check_workload(job(*ranks, groups=groups))}

@@ -1,0 +1,40 @@
+"""Findings as sentences, and tables of rules."""
+
+from dataclasses import replace
+
+import pytest
+
+from layerdag.evaluation.rules import Finding, Severity, has_errors
+from layerdag.evaluation.rules._base import Rule, rule_table
+
+ERROR = Rule("broken", Severity.ERROR, "It is broken.", "Mend it.", if_sampled="Sample again.")
+WARNING = Rule("odd", Severity.WARNING, "It is odd.", "Look at it.")
+
+
+@pytest.mark.parametrize(
+    ("finding", "sentence"),
+    [
+        (Finding(ERROR, "a.et", 3, "is torn"), "a.et: node 3: is torn. Mend it."),
+        (Finding(ERROR, "a.et", None, "no node"), "a.et: no node. Mend it."),
+        (Finding(ERROR, "a.et", 0, "is torn", 5), "a.et: node 0: is torn (and 4 more). Mend it."),
+        (Finding(ERROR, "a.et", 3, "is torn", 1, True), "a.et: node 3: is torn. Sample again."),
+        (Finding(WARNING, "a.et", 3, "is odd", 1, True), "a.et: node 3: is odd. Look at it."),
+    ],
+)
+def test_a_finding_is_a_sentence_of_place_defect_and_remedy(
+    finding: Finding, sentence: str
+) -> None:
+    assert finding.sentence() == sentence
+
+
+def test_warnings_alone_are_no_errors() -> None:
+    warning, error = Finding(WARNING, "a", None, "x"), Finding(ERROR, "a", None, "x")
+    assert not has_errors([])
+    assert not has_errors([warning, warning])
+    assert has_errors([warning, error])
+
+
+def test_two_rules_cannot_have_one_id() -> None:
+    assert list(rule_table(ERROR, WARNING)) == ["broken", "odd"]
+    with pytest.raises(AssertionError, match="distinct"):
+        rule_table(ERROR, replace(WARNING, id="broken"))
