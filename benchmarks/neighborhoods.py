@@ -9,7 +9,7 @@ node, and on the graphs that models learn from, where the ranks of a job are fol
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView
+from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView, MetricResult
 from layerdag.graph import DAG
 from layerdag.surrogates import read_samples
 from layerdag.traces import Trace, dependency_edges, read_index, read_runs
@@ -69,26 +69,22 @@ def _of_graphs(args: argparse.Namespace) -> dict[str, Any]:
 def _figures(
     train: Sequence[DAG],
     test: Sequence[DAG],
-    made: dict[str, Sequence[DAG]],
+    made: Mapping[str, Sequence[DAG]],
     views: Iterable[AttributeView],
 ) -> dict[str, Any]:
     """Return percentages of nodes, mean over jobs, with the ends of their intervals."""
     found: dict[str, Any] = {"jobs": {"train": len(train), "test": len(test)}}
     for name, dags in {"test": test, **made}.items():
         report = compare(train, test, dags, list(views), metrics=NEIGHBORHOOD_METRICS)
-        found[name] = {
-            row.metric.name: [
-                round(100 * value, 1)
-                for value in (
-                    row.generated.value,
-                    row.generated.interval and row.generated.interval.low,
-                    row.generated.interval and row.generated.interval.high,
-                )
-                if value is not None
-            ]
-            for row in report.rows
-        }
+        found[name] = {row.metric.name: _percents(row.generated) for row in report.rows}
     return found
+
+
+def _percents(result: MetricResult) -> list[float]:
+    """Return the value and the ends of its interval, as far as there are any."""
+    interval = result.interval
+    ends = () if interval is None else (interval.low, interval.high)
+    return [round(100 * value, 1) for value in (result.value, *ends) if value is not None]
 
 
 if __name__ == "__main__":
