@@ -101,6 +101,7 @@ class GraphDataset:
         Raises:
             GraphError: If the split is empty.
         """
+        self._require_graphs(split)
         return encode_batch(self.schema, self.graphs[split])
 
     def to_pyg(self, split: Split = "train") -> "PygDataset":
@@ -115,9 +116,15 @@ class GraphDataset:
         """
         from layerdag.datasets._pyg_dataset import PygDataset
 
-        if not self.graphs[split]:
-            raise GraphError(f"{self.name}: the {split} part is empty; choose another split.")
+        self._require_graphs(split)
         return PygDataset(self, split)
+
+    def _require_graphs(self, split: Split) -> None:
+        """Raise GraphError if a split is empty."""
+        if not self.graphs[split]:
+            raise GraphError(
+                f"{self.name}: the {split} part is empty; give it graphs or choose another split."
+            )
 
     def __repr__(self) -> str:
         """Return name, kind and the number of graphs of each split."""

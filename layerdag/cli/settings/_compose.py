@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -67,6 +68,8 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
         except Exception as error:
             failures.append(error)
             return None
+        finally:
+            _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
 
     argv = sys.argv
     sys.argv = [f"{name}.py", *words]
@@ -79,6 +82,20 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
     if failures:
         raise failures[0]
     return 0
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove the folder that Hydra made for a run which wrote nothing there, and its parents.
+
+    Only inside the working folder: what lies elsewhere was there before.
+    """
+    for place in (folder, *folder.parents):
+        if Path.cwd() not in place.parents:
+            return
+        try:
+            place.rmdir()
+        except OSError:  # not empty, or gone
+            return
 
 
 def _folders_apart(name: str, words: Sequence[str]) -> list[str]:
