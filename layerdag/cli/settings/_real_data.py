@@ -19,7 +19,7 @@ from layerdag.datasets import (
     read_dataset,
     require_same_split,
 )
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.surrogates import read_manifest
 from layerdag.training import META, RUN_FILE, LoadedCheckpoint
 
@@ -160,7 +160,7 @@ def _built(place: str, settings: Mapping[str, Any]) -> GraphDataset:
 
     try:
         return build_dataset(OmegaConf.create(dict(settings)))
-    except (TypeError, ValueError) as error:
+    except (ConfigError, TypeError, ValueError) as error:
         raise DataError(
             f"{place}: the recorded settings of the data set cannot be used ({error}); sample or "
             "train again."

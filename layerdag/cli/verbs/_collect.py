@@ -103,7 +103,8 @@ def _start_ranks(args: argparse.Namespace) -> int:
     if process.returncode:
         told = [line for line in said if line.startswith("layerdag: error:")]
         reason = told[0].removeprefix("layerdag: error:").strip() if told else "".join(said[-1:])
-        raise DataError(f"{args.nproc} ranks of {args.script} failed: {reason.strip()}")
+        reason = reason.strip() or f"torchrun ended with code {process.returncode} without a word."
+        raise DataError(f"{args.nproc} ranks of {args.script} failed: {reason}")
     sys.stderr.writelines(said)
     return 0
 

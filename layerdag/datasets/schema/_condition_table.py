@@ -49,7 +49,7 @@ class ConditionTable:
 
     def narrowed(self, categories: Sequence[int], numbers: Sequence[int]) -> "ConditionTable":
         """Return the table of some conditions, by their places; without any it is empty."""
-        if not categories and not numbers:
+        if not self.cells or (not categories and not numbers):
             return ConditionTable()
         cells = tuple(
             ConditionCell(
@@ -61,7 +61,7 @@ class ConditionTable:
             for cell in self.cells
         )
         correlation = tuple(tuple(self.correlation[i][j] for j in numbers) for i in numbers)
-        return ConditionTable(cells, correlation if cells else ())
+        return ConditionTable(cells, correlation)
 
     def draws(
         self, wanted_M: np.ndarray, given_C: np.ndarray, rngs: Iterable[np.random.Generator]

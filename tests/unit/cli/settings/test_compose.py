@@ -1,9 +1,12 @@
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 
 from layerdag.cli.settings import as_plain, build, compose, run
+from layerdag.cli.settings._compose import nearest
 from layerdag.errors import ConfigError
 
 
@@ -92,3 +95,85 @@ def test_runs_of_a_sweep_get_folders_of_their_own(
     assert found == folders
     told = "one folder for all" in capsys.readouterr().err
     assert told == folders[0].endswith("/0")
+
+
+def test_a_word_that_is_no_override_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'seed' is not an override\. Write key=value"):
+        run("train", lambda config: None, ["seed"])
+
+
+def test_several_values_need_multirun() -> None:
+    with pytest.raises(ConfigError, match=r"'seed=1,2' gives several values; add --multirun"):
+        run("train", lambda config: None, ["seed=1,2"])
+
+
+def test_every_value_of_a_sweep_is_checked_before_the_first_run() -> None:
+    ran: list[object] = []
+    with pytest.raises(ConfigError, match="no model=fsat"):
+        run("train", lambda config: ran.append(config), ["--multirun", "model=fast,fsat"])
+    assert ran == []
+
+
+def test_the_first_error_of_a_task_comes_out_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+
+    def task(config: object) -> None:
+        raise ZeroDivisionError("as it is")
+
+    with pytest.raises(ZeroDivisionError, match="as it is"):
+        run("train", task, [])
+    # Neither Hydra's environment nor an empty folder is left behind.
+    assert os.environ["HYDRA_FULL_ERROR"] == "0"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_something_in_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def task(config: object) -> None:
+        (Path(config.out) / "log").write_text("x")
+
+    assert run("train", task, []) == 0
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["log"]
+
+
+def test_a_folder_that_hydra_cannot_make_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").write_text("a file")
+    with pytest.raises(OSError, match="outputs"):
+        run("train", lambda config: None, [])
+
+
+@pytest.mark.parametrize("word", ["data.held_out=${nowhere}", "seed=${oc.env:NO_SUCH_NAME}"])
+def test_references_to_nothing_are_refused(word: str) -> None:
+    with pytest.raises((ConfigError, InterpolationKeyError, InterpolationResolutionError)):
+        as_plain(compose("train", ["data=latent_preferential", f"++{word}"]))
+
+
+def test_a_group_in_place_of_a_mapping_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'sample' must be a group of settings, found 3"):
+        build(Sample, 3, "sample")
+
+
+@dataclass(frozen=True)
+class Place:
+    folder: Path
+    limit: float | None = None
+
+
+def test_paths_are_made_of_words_and_missing_fields_are_told() -> None:
+    assert build(Place, {"folder": "a/b", "limit": 2}, "place") == Place(Path("a/b"), 2.0)
+    with pytest.raises(ConfigError, match=r"'place' is incomplete: .*folder"):
+        build(Place, {"limit": 1}, "place")
+
+
+@pytest.mark.parametrize(("word", "known"), [("sede", " Did you mean 'seed'?"), ("qqqq", "")])
+def test_a_hint_is_given_only_where_a_word_is_near(word: str, known: str) -> None:
+    assert nearest(word, ["seed", "num"]) == known

@@ -3,6 +3,7 @@ import sys
 import pytest
 
 from layerdag.cli import main
+from layerdag.cli.verbs import _collect as collect
 from layerdag.traces import read_workload
 from layerdag.traces.chakra import read_trace
 
@@ -101,3 +102,90 @@ def test_a_workload_that_lies_there_is_refused_before_the_script_runs(script, tm
     assert not shown.out
     assert main(["collect", "--out", str(tmp_path / "out"), "--overwrite", str(script), "9"]) == 0
     assert not (tmp_path / "out.1.et").exists()
+
+
+class Launcher:
+    """Stands in for torchrun: remembers its command, says a few lines and ends with a code."""
+
+    def __init__(self, code: int, said: list[str]) -> None:
+        self.returncode, self.stderr, self.command = code, said, []
+
+    def __call__(self, command, **given):
+        self.command, self.environment = command, given["env"]
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def launched(monkeypatch, script, out, code, said, *flags):
+    """Run ``collect --nproc 3`` with a launcher that is none."""
+    launcher = Launcher(code, said)
+    monkeypatch.setattr(collect.subprocess, "Popen", launcher)
+    words = ["collect", "--nproc", "3", "--out", str(out), *flags, str(script), "7"]
+    return main(words), launcher
+
+
+def test_several_ranks_are_started_by_torchrun_with_the_same_flags(
+    script, tmp_path, monkeypatch, capsys
+):
+    said = ["W1122 torch noise\n", "from torch/distributed/run.py\n", "my own line\n"]
+    flags = ("--step", "4", "--keep-going", "--overwrite")
+    code, launcher = launched(monkeypatch, script, tmp_path / "job", 0, said, *flags)
+    assert code == 0
+    words = " ".join(launcher.command[1:])
+    assert words == (
+        "-m torch.distributed.run --standalone --nproc-per-node 3 -m layerdag collect "
+        f"--out {tmp_path / 'job'} --step 4 --keep-going --overwrite {script} -- 7"
+    )
+    assert launcher.environment["OMP_NUM_THREADS"]
+    # What torchrun says of itself is not the user's concern.
+    assert capsys.readouterr().err == "my own line\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (["noise\n", "layerdag: error: x.py failed at line 2: boo\n", "more\n"], "x.py failed at"),
+        (["first\n", "the last line\n"], "the last line"),
+        ([], "failed: torchrun ended with code 1 without a word."),
+    ],
+)
+def test_a_failed_rank_is_told_in_its_own_words(
+    script, tmp_path, monkeypatch, capsys, said, reason
+):
+    code, _ = launched(monkeypatch, script, tmp_path / "job", 1, said)
+    assert code == 1
+    error = capsys.readouterr().err
+    assert f"3 ranks of {script} failed: " in error
+    assert reason in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_second_optimizer_does_not_count(tmp_path, capsys):
+    path = tmp_path / "two.py"
+    path.write_text(
+        SCRIPT.replace(
+            "for step",
+            "other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)\nfor step",
+        ).replace("    optimizer.step()", "    optimizer.step()\n    other.step()")
+    )
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(path), "2"]) == 1
+    assert "ended after 2 optimizer steps" in capsys.readouterr().err
+
+
+def test_a_script_that_ends_itself_without_a_fault_is_no_fault(tmp_path, capsys):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT + "\nsys.exit(0)\n")
+    assert main(["collect", "--keep-going", "--out", str(tmp_path / "mine"), str(path), "4"]) == 0
+    assert (tmp_path / "mine.0.et").is_file()
+
+
+def test_errors_of_our_own_in_a_script_are_passed_on(tmp_path, capsys):
+    path = tmp_path / "train.py"
+    path.write_text("from layerdag.errors import DataError\nraise DataError('x.et: is cut off.')\n")
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(path)]) == 1
+    assert capsys.readouterr().err == "layerdag: error: x.et: is cut off.\n"

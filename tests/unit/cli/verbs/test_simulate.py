@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from simulator_traces import all_reduce, comp, recv, workload
+from simulator_traces import all_reduce, comp, node, recv, workload
 
 from layerdag.cli import main
-from layerdag.traces import write_workload
+from layerdag.traces import NodeType, write_workload
 
 SYSTEM = {
     "preferred-dataset-splits": 1,
@@ -283,3 +283,100 @@ def test_help_lists_the_compute_models(capsys):
     shown = capsys.readouterr().out
     assert "systolic:ROWSxCOLUMNS" in shown
     assert "learned:PREFIX" in shown
+
+
+@pytest.mark.parametrize("flag", ["--nodes=-", "--trace=-"])
+def test_only_json_goes_to_standard_output(files, capsys, flag):
+    assert simulate(files, flag) == 2
+    assert "--nodes and --trace need a file name" in capsys.readouterr().err
+
+
+def test_the_workload_is_given_once(files, capsys):
+    prefix = str(files / "w")
+    assert main(["simulate", prefix, "--workload", prefix, "--preset=small"]) == 2
+    assert (
+        f"the workload is given twice, as {prefix} and with --workload" in capsys.readouterr().err
+    )
+    assert main(["simulate", "--preset=small"]) == 2
+    assert "the workload is missing; write 'layerdag simulate PREFIX" in capsys.readouterr().err
+
+
+def test_files_or_a_preset_are_needed(files, capsys):
+    assert main(["simulate", str(files / "w"), f"--system={files / 'system.json'}"]) == 2
+    assert "--system and --network are needed (or --preset small" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--compute=h100", "--compute is layerdag's own"),
+        ("--slow=0=2", "--slow is"),
+        ("--noise=2,1,0", "--noise is"),
+        ("--congestion=aware", "--congestion is"),
+        ("--group-collectives=hierarchical", "--group-collectives is"),
+        ("--missing-implementations=skip", "--missing-implementations is"),
+        ("--comm-streams=2", "--comm-streams is"),
+        ("--memory-capacity=1", "--memory-capacity is"),
+    ],
+)
+def test_flags_of_ours_are_refused_where_another_simulator_runs(files, capsys, flag, told):
+    assert simulate(files, "--backend=astra-sim", "--binary=b", flag) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag", ["--slow=1", "--slow=a=2", "--slow=0=fast", "--noise=2,1", "--noise=2,1,x"]
+)
+def test_malformed_variations_show_the_form(files, capsys, flag):
+    assert simulate(files, flag) == 2
+    assert "write --slow RANK=FACTOR and --noise EXPONENT,SCALE,SEED" in capsys.readouterr().err
+
+
+def test_what_if_and_report_stand_in_json_and_on_the_terminal(files, capsys):
+    assert simulate(files, "--what-if", "--report", f"--json={files / 'r.json'}") == 0
+    printed = capsys.readouterr().out
+    document = json.loads((files / "r.json").read_text())
+    # dim 0's latency is paid twice: 2 x 10 ns of the makespan.
+    changes = {entry["change"]: entry for entry in document["what_if"]}
+    assert changes["dim 0 latency -10 %"]["makespan_ns"] == FINISH - 20
+    assert f"{FINISH - 20:>15} ns" in printed
+    assert document["breakdown"]["1"] == {"compute": 1000, "dim 0": 2136, "idle": 0}
+    assert [node["node"] for node in document["critical_path"]] == [0, 1]
+    assert document["critical_path"][1]["began_after"] == "dependency"
+    assert document["critical_path_by_name"] == {"n1": 2136, "n0": 1000}
+    assert f"{2136:>15} ns {2136 / FINISH:>7.1%}  n1" in printed
+    assert "critical path: 2 nodes; the longest names on it" in printed
+
+
+def test_a_preset_takes_a_memory_file_and_options(files, capsys):
+    (files / "memory.json").write_text(
+        '{"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 5, "remote-mem-bw": 2}'
+    )
+    load = [node(0, NodeType.MEM_LOAD, tensor_size=20), comp(1, 1, (0,))]
+    write_workload(workload(load, load), files / "m")
+    words = ["simulate", str(files / "m"), "--preset=small", "--json=-"]
+    assert main([*words, f"--memory={files / 'memory.json'}"]) == 0
+    assert json.loads(capsys.readouterr().out)["makespan"] == 15 + 1000
+    assert main(words) == 1
+    assert "NO_MEMORY_EXPANSION" in capsys.readouterr().err
+
+
+def test_only_so_many_ranks_stand_on_the_terminal(tmp_path, capsys):
+    write_workload(workload(*[[comp(0, 1)]] * 20), tmp_path / "w")
+    assert main(["simulate", str(tmp_path / "w"), "--preset=small"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "4 more ranks; --json writes them all" in lines
+    rows = [line.split() for line in lines if line.endswith("0.0%")]
+    assert [int(row[0]) for row in rows] == list(range(16))
+
+
+def test_groups_may_be_left_out(files, capsys):
+    nodes = [comp(0, 1), all_reduce(1, 2048, (0,), pg_name="7")]
+    write_workload(workload(nodes, nodes, groups={"7": (0, 1)}), files / "g")
+    words = ["simulate", str(files / "g"), "--preset=small", "--json=-"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main([*words, "--comm-group=empty"]) == 1
+    assert "is in communicator group '7', which the group file does not hold" in (
+        capsys.readouterr().err
+    )

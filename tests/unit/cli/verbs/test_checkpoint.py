@@ -1,0 +1,56 @@
+"""``layerdag checkpoint upgrade``."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_checkpoints import chain_checkpoint
+
+from layerdag import sampling
+from layerdag.cli import main
+from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training._checkpoint import CheckpointContents
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedCheckpoint:
+    """Return a checkpoint that is read as one of format 2; what conversion does is tested there."""
+    loaded = chain_checkpoint(tmp_path)
+    config = {"data": {"name": "folder", "folder": "/home/me/secret"}, "seed": 3}
+    read = replace(loaded, run_config=config)
+    monkeypatch.setattr(sampling, "read_old_checkpoint", lambda path: read, raising=False)
+
+    def upgraded(old: LoadedCheckpoint, config: dict, data: object) -> CheckpointContents:
+        assert data is None
+        return CheckpointContents(
+            old.spec, old.model.state_dict(), dict(old.schema), config, old.meta
+        )
+
+    monkeypatch.setattr(sampling, "upgraded", upgraded, raising=False)
+    return read
+
+
+def test_the_new_checkpoint_loads_and_names_no_path(
+    old: LoadedCheckpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["checkpoint", "upgrade", "old", str(tmp_path / "new")]) == 0
+    told = capsys.readouterr().out
+    assert f"{tmp_path / 'new'}: format 3, weights unchanged" in told
+    assert "with --data, what fewer than 5 graphs show is left out, too" in told
+    assert load_checkpoint(tmp_path / "new").run_config == {"data": {"name": "folder"}, "seed": 3}
+
+
+def test_a_checkpoint_that_stands_there_is_replaced_only_when_told(
+    old: LoadedCheckpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["checkpoint", "upgrade", "old", str(tmp_path / "new")]
+    assert main(words) == 0
+    assert main(words) == 2
+    assert "new" in capsys.readouterr().err
+    assert main([*words, "--overwrite"]) == 0
+
+
+def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path, capsys) -> None:
+    assert main(["checkpoint", "upgrade", str(tmp_path), str(tmp_path / "new")]) == 1
+    assert str(tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,32 @@
+"""The flags of ``layerdag demo``; what it does is in ``tests/unit/cli/demo``."""
+
+from pathlib import Path
+
+import pytest
+
+from layerdag.cli import demo, main
+from layerdag.cli.demo import DemoSettings
+from layerdag.traces import embedded_corpus
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[DemoSettings, bool]]:
+    calls: list[tuple[DemoSettings, bool]] = []
+    monkeypatch.setattr(
+        demo,
+        "report",
+        lambda settings, *, as_json: calls.append((settings, as_json)),
+        raising=False,
+    )
+    return calls
+
+
+def test_without_flags_the_embedded_corpus_is_taken(asked) -> None:
+    assert main(["demo"]) == 0
+    assert asked == [(DemoSettings(Path(embedded_corpus()), Path("outputs/demo")), False)]
+
+
+def test_flags_reach_the_settings(asked) -> None:
+    words = ["--data", "mine", "--out", "there", "--seed", "3", "--short", "--json"]
+    assert main(["demo", *words]) == 0
+    assert asked == [(DemoSettings.short(Path("mine"), Path("there"), 3), True)]

@@ -1,0 +1,126 @@
+"""``layerdag sample`` in this process, from untrained models of a moment."""
+
+import json
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+from tiny_checkpoints import chain_checkpoint, job_checkpoint
+
+from layerdag.cli import main
+from layerdag.cli.settings import compose
+from layerdag.cli.verbs._sample import PRETRAINED, checkpoint_path, generation_settings
+from layerdag.errors import ConfigError, UsageError
+from layerdag.sampling import pretrained_checkpoint
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return chain_checkpoint(tmp_path_factory.mktemp("chains")).path
+
+
+def sample(checkpoint: Path, out: Path, *words: str) -> int:
+    usual = ("num=2", "best_of=1", "max_nodes=8", "threads=1", "device=cpu")
+    return main(["sample", f"checkpoint={checkpoint}", f"out={out}", *usual, *words])
+
+
+def test_json_on_standard_output_names_the_manifest_and_the_rest_goes_to_standard_error(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "s", "format=json", "seed=3") == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told == {"manifest": str(tmp_path / "s" / "manifest.json"), "num": 2, "seed": 3}
+    samples = json.loads(Path(told["manifest"]).read_text())["samples"]
+    assert [entry["seed"] for entry in samples] == [3, 4]
+    assert all((tmp_path / "s" / entry["file"]).suffix == ".json" for entry in samples)
+    # Before the work: how much it will be.
+    assert said.err.startswith("2 graphs: about 3 files and ")
+
+
+def test_a_label_beyond_the_training_data_is_warned_of(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "near", "label=4.5") == 0
+    assert "layerdag: warning" not in capsys.readouterr().err
+    assert sample(chains, tmp_path / "far", "label=1e9") == 0
+    assert "layerdag: warning: " in capsys.readouterr().err
+
+
+def test_samples_are_replaced_only_when_told(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s"
+    assert sample(chains, out) == 0
+    before = (out / "manifest.json").read_bytes()
+    assert sample(chains, out, "seed=9") == 2
+    assert "overwrite=true" in capsys.readouterr().err
+    assert (out / "manifest.json").read_bytes() == before
+    assert sample(chains, out, "seed=9", "overwrite=true") == 0
+    assert json.loads((out / "manifest.json").read_text())["samples"][0]["seed"] == 9
+
+
+def test_a_dry_run_prints_the_settings_and_samples_nothing(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "s", "dry_run=true", "guidance=2") == 0
+    shown = OmegaConf.create(capsys.readouterr().out)
+    assert (shown.num, shown.guidance, shown.checkpoint) == (2, 2, str(chains))
+    assert not (tmp_path / "s").exists()
+
+
+def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = job_checkpoint(tmp_path).path
+    assert sample(job, tmp_path / "s", "ranks=64", "max_ranks=32") != 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "64" in said.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_every_setting_reaches_the_generation() -> None:
+    words = ["num=3", "seed=4", "ranks=2", "guidance=3", "best_of=5", "labels=predicted"]
+    words += ["max_nodes=6", "batch_size=7", "max_ranks=8", "max_bytes=9", "label=0.5"]
+    found = generation_settings(compose("sample", [*words, "+conditions.family=gpt", "steps=11"]))
+    assert (found.num, found.seed, found.ranks, found.guidance) == (3, 4, 2, 3.0)
+    assert (found.best_of, found.labels, found.max_nodes, found.batch_size) == (
+        5,
+        "predicted",
+        6,
+        7,
+    )
+    assert (found.limits.max_ranks, found.limits.max_bytes, found.steps) == (8, 9, 11)
+    assert found.conditions == {"family": "gpt", "label": 0.5}
+
+
+def test_without_a_label_none_is_asked_for() -> None:
+    assert generation_settings(compose("sample")).conditions == {}
+
+
+@pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "batch_size", "max_ranks", "best_of"])
+@pytest.mark.parametrize("value", ["1.5", "true", "many"])
+def test_numbers_of_things_are_whole(name: str, value: str) -> None:
+    config = compose("sample", [])
+    config[name] = OmegaConf.create(f"x: {value}").x
+    with pytest.raises(ConfigError, match=f"'{name}' must be a whole number, found "):
+        generation_settings(config)
+
+
+def test_only_some_numbers_may_be_left_open() -> None:
+    config = compose("sample", [])
+    config.num = None
+    with pytest.raises(ConfigError, match="'num' must be a whole number, found None"):
+        generation_settings(config)
+
+
+@pytest.mark.parametrize("words", [["num=0"], ["max_nodes=0"], ["best_of=0"], ["labels=mine"]])
+def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        generation_settings(compose("sample", words))
+
+
+def test_the_checkpoint_of_the_package_has_a_name() -> None:
+    assert checkpoint_path(PRETRAINED) == pretrained_checkpoint()
+    assert checkpoint_path("outputs/x") == Path("outputs/x")
