@@ -1,10 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dgrl_files import write_family
 from raw_graphs import chain
 
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import load_dataset, loader_of, read_dataset
+from layerdag.datasets._loading import kind_of_folder
 from layerdag.datasets.files import write_json
 from layerdag.errors import ConfigError, UsageError
 
@@ -46,3 +49,48 @@ def test_what_is_no_data_set_is_one_sentence(tmp_path: Path) -> None:
         load_dataset("latent_preferential", num=3)
     with pytest.raises(ConfigError, match=r"no data set 'corpsu'. Did you mean 'corpus'"):
         loader_of("corpsu")
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("index.jsonl", "corpus"),
+        ("train.pth", "tpu_tile"),
+        ("num-node-list.csv.gz", "dgrl"),
+        ("labels.json", "folder"),
+        ("deep/er/job.0.et.xz", "folder"),
+    ],
+)
+def test_folders_are_told_by_a_file_in_them(tmp_path: Path, file: str, kind: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    assert kind_of_folder(tmp_path, {}) == kind
+
+
+def test_a_label_file_that_is_named_makes_a_folder_of_graphs(tmp_path: Path) -> None:
+    assert kind_of_folder(tmp_path, {"labels": "there.csv"}) == "folder"
+    with pytest.raises(UsageError, match="is no data set"):
+        kind_of_folder(tmp_path, {"labels": None})
+
+
+def test_all_words_are_kept_on_request(tmp_path: Path) -> None:
+    for i in range(6):
+        write_json(tmp_path / f"g{i}.json", replace_kind(i))
+    assert read_dataset(tmp_path).renamed == {"kind": {"kind-0": "ourkernel"}}
+    kept = read_dataset(tmp_path, public_words="all")
+    assert kept.renamed == {}
+    assert "ourkernel" in kept.schema.attributes[0].values
+    named = read_dataset(tmp_path, public_words=("OurKernel",))
+    assert "ourkernel" in named.schema.attributes[0].values
+
+
+def replace_kind(i: int) -> AttributedGraph:
+    graph = chain(f"g{i}", "ab" * (i + 1))
+    words = ["ourkernel" if word == "b" else word for word in graph.categories["kind"]]
+    return replace(graph, categories={"kind": words})
+
+
+def test_options_that_a_folder_takes_are_told(tmp_path: Path) -> None:
+    own_graphs(tmp_path)
+    with pytest.raises(UsageError, match=r"load_folder has no option 'color'; known are: labels"):
+        load_dataset(tmp_path, color=1)

@@ -1,6 +1,10 @@
 import itertools
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
 from raw_graphs import chain
 
 from layerdag.datasets import enough_to_judge, held_out_fraction, named_splits, split_graphs
@@ -68,3 +72,43 @@ def test_a_share_of_held_out_graphs_may_be_chosen():
 def test_graphs_that_the_label_file_does_not_name_are_for_training():
     parts = named_splits([chain("a", "a"), chain("b", "b")], {"b": "test"})
     assert names(parts) == {"train": {"a"}, "val": set(), "test": {"b"}}
+
+
+@given(st.integers(1, 20), st.integers(0, 5), st.sampled_from([0.1, 0.4, 0.9]))
+@tried(6)
+def test_every_graph_stands_in_one_part_and_equal_ones_in_the_same(count, seed, share):
+    graphs = [chain(f"g{i}", "ab" * (1 + i % 7) + "a" * (i % 3)) for i in range(count)]
+    for sizes in (tenths, enough_to_judge, held_out_fraction(share)):
+        parts = split_graphs(graphs, seed, sizes=sizes)
+        placed = [graph.name for part in parts.values() for graph in part]
+        assert sorted(placed) == sorted(graph.name for graph in graphs)
+        keys = {split: {content_key(graph) for graph in part} for split, part in parts.items()}
+        assert not keys["train"] & keys["val"]
+        assert not keys["train"] & keys["test"]
+        assert not keys["val"] & keys["test"]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_a_share_of_nothing_or_of_all_is_refused(share):
+    with pytest.raises(ConfigError, match=f"must lie between 0 and 1, found {share}"):
+        held_out_fraction(share)
+
+
+def test_equal_content_does_not_depend_on_names_conditions_or_the_order_of_nodes():
+    graph = chain("g", "abc", label=1.0)
+    renamed = replace(graph, name="h", conditions={"label": 2.0})
+    order = np.array([2, 0, 1])
+    place = np.argsort(order)
+    turned = replace(
+        graph,
+        categories={"kind": [graph.categories["kind"][i] for i in order]},
+        edge_index_2E=place[graph.edge_index_2E],
+    )
+    assert content_key(graph) == content_key(renamed) == content_key(turned)
+    others = [
+        chain("g", "abd"),
+        chain("g", "cba"),
+        replace(graph, edge_type_E=np.array([0, 1]), edge_type_names=("data", "control")),
+        replace(graph, numbers={"x": np.array([1.0, 2.0, 3.0])}),
+    ]
+    assert content_key(graph) not in {content_key(other) for other in others}

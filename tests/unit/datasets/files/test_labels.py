@@ -50,3 +50,17 @@ def test_a_malformed_file_is_refused(tmp_path, text, name, message):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"none\.csv: there is no such file"):
         read_labels(tmp_path / "none.csv")
+
+
+def test_empty_cells_are_unknown_and_a_column_with_one_word_is_a_category(tmp_path):
+    text = "\ufeffname,label,device\na,1.5,\nb, ,3\nc,2,cpu\n"
+    labels = read_labels(write(tmp_path, text))
+    assert labels.conditions["a"] == {"label": 1.5}
+    assert labels.conditions["b"] == {"device": "3"}
+    assert labels.conditions["c"] == {"label": 2.0, "device": "cpu"}
+
+
+def test_labels_in_another_encoding_are_refused(tmp_path):
+    (tmp_path / "l.csv").write_bytes(b"name,label\n\xff\xfe,1\n")
+    with pytest.raises(DataError, match=r"l\.csv: the label file cannot be read"):
+        read_labels(tmp_path / "l.csv")

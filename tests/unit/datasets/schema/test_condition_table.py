@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
+from hypothesis import given, strategies as st
+from laws import tried
+from scipy.stats import ks_2samp, multivariate_normal
 
 from layerdag.datasets.schema import ConditionTable, fit_table
+from layerdag.datasets.schema._condition_table import ConditionCell
 
 OPEN = np.full(2, -1), np.full(2, np.nan)
 
@@ -125,3 +128,148 @@ def test_members_are_told_from_others_no_better_than_by_chance():
         score_B = table.log_density(category_BM, number_BC)
         areas.append((score_B[:600, None] > score_B[600:]).mean())
     assert np.mean(areas) == pytest.approx(0.5, abs=0.03)
+
+
+BY_HAND = ConditionTable(
+    (
+        ConditionCell(((0,),), 10, (0.0, 1.0), (1.0, 2.0)),
+        ConditionCell(((1,),), 30, (3.0, float("nan")), (0.5, 0.25)),
+    ),
+    ((1.0, 0.5), (0.5, 1.0)),
+)
+"""Two cells of one category and two numbers; the second cell does not know the second number."""
+
+
+def normal(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> float:
+    return float(multivariate_normal.pdf(x, mean, covariance))
+
+
+def test_the_density_is_that_of_a_mixture_of_normals():
+    first = normal(np.array([0.5, 2.0]), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [1.0, 4.0]]))
+    second = normal(np.array([0.5]), np.array([3.0]), np.array([[0.25]]))
+    # A cell of another category counts as much as a number 8 spreads away: exp(-8 * 8 / 2).
+    expected = 0.25 * first * (2 * np.pi) + 0.75 * second * np.sqrt(2 * np.pi) * np.exp(-32)
+    found = BY_HAND.log_density(np.array([[0]]), np.array([[0.5, 2.0]]))
+    assert found[0] == pytest.approx(np.log(expected), rel=1e-9)
+
+
+def test_unknown_numbers_do_not_count_for_the_density():
+    alone = BY_HAND.log_density(np.array([[1]]), np.array([[np.nan, np.nan]]))
+    assert alone[0] == pytest.approx(np.log(0.75 + 0.25 * np.exp(-32)))
+
+
+def test_a_row_is_held_within_three_spreads_of_a_cell_with_its_category():
+    categories = np.array([[0], [0], [0], [1], [1], [0]])
+    numbers = np.array(
+        [[3.0, 1.0], [3.1, 1.0], [0.0, 7.1], [4.5, 99.0], [4.6, 0.0], [np.nan, np.nan]]
+    )
+    assert BY_HAND.holds(categories, numbers).tolist() == [True, False, False, True, False, True]
+
+
+def test_an_open_number_follows_the_given_one_by_their_correlation():
+    given = np.array([1.0, np.nan])
+    found = draw(BY_HAND, 1500, np.array([0]), given)[1]
+    assert (found[:, 0] == 1.0).all()
+    # Mean 1 + 0.5 * 2 * (1 - 0) / 1, standard deviation 2 * sqrt(1 - 0.25).
+    assert found[:, 1].mean() == pytest.approx(2.0, abs=0.15)
+    assert found[:, 1].std() == pytest.approx(2 * np.sqrt(0.75), rel=0.07)
+
+
+def test_a_request_far_from_a_cell_moves_the_rest_no_further_than_three_spreads():
+    far = draw(BY_HAND, 500, np.array([0]), np.array([1000.0, np.nan]))[1]
+    assert far[:, 1].mean() == pytest.approx(1 + 0.5 * 2 * 3, abs=0.3)
+
+
+def test_what_a_cell_does_not_know_stays_open():
+    codes, numbers = draw(BY_HAND, 50, np.array([1]), np.full(2, np.nan))
+    assert set(codes[:, 0].tolist()) == {1}
+    assert np.isnan(numbers[:, 1]).all()
+    assert np.isfinite(numbers[:, 0]).all()
+
+
+def test_cells_are_drawn_as_often_as_they_have_graphs():
+    codes, _ = draw(BY_HAND, 800, np.array([-1]), np.full(2, np.nan))
+    assert codes.mean() == pytest.approx(0.75, abs=0.05)
+
+
+def test_narrowing_keeps_places_counts_and_correlations():
+    numbers = BY_HAND.narrowed([], [1, 0])
+    assert numbers.correlation == ((1.0, 0.5), (0.5, 1.0))
+    assert [cell.count for cell in numbers.cells] == [10, 30]
+    assert numbers.cells[0].mean == (1.0, 0.0)
+    assert numbers.cells[0].values == ()
+    categories = BY_HAND.narrowed([0], [])
+    assert (categories.correlation, categories.cells[1].values) == ((), ((1,),))
+    assert BY_HAND.narrowed([], []) == ConditionTable()
+
+
+def test_an_empty_table_stays_empty_whatever_it_is_narrowed_to():
+    # A data set of fewer than five graphs has no cell and no correlation.
+    assert ConditionTable().narrowed([0], [0, 1]) == ConditionTable()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers", "words"),
+    [
+        ([1], 2, "a code that its condition lacks"),
+        ([2, 2], 2, "one entry for each condition"),
+        ([2], 1, "one entry for each condition"),
+    ],
+)
+def test_a_table_must_fit_its_conditions(sizes, numbers, words):
+    BY_HAND.check([2], 2)
+    with pytest.raises(ValueError, match=words):
+        BY_HAND.check(sizes, numbers)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (((1.0, 0.9), (0.1, 1.0)), "finite and symmetric"),
+        (((1.0, float("inf")), (float("inf"), 1.0)), "finite and symmetric"),
+        (((1.0, 1.0), (1.0, 1.0)), "positive definite"),
+        (((2.0, 0.0), (0.0, 1.0)), "positive definite"),
+    ],
+)
+def test_a_correlation_that_cannot_be_drawn_from_is_refused(matrix, words):
+    with pytest.raises(ValueError, match=words):
+        ConditionTable(BY_HAND.cells, matrix).check([2], 2)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(5, 150))
+@tried(15)
+def test_the_correlation_of_any_data_can_be_drawn_from(seed, count):
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(count, 1))
+    numbers = base * rng.normal(size=(1, 3)) + 1e-3 * rng.normal(size=(count, 3))
+    table = fit_table(np.zeros((count, 0), np.int64), numbers)
+    table.check([], 3)
+    matrix = np.array(table.correlation)
+    assert np.linalg.eigvalsh(matrix)[0] > 0
+    assert (np.round(matrix, 1) == matrix).all()
+    assert sum(cell.count for cell in table.cells) == pytest.approx(count, abs=5 * len(table.cells))
+
+
+def test_large_cells_are_halved_at_the_median_of_their_most_spread_number(rng):
+    numbers = np.stack([rng.normal(size=160), 10 * rng.normal(size=160)], axis=1)
+    cells = fit_table(np.zeros((160, 0), np.int64), numbers).cells
+    # 160 graphs make two halves of 80, and these two of 40 each.
+    assert [cell.count for cell in cells] == [40] * 4
+    # Only the wide number is halved, so the means of the other lie together.
+    means = np.array([cell.mean for cell in cells])
+    assert np.ptp(means[:, 1]) > 5 * np.ptp(means[:, 0])
+
+
+def test_too_few_graphs_for_two_halves_stay_together(rng):
+    numbers = rng.normal(size=(79, 1))
+    [cell] = fit_table(np.zeros((79, 0), np.int64), numbers).cells
+    assert cell.count == 80  # rounded to fives
+
+
+def test_numbers_that_most_graphs_lack_do_not_halve_a_cell(rng):
+    numbers = np.full((120, 1), np.nan)
+    numbers[:70, 0] = rng.normal(size=70)
+    [cell] = fit_table(np.zeros((120, 0), np.int64), numbers).cells
+    assert cell.count == 120
+    equal = np.zeros((120, 1))
+    assert len(fit_table(np.zeros((120, 0), np.int64), equal).cells) == 1

@@ -2,8 +2,10 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
 
-from layerdag.datasets.schema._numeric import MIN_COUNT, NumericAttribute
+from layerdag.datasets.schema._numeric import MIN_COUNT, NumericAttribute, shared_range
 from layerdag.errors import VocabularyError
 
 
@@ -118,3 +120,84 @@ def test_a_value_that_many_nodes_of_one_graph_share_gets_no_bin_of_its_own(rng):
     secret = NumericAttribute.fit("bytes", "bytes", values, 8, graph_of)
     assert (123.456789,) * 5 not in secret.bins
     assert (123.456789,) * 5 in NumericAttribute.fit("bytes", "bytes", values, 8).bins
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["lognormal", "normal", "integers", "mixed"]))
+@tried(20)
+def test_bins_are_ascending_and_every_value_lies_in_the_one_it_is_encoded_as(seed, kind):
+    rng = np.random.default_rng(seed)
+    values = {
+        "lognormal": lambda: rng.lognormal(0, 3, 300),
+        "normal": lambda: rng.normal(0, 1e6, 300),
+        "integers": lambda: rng.integers(-3, 40, 300).astype(float),
+        "mixed": lambda: np.concatenate([np.full(60, 4096.0), rng.lognormal(8, 2, 200)]),
+    }[kind]()
+    attribute = NumericAttribute.fit("bytes", "bytes", values)
+    flat = [quantile for row in attribute.bins for quantile in row]
+    assert flat == sorted(flat)
+    code_N, position_N = attribute.encode(values)
+    assert ((code_N >= 1) & (code_N < attribute.num_codes)).all()
+    assert ((position_N >= 0) & (position_N < 1)).all()
+    decoded = attribute.decode(code_N, position_N)
+    for value, code, again in zip(values, code_N, decoded, strict=True):
+        low, high = attribute.bins[code - 1][0], attribute.bins[code - 1][-1]
+        # Inside its bin a value comes back; beyond the end of one it is moved to the end.
+        assert again == pytest.approx(min(max(value, low), high), rel=1e-4, abs=1e-6)
+
+
+@given(st.floats(0, 1, exclude_max=True), st.integers(1, 3))
+@tried(30)
+def test_decoding_is_monotone_in_the_position(position, code):
+    attribute = NumericAttribute(
+        "n", "1", ((-4.0, -2.0, 0.0, 1.0, 2.0), (3.0, 3.0, 9.0, 27.0, 81.0), (90.0,) * 5)
+    )
+    low, high = attribute.bins[code - 1][0], attribute.bins[code - 1][-1]
+    at = attribute.decode(np.array([code] * 2), np.array([position, min(position + 0.05, 0.999)]))
+    assert low <= at[0] <= at[1] <= high
+
+
+def test_positions_are_linear_below_zero_and_geometric_above():
+    attribute = NumericAttribute(
+        "n", "1", ((-8.0, -4.0, 0.0, 2.0, 4.0), (10.0, 20.0, 40.0, 80.0, 1280.0))
+    )
+    codes, positions = attribute.encode(np.array([-6.0, 1.0, 3.0, 320.0, 10.0]))
+    assert codes.tolist() == [1, 1, 1, 2, 2]
+    # (left quantile + share of the way to the next) / 4; 320 is halfway from 80 to 1280 in ratios.
+    expected = [(0 + 0.5) / 4, (2 + 0.5) / 4, (3 + np.log(1.5) / np.log(2)) / 4, (3 + 0.5) / 4, 0.0]
+    np.testing.assert_allclose(positions, expected, rtol=1e-6)
+
+
+def test_a_bin_of_one_value_has_its_middle_as_position():
+    attribute = NumericAttribute("n", "1", ((7.0,) * 5,))
+    codes, positions = attribute.encode(np.array([7.0, np.nan]))
+    assert codes.tolist() == [1, 0]
+    assert attribute.decode(codes, np.array([0.1, 0.9]))[0] == 7.0
+    assert positions.tolist()[1] == 0.0
+
+
+def test_a_value_between_two_bins_goes_to_the_nearer():
+    attribute = NumericAttribute("n", "1", ((0.0,) * 5, (10.0,) * 5))
+    assert attribute.encode(np.array([4.9, 5.1]))[0].tolist() == [1, 2]
+
+
+def test_the_range_that_graphs_share_by_hand():
+    # Six graphs; the fifth smallest minimum and the fifth largest maximum.
+    graphs = np.repeat(np.arange(6), 2)
+    values = np.array([[g, 10.0 * g] for g in range(6)]).ravel()
+    assert shared_range(values, graphs) == (4.0, 10.0)
+    # Of fewer than five graphs the largest minimum and the smallest maximum.
+    assert shared_range(np.array([3.0, 4.0, 5.0]), np.array([0, 0, 1])) == (5.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("bins", "words"),
+    [
+        ([[1.0] * 4], "5 finite numbers"),
+        ([[1.0, 2.0, 3.0, 4.0, float("inf")]], "5 finite numbers"),
+        ([[1e-101] * 5], "from 1e-100 to 1e"),
+        ([[5.0] * 5, [4.0] * 5], "ascending order and not overlap"),
+    ],
+)
+def test_bins_from_outside_are_checked(bins, words):
+    with pytest.raises(ValueError, match=words):
+        NumericAttribute.from_dict({"name": "n", "unit": "1", "bins": bins})

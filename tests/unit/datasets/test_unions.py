@@ -1,0 +1,52 @@
+"""Layers of many graphs at once, against a plain walk over each."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from laws import tried
+
+from layerdag.datasets._unions import in_layer_order, layers_of, union_layers
+from layerdag.errors import GraphError
+from layerdag.graph import DAG, random_dag
+
+
+def slow_layers(size: int, edges: np.ndarray) -> list[int]:
+    """Return the longest path that ends in each node, one node at a time."""
+    parents = [[int(a) for a, b in edges.T if b == node] for node in range(size)]
+
+    def depth(node: int) -> int:
+        return 1 + max(map(depth, parents[node]), default=-1)
+
+    return [depth(node) for node in range(size)]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 4))
+@tried(25)
+def test_layers_of_a_union_are_those_of_each_graph(seed, count):
+    rng = np.random.default_rng(seed)
+    dags = []
+    for _ in range(count):
+        dag = random_dag(rng, rng.integers(1, 4, int(rng.integers(1, 5))).tolist(), [2])
+        dags.append(dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes))))
+    edges = [dag.edge_index_2E.numpy() for dag in dags]
+    found = union_layers([dag.num_nodes for dag in dags], edges)
+    assert [layer.tolist() for layer in found] == [
+        slow_layers(dag.num_nodes, own) for dag, own in zip(dags, edges, strict=True)
+    ]
+    assert [layer.tolist() for layer in layers_of(dags)] == [layer.tolist() for layer in found]
+    for dag in in_layer_order(dags):
+        layer = dag.layers().tolist()
+        assert layer == sorted(layer)
+        assert (dag.edge_index_2E[0] < dag.edge_index_2E[1]).all()
+
+
+def test_a_cycle_in_one_graph_is_told():
+    def ring(size: int) -> DAG:
+        node = torch.arange(size)
+        return DAG.build(
+            torch.zeros(size, 1, dtype=torch.int64), torch.stack([node, (node + 1) % size])
+        )
+
+    with pytest.raises(GraphError, match="cycle"):
+        layers_of([ring(3)])
