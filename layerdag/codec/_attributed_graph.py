@@ -71,12 +71,11 @@ class AttributedGraph:
             raise GraphError(
                 f"{self.name}: there are {len(self.edge_type_E)} edge types for {num_edges} edges."
             )
-        if num_edges and not 0 <= self.edge_index_2E.min() <= self.edge_index_2E.max() < (
-            self.num_nodes
-        ):
+        outside = (self.edge_index_2E < 0) | (self.edge_index_2E >= self.num_nodes)
+        if outside.any():
             raise GraphError(
-                f"{self.name}: an edge names node {int(self.edge_index_2E.max())}, but nodes are "
-                f"0 to {self.num_nodes - 1}."
+                f"{self.name}: an edge names node {int(self.edge_index_2E[outside][0])}, but nodes "
+                f"are 0 to {self.num_nodes - 1}."
             )
         if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
             raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")

@@ -1,8 +1,13 @@
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from random_jobs import random_job
 
-from layerdag.codec import RankClassTrace, job_graph
+from layerdag.codec import RankClassTrace, fitting_ranks, job_graph, rank_classes
 from layerdag.codec._fold import MESSAGE
+from layerdag.codec._unfold import unfold
 from layerdag.errors import GraphError, TraceError
 from layerdag.traces import Attribute, NodeType, Trace, Wire
 from layerdag.traces.chakra import NodeSpec, build_trace
@@ -136,3 +141,86 @@ def test_a_trace_of_metadata_only_is_refused():
     trace: Trace = build_trace([NodeSpec(0, "pg", NodeType.METADATA)])
     with pytest.raises(GraphError, match="no work"):
         job_graph("job", [RankClassTrace(trace, (0,))], {}, {})
+
+
+def test_a_group_of_three_of_four_classes_cannot_be_a_graph() -> None:
+    ranks = [[collective(0, group="1")]] * 3 + [[node(0, "aten::mm")]]
+    with pytest.raises(
+        TraceError, match=r"job: group '1' joins 3 of 4 classes of ranks; .*one, two"
+    ):
+        job(*ranks, groups={"1": (0, 1, 2)})
+
+
+def test_a_message_to_a_rank_without_a_trace_is_refused() -> None:
+    with pytest.raises(TraceError, match="job: a message names rank 5, of which there is no trace"):
+        job([node(0, "c10d::send", SEND, comm_dst=5, comm_tag=1, comm_size=8)])
+
+
+def test_data_wins_where_merging_makes_two_edges_one() -> None:
+    """Rank 0 waits for the collective by data, rank 1 by order only; both run mm before."""
+    first = [node(0, "aten::mm"), collective(1, [0]), node(2, "aten::add", COMP, [1])]
+    graph = job(first, first)
+    pairs = list(zip(*graph.edge_index_2E.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs)) == 4
+    both = [node(0, "aten::mm"), node(1, "aten::add", COMP, [0], [0])]
+    assert job(both).edge_type_E.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"duration_ns": 7}, 7.0),
+        ({"duration_ns": 0}, 3000.0),  # the duration in microseconds of the node
+        ({}, 3000.0),
+    ],
+)
+def test_durations_in_nanoseconds_count_before_those_in_microseconds(values, expected) -> None:
+    timed = replace(node(0, "aten::mm", **values), duration_us=3)
+    assert job([timed]).numbers["duration"].tolist() == [expected]
+
+
+def test_what_a_node_states_becomes_words_and_numbers() -> None:
+    graph = job(
+        [
+            node(0, "aten::add.Tensor", num_ops=5, tensor_size=9, device="cuda:1", dtype="float16"),
+            node(1, "aten::mm", COMP, [0], is_cpu_op=True, device="cuda:1"),
+            node(2, "c10d::x", COLL, [1], comm_type=77, comm_size=3),
+            node(3, "aten::mm", COMP, [2]),
+        ]
+    )
+    assert graph.categories["op"] == ["aten::add", "aten::mm", "<other>", "aten::mm"]
+    assert graph.categories["device"] == ["cuda", "host", "none", "none"]
+    assert graph.categories["dtype"] == ["float16", "none", "none", "none"]
+    assert graph.categories["collective"] == ["none", "none", "INVALID", "none"]
+    assert graph.categories["group"] == ["none", "none", "world", "none"]
+    assert graph.numbers["flops"].tolist()[0] == 5
+    assert graph.numbers["bytes"].tolist()[0] == 9
+    assert np.isnan(graph.numbers["comm_bytes"]).tolist() == [True, True, False, True]
+    assert graph.units == {"flops": "flops", "bytes": "bytes", "comm_bytes": "bytes",
+                           "duration": "ns"}  # fmt: skip
+    assert graph.conditions == {
+        "label": 1.0,
+        "world_size": "1",
+        "num_nodes": 4.0,
+        "num_layers": 4.0,
+    }
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("stages", "each"), [(1, 2), (2, 2), (3, 2)])
+def test_what_is_unfolded_and_folded_again_is_the_same_job(
+    seed: int, stages: int, each: int
+) -> None:
+    """Random jobs without repairs: ranks of a stage are one class again, with all its edges."""
+    graph = random_job(seed, stages)
+    unfolded = unfold(graph, fitting_ranks(graph, stages * each))
+    assert set(unfolded.repairs) <= {"communication_order_added"}  # else it is another job
+    classes = rank_classes(unfolded.workload)
+    again = job_graph("again", classes, unfolded.workload.groups, {})
+    assert again.num_nodes == graph.num_nodes
+    for name in ("op", "type", "stage", "peer"):
+        assert Counter(again.categories[name]) == Counter(graph.categories[name])
+    durations = np.sort(again.numbers["duration"])
+    assert durations.tolist() == np.sort(graph.numbers["duration"]).tolist()
+    lost = graph.edge_index_2E.shape[1] + unfolded.repairs.get("communication_order_added", 0)
+    assert again.edge_index_2E.shape[1] <= lost

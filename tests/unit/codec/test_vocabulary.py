@@ -1,6 +1,6 @@
 import pytest
 
-from layerdag.codec import OTHER
+from layerdag.codec import OTHER, is_communication
 from layerdag.codec._vocabulary import public_device, public_dtype, public_name
 
 
@@ -27,3 +27,17 @@ def test_devices_lose_their_index_and_private_ones_their_name():
 def test_only_data_types_are_public():
     words = ("float32", "bfloat16", "float8_e4m3fn", "AcmeType", "float32 secret")
     assert [public_dtype(word) for word in words] == [*words[:3], OTHER, OTHER]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("c10d::all_reduce", True),
+        ("c10d::send", True),
+        ("_c10d_functional::all_reduce", True),
+        ("aten::all", False),
+        (OTHER, False),
+    ],
+)
+def test_communication_is_told_by_the_room_of_its_name(name, expected):
+    assert is_communication(name) is expected
