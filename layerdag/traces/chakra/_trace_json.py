@@ -108,6 +108,8 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
         loaded = json.loads(data)
         ranks, groups = loaded["ranks"], loaded["groups"]
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
+        if not ranks:
+            raise ValueError("it has no rank")
         return Workload(
             traces=tuple(traces[_index(number, len(traces))] for number in ranks),
             groups={

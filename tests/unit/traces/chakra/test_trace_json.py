@@ -157,3 +157,10 @@ def test_nodes_without_a_name_in_the_file_get_an_empty_one() -> None:
     trace = replace(build_trace([comp(0)]), name_N=np.array([-1], np.int32))
     (node,) = json.loads(encode_trace_json(Workload((trace,))))["traces"][0]["nodes"]
     assert node["name"] == ""
+
+
+def test_a_workload_without_ranks_is_refused() -> None:
+    loaded = json.loads(with_node())
+    loaded["ranks"] = []
+    with pytest.raises(TraceError, match=r"x\.json: is no sound JSON .*it has no rank"):
+        decode_trace_json(json.dumps(loaded).encode(), "x.json")
