@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import torch
 
 from layerdag.graph import DAG, DAGBatch
@@ -26,3 +28,23 @@ def test_graph_without_edges_keeps_its_place() -> None:
     batch = batch_of(chain(1, 1), chain(2, 2))
     assert batch.edge_ptr.tolist() == [0, 0, 1]
     assert batch.edge_index_2E.tolist() == [[1], [2]]
+
+
+def test_a_batch_tells_its_sizes_and_keeps_conditions_and_edge_types() -> None:
+    first = replace(chain(2, 0), edge_type_E=torch.tensor([4]), u_NA=torch.tensor([[0.5], [0.25]]))
+    numeric, category = torch.tensor([[0.5], [float("nan")]]), torch.tensor([[-1], [2]])
+    dags = [first, chain(3, 1)]
+    batch = DAGBatch.collate(dags, [dag.layers() for dag in dags], numeric, category)
+    assert (batch.num_graphs, batch.num_nodes) == (2, 5)
+    assert batch.node_ptr.tolist() == [0, 2, 5]
+    assert batch.edge_ptr.tolist() == [0, 1, 3]
+    assert batch.edge_type_E.tolist() == [4, 0, 0]
+    assert batch.u_NA.flatten().tolist() == [0.5, 0.25, 0, 0, 0]
+    assert batch.numeric_BC is numeric
+    assert batch.category_BM is category
+
+
+def test_every_tensor_of_a_batch_moves() -> None:
+    moved = batch_of(chain(2, 1), chain(1, 2)).to("meta")
+    assert {value.device.type for value in vars(moved).values()} == {"meta"}
+    assert moved.edge_index_2E.shape == (2, 1)

@@ -68,3 +68,54 @@ def test_layers_are_found_once_and_not_carried_to_another_graph() -> None:
     dag.edge_index_2E[0] = 1
     with pytest.raises(GraphError, match="cycle"):
         dag.check()
+
+
+def test_check_names_edges_that_are_no_pairs() -> None:
+    flat = replace(diamond(), edge_index_2E=torch.tensor([0, 1]))
+    with pytest.raises(GraphError, match=r"edge_index must have shape \(2, edges\), found \(2,\)"):
+        flat.check()
+    outside = replace(diamond(), edge_index_2E=torch.tensor([[3, 3, 0, 9], [0, 2, 1, 1]]))
+    with pytest.raises(GraphError, match="Edge 3 names node 9 but the graph has 4 nodes"):
+        outside.check()
+
+
+def test_permuting_back_gives_the_same_graph() -> None:
+    dag = diamond().in_layer_order()
+    order = torch.tensor([2, 0, 3, 1])
+    there = dag.permuted(order)
+    assert there.x_NA.flatten().tolist() == [12, 13, 11, 10]
+    back = there.permuted(torch.argsort(order))
+    for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E"):
+        assert torch.equal(getattr(back, name), getattr(dag, name))
+
+
+def test_positions_in_bins_move_with_their_nodes() -> None:
+    dag = replace(diamond(), u_NA=torch.tensor([[0.1], [0.2], [0.3], [0.4]]))
+    assert dag.in_layer_order().u_NA.flatten().tolist() == pytest.approx([0.4, 0.1, 0.3, 0.2])
+
+
+def test_defaults_are_zeros_and_conditions_are_a_copy() -> None:
+    conditions = {"label": 2.0}
+    dag = DAG.build(torch.zeros((2, 3), dtype=torch.int64), torch.tensor([[0], [1]]),
+                    conditions=conditions)  # fmt: skip
+    conditions["label"] = 3.0
+    assert dag.conditions == {"label": 2.0}
+    assert dag.edge_type_E.tolist() == [0]
+    assert dag.u_NA.tolist() == [[0.0] * 3] * 2
+    assert (dag.num_nodes, dag.num_edges, dag.num_layers) == (2, 1, 2)
+
+
+def test_an_empty_graph_has_no_layer() -> None:
+    empty = DAG.build(
+        torch.zeros((0, 1), dtype=torch.int64), torch.zeros((2, 0), dtype=torch.int64)
+    )
+    assert (empty.num_nodes, empty.num_layers) == (0, 0)
+    assert empty.in_layer_order().num_nodes == 0
+
+
+def test_moving_keeps_everything_else() -> None:
+    dag = replace(diamond(), conditions={"label": 1.0}).to("cpu")
+    assert dag.x_NA.flatten().tolist() == [10, 11, 12, 13]
+    assert dag.edge_type_E.tolist() == [0, 1, 2, 3]
+    assert dag.conditions == {"label": 1.0}
+    assert dag.to("meta").x_NA.device.type == "meta"

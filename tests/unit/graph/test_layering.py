@@ -1,5 +1,10 @@
+import re
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
 
 from layerdag.errors import GraphError
 from layerdag.graph import expand_ranges, group_by, longest_path_layers
@@ -48,3 +53,78 @@ def test_group_by_lists_positions_of_each_key_in_order() -> None:
 
 def test_expand_ranges_concatenates_and_skips_empty_ones() -> None:
     assert expand_ranges(np.array([3, 5, 0]), np.array([5, 5, 2])).tolist() == [3, 4, 0, 1]
+
+
+def slow_layers(num_nodes: int, edges: list[tuple[int, int]]) -> list[int]:
+    """Return the longest way to each node, by relaxing all edges until nothing changes."""
+    layer = [0] * num_nodes
+    for _ in range(num_nodes):
+        for source, target in edges:
+            layer[target] = max(layer[target], layer[source] + 1)
+    return layer
+
+
+@tried(60)
+@given(st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_layers_are_those_of_a_slow_search_whatever_the_ids(size: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    name = rng.permutation(size).tolist()
+    edges = [(name[a], name[b]) for b in range(size) for a in range(b) if rng.random() < 0.4]
+    edges += edges[:2]  # an edge may occur twice
+    index = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    assert longest_path_layers(size, index).tolist() == slow_layers(size, edges)
+
+
+@tried(60)
+@given(st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_a_cycle_is_found_if_and_only_if_there_is_one_and_named_as_it_is(
+    size: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    edges = {(int(a), int(b)) for a, b in rng.integers(0, size, (int(rng.integers(0, 12)), 2))}
+    reach = np.zeros((size, size), dtype=bool)
+    for a, b in edges:
+        reach[a, b] = True
+    for middle in range(size):  # Warshall
+        reach |= reach[:, [middle]] & reach[[middle], :]
+    index = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T
+    if not reach.diagonal().any():
+        assert longest_path_layers(size, index).tolist() == slow_layers(size, sorted(edges))
+        return
+    with pytest.raises(GraphError, match="remove the edge that closes the cycle") as caught:
+        longest_path_layers(size, index)
+    told = re.search(r"through (\d+) nodes: ([\d >-]+)\.", str(caught.value))
+    assert told is not None
+    walk = [int(node) for node in told[2].split(" -> ")]
+    assert walk[0] == walk[-1]
+    assert len(walk) - 1 == int(told[1]) == len(set(walk))
+    assert set(pairwise(walk)) <= edges
+
+
+def test_a_long_cycle_is_cut_off_in_the_message() -> None:
+    steps = np.arange(30)
+    with pytest.raises(GraphError, match=r"cycle through 30 nodes: (\d+ -> ){8}\.\.\.\."):
+        longest_path_layers(30, np.stack([steps, (steps + 1) % 30]))
+
+
+def test_a_chain_of_a_hundred_thousand_nodes_needs_no_recursion() -> None:
+    steps = np.arange(100_000)[::-1]
+    layers = longest_path_layers(100_001, np.stack([steps + 1, steps]))
+    assert layers.tolist() == list(range(100_001))[::-1]
+
+
+@tried(30)
+@given(st.lists(st.integers(0, 5), max_size=20))
+def test_groups_hold_every_position_once_in_order(keys: list[int]) -> None:
+    ptr, order = group_by(np.array(keys, dtype=np.int64), 6)
+    found = [order[ptr[g] : ptr[g + 1]].tolist() for g in range(6)]
+    assert found == [[at for at, key in enumerate(keys) if key == g] for g in range(6)]
+
+
+@tried(30)
+@given(st.lists(st.tuples(st.integers(-5, 20), st.integers(0, 4)), max_size=8))
+def test_expanded_ranges_are_those_of_python(pairs: list[tuple[int, int]]) -> None:
+    starts = np.array([start for start, _ in pairs], dtype=np.int64)
+    ends = np.array([start + length for start, length in pairs], dtype=np.int64)
+    expected = [n for start, length in pairs for n in range(start, start + length)]
+    assert expand_ranges(starts, ends).tolist() == expected

@@ -1,6 +1,8 @@
 """Statistics in a checkpoint: nothing that fewer than five graphs show."""
 
 import torch
+from hypothesis import given, strategies as st
+from laws import tried
 
 from layerdag.graph import DAG, SHARED_BY, GraphSizes, GraphStatistics, shared_statistics
 
@@ -67,3 +69,26 @@ def test_a_few_graphs_keep_what_most_of_them_share():
     assert [degree for degree, _ in shared.in_degrees[2]] == [2]
     alone = shared_statistics([fan(5)], SIZES)
     assert [degree for degree, _ in alone.in_degrees[2]] == [5]
+
+
+@tried(25)
+@given(st.lists(st.integers(1, 9), min_size=5, max_size=20), st.integers(5, 9))
+def test_what_is_kept_is_shown_by_five_graphs_and_no_node_is_lost(widths, common):
+    """Fans of random widths; five of one width, so that there is something to share."""
+    graphs = [fan(width) for width in (*widths, *[common] * SHARED_BY)]
+    exact, shared = GraphStatistics.measure(graphs, SIZES), shared_statistics(graphs, SIZES)
+    reached = [degree for degree, _ in shared.in_degrees[2]]
+    all_widths = sorted([*widths, *[common] * SHARED_BY])
+    for low, high in zip(reached, [*reached[1:], 10**9], strict=True):
+        standing = [w for w in all_widths if low <= w < high or (low == reached[0] and w < high)]
+        assert len(standing) >= SHARED_BY
+    for kind in range(3):
+        nodes = sum(count for _, count in exact.in_degrees[kind])
+        kept = sum(count for _, count in shared.in_degrees[kind])
+        assert nodes <= kept <= nodes + SHARED_BY * len(shared.in_degrees[kind])
+    assert shared.max_in_degree <= exact.max_in_degree
+
+
+def test_the_order_of_the_graphs_does_not_matter():
+    graphs = [fan(width) for width in (2, 9, 3, 3, 7, 2, 5, 5, 5, 1, 8)]
+    assert shared_statistics(graphs, SIZES) == shared_statistics(graphs[::-1], SIZES)
