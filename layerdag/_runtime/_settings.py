@@ -5,8 +5,10 @@ a tree from YAML, from a checkpoint's JSON and from keywords, so that an unknown
 and a value of another type are refused alike everywhere.
 """
 
+import contextlib
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -43,13 +45,12 @@ def load_yaml(text: str) -> Any:
     """Return the content of a YAML document; only plain values are made.
 
     Raises:
-        yaml.YAMLError: If it is no YAML, stands for more than ``MAX_VALUES`` values, or has a value
-            that contains itself.
+        yaml.YAMLError: If it is no YAML, stands for more than ``MAX_VALUES`` values, has a value
+            that contains itself, nests too deeply, or writes a value that its type does not have.
     """
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if root is not None and _values(root, {}) > MAX_VALUES:
-        raise yaml.YAMLError(_TOO_MANY)
-    return yaml.safe_load(text)
+    with _faults_of_yaml():
+        _composed(text, yaml.SafeLoader)
+        return yaml.safe_load(text)
 
 
 def load_yaml_texts(text: str) -> Any:
@@ -59,15 +60,34 @@ def load_yaml_texts(text: str) -> Any:
         yaml.YAMLError: As ``load_yaml``, or if a key of the document stands twice: of two, readers
             do not agree on which counts.
     """
-    root = yaml.compose(text, Loader=yaml.BaseLoader)
+    with _faults_of_yaml():
+        root = _composed(text, yaml.BaseLoader)
+        if isinstance(root, yaml.MappingNode):
+            counts = Counter(str(key.value) for key, _ in root.value)
+            twice = next((key for key, count in counts.items() if count > 1), None)
+            if twice is not None:
+                raise yaml.YAMLError(f"key '{twice}' stands twice")
+        # Makes nothing but texts, lists and mappings.
+        return yaml.load(text, Loader=yaml.BaseLoader)
+
+
+@contextlib.contextmanager
+def _faults_of_yaml() -> Iterator[None]:
+    """Have what PyYAML lets through (depth, dates and numbers that are none) raise YAMLError."""
+    try:
+        yield
+    except RecursionError:
+        raise yaml.YAMLError("values are nested too deeply") from None
+    except (ValueError, AttributeError) as error:
+        raise yaml.YAMLError(f"a value is not of the type that it is written as: {error}") from None
+
+
+def _composed(text: str, loader: type[yaml.SafeLoader] | type[yaml.BaseLoader]) -> yaml.Node | None:
+    """Return the tree of a document; raises YAMLError if it stands for too many values."""
+    root: yaml.Node | None = yaml.compose(text, Loader=loader)
     if root is not None and _values(root, {}) > MAX_VALUES:
         raise yaml.YAMLError(_TOO_MANY)
-    if isinstance(root, yaml.MappingNode):
-        keys = [key.value for key, _ in root.value]
-        twice = next((key for at, key in enumerate(keys) if key in keys[:at]), None)
-        if twice is not None:
-            raise yaml.YAMLError(f"key '{twice}' stands twice")
-    return yaml.load(text, Loader=yaml.BaseLoader)  # makes nothing but texts, lists and mappings
+    return root
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

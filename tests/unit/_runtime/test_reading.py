@@ -1,12 +1,13 @@
 import gzip
 import lzma
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from layerdag._runtime import _reading as reading, inside, open_unpacked, read_parsed, read_whole
-from layerdag.errors import CheckpointError, DataError
+from layerdag.errors import CheckpointError, DataError, TraceError
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
@@ -129,3 +130,81 @@ def test_a_name_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> 
 
 def test_a_name_below_its_folder_is_a_path(tmp_path: Path) -> None:
     assert inside(tmp_path, "a/b") == tmp_path / "a" / "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("missing", "there is no such file; check the path"),
+        (".", "this is a folder; name a file in it"),
+        ("n" * 300, r"cannot be read \(File name too long\)"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read_whole(tmp_path / name)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(DataError, match="the file is empty; copy or collect it again"):
+        read_whole(tmp_path / "empty")
+
+
+def test_the_error_that_is_asked_for_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file"):
+        read_whole(tmp_path / "missing", error=TraceError)
+
+
+def test_text_that_is_parsed_as_a_whole_must_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "memory_left", lambda: 32 * 100)
+    reading.require_parsable(b"x" * 100, "a.json")
+    with pytest.raises(DataError, match=r"a\.json: holds more than 0 MiB, the most that is read"):
+        reading.require_parsable(b"x" * 101, "a.json")
+
+
+def test_reading_ends_before_the_memory_does(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "memory_left", lambda: reading.SPARE_BYTES)
+    reading.require_memory("a.et")
+    monkeypatch.setattr(reading, "memory_left", lambda: reading.SPARE_BYTES - 1)
+    with pytest.raises(DataError, match=r"a\.et: does not fit into memory, of which 256 MiB must"):
+        reading.require_memory("a.et")
+    monkeypatch.setattr(reading, "_LOOK", 1000)
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * 1500)
+    with reading.open_unpacked(path) as stream:
+        assert len(stream.read(900)) == 900
+        with pytest.raises(DataError, match="does not fit into memory"):
+            stream.read(900)
+
+
+def archive(path: Path, how: int, content: bytes = b"x" * 1000) -> Path:
+    with zipfile.ZipFile(path, "w", how) as file:
+        file.writestr("data.pkl", content)
+    return path
+
+
+def test_an_archive_of_torch_is_not_packed_and_not_larger_than_its_file(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"no archive at all")
+    reading.require_plain_archive(plain)
+    reading.require_plain_archive(archive(tmp_path / "a.pt", zipfile.ZIP_STORED))
+    with pytest.raises(DataError, match=r"b\.pt: claims to hold more than its own size"):
+        reading.require_plain_archive(archive(tmp_path / "b.pt", zipfile.ZIP_DEFLATED))
+
+
+def test_a_damaged_archive_of_torch_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.pt", zipfile.ZIP_STORED)
+    data = path.read_bytes()
+    at = data.index(b"PK\x01\x02")  # the table of contents
+    path.write_bytes(data[:at] + b"PK\x07\x07" + data[at + 4 :])
+    with pytest.raises(DataError, match=r"a\.pt: the archive is damaged"):
+        reading.require_plain_archive(path)
+
+
+def test_a_name_that_is_no_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no path"):
+        reading.inside(tmp_path, "a\0b")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DataError, match=r"is no path|leads out"):
+        reading.inside(tmp_path / "loop", "x")
