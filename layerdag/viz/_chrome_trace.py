@@ -13,12 +13,12 @@ import numpy as np
 
 from layerdag.graph import group_by
 from layerdag.traces import NodeType, Trace, Workload
-from layerdag.viz._view import GraphView, view_of_trace
+from layerdag.viz._view import GraphView, plain_details, view_of_trace
 
 _ROWS = ("computation", "communication", "memory", "other")
 _ROW_OF_TYPE = np.array([3, 3, 2, 2, 0, 1, 1, 1])
 _MOST_FLOWS = 100_000
-# Parallel slices of a row get neighboring track numbers.
+# Parallel slices of a row get neighboring track numbers; at least so many are kept for each row.
 _LANES = 1000
 
 
@@ -31,6 +31,7 @@ class _Timeline:
     duration_N: np.ndarray
     track_N: np.ndarray
     type_N: np.ndarray
+    lanes: int
 
 
 def chrome_trace(workload: Workload) -> str:
@@ -65,8 +66,9 @@ def _timeline(trace: Trace) -> _Timeline:
         start_N = trace.start_us_N.astype(np.float64)
     else:
         start_N = _serial_start(view.edge_index_2E, duration_N, row_N, trace.id_N)
-    track_N = row_N * _LANES + _lanes(start_N, duration_N, row_N)
-    return _Timeline(view, start_N, duration_N, track_N, trace.type_N)
+    lane_N = _lanes(start_N, duration_N, row_N)
+    lanes = max(_LANES, int(lane_N.max(initial=0)) + 1)
+    return _Timeline(view, start_N, duration_N, row_N * lanes + lane_N, trace.type_N, lanes)
 
 
 def _serial_start(
@@ -118,7 +120,7 @@ def _names(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
     """Yield the events that name process and tracks of a rank."""
     yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
     for track in np.unique(timeline.track_N).tolist():
-        row, lane = divmod(track, _LANES)
+        row, lane = divmod(track, timeline.lanes)
         name = _ROWS[row] if lane == 0 else f"{_ROWS[row]} {lane + 1}"
         yield {"ph": "M", "pid": rank, "tid": track, "name": "thread_name", "args": {"name": name}}
 
@@ -135,7 +137,7 @@ def _slices(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
             "cat": NodeType(int(timeline.type_N[at])).name,
             "ts": float(timeline.start_N[at]),
             "dur": float(timeline.duration_N[at]),
-            "args": {"id": view.ids[at], **view.details[at]},
+            "args": {"id": view.ids[at], **plain_details(view.details[at])},
         }
 
 

@@ -66,7 +66,7 @@ def section(identifier: str, title: str, *children: Markup) -> Markup:
     """Return a section with a heading that links can reach."""
     heading = element("h2", title, id=f"{identifier}-title")
     return element(
-        "section", heading, *children, id=identifier, aria_labeledby=f"{identifier}-title"
+        "section", heading, *children, id=identifier, aria_labelledby=f"{identifier}-title"
     )
 
 

@@ -4,7 +4,7 @@ import json
 from importlib import resources
 
 from layerdag.viz._layout import layered_layout
-from layerdag.viz._view import GraphView
+from layerdag.viz._view import GraphView, plain_details
 
 MOST_NODES = 20_000
 
@@ -32,7 +32,7 @@ def html_page(view: GraphView) -> str:
         "kind": view.kind_N.tolist(),
         "kinds": view.kinds,
         "colors": view.colors,
-        "details": view.details,
+        "details": [plain_details(details) for details in view.details],
         "source": view.edge_index_2E[0].tolist(),
         "target": view.edge_index_2E[1].tolist(),
         "dashed": view.dashed_E.astype(int).tolist(),
@@ -40,21 +40,7 @@ def html_page(view: GraphView) -> str:
         "routeX": layout.route_x_P.round(3).tolist(),
         "routeY": layout.route_layer_P.tolist(),
     }
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     template = resources.files("layerdag.viz").joinpath("viewer.html").read_text("utf-8")
     # "<" is escaped so that no name can close the script element.
     return template.replace("/*DATA*/", text.replace("<", "\\u003c"))
-
-
-def _finite(data: dict[str, object]) -> dict[str, object]:
-    """Return the data with floats that JSON lacks written as text."""
-    details = data["details"]
-    assert isinstance(details, tuple)
-    shown = [
-        {
-            name: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
-            for name, value in node.items()
-        }
-        for node in details
-    ]
-    return {**data, "details": shown}

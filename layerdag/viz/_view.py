@@ -1,5 +1,6 @@
 """What a picture of a graph needs, whatever the graph comes from."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ KIND_COLORS = (*_OPERATOR_COLORS, "#D55E00", "#7F7F7F")
 """Colors for kinds that are not node types."""
 _CALL_NUMBER = re.compile(r"[#(]\d+\)?$")
 _LONGEST_TEXT = 60
+_EXACT = 2**53
+"""A browser reads integers from here on as their nearest float."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,3 +146,15 @@ def _short(value: object) -> object:
         return value
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def plain_details(details: Mapping[str, object]) -> dict[str, object]:
+    """Return the values of a node as JSON; numbers that JSON or a browser lacks become text."""
+    return {name: value if _is_plain(value) else str(value) for name, value in details.items()}
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether every reader of JSON gets the same value."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or abs(value) <= _EXACT

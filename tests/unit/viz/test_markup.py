@@ -1,7 +1,7 @@
 import pytest
 
 from layerdag.evaluation.metrics import Interval
-from layerdag.viz import element, interval, number, percent, table, text
+from layerdag.viz import element, interval, joined, number, percent, section, table, text
 
 
 def test_text_and_attributes_are_escaped() -> None:
@@ -47,3 +47,36 @@ def test_tables_name_their_rows_and_columns() -> None:
     assert "<caption>Caption</caption>" in page
     assert '<th scope="col" class="n">count</th>' in page
     assert '<th scope="row">nodes</th><td class="n">3</td>' in page
+
+
+def test_pieces_follow_each_other_and_children_are_not_escaped_twice() -> None:
+    pieces = [element("b", "a & b"), text("<c>")]
+    assert joined(pieces).html == "<b>a &amp; b</b>&lt;c&gt;"
+    assert element("p", *pieces).html == "<p><b>a &amp; b</b>&lt;c&gt;</p>"
+
+
+def test_a_section_is_labeled_by_its_heading() -> None:
+    assert section("nodes", "Nodes & edges", element("p", "x")).html == (
+        '<section id="nodes" aria-labelledby="nodes-title">'
+        '<h2 id="nodes-title">Nodes &amp; edges</h2><p>x</p></section>'
+    )
+
+
+def test_underscores_of_attributes_become_hyphens() -> None:
+    assert element("a", data_x="1", for_="y").html == '<a data-x="1" for="y"></a>'
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.001, 3, "0.00100"),
+        (0.00099999, 3, "1.00e-03"),
+        (999_999.0, 3, "999,999"),
+        (1e6, 3, "1.00e+06"),
+        (-1234.5, 2, "-1,234"),
+        (float("inf"), 3, "—"),
+        (0.5, 1, "0.5"),
+    ],
+)
+def test_numbers_at_the_ends_of_their_notation(value: float, digits: int, shown: str) -> None:
+    assert number(value, digits) == shown
