@@ -1,4 +1,4 @@
-"""Every script in ``examples`` runs as a user would run it, in a folder of its own."""
+"""Every script in ``examples`` runs as a user would run it, and as a notebook that makes a page."""
 
 import os
 import subprocess
@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from documentation import ROOT
+
+sys.path.insert(0, str(ROOT / "tools" / "docs"))
+from notebooks import Cell, cells, notebooks, page
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
 
@@ -17,7 +21,7 @@ def test_the_script_runs_and_leaves_nothing_behind(script: Path, tmp_path: Path)
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
         timeout=600,
@@ -30,3 +34,27 @@ def test_the_script_runs_and_leaves_nothing_behind(script: Path, tmp_path: Path)
 def test_the_quickstart_is_short() -> None:
     (quickstart,) = [path for path in EXAMPLES if path.name == "quickstart.py"]
     assert len(quickstart.read_text().splitlines()) <= 35
+
+
+def test_there_are_notebooks_with_a_title_text_and_pictures() -> None:
+    assert [path.stem for path in notebooks()] == ["clusters", "traces_to_samples"]
+    for script in notebooks():
+        found = cells(script.read_text())
+        assert found[0].is_text
+        assert found[0].source.startswith("# ")
+        assert sum(cell.is_text for cell in found) > 4
+        assert sum("plt.subplots" in cell.source for cell in found) > 1
+
+
+def test_a_notebook_becomes_a_page_with_what_it_prints_and_draws(tmp_path: Path) -> None:
+    script = tmp_path / "tiny.py"
+    script.write_text(
+        "# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nimport matplotlib.pyplot as plt\n\nx = 3\n"
+        "# %%\nprint(x)\nfigure, axis = plt.subplots()\n"
+    )
+    text, pictures = page(script)
+    assert cells(script.read_text())[0] == Cell(is_text=True, source="# Title\n\nText.")
+    assert text.startswith("# Title\n\nText.\n\n*A notebook")
+    assert "```text\n3\n```" in text
+    assert "![Picture 1](tiny-1.png)" in text
+    assert pictures["tiny-1.png"].startswith(b"\x89PNG")

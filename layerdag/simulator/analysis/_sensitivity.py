@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from layerdag.simulator import Cluster, Variation, simulate
-from layerdag.simulator.compute import SKIPPED, ComputeModel, ReferenceCompute
+from layerdag.simulator.compute import SKIPPED, ComputeModel, compute_model
 from layerdag.traces import Trace, Workload
 
 
@@ -45,15 +45,22 @@ class ScaledCompute(ComputeModel):
 def sensitivities(
     workload: Workload,
     cluster: Cluster,
-    compute: ComputeModel | None = None,
+    compute: ComputeModel | str | None = None,
     variation: Variation | None = None,
 ) -> tuple[Sensitivity, ...]:
     """Simulate again with compute, then each dimension's bandwidth and latency, 10 % better.
 
+    Args:
+        workload: Traces of all ranks.
+        cluster: What to run on.
+        compute: Times of compute nodes, as ``simulate`` takes them.
+        variation: Ranks that differ in speed; none by default.
+
     Returns:
-        One entry a change, in that order; the first is the unchanged cluster.
+        One entry per change, in that order; the first is the unchanged cluster.
     """
-    compute = compute or ReferenceCompute(cluster.system)
+    if not isinstance(compute, ComputeModel):
+        compute = compute_model(compute or "reference", cluster.system)
     base = simulate(workload, cluster, compute=compute, variation=variation).makespan_ns
     found = [Sensitivity("as given", base, 0.0)]
     faster = ScaledCompute(compute, 1 / 1.1)
