@@ -47,7 +47,7 @@ def aware(network: NetworkConfig, congestion: Congestion = Congestion.AWARE) -> 
 
 def test_congestion_of_the_reference_knows_one_dimension():
     two = NetworkConfig(one_dimension(Topology.SWITCH, 2).dimensions * 2)
-    with pytest.raises(ConfigError, match="knows one dimension, the network has 2; use --cong"):
+    with pytest.raises(ConfigError, match="supports one dimension, the network has 2; use --cong"):
         aware(two)
     assert aware(two, Congestion.AWARE_MULTI) == 1000
     assert aware(one_dimension(Topology.SWITCH, 4)) == 1000
