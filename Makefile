@@ -19,7 +19,7 @@ help:
 	@echo "make corpus      collect the embedded corpus again"
 	@echo "make pretrained  train the checkpoint that ships with the package again"
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard native/*.c)
+$(STAMP): pyproject.toml constraints.txt $(wildcard native/*/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	$(BIN)/python -m compileall -q layerdag

@@ -26,7 +26,7 @@ setup(
             sources=sorted(glob("native/**/*.c", recursive=True)),
             depends=sorted(glob("native/**/*.h", recursive=True)),
             define_macros=[("Py_LIMITED_API", "0x030b0000")],
-            extra_compile_args=["-O3", "-std=c11", "-ffp-contract=off"],
+            extra_compile_args=["-O3", "-std=c11", "-ffp-contract=off", "-Wall", "-Wextra"],
             py_limited_api=True,
         )
     ],

@@ -4,7 +4,10 @@
 #include <Python.h>
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "Array kernels of layerdag, called through ctypes.", -1, NULL,
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "Array kernels of layerdag, called through ctypes.",
+    .m_size = -1,
 };
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

@@ -33,7 +33,7 @@ def longest_path_layers(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray
     """Return the layer of each node, shape (N,), int64.
 
     A disjoint union of graphs may be passed at once. The cost is linear in nodes and edges, however
-    deep the graph (``native/graph.c``).
+    deep the graph (``native/graph/layers.c``).
 
     Args:
         num_nodes: N.

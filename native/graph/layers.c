@@ -2,11 +2,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire.h"
+#include "../wire/wire.h"
 
 /* Children of each node as ranges of one list: those of i are child[begin[i]] to child[begin[i+1]]. */
-static void sort_by_source(int64_t nodes, int64_t edges, const int64_t *source,
-                           const int64_t *target, int64_t *begin, int64_t *child) {
+static void sort_by_source(int64_t nodes, int64_t edges, const int64_t *source, const int64_t *target,
+    int64_t *begin, int64_t *child) {
     for (int64_t i = 0; i <= nodes; i++) begin[i] = 0;
     for (int64_t e = 0; e < edges; e++) begin[source[e] + 1]++;
     for (int64_t i = 0; i < nodes; i++) begin[i + 1] += begin[i];
@@ -18,8 +18,8 @@ static void sort_by_source(int64_t nodes, int64_t edges, const int64_t *source,
 /* Give each node its longest-path layer, -1 on and behind cycles. Ends lie in [0, nodes).
  *
  * Returns the number of nodes that got one, or -1 without memory. */
-EXPORT int64_t graph_layers(int64_t nodes, int64_t edges, const int64_t *source,
-                            const int64_t *target, int64_t *layer) {
+EXPORT int64_t graph_layers(
+    int64_t nodes, int64_t edges, const int64_t *source, const int64_t *target, int64_t *layer) {
     int64_t *begin = malloc((size_t)(nodes + 1) * sizeof *begin);
     int64_t *waiting = calloc((size_t)nodes + 1, sizeof *waiting);
     int64_t *queue = malloc((size_t)(nodes + 1) * sizeof *queue);
@@ -52,8 +52,8 @@ EXPORT int64_t graph_layers(int64_t nodes, int64_t edges, const int64_t *source,
 /* Earliest start of each node where a node costs cost[i]; edges come by the layer of their target.
  *
  * start is zero at first. */
-EXPORT void graph_starts(int64_t edges, const int64_t *source, const int64_t *target,
-                         const int64_t *edge, const double *cost, double *start) {
+EXPORT void graph_starts(int64_t edges, const int64_t *source, const int64_t *target, const int64_t *edge,
+    const double *cost, double *start) {
     for (int64_t e = 0; e < edges; e++) {
         int64_t from = source[edge[e]], to = target[edge[e]];
         double ready = start[from] + cost[from];
@@ -74,8 +74,7 @@ typedef struct {
 } search_t;
 
 static int64_t visit(search_t *search, int64_t node, int64_t size) {
-    if (node < search->floor || search->seen[node] == search->mark || search->left <= 0)
-        return size;
+    if (node < search->floor || search->seen[node] == search->mark || search->left <= 0) return size;
     search->seen[node] = search->mark;
     search->left--;
     search->stack[size] = node;
@@ -99,8 +98,7 @@ static void search_from(search_t *search, int64_t node) {
  * A node's search gives up after ``limit`` steps, and the order edges that it did not reach stay.
  * Returns 0, or -1 without memory. */
 EXPORT int64_t graph_reduce(int64_t nodes, const int64_t *data_begin, const int64_t *data,
-                            const int64_t *order_begin, const int64_t *order, int64_t limit,
-                            uint8_t *keep) {
+    const int64_t *order_begin, const int64_t *order, int64_t limit, uint8_t *keep) {
     search_t search = {.data = {data_begin, data}, .order = {order_begin, order}, .keep = keep};
     search.seen = calloc((size_t)nodes + 1, sizeof *search.seen);
     search.stack = malloc((size_t)(limit + 1) * sizeof *search.stack);

@@ -8,13 +8,13 @@
 /* Kept in step with layerdag/traces/pytorch/host/_scan.py. */
 enum {
     JSON_OK = 0,
-    JSON_CUT = 1,      /* the text ends inside a value: more may follow */
-    JSON_SYNTAX = 2,   /* no JSON */
-    JSON_DEEP = 3,     /* nested more than JSON_DEPTH levels */
-    JSON_FIELD = 4,    /* a field is absent or holds something else */
+    JSON_CUT = 1,    /* the text ends inside a value: more may follow */
+    JSON_SYNTAX = 2, /* no JSON */
+    JSON_DEEP = 3,   /* nested more than JSON_DEPTH levels */
+    JSON_FIELD = 4,  /* a field is absent or holds something else */
     JSON_MEMORY = 5,
-    JSON_END = 6,      /* the closing bracket of the list */
-    JSON_OBJECT = 7    /* an element of the list is no object */
+    JSON_END = 6,   /* the closing bracket of the list */
+    JSON_OBJECT = 7 /* an element of the list is no object */
 };
 
 #define JSON_DEPTH 100
@@ -24,8 +24,7 @@ typedef struct {
 } text_t;
 
 static inline void json_space(text_t *in) {
-    while (in->at < in->end &&
-           (*in->at == ' ' || *in->at == '\n' || *in->at == '\r' || *in->at == '\t'))
+    while (in->at < in->end && (*in->at == ' ' || *in->at == '\n' || *in->at == '\r' || *in->at == '\t'))
         in->at++;
 }
 

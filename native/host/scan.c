@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "host_scan.h"
+#include "scan.h"
 
 pool_t *wire_pool_new(uint64_t seed);
 void wire_pool_free(pool_t *pool);
@@ -43,8 +43,7 @@ int host_name(names_t *names, const text_t *parts, int count, int64_t *index) {
         *out++ = 0;
     }
     if (wire_pool_add(names->pool, names->bytes, text, length - 1, index)) return JSON_MEMORY;
-    if (*index == names->pool->count - 1 &&
-        names->pool->spans[*index].offset == (int64_t)names->used)
+    if (*index == names->pool->count - 1 && names->pool->spans[*index].offset == (int64_t)names->used)
         names->used += length;
     return JSON_OK;
 }
@@ -129,10 +128,14 @@ static int held_lists(host_t *host, text_t *in, held_t *held, int field) {
     while ((status = json_next(in, '}', &first)) == JSON_OK) {
         if ((status = json_key(in, &key))) return status;
         if ((status = json_span(in, &value))) return status;
-        if (text_is(key, "values")) held->values = value;
-        else if (text_is(key, "shapes")) held->shapes = value;
-        else if (text_is(key, "types")) held->types = value;
-        else if (text_is(key, "strides")) held->strides = value;
+        if (text_is(key, "values"))
+            held->values = value;
+        else if (text_is(key, "shapes"))
+            held->shapes = value;
+        else if (text_is(key, "types"))
+            held->types = value;
+        else if (text_is(key, "strides"))
+            held->strides = value;
     }
     return status == JSON_END ? JSON_OK : status;
 }

@@ -4,24 +4,38 @@
 #define LAYERDAG_HOST_SCAN_H
 
 #include "json_text.h"
-#include "wire.h"
+#include "../wire/wire.h"
 
 /* Fields that a fault can name. */
-enum { NO_FIELD, F_ID, F_NAME, F_PARENT, F_INPUTS, F_OUTPUTS, F_ATTRS, F_VALUES, F_SHAPES, F_TYPES,
-       F_STRIDES, F_SCHEMA, F_RF_ID, F_TID };
+enum {
+    NO_FIELD,
+    F_ID,
+    F_NAME,
+    F_PARENT,
+    F_INPUTS,
+    F_OUTPUTS,
+    F_ATTRS,
+    F_VALUES,
+    F_SHAPES,
+    F_TYPES,
+    F_STRIDES,
+    F_SCHEMA,
+    F_RF_ID,
+    F_TID
+};
 
 typedef struct {
     int64_t id, rf_id, tid;
-    int64_t begin, end;       /* where the node stands in the text */
-    int64_t inputs, outputs;  /* first tensor of each; the outputs end where the next node begins */
-    int64_t kind;             /* distinct (name, schema, is Triton kernel) */
+    int64_t begin, end;      /* where the node stands in the text */
+    int64_t inputs, outputs; /* first tensor of each; the outputs end where the next node begins */
+    int64_t kind;            /* distinct (name, schema, is Triton kernel) */
 } node_t;
 
 typedef struct {
     int64_t storage, begin, end, bytes;
-    int64_t shape;            /* first of its sizes */
+    int64_t shape; /* first of its sizes */
     int32_t dims, position;
-    int32_t dtype, device;    /* distinct names */
+    int32_t dtype, device; /* distinct names */
 } tensor_t;
 
 typedef struct {

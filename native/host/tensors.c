@@ -1,7 +1,7 @@
 /* The tensors in the arguments of a traced operator, from lists that run in parallel:
  * values [[tensor id, storage, offset, elements, bytes an element, device], ...], shapes, type names
  * "Tensor(float)", and strides, all nested alike. The lists were checked to be JSON before. */
-#include "host_scan.h"
+#include "scan.h"
 
 #define WHOLE (INT64_C(1) << 62)
 
@@ -102,8 +102,8 @@ static int is_tensor(text_t list, int64_t field[5], text_t *device) {
     return count == 6;
 }
 
-static int add_tensor(host_t *host, const int64_t field[5], text_t device, text_t shape,
-                      text_t strides, text_t dtype, int32_t position) {
+static int add_tensor(host_t *host, const int64_t field[5], text_t device, text_t shape, text_t strides,
+    text_t dtype, int32_t position) {
     int64_t reach, word;
     for (int i = 2; i < 5; i++)
         if (field[i] == INT64_MIN) return JSON_FIELD;
@@ -121,8 +121,8 @@ static int add_tensor(host_t *host, const int64_t field[5], text_t device, text_
     return host_push(&host->tensors, &tensor, sizeof tensor);
 }
 
-static int leaves(host_t *host, text_t value, text_t shape, text_t strides, dtypes_t *dtypes,
-                  int32_t position) {
+static int leaves(
+    host_t *host, text_t value, text_t shape, text_t strides, dtypes_t *dtypes, int32_t position) {
     int64_t field[5];
     text_t device, inner, inner_shape, inner_strides, none = {0};
     int first = 1, first_shape = 1, first_strides = 1, status;
@@ -130,8 +130,7 @@ static int leaves(host_t *host, text_t value, text_t shape, text_t strides, dtyp
     if (is_tensor(value, field, &device))
         return add_tensor(host, field, device, shape, strides, next_dtype(dtypes), position);
     json_take(&value, '[');
-    if (json_sees(&value, ']') || !(json_sees(&value, '[') || json_sees(&value, '"')))
-        return JSON_OK;
+    if (json_sees(&value, ']') || !(json_sees(&value, '[') || json_sees(&value, '"'))) return JSON_OK;
     if (!json_sees(&shape, '[')) return JSON_OK;
     json_take(&shape, '[');
     int strided = strides.at && json_sees(&strides, '[') && !json_take(&strides, '[');

@@ -58,7 +58,8 @@ int32_t sim_messages_to_send(const Phase *p) {
     while ((1 << rounds) < n) rounds++;
     int32_t once = p->algorithm == ALGORITHM_HALVING_DOUBLING ? rounds : n - 1;
     if (p->type == PHASE_ALL_REDUCE) return 2 * once;
-    if (p->type == PHASE_ALL_TO_ALL && p->algorithm == ALGORITHM_RING) return (int32_t)((int64_t)n * (n - 1) / 2);
+    if (p->type == PHASE_ALL_TO_ALL && p->algorithm == ALGORITHM_RING)
+        return (int32_t)((int64_t)n * (n - 1) / 2);
     return once;
 }
 

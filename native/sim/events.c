@@ -38,44 +38,14 @@ void sim_push(Sim *s, Bucket *fifo, int32_t kind, int32_t a, int64_t b) {
     /* `fifo` must not lie in the event pool, which may move here. */
     int32_t index = sim_take(s, &s->event);
     POOL(s, Event, event, index) = (Event){kind, a, b, -1};
-    if (fifo->head < 0)
-        fifo->head = index;
-    else
-        POOL(s, Event, event, fifo->tail).next = index;
-    fifo->tail = index;
+    FIFO_APPEND(s, Event, event, fifo, index);
 }
 
 static int earlier(const HeapEntry *x, const HeapEntry *y) {
     return x->time != y->time ? x->time < y->time : x->order < y->order;
 }
 
-static void heap_push(Sim *s, HeapEntry entry) {
-    if (s->heap_used == s->heap_room)
-        s->heap = sim_grow(s, s->heap, &s->heap_room, sizeof(HeapEntry));
-    int64_t at = s->heap_used++;
-    while (at > 0) {
-        int64_t up = (at - 1) / 2;
-        if (!earlier(&entry, &s->heap[up])) break;
-        s->heap[at] = s->heap[up];
-        at = up;
-    }
-    s->heap[at] = entry;
-}
-
-static HeapEntry heap_pop(Sim *s) {
-    HeapEntry first = s->heap[0], last = s->heap[--s->heap_used];
-    int64_t at = 0;
-    for (;;) {
-        int64_t down = 2 * at + 1;
-        if (down >= s->heap_used) break;
-        if (down + 1 < s->heap_used && earlier(&s->heap[down + 1], &s->heap[down])) down++;
-        if (!earlier(&s->heap[down], &last)) break;
-        s->heap[at] = s->heap[down];
-        at = down;
-    }
-    s->heap[at] = last;
-    return first;
-}
+DEFINE_HEAP(tick, HeapEntry, earlier)
 
 /* A tick may have several buckets: a new one is made when the small cache of open buckets has
  * forgotten the last one. They are handled in the order of their making and only the newest is
@@ -86,7 +56,8 @@ void sim_schedule(Sim *s, int64_t time, int32_t kind, int32_t a, int64_t b) {
         int32_t index = sim_take(s, &s->bucket);
         POOL(s, Bucket, bucket, index) = (Bucket){time, -1, -1, -1};
         *cached = index;
-        heap_push(s, (HeapEntry){time, s->order++, index});
+        if (s->heap_used == s->heap_room) s->heap = sim_grow(s, s->heap, &s->heap_room, sizeof(HeapEntry));
+        tick_push(s->heap, &s->heap_used, (HeapEntry){time, s->order++, index});
     }
     Bucket *bucket = &POOL(s, Bucket, bucket, *cached);
     sim_push(s, bucket, kind, a, b);
@@ -97,8 +68,7 @@ void sim_schedule(Sim *s, int64_t time, int32_t kind, int32_t a, int64_t b) {
 void sim_register(Sim *s, int32_t rank, int64_t delay, int32_t kind, int32_t a, int64_t b) {
     int64_t time = s->now + delay;
     int32_t list = s->rank[rank].lists;
-    while (list >= 0 && POOL(s, Bucket, bucket, list).time != time)
-        list = POOL(s, Bucket, bucket, list).next;
+    while (list >= 0 && POOL(s, Bucket, bucket, list).time != time) list = POOL(s, Bucket, bucket, list).next;
     if (list < 0) {
         list = sim_take(s, &s->bucket);
         POOL(s, Bucket, bucket, list) = (Bucket){time, -1, -1, s->rank[rank].lists};
@@ -151,7 +121,7 @@ static void run_event(Sim *s, Event event) {
 
 void sim_loop(Sim *s) {
     while (s->heap_used && !s->order_matters) {
-        HeapEntry first = heap_pop(s);
+        HeapEntry first = tick_pop(s->heap, &s->heap_used);
         s->now = first.time;
         while (POOL(s, Bucket, bucket, first.bucket).head >= 0) run_event(s, pop(s, first.bucket));
         int32_t *cached = &s->time_cache[first.time & (TIME_CACHE - 1)];

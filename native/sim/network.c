@@ -90,12 +90,7 @@ void sim_leave(Sim *s, int32_t message) {
         transmit(s, message, hop);
         return;
     }
-    m->next = -1;
-    if (link->head < 0)
-        link->head = message;
-    else
-        POOL(s, Message, message, link->tail).next = message;
-    link->tail = message;
+    FIFO_APPEND(s, Message, message, link, message);
 }
 
 void sim_link_free(Sim *s, int64_t index) {
@@ -220,11 +215,7 @@ void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callb
         sim_schedule(s, s->now, EVENT_CALL, waiter, 0);
         return;
     }
-    if (match->head < 0)
-        match->head = waiter;
-    else
-        POOL(s, Waiter, waiter, match->tail).next = waiter;
-    match->tail = waiter;
+    FIFO_APPEND(s, Waiter, waiter, match, waiter);
 }
 
 /* ---- rendezvous: the receiver asks first ---- */

@@ -10,14 +10,8 @@ static Queue *queue_of(Sim *s, const Stream *stream) {
 }
 
 static void enqueue(Sim *s, int32_t index) {
-    Stream *stream = &POOL(s, Stream, stream, index);
-    Queue *queue = queue_of(s, stream);
-    stream->next = -1;
-    if (queue->head < 0)
-        queue->head = index;
-    else
-        POOL(s, Stream, stream, queue->tail).next = index;
-    queue->tail = index;
+    Queue *queue = queue_of(s, &POOL(s, Stream, stream, index));
+    FIFO_APPEND(s, Stream, stream, queue, index);
 }
 
 static void fill(Sim *s, Queue *queue) {
@@ -65,9 +59,9 @@ static void choose_queues(Sim *s, Stream *stream) {
         int32_t bit = 1 << (i - first);
         int32_t *turn = &s->turn[(stream->rank * in->num_dims + p->dimension) * 3 + p->queue_choice];
         int32_t lowest = p->queue_choice == QUEUE_UPPER_HALF ? half : 0;
-        int32_t count = p->queue_choice == QUEUE_ROUND_ROBIN ? queues
-                      : p->queue_choice == QUEUE_UPPER_HALF  ? queues - half
-                                                             : (half ? half : 1);
+        int32_t count = p->queue_choice == QUEUE_ROUND_ROBIN  ? queues
+                        : p->queue_choice == QUEUE_UPPER_HALF ? queues - half
+                                                              : (half ? half : 1);
         int32_t chosen = lowest + *turn;
         *turn = (*turn + 1) % count;
         stream->queue[i - first] = (int16_t)chosen;
@@ -86,7 +80,8 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
     const Input *in = s->in;
     int64_t row = -1;
     if (group >= 0)
-        for (row = in->rank_group_ptr[rank]; in->rank_group[row] != group; row++) {}
+        for (row = in->rank_group_ptr[rank]; in->rank_group[row] != group; row++) {
+        }
     int32_t lane = s->out->lane[in->out_ptr[rank] + node];
     s->lane_chunks[rank * in->comm_streams + lane] = in->chunks[plan];
     for (int32_t chunk = in->chunks[plan]; chunk > 0; chunk--) {

@@ -3,36 +3,20 @@
 
 #include <string.h>
 
-/* ---- ready nodes: one heap a slot, smallest node id first ---- */
+/* ---- ready nodes: one heap per slot, smallest node id first ---- */
+
+static int smaller(const int32_t *x, const int32_t *y) { return *x < *y; }
+
+DEFINE_HEAP(node, int32_t, smaller)
 
 static void heap_push(Sim *s, Heap *heap, int32_t node) {
     if (heap->used == heap->room) heap->node = sim_grow(s, heap->node, &heap->room, sizeof(int32_t));
-    int64_t at = heap->used++;
-    while (at > 0 && heap->node[(at - 1) / 2] > node) {
-        heap->node[at] = heap->node[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap->node[at] = node;
+    node_push(heap->node, &heap->used, node);
 }
 
-static int32_t heap_pop(Heap *heap) {
-    int32_t first = heap->node[0], last = heap->node[--heap->used];
-    int64_t at = 0;
-    for (;;) {
-        int64_t down = 2 * at + 1;
-        if (down >= heap->used) break;
-        if (down + 1 < heap->used && heap->node[down + 1] < heap->node[down]) down++;
-        if (heap->node[down] >= last) break;
-        heap->node[at] = heap->node[down];
-        at = down;
-    }
-    heap->node[at] = last;
-    return first;
-}
+static int32_t heap_pop(Heap *heap) { return node_pop(heap->node, &heap->used); }
 
-int64_t sim_first_row(const Sim *s, int32_t rank) {
-    return s->in->node_ptr[s->in->class_of_rank[rank]];
-}
+int64_t sim_first_row(const Sim *s, int32_t rank) { return s->in->node_ptr[s->in->class_of_rank[rank]]; }
 
 static void free_children(Sim *s, int32_t rank, int32_t node, int skipped) {
     const Input *in = s->in;
@@ -163,8 +147,8 @@ static void prepare(Sim *s) {
     const Input *in = s->in;
     int64_t ranks = in->num_ranks, rows = in->out_ptr[ranks], dims = in->num_dims;
     Pool *pools[] = {&s->event, &s->bucket, &s->stream, &s->message, &s->match, &s->waiter, &s->run};
-    int64_t widths[] = {sizeof(Event), sizeof(Bucket), sizeof(Stream), sizeof(Message),
-                        sizeof(Match), sizeof(Waiter), sizeof(Run)};
+    int64_t widths[] = {sizeof(Event), sizeof(Bucket), sizeof(Stream), sizeof(Message), sizeof(Match),
+        sizeof(Waiter), sizeof(Run)};
     for (int i = 0; i < 7; i++) *pools[i] = (Pool){0, 0, 0, widths[i], -1};
     memset(s->time_cache, -1, sizeof s->time_cache);
     s->rank = sim_block(s, ranks, sizeof(Rank));
@@ -200,16 +184,16 @@ static void run(Sim *s) {
     for (int64_t r = 0; r < in->num_ranks; r++) {
         int64_t base = sim_first_row(s, (int32_t)r), count = in->out_ptr[r + 1] - in->out_ptr[r];
         for (int64_t i = 0; i < count; i++)
-            if (in->indegree[base + i] == 0)
-                heap_push(s, &s->rank[r].ready[in->slot[base + i]], (int32_t)i);
+            if (in->indegree[base + i] == 0) heap_push(s, &s->rank[r].ready[in->slot[base + i]], (int32_t)i);
         walk(s, (int32_t)r);
     }
     sim_loop(s);
 }
 
-/* Simulate. Returns 0, 1 when memory ran out, or 2 when solving runs was not exact (solve_runs). Nodes that never ran keep -1; whoever waits for a
- * message then is listed in `waits`, rows of (rank, node, from, tag, size), at most `max_waits`;
- * messages that were not received in `orphans`, rows of (src, dst, tag, size, count). */
+/* Simulate. Returns 0, 1 when memory ran out, or 2 when solving runs was not exact (solve_runs). Nodes that
+ * never ran keep -1; whoever waits for a message then is listed in `waits`, rows of (rank, node, from, tag,
+ * size), at most `max_waits`; messages that were not received in `orphans`, rows of (src, dst, tag, size,
+ * count). */
 int64_t sim_run(const Input *in, const Output *out, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     static const Sim empty;
     Sim *s = sim_new();

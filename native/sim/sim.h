@@ -11,25 +11,39 @@
 #include <setjmp.h>
 #include <stdint.h>
 
+#include "containers.h"
+
 enum { MAX_DIMS = 8, MAX_PHASES = 16, TIME_CACHE = 4096 };
 
 /* What a node costs; written by layerdag/simulator/engine/_program.py. */
 enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP };
 enum Slot { SLOT_CPU, SLOT_COMPUTE, SLOT_COMM, SLOT_NONE };
 enum Topology { TOPOLOGY_RING, TOPOLOGY_FULLY_CONNECTED, TOPOLOGY_SWITCH };
-enum Algorithm { ALGORITHM_RING, ALGORITHM_DIRECT, ALGORITHM_HALVING_DOUBLING, ALGORITHM_DOUBLE_BINARY_TREE, ALGORITHM_IN_NETWORK };
-enum PhaseType { PHASE_REDUCE_SCATTER, PHASE_ALL_REDUCE, PHASE_ALL_GATHER, PHASE_ALL_TO_ALL, PHASE_BROADCAST };
+enum Algorithm {
+    ALGORITHM_RING,
+    ALGORITHM_DIRECT,
+    ALGORITHM_HALVING_DOUBLING,
+    ALGORITHM_DOUBLE_BINARY_TREE,
+    ALGORITHM_IN_NETWORK
+};
+enum PhaseType {
+    PHASE_REDUCE_SCATTER,
+    PHASE_ALL_REDUCE,
+    PHASE_ALL_GATHER,
+    PHASE_ALL_TO_ALL,
+    PHASE_BROADCAST
+};
 enum QueueChoice { QUEUE_ROUND_ROBIN, QUEUE_FIRST_HALF, QUEUE_UPPER_HALF };
 
 /* One algorithm run in one dimension, as every chunk of a collective goes through it. */
 typedef struct {
-    int64_t size;        /* bytes that the phase starts from */
-    int32_t type;        /* PhaseType */
-    int32_t algorithm;   /* Algorithm */
-    int32_t window;      /* messages in flight (1 for ring and halving-doubling) */
-    int32_t dimension;   /* whose queues it uses; also whose members, unless group or flat */
-    int32_t members;     /* ranks that take part */
-    int32_t stride;      /* distance between neighbors in rank numbers; 0: the members of a group */
+    int64_t size;      /* bytes that the phase starts from */
+    int32_t type;      /* PhaseType */
+    int32_t algorithm; /* Algorithm */
+    int32_t window;    /* messages in flight (1 for ring and halving-doubling) */
+    int32_t dimension; /* whose queues it uses; also whose members, unless group or flat */
+    int32_t members;   /* ranks that take part */
+    int32_t stride;    /* distance between neighbors in rank numbers; 0: the members of a group */
     int32_t queue_choice;
     int32_t tree_counter; /* which of the rank's counters alternates the two trees */
 } Phase;
@@ -60,7 +74,7 @@ typedef struct {
     int64_t endpoint_delay, group_delay, queues_per_dim, active_per_queue;
     int64_t memory_ranks; /* ranks that share one remote memory, 0: each has its own */
     int64_t congestion_aware, rendezvous;
-    int64_t solve_runs; /* 1: solve collectives instead of sending their messages (sim_solve.c) */
+    int64_t solve_runs;   /* 1: solve collectives instead of sending their messages (solve.c) */
     int64_t comm_streams; /* communication nodes of a rank that run at once, at most 64 */
 } Input;
 
@@ -68,8 +82,8 @@ typedef struct {
 typedef struct {
     int64_t *issue, *finish;
     int64_t *rank_finish;
-    int64_t *events; /* one number: events handled */
-    uint8_t *lane;   /* which of its rank's communication streams a node took */
+    int64_t *events;  /* one number: events handled */
+    uint8_t *lane;    /* which of its rank's communication streams a node took */
     int64_t *instant; /* one number: row of the first node that put an event into tick 0, -1 for none */
 } Output;
 
@@ -104,8 +118,18 @@ typedef struct {
     int32_t next;
 } Waiter;
 
-enum EventKind { EVENT_RANK, EVENT_ARRIVAL, EVENT_CALL, EVENT_HOP, EVENT_LINK_FREE, EVENT_TIMER,
-                 EVENT_MEMORY, EVENT_PACKET, EVENT_REDUCED, EVENT_PHASE_END };
+enum EventKind {
+    EVENT_RANK,
+    EVENT_ARRIVAL,
+    EVENT_CALL,
+    EVENT_HOP,
+    EVENT_LINK_FREE,
+    EVENT_TIMER,
+    EVENT_MEMORY,
+    EVENT_PACKET,
+    EVENT_REDUCED,
+    EVENT_PHASE_END
+};
 
 typedef struct {
     int32_t kind, a;
@@ -153,8 +177,8 @@ enum { MAX_SAME_TICK = 6, NO_NODE = INT32_MAX };
 typedef struct {
     int64_t time;
     int32_t count, roots;
-    uint8_t free[4];     /* slots that were free when the tick began */
-    int32_t waiting[4];  /* smallest node that waited for each slot then */
+    uint8_t free[4];                /* slots that were free when the tick began */
+    int32_t waiting[4];             /* smallest node that waited for each slot then */
     int32_t joint[4], num_joint[4]; /* nodes made ready by several of these together, by slot */
     struct {
         int32_t node, slot, child[4]; /* its slot; the smallest node it alone made ready */
@@ -171,8 +195,8 @@ typedef struct {
     uint64_t lanes_busy;  /* one bit a communication stream */
     int64_t next_stream;
     int64_t done, issued;
-    Heap ready[4];  /* nodes that wait for each Slot */
-    Heap skipped;   /* children of skipped nodes, looked at after the next completion only */
+    Heap ready[4]; /* nodes that wait for each Slot */
+    Heap skipped;  /* children of skipped nodes, looked at after the next completion only */
     SameTick same_tick;
     int32_t lists; /* pending (rank, tick) FIFOs, newest first */
 } Rank;
@@ -206,14 +230,14 @@ typedef struct Sim {
     int32_t *match_table;
     int64_t match_room, match_used;
     Rank *rank;
-    Queue *queue;       /* [rank][dim][lane][queue] */
+    Queue *queue;         /* [rank][dim][lane][queue] */
     int32_t *lane_chunks; /* [rank][lane]: of the collective in flight, not yet done */
-    int32_t *turn;      /* [rank][dim][3]: next queue of each QueueChoice */
-    uint8_t *tree_turn; /* [rank][counter] */
-    int64_t *group_turn; /* [rank_group row]: chunks issued in that group */
-    int32_t *indegree;   /* by output row */
+    int32_t *turn;        /* [rank][dim][3]: next queue of each QueueChoice */
+    uint8_t *tree_turn;   /* [rank][counter] */
+    int64_t *group_turn;  /* [rank_group row]: chunks issued in that group */
+    int32_t *indegree;    /* by output row */
     Link *link;
-    Bucket *memory;      /* FIFO of requests, time = 1 while busy */
+    Bucket *memory; /* FIFO of requests, time = 1 while busy */
     void *blocks[64];
     int num_blocks;
 } Sim;
@@ -233,7 +257,7 @@ void sim_loop(Sim *s);
 
 #define POOL(s, type, name, index) (((type *)(s)->name.data)[index])
 
-/* sim_network.c */
+/* network.c */
 void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
 void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
 void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
@@ -249,11 +273,11 @@ int32_t sim_find(Sim *s, int64_t tag, int32_t src, int32_t dst, int64_t size);
 void sim_forget_if_settled(Sim *s, int32_t match);
 void sim_call(Sim *s, Callback call);
 
-/* sim_queue.c */
+/* queue.c */
 void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int64_t group);
 void sim_next_phase(Sim *s, int32_t stream);
 
-/* sim_collective.c */
+/* collective.c */
 void sim_packet(Sim *s, int32_t stream, int64_t reduce_ns);
 void sim_packet_done(Sim *s, int32_t stream);
 void sim_received(Sim *s, int32_t stream);
@@ -272,12 +296,12 @@ void sim_endpoint(Sim *s, int32_t stream, int64_t reduce_ns);
 int64_t sim_reduce_ns(const Sim *s, int64_t size);
 void sim_start(Sim *s, int32_t stream);
 
-/* sim_tree.c */
+/* tree.c */
 void sim_tree_start(Sim *s, int32_t stream);
 void sim_tree_packet_done(Sim *s, int32_t stream);
 TreeNode sim_tree_node(const Stream *stream, const Phase *p);
 
-/* sim_solve.c, sim_solve_direct.c, sim_switch.c */
+/* solve.c, solve_direct.c, switch.c */
 void sim_join(Sim *s, int32_t stream);
 void sim_solve_direct(Sim *s, const Run *run, const Stream *first);
 void *sim_reserve(Sim *s, int64_t count, int64_t width);
@@ -290,7 +314,7 @@ void sim_switch_arrive(Sim *s, int32_t run);
 void sim_solve_switch(const Sim *s, const Run *run, const Stream *first);
 int64_t sim_switch_waits(const Sim *s, const Match *match, int64_t *rows, int64_t used, int64_t max_rows);
 
-/* sim_order.c, sim_rank.c */
+/* order.c, rank.c */
 void sim_note_done(Sim *s, int32_t rank, int32_t node);
 void sim_note_ready(Sim *s, int32_t rank, int32_t node, int32_t child, int slot);
 void sim_check_order(Sim *s, const SameTick *t);

@@ -86,7 +86,8 @@ static void solve_halving(Sim *s, const Run *run, const Stream *first) {
         int32_t offset = abs(partner_of_first - own);
         for (int32_t i = 0; i < n; i++) {
             int32_t j = i / offset % 2 == 0 ? i + offset : i - offset;
-            int64_t link = sim_transfer_ns(s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
+            int64_t link = sim_transfer_ns(
+                s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
             next[i] = sim_later(x[j] + link, x[i]) + cost;
         }
         memcpy(x, next, (size_t)n * sizeof(int64_t));
@@ -103,8 +104,8 @@ static int64_t tree_link(const Sim *s, const Stream *first, int32_t from, int32_
 
 static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t place, int64_t *up);
 
-static int64_t tree_received(Sim *s, const Run *run, const Stream *first, int32_t place, int32_t child,
-                             int64_t *up) {
+static int64_t tree_received(
+    Sim *s, const Run *run, const Stream *first, int32_t place, int32_t child, int64_t *up) {
     int64_t there = tree_up(s, run, first, child, up) + tree_link(s, first, child, place);
     return sim_later(run->start[place], there);
 }
@@ -124,7 +125,8 @@ static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t plac
     return up[place] = ready + cost;
 }
 
-static void tree_down(Sim *s, const Run *run, const Stream *first, int32_t place, int64_t sent, const int64_t *up) {
+static void tree_down(
+    Sim *s, const Run *run, const Stream *first, int32_t place, int64_t sent, const int64_t *up) {
     /* `sent`: when the parent's message arrives; for the root, when it is done itself. */
     const Phase *p = sim_phase_of(s, first);
     Stream at = *first;
@@ -133,11 +135,11 @@ static void tree_down(Sim *s, const Run *run, const Stream *first, int32_t place
     int64_t end = sent;
     if (node.parent >= 0) {
         end = sim_later(up[place], sent) + sim_endpoint_ns(s, p);
-        if (node.left >= 0 && s->in->reduce_bandwidth > 0)
-            end += sim_reduce_ns(s, p->size);
+        if (node.left >= 0 && s->in->reduce_bandwidth > 0) end += sim_reduce_ns(s, p->size);
     }
     if (node.left >= 0) tree_down(s, run, first, node.left, end + tree_link(s, first, place, node.left), up);
-    if (node.right >= 0) tree_down(s, run, first, node.right, end + tree_link(s, first, place, node.right), up);
+    if (node.right >= 0)
+        tree_down(s, run, first, node.right, end + tree_link(s, first, place, node.right), up);
     run->start[place] = end;
 }
 

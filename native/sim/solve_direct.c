@@ -1,4 +1,4 @@
-/* The direct algorithm solved: many messages in flight (see sim_solve.c). */
+/* The direct algorithm solved: many messages in flight (see solve.c). */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -9,29 +9,9 @@ typedef struct {
     int32_t received; /* else: a packet is done */
 } Pending;
 
-static void pending_push(Pending *heap, int32_t *used, Pending entry) {
-    int32_t at = (*used)++;
-    while (at > 0 && heap[(at - 1) / 2].time > entry.time) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = entry;
-}
+static int sooner(const Pending *x, const Pending *y) { return x->time < y->time; }
 
-static Pending pending_pop(Pending *heap, int32_t *used) {
-    Pending first = heap[0], last = heap[--*used];
-    int32_t at = 0;
-    for (;;) {
-        int32_t down = 2 * at + 1;
-        if (down >= *used) break;
-        if (down + 1 < *used && heap[down + 1].time < heap[down].time) down++;
-        if (heap[down].time >= last.time) break;
-        heap[at] = heap[down];
-        at = down;
-    }
-    heap[at] = last;
-    return first;
-}
+DEFINE_HEAP(pending, Pending, sooner)
 
 /* Most events of a member that wait at once. */
 static int64_t most_pending(const Phase *p) { return sim_messages_to_send(p) + p->window + 1; }
@@ -39,9 +19,11 @@ static int64_t most_pending(const Phase *p) { return sim_messages_to_send(p) + p
 /* All members start together and a message takes the same time over the same distance in the ring:
  * they do the same at the same ticks, so one of them suffices. link[o] is the time over distance
  * o, `heap` has room for most_pending. Returns the end, -1 if the order inside a tick counts. */
-static int64_t direct_in_step(const Sim *s, const Stream *first, int64_t start, const int64_t *link, Pending *heap) {
+static int64_t direct_in_step(
+    const Sim *s, const Stream *first, int64_t start, const int64_t *link, Pending *heap) {
     const Phase *p = sim_phase_of(s, first);
-    int32_t left = sim_messages_to_send(p), half = p->members - 1, used = 0;
+    int32_t left = sim_messages_to_send(p), half = p->members - 1;
+    int64_t used = 0;
     int32_t inserted = p->window, free_packets = 0, received = 0, sent = 0;
     int64_t last_receive = -1, end = -1, delay = sim_endpoint_ns(s, p);
     for (int32_t i = 0; i < p->window; i++) pending_push(heap, &used, (Pending){start + delay, 0});
@@ -80,7 +62,8 @@ static void direct_apart(Sim *s, const Run *run, const Stream *first, int64_t si
         end[i] = run->start[i] + delay;
         for (int32_t j = 0; j < n; j++) {
             if (j == i) continue;
-            int64_t link = sim_transfer_ns(s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
+            int64_t link = sim_transfer_ns(
+                s->in, sim_member(s, first, p, j), sim_member(s, first, p, i), size);
             end[i] = sim_later(end[i], run->start[j] + delay + link);
         }
         end[i] += cost;

@@ -53,12 +53,13 @@ static void answer(Sim *s, const Run *run) {
             sim_schedule(s, time, EVENT_CALL, waiter, 0);
             continue;
         }
-        int32_t ranks = (int32_t)s->in->num_ranks, d = p->dimension, stride = 1, index = sim_take(s, &s->message);
+        int32_t ranks = (int32_t)s->in->num_ranks, d = p->dimension, stride = 1,
+                index = sim_take(s, &s->message);
         for (int32_t k = 0; k < d; k++) stride *= s->in->dim_size[k];
         int32_t own = stream->rank / stride % s->in->dim_size[d];
         int32_t device = ranks + d * ranks + stream->rank - own * stride;
-        POOL(s, Message, message, index) =
-            (Message){stream->rank, stream->rank, device, -1, FROM_SWITCH, 0, bytes_down(p), received(s, run->stream[i])};
+        POOL(s, Message, message, index) = (Message){stream->rank, stream->rank, device, -1, FROM_SWITCH, 0,
+            bytes_down(p), received(s, run->stream[i])};
         sim_leave(s, index);
     }
 }
@@ -94,8 +95,8 @@ void sim_switch_enter(Sim *s, int32_t index) {
     }
     int32_t message = sim_take(s, &s->message), other = sim_member(s, stream, p, (place + 1) % p->members);
     Callback nothing = {CALL_NOTHING, CALL_NOTHING, stream->rank, index, -1, 0, 0};
-    POOL(s, Message, message, message) =
-        (Message){stream->rank, other, stream->rank, -1, number, stream->tag, bytes_up(p, place), nothing};
+    POOL(s, Message, message, message) = (Message){
+        stream->rank, other, stream->rank, -1, number, stream->tag, bytes_up(p, place), nothing};
     sim_leave(s, message);
 }
 

@@ -71,14 +71,12 @@ static int pool_grow(pool_t *pool) {
     return OK;
 }
 
-int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t length,
-                    int64_t *index) {
+int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t length, int64_t *index) {
     uint32_t hash = hash_bytes(text, length, pool->seed);
     uint64_t slot = hash & pool->mask;
     for (; pool->slots[slot]; slot = (slot + 1) & pool->mask) {
         const span_t *span = &pool->spans[pool->slots[slot] - 1];
-        if (span->hash == hash && span->length == length &&
-            memcmp(base + span->offset, text, length) == 0) {
+        if (span->hash == hash && span->length == length && memcmp(base + span->offset, text, length) == 0) {
             *index = pool->slots[slot] - 1;
             return OK;
         }
@@ -87,11 +85,11 @@ int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t
     if (pool->count == pool->capacity) {
         int status = pool_grow(pool);
         if (status) return status;
-        for (slot = hash & pool->mask; pool->slots[slot]; slot = (slot + 1) & pool->mask) {}
+        for (slot = hash & pool->mask; pool->slots[slot]; slot = (slot + 1) & pool->mask) {
+        }
     }
     pool->spans[pool->count] = (span_t){text - base, (uint32_t)length, hash};
     pool->slots[slot] = (uint32_t)++pool->count;
     *index = pool->count - 1;
     return OK;
 }
-

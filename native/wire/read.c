@@ -8,14 +8,14 @@
  * number found in the file, and no pointer moves past the end of the innermost message.
  */
 #include "wire.h"
-#include "wire_cursor.h"
+#include "cursor.h"
 
 typedef struct {
-    int64_t offset;   /* byte in the file at which reading stopped */
-    int64_t node;     /* position of the node, from 0 */
-    uint64_t id;      /* its id, if it was read before the fault */
+    int64_t offset; /* byte in the file at which reading stopped */
+    int64_t node;   /* position of the node, from 0 */
+    uint64_t id;    /* its id, if it was read before the fault */
     int64_t has_id;
-    int64_t detail;   /* field number or node type */
+    int64_t detail; /* field number or node type */
 } fault_t;
 
 typedef struct {
@@ -82,9 +82,11 @@ static int scan_io(sink_t *sink, cursor_t *in, int32_t *columns) {
 
 static uint64_t to_word(uint64_t number, uint64_t raw) {
     switch (number) {
-    case 7: case 23: return (uint64_t)(int64_t)(int32_t)(uint32_t)raw;
+    case 7:
+    case 23: return (uint64_t)(int64_t)(int32_t)(uint32_t)raw;
     case 11: return (uint32_t)raw;
-    case 15: case 17: {
+    case 15:
+    case 17: {
         if (number == 15) raw = (uint32_t)raw;
         return (raw >> 1) ^ (0 - (raw & 1));
     }
@@ -123,8 +125,8 @@ static int scan_value(sink_t *sink, cursor_t *in, uint64_t number, int kind, uin
     } else if (kind == LENGTH) {
         int64_t index = 0;
         cursor_t list = *in, elements;
-        if (number % 2 == 0 && ((status = read_span(&list, &elements)) ||
-                                (status = check_list(sink, &elements, number - 1))))
+        if (number % 2 == 0 &&
+            ((status = read_span(&list, &elements)) || (status = check_list(sink, &elements, number - 1))))
             return status;
         status = put_text(sink, in, number == 29 ? sink->strings : sink->blobs, &index);
         *word = (uint64_t)index;
@@ -260,8 +262,8 @@ static int scan(sink_t *sink, int64_t start, int64_t size) {
 }
 
 /* Check the nodes in data[start:size] and count what they hold. */
-EXPORT int32_t wire_count(const uint8_t *data, int64_t start, int64_t size, totals_t *totals,
-                          fault_t *fault) {
+EXPORT int32_t wire_count(
+    const uint8_t *data, int64_t start, int64_t size, totals_t *totals, fault_t *fault) {
     sink_t sink = {data, {0, 0, 0, 0}, NULL, NULL, NULL, fault};
     int status = scan(&sink, start, size);
     *totals = sink.n;
@@ -270,9 +272,8 @@ EXPORT int32_t wire_count(const uint8_t *data, int64_t start, int64_t size, tota
 
 /* Fill columns that are as long as wire_count said for the same bytes. */
 EXPORT int32_t wire_read(const uint8_t *data, int64_t start, int64_t size, const columns_t *out,
-                         pool_t *strings, pool_t *blobs, fault_t *fault) {
+    pool_t *strings, pool_t *blobs, fault_t *fault) {
     sink_t sink = {data, {0, 0, 0, 0}, out, strings, blobs, fault};
     out->data_ptr[0] = out->ctrl_ptr[0] = out->attr_ptr[0] = 0;
     return scan(&sink, start, size);
 }
-

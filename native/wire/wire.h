@@ -16,13 +16,13 @@ enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 /* Kept in step with layerdag/traces/chakra/_wire.py. */
 enum {
     OK = 0,
-    CUT_OFF = 1,      /* a message or field reaches past the end */
-    LONG_VARINT = 2,  /* more than 10 bytes, or a length prefix of more than 5 */
-    BAD_FIELD = 3,    /* a field number or wire type that the schema does not have */
-    BAD_TYPE = 4,     /* a NodeType beyond COMM_COLL */
+    CUT_OFF = 1,     /* a message or field reaches past the end */
+    LONG_VARINT = 2, /* more than 10 bytes, or a length prefix of more than 5 */
+    BAD_FIELD = 3,   /* a field number or wire type that the schema does not have */
+    BAD_TYPE = 4,    /* a NodeType beyond COMM_COLL */
     NO_MEMORY = 5,
-    TOO_MANY = 6,     /* more distinct strings than an int32 counts */
-    BAD_TEXT = 7      /* a string that is not UTF-8 */
+    TOO_MANY = 6, /* more distinct strings than an int32 counts */
+    BAD_TEXT = 7  /* a string that is not UTF-8 */
 };
 
 /* Kept in step with _COLUMNS in layerdag/traces/chakra/_wire.py. */
@@ -47,9 +47,19 @@ typedef struct {
 /* Wire type of each AttributeProto alternative, by field number; the even ones are lists. */
 static inline int wire_value_kind(uint64_t number) {
     switch (number) {
-    case 3: case 21: case 25: return FIXED64;
-    case 5: case 19: case 23: return FIXED32;
-    case 7: case 9: case 11: case 13: case 15: case 17: case 27: return VARINT;
+    case 3:
+    case 21:
+    case 25: return FIXED64;
+    case 5:
+    case 19:
+    case 23: return FIXED32;
+    case 7:
+    case 9:
+    case 11:
+    case 13:
+    case 15:
+    case 17:
+    case 27: return VARINT;
     default: return LENGTH;
     }
 }
@@ -62,14 +72,13 @@ typedef struct {
 } span_t;
 
 typedef struct {
-    uint32_t *slots;  /* 0 = free, else 1 + index into spans */
+    uint32_t *slots; /* 0 = free, else 1 + index into spans */
     uint64_t mask;
     span_t *spans;
     int64_t count, capacity;
     uint64_t seed;
 } pool_t;
 
-int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t length,
-                  int64_t *index);
+int wire_pool_add(pool_t *pool, const uint8_t *base, const uint8_t *text, size_t length, int64_t *index);
 
 #endif

@@ -73,8 +73,8 @@ static int64_t value_size(int number, uint64_t word, const texts_t *strings, con
     return span_size(number, text_length(number == 29 ? strings : blobs, (int64_t)word));
 }
 
-static uint8_t *put_value(uint8_t *at, int number, uint64_t word, const texts_t *strings,
-                          const texts_t *blobs) {
+static uint8_t *put_value(
+    uint8_t *at, int number, uint64_t word, const texts_t *strings, const texts_t *blobs) {
     if (number == 0) return at;
     int kind = wire_value_kind((uint64_t)number);
     if (kind == LENGTH) return put_span(at, number, number == 29 ? strings : blobs, (int64_t)word);
@@ -92,8 +92,7 @@ typedef struct {
 
 static int64_t attribute_size(const source_t *from, int64_t row) {
     const columns_t *in = from->in;
-    return text_size(1, from->strings, in->attr_name[row]) +
-           text_size(2, from->strings, in->attr_doc[row]) +
+    return text_size(1, from->strings, in->attr_name[row]) + text_size(2, from->strings, in->attr_doc[row]) +
            value_size(in->attr_wire[row], in->attr_word[row], from->strings, from->blobs);
 }
 
@@ -103,8 +102,7 @@ static int64_t packed_size(const uint64_t *ids, int64_t begin, int64_t end) {
     return size;
 }
 
-static uint8_t *put_packed(uint8_t *at, int number, const uint64_t *ids, int64_t begin,
-                           int64_t end) {
+static uint8_t *put_packed(uint8_t *at, int number, const uint64_t *ids, int64_t begin, int64_t end) {
     if (begin == end) return at;
     at = put_tag(at, number, LENGTH);
     at = put_varint(at, (uint64_t)packed_size(ids, begin, end));
@@ -171,8 +169,7 @@ static uint8_t *put_node(uint8_t *at, const source_t *from, int64_t row) {
         at = put_varint(at, (uint64_t)io_size(from, io));
         for (int i = 0; i < 3; i++) at = put_text_field(at, i + 1, from->strings, io[i]);
     }
-    for (int64_t i = in->attr_ptr[row]; i < in->attr_ptr[row + 1]; i++)
-        at = put_attribute(at, from, i);
+    for (int64_t i = in->attr_ptr[row]; i < in->attr_ptr[row + 1]; i++) at = put_attribute(at, from, i);
     if (at == begin) {
         *at++ = 1 << 3;
         *at++ = 0;
@@ -181,8 +178,8 @@ static uint8_t *put_node(uint8_t *at, const source_t *from, int64_t row) {
 }
 
 /* Bytes that wire_write needs for all nodes, or -1 - row of a node beyond protobuf's 2 GiB. */
-EXPORT int64_t wire_measure(int64_t nodes, const columns_t *in, const texts_t *strings,
-                            const texts_t *blobs) {
+EXPORT int64_t wire_measure(
+    int64_t nodes, const columns_t *in, const texts_t *strings, const texts_t *blobs) {
     source_t from = {in, strings, blobs};
     int64_t total = 0;
     for (int64_t row = 0; row < nodes; row++) {
@@ -194,8 +191,8 @@ EXPORT int64_t wire_measure(int64_t nodes, const columns_t *in, const texts_t *s
 }
 
 /* Write all nodes to `out`, which holds wire_measure bytes; return the number written. */
-EXPORT int64_t wire_write(int64_t nodes, const columns_t *in, const texts_t *strings,
-                          const texts_t *blobs, uint8_t *out) {
+EXPORT int64_t wire_write(
+    int64_t nodes, const columns_t *in, const texts_t *strings, const texts_t *blobs, uint8_t *out) {
     source_t from = {in, strings, blobs};
     uint8_t *at = out;
     for (int64_t row = 0; row < nodes; row++) {

@@ -174,7 +174,6 @@ int main(int count, char **words) {
     }
     alarm(0);
     for (size_t i = 0; i < corpus_size; i++) free(corpus[i].data);
-    printf("%llu inputs without a fault; %zu of them reached something new\n", runs,
-           corpus_size - seeds);
+    printf("%llu inputs without a fault; %zu of them reached something new\n", runs, corpus_size - seeds);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Coverage-guided fuzzing of the reader of PyTorch host traces with libFuzzer:
  *
- *   clang -g -O1 -std=c11 -fsanitize=fuzzer,address,undefined -Inative native/wire_pool.c \
- *       native/json_text.c native/host_scan.c native/host_tensors.c tests/fuzz/fuzz_host.c -o fuzz_host
+ *   clang -g -O1 -std=c11 -fsanitize=fuzzer,address,undefined -Inative native/wire/pool.c \
+ *       native/host/*.c tests/fuzz/fuzz_host.c -o fuzz_host
  *   ./fuzz_host -max_total_time=600 -rss_limit_mb=512 CORPUS_FOLDER
  *
  * Without clang, `make sanitize` runs it with the driver beside this file (driver.c).
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host_scan.h"
+#include "host/scan.h"
 
 host_t *host_new(uint64_t seed, int32_t flat);
 void host_free(host_t *host);

@@ -1,7 +1,7 @@
 /* Coverage-guided fuzzing of the wire scanner and writer with libFuzzer:
  *
  *   clang -g -O1 -std=c11 -fsanitize=fuzzer,address,undefined -Inative \
- *       native/wire_pool.c native/wire_read.c native/wire_write.c tests/fuzz/fuzz_wire.c -o fuzz_wire
+ *       native/wire/*.c tests/fuzz/fuzz_wire.c -o fuzz_wire
  *   ./fuzz_wire -max_total_time=600 -rss_limit_mb=512 CORPUS_FOLDER
  *
  * Without clang, `make sanitize` runs it with the driver beside this file (driver.c).
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire.h"
+#include "wire/wire.h"
 
 typedef struct {
     int64_t offset, node;
@@ -34,14 +34,12 @@ pool_t *wire_pool_new(uint64_t seed);
 void wire_pool_free(pool_t *pool);
 int64_t wire_pool_size(const pool_t *pool);
 void wire_pool_spans(const pool_t *pool, int64_t *offset, int64_t *length);
-int32_t wire_count(const uint8_t *data, int64_t start, int64_t size, totals_t *totals,
-                   fault_t *fault);
-int32_t wire_read(const uint8_t *data, int64_t start, int64_t size, const columns_t *out,
-                  pool_t *strings, pool_t *blobs, fault_t *fault);
-int64_t wire_measure(int64_t nodes, const columns_t *in, const texts_t *strings,
-                     const texts_t *blobs);
-int64_t wire_write(int64_t nodes, const columns_t *in, const texts_t *strings,
-                   const texts_t *blobs, uint8_t *out);
+int32_t wire_count(const uint8_t *data, int64_t start, int64_t size, totals_t *totals, fault_t *fault);
+int32_t wire_read(const uint8_t *data, int64_t start, int64_t size, const columns_t *out, pool_t *strings,
+    pool_t *blobs, fault_t *fault);
+int64_t wire_measure(int64_t nodes, const columns_t *in, const texts_t *strings, const texts_t *blobs);
+int64_t wire_write(
+    int64_t nodes, const columns_t *in, const texts_t *strings, const texts_t *blobs, uint8_t *out);
 
 static void check(int condition) {
     if (!condition) abort();
@@ -76,9 +74,8 @@ static void allocate(columns_t *c, const totals_t *n) {
 }
 
 static void release(columns_t *c) {
-    void *all[] = {c->id,        c->name,      c->type,     c->start_us,  c->duration_us,
-                   c->data_ptr,  c->data_deps, c->ctrl_ptr, c->ctrl_deps, c->io,
-                   c->attr_ptr,  c->attr_name, c->attr_wire, c->attr_word, c->attr_doc};
+    void *all[] = {c->id, c->name, c->type, c->start_us, c->duration_us, c->data_ptr, c->data_deps,
+        c->ctrl_ptr, c->ctrl_deps, c->io, c->attr_ptr, c->attr_name, c->attr_wire, c->attr_word, c->attr_doc};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -94,15 +91,14 @@ static texts_t joined(const pool_t *pool, const uint8_t *data) {
     }
     ptr[count] = total;
     uint8_t *bytes = room(total, 1);
-    for (int64_t i = 0; i < count; i++)
-        memcpy(bytes + ptr[i], data + offset[i], (size_t)length[i]);
+    for (int64_t i = 0; i < count; i++) memcpy(bytes + ptr[i], data + offset[i], (size_t)length[i]);
     free(offset);
     free(length);
     return (texts_t){bytes, ptr};
 }
 
-static void check_written(const columns_t *columns, const totals_t *n, const texts_t *strings,
-                          const texts_t *blobs) {
+static void check_written(
+    const columns_t *columns, const totals_t *n, const texts_t *strings, const texts_t *blobs) {
     int64_t size = wire_measure(n->nodes, columns, strings, blobs);
     check(size >= 0);
     uint8_t *out = room(size, 1);

@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+NATIVE = ROOT / "native"
 CC = os.environ.get("CC", "gcc")
 CHECKS = ("-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COVERAGE = "-fsanitize-coverage=trace-pc"
@@ -34,28 +35,17 @@ class Target:
 
 
 TARGETS = (
-    Target("fuzz_wire", ("wire_pool.c", "wire_read.c", "wire_write.c")),
-    Target("fuzz_host", ("wire_pool.c", "json_text.c", "host_scan.c", "host_tensors.c")),
+    Target("fuzz_wire", ("wire/pool.c", "wire/read.c", "wire/write.c")),
+    Target("fuzz_host", ("wire/pool.c", "host/json_text.c", "host/scan.c", "host/tensors.c")),
 )
-
-
-def source(name: str) -> Path:
-    """Return a file of ``native/`` by its name, in whatever folder it is."""
-    (path,) = (ROOT / "native").rglob(name)
-    return path
-
-
-def includes() -> list[str]:
-    """Return the options that find the headers."""
-    return sorted({f"-I{path.parent}" for path in (ROOT / "native").rglob("*.h")})
 
 
 def build_target(target: Target, out: Path) -> Path:
     """Compile a fuzz target; the driver alone is neither checked nor counted."""
     program, driver = out / target.name, out / f"{target.name}_driver.o"
     subprocess.run([CC, "-O2", "-std=gnu11", "-c", HERE / "driver.c", "-o", driver], check=True)
-    files = [*map(source, target.sources), HERE / f"{target.name}.c"]
-    command = [CC, *CHECKS, COVERAGE, *includes(), *files, driver, "-o", program]
+    files = [*(NATIVE / name for name in target.sources), HERE / f"{target.name}.c"]
+    command = [CC, *CHECKS, COVERAGE, f"-I{NATIVE}", *files, driver, "-o", program]
     subprocess.run(command, check=True)
     return program
 
@@ -65,9 +55,9 @@ def build_library(out: Path) -> Path:
     import sysconfig
 
     library = out / "_native.so"
-    files = sorted((ROOT / "native").rglob("*.c"))
+    files = sorted(NATIVE.rglob("*.c"))
     python = f"-I{sysconfig.get_path('include')}"
-    command = [CC, *CHECKS, "-ffp-contract=off", "-fPIC", "-shared", *includes(), python, *files]
+    command = [CC, *CHECKS, "-ffp-contract=off", "-fPIC", "-shared", python, *files]
     subprocess.run([*command, "-lm", "-o", library], check=True)
     return library
 

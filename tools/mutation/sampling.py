@@ -95,7 +95,7 @@ def _covering(tree: Path, fault: Fault, known: CoverageMap) -> set[str]:
         return _mentioning(tree, _names(fault.statement), known) or known.tests_of_module(
             fault.path
         )
-    prefix = Path(fault.path).stem.split("_")[0]
+    prefix = Path(fault.path).parent.name
     return _mentioning(tree, rf"(?:native|library\(\))\.{prefix}_\w+", known)
 
 

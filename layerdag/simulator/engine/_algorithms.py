@@ -12,7 +12,7 @@ from layerdag.errors import ConfigError
 
 
 class Algorithm(IntEnum):
-    """How a phase does it; the values are those of native/sim.h."""
+    """How a phase does it; the values are those of native/sim/sim.h."""
 
     RING = 0
     DIRECT = 1

@@ -1,4 +1,4 @@
-"""The compiled event kernel: struct Input of native/sim.h filled from a Program."""
+"""The compiled event kernel: struct Input of native/sim/sim.h filled from a Program."""
 
 import ctypes
 from collections.abc import Iterable
@@ -125,7 +125,7 @@ class Outcome:
 
 
 class Method(IntEnum):
-    """How collectives are run; the values are those of ``solve_runs`` in native/sim.h.
+    """How collectives are run; the values are those of ``solve_runs`` in native/sim/sim.h.
 
     SOLVED is exact wherever it yields an outcome at all: where it would not be, or where ranks get
     stuck, the kernel says so and every message is simulated instead.

@@ -14,7 +14,7 @@ MAX_TIME_NS = 10**15
 
 
 class NodeKind(IntEnum):
-    """Values of enum NodeKind in native/sim.h."""
+    """Values of enum NodeKind in native/sim/sim.h."""
 
     TIMER = 0
     MEMORY = 1
@@ -25,7 +25,7 @@ class NodeKind(IntEnum):
 
 
 class Slot(IntEnum):
-    """Values of enum Slot in native/sim.h."""
+    """Values of enum Slot in native/sim/sim.h."""
 
     CPU = 0
     COMPUTE = 1

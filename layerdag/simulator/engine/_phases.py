@@ -1,6 +1,6 @@
 """What a collective is cut into: chunks that go through phases, an algorithm in a dimension each.
 
-The numbers are those of native/sim.h.
+The numbers are those of native/sim/sim.h.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from layerdag.simulator.engine._algorithms import Algorithm
 
 
 class PhaseType(IntEnum):
-    """What a phase does; the values are those of native/sim.h."""
+    """What a phase does; the values are those of native/sim/sim.h."""
 
     REDUCE_SCATTER = 0
     ALL_REDUCE = 1
@@ -20,7 +20,7 @@ class PhaseType(IntEnum):
 
 
 class QueueChoice(IntEnum):
-    """Which queues of a dimension a phase may use; the values are those of native/sim.h."""
+    """Which queues of a dimension a phase may use; the values are those of native/sim/sim.h."""
 
     ROUND_ROBIN = 0
     FIRST_HALF = 1
@@ -29,7 +29,7 @@ class QueueChoice(IntEnum):
 
 @dataclass(frozen=True)
 class Phase:
-    """One algorithm run in one dimension (struct Phase of native/sim.h).
+    """One algorithm run in one dimension (struct Phase of native/sim/sim.h).
 
     Attributes:
         size: Bytes that the phase starts from.

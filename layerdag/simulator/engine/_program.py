@@ -30,7 +30,7 @@ DEFAULT_DELAY_NS = 10
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Arrays of one simulation; names and types follow struct Input of native/sim.h.
+    """Arrays of one simulation; names and types follow struct Input of native/sim/sim.h.
 
     Attributes:
         workload: What was lowered, for messages and reports.
@@ -122,7 +122,7 @@ def _check_memory(memory: MemoryConfig, ranks: int) -> None:
 
 
 class TopologyCode(IntEnum):
-    """Values of enum Topology in native/sim.h."""
+    """Values of enum Topology in native/sim/sim.h."""
 
     RING = 0
     FULLY_CONNECTED = 1

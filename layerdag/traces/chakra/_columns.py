@@ -7,7 +7,7 @@ from layerdag.traces import NodeType, Trace, Wire
 
 
 def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
-    """Return the columns under the names that ``native/wire.h`` gives them, contiguous.
+    """Return the columns under the names that ``native/wire/wire.h`` gives them, contiguous.
 
     Raises:
         TraceError: If lengths, pointers or indexes contradict each other.

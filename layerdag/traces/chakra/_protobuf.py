@@ -1,6 +1,6 @@
 """The few primitives of the Protocol Buffers encoding that small or rare messages need.
 
-The bulk of a trace is scanned in C (``native/wire_read.c``); this is for file metadata, list
+The bulk of a trace is scanned in C (``native/wire/read.c``); this is for file metadata, list
 values and the older schema versions. Facts: protobuf.dev/programming-guides/encoding.
 """
 

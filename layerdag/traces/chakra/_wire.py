@@ -1,4 +1,4 @@
-"""The compiled scanner and writer of Chakra nodes (``native/wire_*.c``), behind numpy columns."""
+"""The compiled scanner and writer of Chakra nodes (``native/wire``), behind numpy columns."""
 
 import ctypes
 import secrets
@@ -12,7 +12,7 @@ from layerdag.errors import TraceError
 from layerdag.traces import AttributeTable, Ragged, Trace
 from layerdag.traces.chakra._columns import checked_columns
 
-# In the order of columns_t in native/wire.h.
+# In the order of columns_t in native/wire/wire.h.
 _COLUMNS = (
     *("id", "name", "type", "start_us", "duration_us"),
     *("data_ptr", "data_deps", "ctrl_ptr", "ctrl_deps", "io"),

@@ -1,4 +1,4 @@
-"""The compiled reader of PyTorch host traces (``native/host_*.c``): nodes and tensors as records.
+"""The compiled reader of PyTorch host traces (``native/host``): nodes and tensors as records.
 
 A file holds ``{"schema", "pid", "time", "start_ts", "nodes": [...], "finish_ts"}`` and is read a
 stretch of text at a time, so that memory does not grow with it.
@@ -23,7 +23,7 @@ HEAD_LIMIT = 1 << 20
 LONGEST_NODE = 1 << 26
 """Bytes of one node; real ones have a few thousand, with long lists of tensors a million."""
 
-# In the order of native/json_text.h and native/host_scan.h.
+# In the order of native/host/json_text.h and native/host/scan.h.
 _CUT, _DEEP, _FIELD, _MEMORY, _END, _OBJECT = 1, 3, 4, 5, 6, 7
 _FIELDS = (
     *("", "id", "name", "parent' or 'ctrl_deps", "inputs", "outputs", "attrs"),

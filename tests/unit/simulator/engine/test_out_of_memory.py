@@ -15,9 +15,7 @@ from layerdag.simulator.engine import Program, _event_loop as kernel, lower
 from layerdag.simulator.engine._event_loop import Method
 from layerdag.traces import CollectiveType
 
-NATIVE = Path(__file__).resolve().parents[4] / "native"
-SOURCES = ("events", "sim_network", "sim_collective", "sim_tree", "sim_queue", "sim_rank",
-           "sim_solve", "sim_solve_direct", "sim_switch", "sim_order")  # fmt: skip
+NATIVE = Path(__file__).resolve().parents[4] / "native" / "sim"
 HEADER = """
 #include <stdlib.h>
 void *counted(void *old, size_t size, int zeroed);
@@ -54,7 +52,7 @@ def counting(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("kernel")
     (folder / "counted.h").write_text(HEADER)
     (folder / "counter.c").write_text(COUNTER)
-    sources = [str(NATIVE / f"{name}.c") for name in SOURCES]
+    sources = [str(path) for path in sorted(NATIVE.glob("*.c"))]
     common = [compiler, "-std=c11", "-fPIC", "-c", "-O0"]
     subprocess.run(
         [*common, "-include", str(folder / "counted.h"), *sources], cwd=folder, check=True
