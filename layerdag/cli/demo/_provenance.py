@@ -1,7 +1,8 @@
 """What the demo says of itself: what was run, how far it came, and what it does not show."""
 
 from layerdag._version import __version__
-from layerdag.cli.demo._stages import DemoSettings, hardware
+from layerdag.api import WarmStart
+from layerdag.cli.demo._stages import DemoSettings, hardware, steps_of
 from layerdag.datasets import GraphDataset
 from layerdag.report.sections import fits
 from layerdag.training import TrainResult
@@ -15,24 +16,48 @@ CAVEATS = (
 
 
 def training(
-    settings: DemoSettings, trained: TrainResult, best_step: int
+    settings: DemoSettings, trained: TrainResult, best_step: int, warm: WarmStart | None
 ) -> tuple[tuple[str, str], ...]:
-    """Say how many steps were done, and which step's weights were sampled from."""
+    """Say where the weights come from, how many steps were done, and which were sampled from."""
     return (
-        ("training", f"{trained.step} of {settings.train_steps} steps"),
+        ("start", _start(warm)),
+        ("training", f"{trained.step} of {steps_of(settings, warm)} steps"),
         ("weights", f"those of step {best_step}, the best on the validation jobs"),
     )
 
 
-def caveats(settings: DemoSettings, trained: TrainResult) -> tuple[str, ...]:
-    """Return what the figures do not show; first of all that training was cut short, if it was."""
-    if trained.step >= settings.train_steps:
-        return CAVEATS
-    stopped = (
-        f"Training stopped after {trained.step} of {settings.train_steps} steps "
-        f"({trained.reason}); the figures are those of a model that learned less."
+def _start(warm: WarmStart | None) -> str:
+    """Say what training started from."""
+    if warm is None:
+        return (
+            "random weights, for the shipped checkpoint was not trained on the same split of these "
+            "data"
+        )
+    return (
+        f"the shipped checkpoint, after {warm.start.origin.step:,} steps on the training jobs of "
+        "the same split; its validation and test jobs are the ones held out here"
     )
-    return (stopped, *CAVEATS)
+
+
+def caveats(
+    settings: DemoSettings, trained: TrainResult, warm: WarmStart | None
+) -> tuple[str, ...]:
+    """Return what the figures do not show; first of all that training was cut short, if it was."""
+    known: tuple[str, ...] = CAVEATS
+    if warm is not None:
+        known = (
+            f"The figures are not those of {trained.step} steps alone: the weights that they "
+            f"started from were trained for {warm.start.origin.step:,} steps before.",
+            *CAVEATS,
+        )
+    steps = steps_of(settings, warm)
+    if trained.step >= steps:
+        return known
+    stopped = (
+        f"Training stopped after {trained.step} of {steps} steps ({trained.reason}); the figures "
+        "are those of a model that learned less."
+    )
+    return (stopped, *known)
 
 
 def provenance(

@@ -13,6 +13,7 @@ from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
 from layerdag.cli.demo._provenance import caveats, provenance, training
 from layerdag.cli.demo._simulation import SimulatedWorkloads
 from layerdag.cli.demo._stages import DemoSettings, timed
+from layerdag.cli.demo._start import load_stage
 from layerdag.codec import repair_in_words
 from layerdag.datasets import GraphDataset
 from layerdag.evaluation import DepthSimilarity, SimilarityReport, compare, compare_by_depth
@@ -62,9 +63,9 @@ def _content(settings: DemoSettings) -> ReportContent:
     """Run the stages in order and gather what the report shows."""
     seconds: dict[str, float] = {}
     now = time.perf_counter()
-    data = stages.load_stage(settings)
+    data, warm = load_stage(settings)
     now = timed(seconds, "load", now)
-    checkpoint, trained = stages.train_stage(settings, data)
+    checkpoint, trained = stages.train_stage(settings, data, warm)
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
@@ -87,7 +88,8 @@ def _content(settings: DemoSettings) -> ReportContent:
     return ReportContent(
         title="Synthetic execution traces",
         lead=f"{len(samples)} jobs sampled from a small model that was trained on "
-        f"{len(data.graphs['train'])} collected training and inference steps, next to "
+        f"{len(data.graphs['train'])} collected training and inference steps"
+        f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, next to "
         f"{len(data.graphs['test'])} jobs it never saw.",
         summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
         structure=judged.structure,
@@ -106,10 +108,10 @@ def _content(settings: DemoSettings) -> ReportContent:
         systems=simulation.times,
         pictures=_pictures(data, tuple(sample.dag for sample in samples)),
         provenance=(
-            *training(settings, trained, checkpoint.meta.step),
+            *training(settings, trained, checkpoint.meta.step, warm),
             *provenance(settings, data, seconds),
         ),
-        caveats=caveats(settings, trained),
+        caveats=caveats(settings, trained, warm),
     )
 
 

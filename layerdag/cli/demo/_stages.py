@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from layerdag._runtime import track
+from layerdag.api import WarmStart
 from layerdag.cli.demo._folder import MARK, TRAINING
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
-from layerdag.datasets.sources import load_corpus
-from layerdag.graph import DAG, shared_statistics
-from layerdag.models import ModelSpec
+from layerdag.graph import DAG
+from layerdag.models import spec_for
 from layerdag.sampling import GeneratedGraph, GenerationSettings, as_workload, sample_like
 from layerdag.surrogates import (
     FAMILIES,
@@ -62,9 +62,11 @@ class DemoSettings:
         out: Folder of everything it writes.
         seed: Of training and sampling.
         max_nodes: Larger jobs of the corpus are left out.
-        train_steps: Optimizer steps. No limit of time is set beside them, so that the same model
-            comes out on a slow machine as on a fast one.
-        width: Of the model.
+        tuning_steps: Optimizer steps after a start from the shipped checkpoint. No limit of time is
+            set beside them, so that the same model comes out on a slow machine as on a fast one.
+        train_steps: Optimizer steps from random weights, where the shipped checkpoint may not be
+            used.
+        width: Of a model from random weights.
         samples: Number of graphs sampled, conditions taken from training graphs.
         surrogate_seeds: Seeds of the surrogate fits.
         families: Families of surrogates.
@@ -74,6 +76,7 @@ class DemoSettings:
     out: Path
     seed: int = 0
     max_nodes: int = 600
+    tuning_steps: int = 40
     train_steps: int = 600
     width: int = 128
     samples: int = 192
@@ -88,6 +91,7 @@ class DemoSettings:
             out,
             seed,
             max_nodes=120,
+            tuning_steps=10,
             train_steps=60,
             width=64,
             samples=48,
@@ -96,20 +100,21 @@ class DemoSettings:
         )
 
 
-def load_stage(settings: DemoSettings) -> GraphDataset:
-    """Load the corpus."""
-    return load_corpus(settings.data, max_nodes=settings.max_nodes)
+def train_stage(
+    settings: DemoSettings, data: GraphDataset, warm: WarmStart | None
+) -> tuple[LoadedCheckpoint, TrainResult]:
+    """Train a model; return its best checkpoint, and how far training came.
 
-
-def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheckpoint, TrainResult]:
-    """Train a small model; return its best checkpoint, and how far training came."""
-    sizes = data.schema.sizes()
-    statistics = shared_statistics(data.graphs["train"], sizes)
+    Args:
+        settings: Of the demo.
+        data: The jobs.
+        warm: What to start from; None for a small model from random weights.
+    """
+    arguments = {"width": settings.width, "predict_out_degree": False}
     folder = settings.out / TRAINING
     job = TrainJob(
-        spec=ModelSpec(
-            "fast", sizes, statistics, {"width": settings.width, "predict_out_degree": False}
-        ),
+        spec=spec_for(data, "fast", arguments) if warm is None else warm.spec,
+        start=None if warm is None else warm.start,
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=folder,
@@ -120,13 +125,14 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
     )
     plan = TrainSettings(
         seed=settings.seed,
-        max_steps=settings.train_steps,
+        max_steps=steps_of(settings, warm),
         batch_nodes=3000,
-        learning_rate=2e-3,
+        learning_rate=2e-3 if warm is None else 3e-4,
         weight_decay=0.05,
+        warmup_steps=50 if warm is None else 5,
         schedule="cosine",
-        ema_decay=0.98,
-        evaluate_every=100,
+        ema_decay=0.98 if warm is None else 0.9,
+        evaluate_every=100 if warm is None else 20,
         patience=0,
         precision="auto",
     )
@@ -139,12 +145,21 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
     return load_checkpoint(job.best), result
 
 
+def steps_of(settings: DemoSettings, warm: WarmStart | None) -> int:
+    """Return the number of optimizer steps that the demo means to make."""
+    return settings.train_steps if warm is None else settings.tuning_steps
+
+
 def sample_stage(
     settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
 ) -> tuple[GeneratedGraph, ...]:
-    """Sample one graph for each of several training graphs' conditions, as `layerdag sample`."""
-    train_dags = data.graphs["train"]
-    rows = [train_dags[i % len(train_dags)].conditions for i in range(settings.samples)]
+    """Sample one graph for each of several training graphs' conditions, as `layerdag sample`.
+
+    They are spread evenly over the training graphs, whose order is that in which they were
+    collected: the first ones are of few families.
+    """
+    train_dags, num = data.graphs["train"], settings.samples
+    rows = [train_dags[i * len(train_dags) // num].conditions for i in range(num)]
     plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64)
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))

@@ -1,10 +1,13 @@
 from pathlib import Path
 
+from warm_starts import data_of, jobs
+
+from layerdag.api import warm_start
 from layerdag.cli.demo import DemoSettings, caveats, training
 from layerdag.cli.demo._provenance import CAVEATS
 from layerdag.training import TrainResult
 
-SETTINGS = DemoSettings(Path("data"), Path("out"), train_steps=600)
+SETTINGS = DemoSettings(Path("data"), Path("out"), train_steps=600, tuning_steps=40)
 
 
 def result(reason: str, step: int) -> TrainResult:
@@ -13,17 +16,29 @@ def result(reason: str, step: int) -> TrainResult:
 
 def test_a_demo_that_did_all_its_steps_says_so() -> None:
     done = result("budget", 600)
-    assert dict(training(SETTINGS, done, 500)) == {
+    told = dict(training(SETTINGS, done, 500, None))
+    assert told.pop("start").startswith("random weights")
+    assert told == {
         "training": "600 of 600 steps",
         "weights": "those of step 500, the best on the validation jobs",
     }
-    assert caveats(SETTINGS, done) == CAVEATS
+    assert caveats(SETTINGS, done, None) == CAVEATS
 
 
 def test_a_demo_that_was_cut_short_says_so_first() -> None:
-    first = caveats(SETTINGS, result("SIGTERM", 494))[0]
+    first = caveats(SETTINGS, result("SIGTERM", 494), None)[0]
     assert first.startswith("Training stopped after 494 of 600 steps (SIGTERM)")
 
 
 def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time() -> None:
     assert not [name for name in vars(SETTINGS) if "seconds" in name]
+
+
+def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained() -> None:
+    warm = warm_start("pretrained", data_of(jobs()))
+    told = dict(training(SETTINGS, result("budget", 40), 40, warm))
+    assert told["training"] == "40 of 40 steps"
+    assert "shipped checkpoint, after 4,600 steps on the training jobs" in told["start"]
+    first = caveats(SETTINGS, result("budget", 40), warm)[0]
+    assert "not those of 40 steps alone" in first
+    assert "4,600 steps before" in first
