@@ -7,6 +7,8 @@ For each checkpoint and sampling seed, one graph is drawn for the conditions of 
 Similarity is the distance to the real graphs of ``--split`` over the same distance of the real
 training graphs (Wasserstein-1; total variation for the first attribute): 1 is as near as real ones.
 ``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
+``neighborhoods`` are fractions of nodes, mean over graphs: "novelty:r" whose neighborhood of radius
+r occurs in no training graph, "repetition:r" whose neighborhood occurs again in the same graph.
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--exclude``),
 with its interval over fits and resampled graphs of ``--split``, the same for both.
@@ -37,7 +39,7 @@ from layerdag.datasets import GraphDataset, Split, read_dataset, require_same_sp
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import AttributeView, Interval
+from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView, Interval
 from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG, DAGBatch
@@ -198,6 +200,7 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
         "step": checkpoint.meta.step,
         "ratio": {name: _rounded(ratio) for name, ratio in ratios.items()},
         "by_depth": _by_depth(data, args.split, dags),
+        "neighborhoods": _neighborhoods(data, args.split, dags),
         "mean_ratio": _rounded(float(np.mean(list(ratios.values())))),
         "worst_ratio": _rounded(max(ratios.values())),
         "distinct": _rounded(found.unique),
@@ -236,6 +239,23 @@ def _by_depth(
         | {row.metric.name: _rounded(row.ratio) for row in one.rows}
         for one in stretches
     ]
+
+
+def _neighborhoods(
+    data: GraphDataset, split: Split, dags: Sequence[DAG]
+) -> dict[str, dict[str, float | None]]:
+    """Return how many neighborhoods of nodes are new and how many repeat, beside real graphs."""
+    views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
+    sets = (data.graphs["train"], data.graphs[split], dags)
+    report = compare(*sets, views, metrics=NEIGHBORHOOD_METRICS, replicates=20)
+    return {
+        row.metric.name.removeprefix("neighborhood_"): {
+            "samples": _rounded(row.generated.value),
+            "real": _rounded(row.reference.value),
+            "ratio": _rounded(row.ratio),
+        }
+        for row in report.rows
+    }
 
 
 def _floor(data: GraphDataset, args: argparse.Namespace, draws: int = 10) -> dict[str, Any]:

@@ -1,0 +1,158 @@
+"""Laws of attacks, verdicts and distances to the closest record."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from laws import tried
+
+from layerdag.evaluation.metrics import Interval
+from layerdag.evaluation.privacy import Verdict, chance_half_width, leak_series, needed, novelty
+from layerdag.evaluation.privacy._membership import area_under_curve, attack_by_scores
+from layerdag.evaluation.privacy._memorization import (
+    kernel_distances,
+    nearness_by_distance,
+    wilson_interval,
+)
+from layerdag.graph import DAG, random_dag
+
+SEEDS = st.integers(0, 2**32 - 1)
+SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=20).map(
+    lambda values: np.array(values, dtype=float)
+)
+FRACTIONS = st.floats(0.0, 1.0)
+
+
+def graphs(seed: int, count: int) -> list[DAG]:
+    rng = np.random.default_rng(seed)
+    return [random_dag(rng, rng.integers(1, 4, 4).tolist(), [4, 3]) for _ in range(count)]
+
+
+@given(SCORES, SCORES)
+@tried(60)
+def test_the_area_is_the_mean_over_pairs_and_mirrors(members: np.ndarray, others: np.ndarray):
+    pairs = np.sign(members[:, None] - others) / 2 + 0.5
+    area = area_under_curve(members, others)
+    assert area == pytest.approx(pairs.mean())
+    assert area_under_curve(others, members) == pytest.approx(1 - area)
+    assert area_under_curve(-members, -others) == pytest.approx(1 - area)
+    assert area_under_curve(3 * members + 7, 3 * others + 7) == pytest.approx(area)
+
+
+@given(SCORES, SCORES, SEEDS)
+@tried(25)
+def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(
+    members: np.ndarray, others: np.ndarray, seed: int
+):
+    attack = attack_by_scores("plain", "a score", [(members, others)], seed)
+    assert 0 <= attack.interval.low <= attack.auc <= attack.interval.high <= 1
+    width = chance_half_width(members.size, others.size)
+    assert attack.interval.low <= max(attack.auc - width, 0) + 1e-12
+    assert attack.verdict is Verdict.of(attack.interval)
+    assert (attack.need is None) == (attack.verdict is not Verdict.TOO_FEW)
+    assert attack.leaks == (attack.interval.low > 0.5)
+    assert 0 <= attack.true_positive_rate <= 1
+    assert (attack.members, attack.non_members) == (members.size, others.size)
+
+
+@given(FRACTIONS, FRACTIONS)
+@tried(100)
+def test_every_interval_has_one_verdict_and_mirrors(first: float, second: float) -> None:
+    low, high = sorted((first, second))
+    verdict, mirrored = Verdict.of(Interval(low, high)), Verdict.of(Interval(1 - high, 1 - low))
+    if low > 0.5:
+        # A leak is told before chance: an interval above .5 is one, however near.
+        assert verdict is Verdict.LEAKS
+        assert mirrored in (Verdict.REVERSED, Verdict.CHANCE)
+    elif low < 0.45 and high > 0.5:
+        assert verdict is Verdict.TOO_FEW
+    elif high < 0.45:
+        assert (verdict, mirrored) == (Verdict.REVERSED, Verdict.LEAKS)
+    if verdict is Verdict.CHANCE:
+        assert 0.45 <= low <= high <= 0.55
+
+
+@given(FRACTIONS, st.floats(0.001, 0.5), st.integers(2, 10_000))
+@tried(60)
+def test_the_number_needed_grows_with_the_width_and_shrinks_no_more_than_to_a_verdict(
+    value: float, half: float, found: int
+) -> None:
+    count = needed(value, half, found)
+    assert needed(value, 2 * half, found) >= count
+    narrowed = half * np.sqrt(found / count)
+    distance = abs(value - 0.5)
+    assert narrowed <= max(distance, 0.05 - distance) + 1e-9
+
+
+@given(st.integers(1, 300), st.data())
+@tried(60)
+def test_wilsons_interval_holds_the_fraction_and_narrows(count: int, data: st.DataObject) -> None:
+    hits = data.draw(st.integers(0, count))
+    few, many = wilson_interval(hits / count, count), wilson_interval(hits / count, 100 * count)
+    assert few.low + 1e-12 >= 0
+    assert few.high <= 1 + 1e-12
+    assert few.low <= many.low + 1e-12
+    assert many.high <= few.high + 1e-12
+    assert few.low - 1e-12 <= hits / count <= few.high + 1e-12
+    mirrored = wilson_interval(1 - hits / count, count)
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - few.high, 1 - few.low))
+
+
+@given(SEEDS)
+@tried(10)
+def test_kernel_distances_are_distances_and_see_no_order_of_nodes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dags = graphs(seed, 5)
+    shuffled = [dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes))) for dag in dags]
+    distance = kernel_distances(dags, dags)
+    np.testing.assert_allclose(distance, distance.T, atol=1e-7)
+    np.testing.assert_allclose(np.diag(distance), 0, atol=1e-7)
+    assert (distance <= np.sqrt(2) + 1e-9).all()
+    for middle in range(5):
+        detour = distance[:, middle, None] + distance[None, middle, :]
+        assert (distance <= detour + 1e-7).all()
+    np.testing.assert_allclose(kernel_distances(dags, shuffled), distance, atol=1e-7)
+
+
+@given(SEEDS, st.integers(2, 9), st.integers(2, 9), st.integers(1, 9))
+@tried(15)
+def test_swapping_training_and_held_out_graphs_mirrors_the_dcr_share(
+    seed: int, train: int, held: int, made: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    to_train_KT, to_held_KH = rng.random((made, train)), rng.random((made, train))
+    found = nearness_by_distance(to_train_KT, to_held_KH, seed)
+    back = nearness_by_distance(to_held_KH, to_train_KT, seed)
+    # All graphs of both sets are compared, in whatever order they are drawn.
+    assert found.dcr_share == pytest.approx(1 - back.dcr_share)
+    assert (found.median_to_train, found.median_to_held_out) == (
+        back.median_to_held_out,
+        back.median_to_train,
+    )
+    assert 0 <= found.interval.low <= found.dcr_share <= found.interval.high <= 1
+    fewer = nearness_by_distance(to_train_KT, rng.random((made, held)), seed)
+    assert (fewer.compared, fewer.samples) == (min(train, held), made)
+
+
+@given(SEEDS, st.integers(0, 6))
+@tried(15)
+def test_novelty_counts_add_up(seed: int, copies: int) -> None:
+    train, fresh = graphs(seed, 6), graphs(seed + 1, 4)
+    valid_B = np.random.default_rng(seed).random(copies + 4) < 0.7
+    found = novelty(train, fresh, [*train[:copies], *fresh], valid_B)
+    assert found.graphs == copies + 4
+    assert found.copied == pytest.approx(1 - found.novel)
+    assert found.copied >= copies / (copies + 4) - 1e-12
+    assert found.vun <= min(found.valid, found.novel, found.unique) + 1e-12
+    assert found.valid == valid_B.mean()
+
+
+@given(SEEDS, st.lists(st.integers(1, 12), max_size=4))
+@tried(8)
+def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int]) -> None:
+    rows = leak_series(graphs(seed, 5), graphs(seed + 1, 5), graphs(seed + 2, 8), numbers=numbers)
+    counts = [row.samples for row in rows]
+    assert counts == sorted({*(number for number in numbers if number < 8), 8})
+    for row in rows:
+        assert row.nearness.samples == row.samples
+        assert row.verdicts == (row.nearness.verdict, *(attack.verdict for attack in row.attacks))
