@@ -1,12 +1,20 @@
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from layerdag.errors import CheckpointError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph import GraphSizes
-from layerdag.surrogates import Labeled, load_notes, load_surrogate, save_surrogate
+from layerdag.surrogates import (
+    FAMILIES,
+    Labeled,
+    load_notes,
+    load_surrogate,
+    save_surrogate,
+)
 from layerdag.surrogates._base import SurrogateModel
 from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
 from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
@@ -59,3 +67,152 @@ def test_a_foreign_description_is_refused(
 def test_a_missing_directory_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="give the directory of a fitted surrogate"):
         load_surrogate(tmp_path / "nothing")
+
+
+@pytest.fixture
+def trees(real: Labeled, sizes: GraphSizes, tmp_path: Path) -> Path:
+    """Return the folder of saved boosted trees."""
+    few = BoostingSettings(trees=3, depth=2)
+    save_surrogate(fit_boosting(real.dags, real.target_B, sizes, settings=few), tmp_path / "m")
+    return tmp_path / "m"
+
+
+def change_arrays(folder: Path, **changes) -> None:
+    """Rewrite some arrays of a saved surrogate."""
+    arrays = load_file(folder / "weights.safetensors")
+    for name, change in changes.items():
+        arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    save_file(arrays, folder / "weights.safetensors")
+
+
+def with_value(value: int):
+    """Return a change that writes a value into the first place."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        changed = array.copy()
+        changed[0, 0] = value
+        return changed
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"left": with_value(99)}, "'left' names a node that does not exist"),
+        ({"right": with_value(-1)}, "'right' names a node that does not exist"),
+        ({"feature": with_value(-3)}, "depth or feature out of bounds"),
+        ({"value": lambda array: array[:, :-1]}, "arrays differ in shape"),
+    ],
+)
+def test_trees_from_outside_lead_nowhere_else(trees: Path, changes, words: str) -> None:
+    change_arrays(trees, **changes)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_surrogate(trees)
+    assert str(caught.value).startswith(f"{trees}: the surrogate is damaged (ValueError: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("depth",), 10**9),
+        (("depth",), -1),
+        (("sizes", "edge_types"), 10**9),
+        (("sizes", "attributes"), []),
+        (("sizes", "attributes"), [0, 3]),
+        (("scale",), {}),
+        (("start",), "x"),
+    ],
+)
+def test_sizes_from_outside_are_bounded(trees: Path, path: tuple[str, ...], value: object) -> None:
+    facts = json.loads((trees / "surrogate.json").read_text())
+    target = facts["config"]
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    (trees / "surrogate.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="the surrogate is damaged"):
+        load_surrogate(trees)
+
+
+@pytest.mark.parametrize("settings", [{"width": 10**6}, {"rounds": 10**6}, {"width": 0}])
+def test_networks_from_outside_are_bounded(
+    real: Labeled, sizes: GraphSizes, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    small = NetworkSettings(width=8, epochs=1)
+    save_surrogate(
+        fit_message_passing(real.dags[:4], real.target_B[:4], sizes, settings=small), tmp_path / "m"
+    )
+    path = tmp_path / "m" / "surrogate.json"
+    facts = json.loads(path.read_text())
+    facts["config"]["settings"] |= settings
+    path.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="width or rounds out of bounds"):
+        load_surrogate(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is no JSON; fit the surrogate again"),
+        ("[1]", "is not of surrogate format 1"),
+        ('{"format": 2}', "use the version of layerdag that wrote it"),
+        ('{"format": 1, "family": "oracle"}', "the family is 'oracle'; known are boosting, mess"),
+    ],
+)
+def test_a_description_that_is_none_is_told_by_its_file(trees: Path, text: str, words: str) -> None:
+    (trees / "surrogate.json").write_text(text)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_surrogate(trees)
+    assert str(caught.value).startswith(f"{trees / 'surrogate.json'}: ")
+
+
+def test_notes_that_are_no_mapping_are_none(trees: Path) -> None:
+    facts = json.loads((trees / "surrogate.json").read_text())
+    (trees / "surrogate.json").write_text(json.dumps({**facts, "notes": [1]}))
+    assert load_notes(trees) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("thesis.tex", "precious", "thesis.tex"),
+        ("surrogate.json", "{", "no readable surrogate.json"),
+        ("surrogate.json", '{"format": "1"}', "surrogate.json that is not of a surrogate"),
+    ],
+)
+def test_only_surrogates_are_ever_replaced(
+    trees: Path, real: Labeled, sizes: GraphSizes, name: str, text: str, reason: str
+) -> None:
+    (trees / name).write_text(text)
+    before = {path.name: path.read_bytes() for path in trees.iterdir()}
+    few = fit_boosting(real.dags, real.target_B, sizes, settings=BoostingSettings(trees=1, depth=1))
+    with pytest.raises(UsageError, match=reason):
+        save_surrogate(few, trees, overwrite=True)
+    assert {path.name: path.read_bytes() for path in trees.iterdir()} == before
+
+
+def test_a_surrogate_is_replaced_when_told(trees: Path, real: Labeled, sizes: GraphSizes) -> None:
+    few = fit_boosting(real.dags, real.target_B, sizes, settings=BoostingSettings(trees=1, depth=1))
+    with pytest.raises(UsageError, match="overwrite"):
+        save_surrogate(few, trees)
+    save_surrogate(few, trees, overwrite=True)
+    np.testing.assert_allclose(load_surrogate(trees).predict(real.dags), few.predict(real.dags))
+
+
+@pytest.mark.parametrize("family", ["boosting", "message_passing"])
+def test_families_are_fitted_by_name(
+    real: Labeled, sizes: GraphSizes, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoostingSettings.__init__, "__defaults__", (2, 2, 0.05, 0.8, 0.3))
+    monkeypatch.setattr(
+        NetworkSettings.__init__,
+        "__defaults__",
+        tuple(
+            {"epochs": 1, "width": 8}.get(field.name, field.default)
+            for field in fields(NetworkSettings)
+        ),
+    )
+    model = FAMILIES[family](real.dags[:6], real.target_B[:6], sizes, 3)
+    assert model.family == family
+    assert np.isfinite(model.predict(real.dags)).all()

@@ -10,11 +10,11 @@ from small_workloads import collective, compute, job
 
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import read_dataset
-from layerdag.datasets.files import read_graph
+from layerdag.datasets.files import read_graph, write_json
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG
-from layerdag.surrogates import hide, labeled, read_samples
+from layerdag.surrogates import hide, labeled, read_manifest, read_samples
 from layerdag.traces import write_workload
 
 
@@ -95,3 +95,30 @@ def test_a_sample_outside_of_its_folder_is_refused(
     (tmp_path / "manifest.json").write_text(json.dumps({"samples": [{"conditions": {}, **entry}]}))
     with pytest.raises(DataError, match="leads out of the folder"):
         read_samples(tmp_path, schema)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_a_manifest_that_is_none_is_told_by_its_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_manifest(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'manifest.json'}: is no manifest of samples")
+
+
+@pytest.mark.parametrize("content", [{}, {"samples": 3}, {"samples": [{"name": "a"}]}])
+def test_a_manifest_without_samples_is_refused(
+    tmp_path: Path, schema: GraphSchema, content: object
+) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"is no manifest of samples .*; sample again"):
+        read_samples(tmp_path, schema)
+
+
+def test_samples_carry_the_conditions_of_the_manifest(tmp_path: Path, schema: GraphSchema) -> None:
+    write_json(tmp_path / "a.json", _raw(1.0))
+    entry = {"name": "a", "file": "a.json", "conditions": {"label": 7.5}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"samples": [entry, entry]}))
+    first, second = read_samples(tmp_path, schema)
+    # What was asked for, not what the file of the sample says.
+    assert first.conditions == second.conditions == {"label": 7.5}
+    assert first.x_NA.tolist() == _encoded(schema, 1.0).x_NA.tolist()

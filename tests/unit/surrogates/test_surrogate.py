@@ -66,3 +66,11 @@ def test_an_unknown_family_is_refused_with_the_nearest() -> None:
         UsageError, match="no family of surrogates 'boost'; did you mean 'boosting'"
     ):
         Surrogate.fit(DATA, "boost")
+
+
+def test_a_model_that_was_saved_without_a_schema_is_refused(
+    fitted: Surrogate, tmp_path: Path
+) -> None:
+    save_surrogate(fitted.model, tmp_path / "bare", {"target": "label"})
+    with pytest.raises(UsageError, match="was saved without a schema, so graphs cannot be encoded"):
+        Surrogate.load(tmp_path / "bare")

@@ -59,3 +59,18 @@ def test_every_number_of_the_training_range_is_taken_without_a_word():
 def test_a_number_that_is_none_is_refused():
     with pytest.raises(VocabularyError, match="must be a positive number"):
         outside_training(SCHEMA, {"label": "long"})
+
+
+def test_without_a_table_open_conditions_stay_open():
+    few = GraphSchema.fit("flow", [chain(f"g{i}", "ab", label=float(i)) for i in range(3)])
+    assert complete_conditions(few, {"label": 1.0}, [1, 2]) == [{"label": 1.0}] * 2
+    assert complete_conditions(few, {}, [1]) == [{}]
+
+
+def test_without_a_given_number_there_is_nothing_to_warn_of():
+    few = GraphSchema.fit("flow", [chain(f"g{i}", "ab", label=float(i)) for i in range(3)])
+    assert outside_training(few, {}) == []
+    low, high = few.numeric_conditions[0].draw_range()
+    [told] = outside_training(few, {"label": high + 1})
+    assert told.startswith(f"'label' is {high + 1:g}, but most graphs that the model learned from")
+    assert f"have {low:g} to {high:g}" in told

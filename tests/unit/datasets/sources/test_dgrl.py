@@ -67,3 +67,24 @@ def test_na_edge_has_the_attributes_of_the_paper(shared_data):
     graphs = [dag for split in data.graphs.values() for dag in split]
     assert len(graphs) == 2000
     assert max(dag.num_nodes for dag in graphs) == 339
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_graph_at_all_is_refused(family, count):
+    with pytest.raises(DataError, match=f"'num_graphs' must be at least 1, found {count}"):
+        load_dgrl(family, num_graphs=count)
+
+
+def test_repeated_edges_count_once_and_files_may_be_plain(family):
+    packed = family / "edge.csv.gz"
+    rows = gzip.decompress(packed.read_bytes()).decode().splitlines()
+    packed.unlink()
+    (family / "edge.csv").write_text("\n".join(["0,1", "0,1", *rows[2:]]))
+    data = load_dgrl(family, num_graphs=30)
+    edges = {
+        name: dag.edge_index_2E.shape[1]
+        for split in ("train", "val", "test")
+        for name, dag in zip(data.names[split], data.graphs[split], strict=True)
+    }
+    assert edges.pop(f"{family.name}/0") == 1
+    assert set(edges.values()) == {2}

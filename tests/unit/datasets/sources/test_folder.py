@@ -70,3 +70,49 @@ def test_an_empty_or_missing_folder_is_refused(tmp_path):
         load_folder(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
         load_folder(tmp_path / "none")
+
+
+def test_graphs_over_the_limit_and_damaged_ones_are_listed(tmp_path):
+    for i in range(5):
+        write_json(tmp_path / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+    (tmp_path / "broken.graphml").write_text("<graphml>")
+    data = load_folder(tmp_path, max_nodes=8)
+    told = {line.split(":")[0]: line for line in data.left_out}
+    assert set(told) == {"g4", "broken"}
+    assert told["g4"] == "g4: 10 nodes, more than 8"
+    assert "is not readable GraphML" in told["broken"]
+
+
+def test_a_folder_of_damaged_files_alone_tells_the_first_reason(tmp_path):
+    (tmp_path / "a.graphml").write_text("<graphml>")
+    with pytest.raises(
+        DataError, match=r"no graph could be read; the first reason: a: .*a\.graphml"
+    ):
+        load_folder(tmp_path)
+
+
+def test_the_split_of_a_label_file_is_kept(tmp_path):
+    for i in range(6):
+        write_json(tmp_path / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+    rows = ["name,split", *(f"g{i},{'test' if i > 3 else 'val'}" for i in range(2, 6))]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    assert {split: sorted(names) for split, names in data.names.items()} == {
+        "train": ["g0", "g1"], "val": ["g2", "g3"], "test": ["g4", "g5"],
+    }  # fmt: skip
+
+
+def test_a_number_that_is_a_word_in_another_graph_is_a_word_in_both(tmp_path):
+    for name, value in (("a", "3"), ("b", "relu"), ("c", "4")):
+        body = f"<node id='x'><data key='k'>{value}</data></node><node id='y'/>"
+        (tmp_path / f"{name}.graphml").write_text(
+            f"<graphml><graph edgedefault='directed'>{body}</graph></graphml>"
+        )
+    graphs = [schema_words(load_folder(tmp_path, seed=seed)) for seed in range(3)]
+    # Whichever graph trains, the attribute is one of words, "" where a node lacks it.
+    assert all("" in words for words in graphs)
+
+
+def schema_words(data):
+    [attribute] = [a for a in data.schema.attributes if a.name == "k"]
+    return attribute.values

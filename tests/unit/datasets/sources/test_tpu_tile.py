@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,3 +56,48 @@ def test_the_reference_split_has_504_training_graphs(shared_data):
     data = load_tpu_tile(shared_data / "flowgraphs" / "tpu_tile")
     assert [len(data.graphs[s]) for s in ("train", "val", "test")] == [504, 63, 63]
     assert data.left_out == ()
+
+
+def one_file(folder: Path, **changes: object) -> Path:
+    """Write a train.pth of one graph of two nodes, with some columns exchanged."""
+    columns = {
+        "src_list": [torch.tensor([0])],
+        "dst_list": [torch.tensor([1])],
+        "x_n_list": [torch.tensor([3, 5])],
+        "y_list": [1.5],
+    }
+    torch.save({**columns, **changes}, folder / "train.pth")
+    return folder
+
+
+def test_columns_may_be_lists_and_repeated_edges_count_once(tmp_path):
+    one_file(tmp_path, src_list=[[0, 0]], dst_list=[[1, 1]], x_n_list=[[3, 5]])
+    [dag] = load_tpu_tile(tmp_path).graphs["train"]
+    assert dag.edge_index_2E.tolist() == [[0], [1]]
+    assert dag.conditions["label"] == 1.5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"x_n_list": [torch.zeros(1).expand(10**9)]},
+        {"src_list": [["a"]]},
+        {"y_list": ["fast"]},
+        {"y_list": []},
+        {"src_list": 3},
+    ],
+)
+def test_columns_of_another_kind_are_refused_with_the_keys(tmp_path, changes):
+    with pytest.raises(DataError, match=r"train\.pth: (is not a TPU Tile file|cannot be read)"):
+        load_tpu_tile(one_file(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"train": [0]}', '{"train": [9], "val": [], "test": []}']
+)
+def test_a_split_file_that_splits_nothing_is_refused(tmp_path, text):
+    one_file(tmp_path)
+    (tmp_path / "train.pth").rename(tmp_path / "val.pth")
+    (tmp_path / "split.json").write_text(text)
+    with pytest.raises(DataError, match=r"split\.json: must hold lists of indices under"):
+        load_tpu_tile(tmp_path)

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -24,3 +25,31 @@ def test_averaged_weights_are_in_place_inside_the_block_only():
     with average.applied():
         assert torch.equal(model.weight, before)
     assert torch.equal(model.weight, torch.zeros(2, 2))
+
+
+def test_an_average_goes_on_from_its_state():
+    model = nn.Linear(3, 2)
+    torch.manual_seed(0)
+    whole, first = WeightAverage(model, 0.9), WeightAverage(model, 0.9)
+    updates = [torch.randn(2, 3) for _ in range(6)]
+    for at, weight in enumerate(updates):
+        if at == 3:
+            again = WeightAverage(nn.Linear(3, 2), 0.9)
+            again.load_state_dict(first.state_dict())
+            first = again
+            first._parameters = dict(model.named_parameters())
+        with torch.no_grad():
+            model.weight.copy_(weight)
+        whole.update()
+        first.update()
+    assert torch.equal(whole.weights()["weight"], first.weights()["weight"])
+
+
+def test_live_weights_come_back_though_the_block_fails():
+    model = nn.Linear(2, 2)
+    average = WeightAverage(model, decay=0.9)
+    with torch.no_grad():
+        model.weight.fill_(7.0)
+    with pytest.raises(ZeroDivisionError), average.applied():
+        raise ZeroDivisionError
+    assert torch.equal(model.weight, torch.full((2, 2), 7.0))

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
 
 from layerdag.training.optimization import rate_factor
 from layerdag.training.optimization._lr_schedule import FLOOR
@@ -13,3 +15,22 @@ def test_cosine_falls_to_the_floor():
     assert rate_factor("cosine", 100, 0, 0.0) == 1.0
     assert rate_factor("cosine", 100, 0, 0.5) == pytest.approx((1 + FLOOR) / 2)
     assert rate_factor("cosine", 100, 0, 1.0) == pytest.approx(FLOOR)
+
+
+@given(
+    st.sampled_from(["constant", "cosine"]),
+    st.integers(0, 500),
+    st.integers(0, 100),
+    st.floats(0, 2),
+)
+@tried(40)
+def test_the_factor_is_positive_at_most_1_and_falls_with_progress(schedule, step, warmup, progress):
+    factor = rate_factor(schedule, step, warmup, progress)
+    assert 0 < factor <= 1
+    assert rate_factor(schedule, step, warmup, progress + 0.1) <= factor + 1e-12
+    assert rate_factor(schedule, step + 1, warmup, progress) >= factor
+    if step >= warmup:
+        # After the warm-up nothing depends on the step itself.
+        assert rate_factor(schedule, step + 50, warmup, progress) == factor
+    if progress >= 1 and schedule == "cosine" and step >= warmup:
+        assert factor == pytest.approx(FLOOR)
