@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.graph._dag import DAG
@@ -29,23 +30,23 @@ class DAGBatch:
         category_BM: int64 categorical conditions.
     """
 
-    x_NA: Tensor
-    u_NA: Tensor
-    layer_N: Tensor
-    edge_index_2E: Tensor
-    edge_type_E: Tensor
-    node_ptr: Tensor
-    edge_ptr: Tensor
-    numeric_BC: Tensor
-    category_BM: Tensor
+    x_NA: Int[Tensor, "N A"]
+    u_NA: Float[Tensor, "N A"]
+    layer_N: Int[Tensor, " N"]
+    edge_index_2E: Int[Tensor, "2 E"]
+    edge_type_E: Int[Tensor, " E"]
+    node_ptr: Int[Tensor, " B1"]
+    edge_ptr: Int[Tensor, " B1"]
+    numeric_BC: Float[Tensor, "B C"]
+    category_BM: Int[Tensor, "B M"]
 
     @classmethod
     def collate(
         cls,
         dags: Sequence[DAG],
         layers: Sequence[Tensor],
-        numeric_BC: Tensor,
-        category_BM: Tensor,
+        numeric_BC: Float[Tensor, "B C"],
+        category_BM: Int[Tensor, "B M"],
     ) -> "DAGBatch":
         """Lay ``dags`` (each in layer order, with its ``layers``) end to end."""
         node_ptr = _pointers([dag.num_nodes for dag in dags])
@@ -73,13 +74,13 @@ class DAGBatch:
         """N over all graphs."""
         return self.x_NA.shape[0]
 
-    def graph_of_node(self) -> Tensor:
+    def graph_of_node(self) -> Int[Tensor, " N"]:
         """Return the graph index of each node, shape (N,)."""
         sizes_B = self.node_ptr.diff()
         index_B = torch.arange(self.num_graphs, device=sizes_B.device)
         return torch.repeat_interleave(index_B, sizes_B, output_size=self.num_nodes)
 
-    def num_layers(self) -> Tensor:
+    def num_layers(self) -> Int[Tensor, " B"]:
         """Return the number of layers of each graph, shape (B,)."""
         zero_B = torch.zeros(self.num_graphs, dtype=torch.int64, device=self.layer_N.device)
         return zero_B.scatter_reduce(0, self.graph_of_node(), self.layer_N + 1, "amax")
@@ -90,6 +91,6 @@ class DAGBatch:
         return replace(self, **moved)
 
 
-def _pointers(sizes: list[int]) -> Tensor:
+def _pointers(sizes: list[int]) -> Int[Tensor, " _"]:
     """Return the running sums of ``sizes``, starting with 0."""
     return torch.cat([torch.zeros(1, dtype=torch.int64), torch.tensor(sizes).cumsum(0)])

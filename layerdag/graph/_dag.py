@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.errors import GraphError
@@ -16,6 +17,8 @@ Condition = float | str
 @dataclass(frozen=True, eq=False)
 class DAG:
     """A DAG with several categorical attributes per node, typed edges and graph-level conditions.
+
+    It may hold whatever a user gives: ``check`` says in a sentence which shape is wrong.
 
     Attributes:
         x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.
@@ -79,11 +82,11 @@ class DAG:
         return int(self.layer_N.max()) + 1 if self.num_nodes else 0
 
     @cached_property
-    def layer_N(self) -> Tensor:
+    def layer_N(self) -> Int[Tensor, " N"]:
         """Longest-path layer of each node, int64, found once. Raises GraphError on a cycle."""
         return self.layers()
 
-    def layers(self) -> Tensor:
+    def layers(self) -> Int[Tensor, " N"]:
         """Return the longest-path layer of each node, shape (N,), found anew from the edges.
 
         Raises:
@@ -96,7 +99,7 @@ class DAG:
         order_N = torch.argsort(self.layer_N, stable=True)
         return self.permuted(order_N)
 
-    def permuted(self, order_N: Tensor) -> "DAG":
+    def permuted(self, order_N: Int[Tensor, " N"]) -> "DAG":
         """Return the same DAG whose node i is the old node ``order_N[i]``; edges are sorted."""
         rank_N = torch.empty_like(order_N)
         rank_N[order_N] = torch.arange(self.num_nodes)

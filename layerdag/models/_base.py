@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag._runtime import takes_old_names
@@ -23,10 +24,10 @@ class LossTerm:
         count: Scalar tensor, number of decisions.
     """
 
-    total: Tensor
-    count: Tensor
+    total: Float[Tensor, ""]
+    count: Float[Tensor, ""] | Int[Tensor, ""]
 
-    def mean(self) -> Tensor:
+    def mean(self) -> Float[Tensor, ""]:
         """Return the mean in nats per decision."""
         return self.total / self.count.clamp(min=1)
 
@@ -48,8 +49,8 @@ class SampleRequest:
             the numbers of children that training shows; `reference` draws one.
     """
 
-    numeric_BC: Tensor
-    category_BM: Tensor
+    numeric_BC: Float[Tensor, "B C"]
+    category_BM: Int[Tensor, "B M"]
     seeds: tuple[int, ...]
     max_nodes: int = 10_000
     max_layers: int = 2_000
@@ -122,14 +123,14 @@ class DAGModel(nn.Module, ABC):
             UsageError: As ``require_options``.
         """
 
-    def log_posterior(self, batch: DAGBatch) -> Tensor | None:
+    def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
         """Return log p(conditions | graph) of each graph under the posterior, nats, shape (B,).
 
         None if the model has no posterior p(conditions | graph).
         """
         return None
 
-    def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Float[Tensor, "B C"] | None:
         """Return the predicted numeric conditions of each graph, standardized, shape (B, C).
 
         None if the model has no posterior p(conditions | graph).

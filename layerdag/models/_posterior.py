@@ -5,11 +5,12 @@ relation slowly, whereas p(label | graph) can be learned from a few hundred grap
 trained along with the generator on the same batches, with parameters of its own, and sampling uses
 it to choose among several candidates.
 
-Shape letters: B graphs, N nodes, E edges, F features of a node, C numeric conditions, K codes of a
-condition.
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
+feature columns, K codes, M categorical conditions, N nodes.
 """
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -77,19 +78,23 @@ class Posterior(nn.Module):
         total = -self.log_likelihood(batch, generator).sum()
         return LossTerm(total, torch.tensor(float(batch.num_graphs), device=total.device))
 
-    def log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None = None) -> Tensor:
+    def log_likelihood(
+        self, batch: DAGBatch, generator: torch.Generator | None = None
+    ) -> Float[Tensor, " B"]:
         """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
         # Never in bfloat16: small differences matter, and the cost is a small part of a step.
         with torch.autocast(batch.x_NA.device.type, enabled=False):
             return self._log_likelihood(batch, generator)
 
-    def means(self, batch: DAGBatch) -> Tensor:
+    def means(self, batch: DAGBatch) -> Float[Tensor, "B C"]:
         """Return the mean of each numeric condition given the graph, shape (B, C)."""
         with torch.autocast(batch.x_NA.device.type, enabled=False):
             means_BC, _ = self._outputs(batch, None)[0].chunk(2, dim=1)
             return means_BC
 
-    def _log_likelihood(self, batch: DAGBatch, generator: torch.Generator | None) -> Tensor:
+    def _log_likelihood(
+        self, batch: DAGBatch, generator: torch.Generator | None
+    ) -> Float[Tensor, " B"]:
         """Return the log-probabilities in the precision of the weights, shape (B,)."""
         numbers, *categories = self._outputs(batch, generator)
         total_B = self._numbers(numbers, batch.numeric_BC)
@@ -98,17 +103,19 @@ class Posterior(nn.Module):
             total_B = total_B + log_prob_B.masked_fill(code_B < 0, 0.0)
         return total_B
 
-    def _outputs(self, batch: DAGBatch, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+    def _outputs(
+        self, batch: DAGBatch, generator: torch.Generator | None
+    ) -> tuple[Float[Tensor, "B _"], ...]:
         """Return (means and raw standard deviations, logits of each categorical condition, ...)."""
-        x_NF = dropout(self.codes(self._codes(batch)), self.rate, generator)
+        x_ND = dropout(self.codes(self._codes(batch)), self.rate, generator)
         for layer in self.rounds:
-            x_NF = x_NF + layer(x_NF, batch.edge_index_2E, batch.edge_type_E)
-        pooled_BF = dropout(_pool(x_NF, batch), self.rate, generator)
-        inputs_BF = torch.cat([pooled_BF, _log_sizes(batch)], dim=1)
+            x_ND = x_ND + layer(x_ND, batch.edge_index_2E, batch.edge_type_E)
+        pooled_BD = dropout(_pool(x_ND, batch), self.rate, generator)
+        inputs_BD = torch.cat([pooled_BD, _log_sizes(batch)], dim=1)
         widths = [2 * self.sizes.numeric_conditions, *self.sizes.category_conditions]
-        return self.answer(inputs_BF).split(widths, dim=1)
+        return self.answer(inputs_BD).split(widths, dim=1)
 
-    def _codes(self, batch: DAGBatch) -> Tensor:
+    def _codes(self, batch: DAGBatch) -> Int[Tensor, "N F"]:
         """Return attributes, degrees and layer of each node as codes."""
         source_E, target_E = batch.edge_index_2E
         degrees = (
@@ -118,9 +125,11 @@ class Posterior(nn.Module):
         return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
 
     @staticmethod
-    def _numbers(output_BC2: Tensor, numeric_BC: Tensor) -> Tensor:
+    def _numbers(
+        output_BF: Float[Tensor, "B F"], numeric_BC: Float[Tensor, "B C"]
+    ) -> Float[Tensor, " B"]:
         """Return the log-density of the known numbers of each graph."""
-        mean_BC, raw_BC = output_BC2.chunk(2, dim=1)
+        mean_BC, raw_BC = output_BF.chunk(2, dim=1)
         std_BC = _MIN_STD + (_MAX_STD - _MIN_STD) * raw_BC.sigmoid()
         known_BC = ~numeric_BC.isnan()
         value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
@@ -129,7 +138,7 @@ class Posterior(nn.Module):
         return scale_gradient(log_prob_BC, std_BC.detach().square()).sum(1)
 
 
-def _log_sizes(batch: DAGBatch) -> Tensor:
+def _log_sizes(batch: DAGBatch) -> Float[Tensor, "B 3"]:
     """Return the logarithms of the numbers of nodes, layers and edges (from 1) of each graph.
 
     Shape (B, 3), shifted to about zero.
@@ -144,15 +153,17 @@ def _log_sizes(batch: DAGBatch) -> Tensor:
     return sizes_B3.float().log() - _LOG_SIZE
 
 
-def scale_gradient(x: Tensor, factor: Tensor) -> Tensor:
+def scale_gradient(
+    x: Float[Tensor, "*shape"], factor: Float[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
     """Return ``x``, with gradients that are ``factor`` times as large."""
     scaled = x * factor
     return scaled + (x - scaled).detach()
 
 
-def _pool(x_NF: Tensor, batch: DAGBatch) -> Tensor:
+def _pool(x_ND: Float[Tensor, "N D"], batch: DAGBatch) -> Float[Tensor, "B 3*D"]:
     """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F)."""
     graph_N = batch.graph_of_node()
-    max_BF = segment_max(x_NF, graph_N, batch.num_graphs)
-    log_sum_BF = segment_log_sum_exp(x_NF, graph_N, max_BF)
-    return torch.cat([segment_mean(x_NF, graph_N, batch.node_ptr.diff()), max_BF, log_sum_BF], 1)
+    max_BD = segment_max(x_ND, graph_N, batch.num_graphs)
+    log_sum_BD = segment_log_sum_exp(x_ND, graph_N, max_BD)
+    return torch.cat([segment_mean(x_ND, graph_N, batch.node_ptr.diff()), max_BD, log_sum_BD], 1)

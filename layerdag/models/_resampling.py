@@ -1,6 +1,7 @@
 """Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
 
-Shape letters: B requested graphs, K candidates of each, P = B K candidates of all.
+Shape letters: B graphs, C numeric conditions, M categorical conditions, O options (candidates of
+each graph), P pairs (of graph and candidate).
 """
 
 from collections.abc import Callable
@@ -53,8 +54,8 @@ def resample(
         dtype=torch.float64,
     )
     # Gumbel-max: the argmax is distributed as the softmax of the scores.
-    perturbed_BK = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
-    chosen = (perturbed_BK.argmax(1) + count * torch.arange(perturbed_BK.shape[0])).tolist()
+    perturbed_BO = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
+    chosen = (perturbed_BO.argmax(1) + count * torch.arange(perturbed_BO.shape[0])).tolist()
     return SampleResult(
         tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
     )

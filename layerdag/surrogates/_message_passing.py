@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
@@ -189,7 +190,7 @@ def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
     return float(nn.functional.huber_loss(_evaluate(network, data), y_B))
 
 
-def _evaluate(network: MessagePassingNetwork, data: list[Data]) -> Tensor:
+def _evaluate(network: MessagePassingNetwork, data: list[Data]) -> Float[Tensor, " B"]:
     """Return standardized predictions, in batches of bounded size."""
     wait_briefly()
     network.eval()

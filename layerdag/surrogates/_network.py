@@ -9,6 +9,7 @@ the samples are. It also reads positions inside bins, which a posterior over cod
 from typing import cast
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import GINEConv
@@ -29,10 +30,15 @@ class _Round(nn.Module):
         self.up = GINEConv(_two_layers(width, width), flow="target_to_source")
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, h_NF: Tensor, edge_index_2E: Tensor, edge_EF: Tensor) -> Tensor:
+    def forward(
+        self,
+        h_ND: Float[Tensor, "N D"],
+        edge_index_2E: Int[Tensor, "2 E"],
+        edge_ED: Float[Tensor, "E D"],
+    ) -> Float[Tensor, "N D"]:
         """Return updated node states."""
-        heard_NF = self.down(h_NF, edge_index_2E, edge_EF) + self.up(h_NF, edge_index_2E, edge_EF)
-        return self.norm(h_NF + heard_NF)
+        heard_ND = self.down(h_ND, edge_index_2E, edge_ED) + self.up(h_ND, edge_index_2E, edge_ED)
+        return self.norm(h_ND + heard_ND)
 
 
 class MessagePassingNetwork(nn.Module):
@@ -56,7 +62,7 @@ class MessagePassingNetwork(nn.Module):
         self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
         self.head = _two_layers(3 * width, width, out=1)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch) -> Float[Tensor, " B"]:
         """Return standardized predictions, shape (B,).
 
         Args:
@@ -64,17 +70,17 @@ class MessagePassingNetwork(nn.Module):
                 ``edge_attr`` int64 (E, 1) and ``batch`` (N,), as ``layerdag.datasets.to_pyg`` makes
                 them.
         """
-        h_NF = self.embed_position(batch.u)
+        h_ND = self.embed_position(batch.u)
         for column, table in enumerate(self.embed_attribute):
-            h_NF = h_NF + table(batch.x[:, column])
-        edge_EF = self.embed_edge_type(batch.edge_attr[:, 0])
+            h_ND = h_ND + table(batch.x[:, column])
+        edge_ED = self.embed_edge_type(batch.edge_attr[:, 0])
         for step in self.rounds:
-            h_NF = step(h_NF, batch.edge_index, edge_EF)
-        mean_BF = segment_mean(h_NF, batch.batch, batch.ptr.diff())
-        max_BF = segment_max(h_NF, batch.batch, mean_BF.shape[0])
-        log_sum_BF = segment_log_sum_exp(h_NF, batch.batch, max_BF)
-        pooled_BF = torch.cat([mean_BF, max_BF, log_sum_BF], dim=1)
-        return cast(Tensor, self.head(pooled_BF)).squeeze(1)
+            h_ND = step(h_ND, batch.edge_index, edge_ED)
+        mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
+        max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
+        log_sum_BD = segment_log_sum_exp(h_ND, batch.batch, max_BD)
+        pooled_BD = torch.cat([mean_BD, max_BD, log_sum_BD], dim=1)
+        return cast(Tensor, self.head(pooled_BD)).squeeze(1)
 
 
 def _two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:

@@ -6,14 +6,15 @@ tokens. So the positions of a graph fall into buckets of growing length with a v
 conditions are also added to the encoder's output. Codes enter linearly: a nonlinearity before the
 normalization made the vectors of different conditions almost parallel.
 
-Shape letters: B graphs, C numeric conditions, M categorical conditions, F features, S position
-buckets, T tokens, D width of the encoder.
+Shape letters: B graphs, C numeric conditions, D width of a state, F feature columns, J position
+buckets, M categorical conditions, R rows, T tokens.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
@@ -32,16 +33,16 @@ class ConditionVectors:
     """Condition vectors of B graphs in S position buckets.
 
     Attributes:
-        before_BSD: Added to the encoder's input.
-        after_BSD: Added to the encoder's output.
+        before_BJD: Added to the encoder's input.
+        after_BJD: Added to the encoder's output.
     """
 
-    before_BSD: Tensor
-    after_BSD: Tensor
+    before_BJD: Float[Tensor, "B J D"]
+    after_BJD: Float[Tensor, "B J D"]
 
-    def select(self, row_R: Tensor) -> "ConditionVectors":
+    def select(self, row_R: Int[Tensor, " R"]) -> "ConditionVectors":
         """Return the vectors of some graphs."""
-        return ConditionVectors(self.before_BSD[row_R], self.after_BSD[row_R])
+        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R])
 
 
 class ConditionEncoder(nn.Module):
@@ -58,7 +59,7 @@ class ConditionEncoder(nn.Module):
         position_buckets: First position of each bucket after bucket 0.
     """
 
-    first_position_S: Tensor
+    first_position_J: Tensor
     center_F: Tensor
 
     def __init__(
@@ -66,8 +67,8 @@ class ConditionEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.position_buckets = tuple(position_buckets)
-        first_position_S = torch.tensor(self.position_buckets, dtype=torch.int64)
-        self.register_buffer("first_position_S", first_position_S, persistent=False)
+        first_position_J = torch.tensor(self.position_buckets, dtype=torch.int64)
+        self.register_buffer("first_position_J", first_position_J, persistent=False)
         self.register_buffer("center_F", torch.tensor(_CENTERS), persistent=False)
         features = sizes.numeric_conditions * (2 + len(_CENTERS))
         codes = [size + 1 for size in sizes.category_conditions]
@@ -86,22 +87,22 @@ class ConditionEncoder(nn.Module):
         """Return the vectors of each graph in each position bucket."""
         numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
         shape = (numeric_BC.shape[0], len(self.position_buckets) + 1, -1)
-        code_BSD = self.after.weight.new_zeros(*shape[:2], self.after.in_features)
+        code_BJD = self.after.weight.new_zeros(*shape[:2], self.after.in_features)
         if self.lift is not None and self.stage_lift is not None:
             value_BF = self._features(numeric_BC)
-            code_BSD = code_BSD + self.lift(value_BF)[:, None]
-            code_BSD = code_BSD + self.stage_lift(value_BF).view(shape)
+            code_BJD = code_BJD + self.lift(value_BF)[:, None]
+            code_BJD = code_BJD + self.stage_lift(value_BF).view(shape)
         if self.categories is not None and self.stage_categories is not None:
-            code_BSD = code_BSD + self.categories(category_BM + 1)[:, None]
-            code_BSD = code_BSD + self.stage_categories(category_BM + 1).view(shape)
-        normed_BSD = self.norm(code_BSD)
-        return ConditionVectors(_INPUT_SCALE * normed_BSD, self.after(normed_BSD))
+            code_BJD = code_BJD + self.categories(category_BM + 1)[:, None]
+            code_BJD = code_BJD + self.stage_categories(category_BM + 1).view(shape)
+        normed_BJD = self.norm(code_BJD)
+        return ConditionVectors(_INPUT_SCALE * normed_BJD, self.after(normed_BJD))
 
-    def bucket(self, position: Tensor) -> Tensor:
+    def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the bucket of each position of a graph."""
-        return torch.bucketize(position, self.first_position_S, right=True)
+        return torch.bucketize(position, self.first_position_J, right=True)
 
-    def _features(self, numeric_BC: Tensor) -> Tensor:
+    def _features(self, numeric_BC: Float[Tensor, "B C"]) -> Float[Tensor, "B F"]:
         """Return value, RBF features and whether it is known; all zero for an unknown number."""
         known_BC = ~numeric_BC.isnan()
         value_BC1 = numeric_BC.nan_to_num(0.0).clamp(-10.0, 10.0)[..., None]
@@ -119,6 +120,8 @@ def drop_conditions(conditions: Conditions, rate: float, generator: torch.Genera
     return conditions.dropped(uniform, rate)
 
 
-def at_tokens(vector_BSD: Tensor, graph_T: Tensor, bucket_T: Tensor) -> Tensor:
+def at_tokens(
+    vector_BJD: Float[Tensor, "B J D"], graph_T: Int[Tensor, " T"], bucket_T: Int[Tensor, " T"]
+) -> Float[Tensor, "T D"]:
     """Return the vector of each token's graph in the token's bucket, shape (T, D)."""
-    return gather_rows(vector_BSD.flatten(0, 1), graph_T * vector_BSD.shape[1] + bucket_T)
+    return gather_rows(vector_BJD.flatten(0, 1), graph_T * vector_BJD.shape[1] + bucket_T)

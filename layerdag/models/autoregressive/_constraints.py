@@ -2,13 +2,14 @@
 
 What holds for out-degrees is a component: as observed in training, or unlimited.
 
-Shape letters: B nodes that are being sampled, one per graph; N nodes of a batch; K codes of one
-attribute (kinds, degrees); F codes of all attributes after the kind, end to end.
+Shape letters: A node attributes, B graphs, E edges, F feature columns (codes of all attributes
+after the kind), K codes, N nodes.
 """
 
 from abc import ABC, abstractmethod
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import DAGBatch, GraphStatistics
@@ -22,7 +23,9 @@ class OutDegreeLimit(nn.Module, ABC):
     """How many children a node may have."""
 
     @abstractmethod
-    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+    def capacity(
+        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
+    ) -> Int[Tensor, " B"]:
         """Return the largest number of children that each node may have.
 
         Args:
@@ -31,7 +34,7 @@ class OutDegreeLimit(nn.Module, ABC):
         """
 
     @abstractmethod
-    def violations(self, batch: DAGBatch) -> Tensor:
+    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
         """Return the number of nodes per graph that break the limit, float32 of shape (B,)."""
 
 
@@ -52,7 +55,9 @@ class ObservedOutDegrees(OutDegreeLimit):
         self.register_buffer("min_children_K", fewest_children, persistent=False)
         self.register_buffer("max_children_K", most_children, persistent=False)
 
-    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+    def capacity(
+        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
+    ) -> Int[Tensor, " B"]:
         """Return the most children of the kind, or as many as predicted if that is fewer.
 
         The predicted out-degree is the number of children in the finished graph, so that no
@@ -61,7 +66,7 @@ class ObservedOutDegrees(OutDegreeLimit):
         most_B = self.max_children_K[kind_B]
         return most_B if out_degree_B is None else torch.minimum(most_B, out_degree_B)
 
-    def violations(self, batch: DAGBatch) -> Tensor:
+    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
         """Return the number of nodes per graph with an out-degree outside the range of the kind."""
         kind_N = batch.x_NA[:, 0]
         children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
@@ -74,11 +79,13 @@ class ObservedOutDegrees(OutDegreeLimit):
 class UnlimitedOutDegrees(OutDegreeLimit):
     """Any number of children, whatever was predicted."""
 
-    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+    def capacity(
+        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
+    ) -> Int[Tensor, " B"]:
         """Return a number that no graph reaches."""
         return torch.full_like(kind_B, _NO_LIMIT)
 
-    def violations(self, batch: DAGBatch) -> Tensor:
+    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
         """Return zeros."""
         return torch.zeros(batch.num_graphs, device=batch.x_NA.device)
 
@@ -128,7 +135,7 @@ class DegreeConstraints(nn.Module):
         self.sizes = [len(counts) for counts in others]
         self.register_buffer("observed_F", torch.tensor(flat, dtype=torch.bool), persistent=False)
 
-    def limit_attributes(self, logits_BK: Tensor, index: int) -> Tensor:
+    def limit_attributes(self, logits_BK: Float[Tensor, "B K"], index: int) -> Float[Tensor, "B K"]:
         """Rule out codes of an attribute after the kind that no training node has.
 
         Args:
@@ -139,7 +146,9 @@ class DegreeConstraints(nn.Module):
         seen_K = self.observed_F[start : start + self.sizes[index]]
         return logits_BK.masked_fill(~seen_K, -torch.inf)
 
-    def limit_kinds(self, logits_BK: Tensor, first_B: Tensor) -> Tensor:
+    def limit_kinds(
+        self, logits_BK: Float[Tensor, "B K"], first_B: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B K"]:
         """Rule out kinds that the node cannot have.
 
         Args:
@@ -154,27 +163,37 @@ class DegreeConstraints(nn.Module):
         return logits_BK.masked_fill(~fits_BK, -torch.inf)
 
     def limit_degrees(
-        self, logits_BK: Tensor, counter: Counter, kind_B: Tensor, first_B: Tensor
-    ) -> Tensor:
+        self,
+        logits_BK: Float[Tensor, "B K"],
+        counter: Counter,
+        kind_B: Int[Tensor, " B"],
+        first_B: Int[Tensor, " B"],
+    ) -> Float[Tensor, "B K"]:
         """Rule out in-degree codes none of whose counts the kind and the graph allow."""
         low_B, high_B = self._range(kind_B, first_B)
         fits_BK = (counter.lows_K1[:-1] <= high_B[:, None]) & (counter.lows_K1[1:] > low_B[:, None])
         return logits_BK.masked_fill(~fits_BK, -torch.inf)
 
-    def clamp(self, degree_B: Tensor, kind_B: Tensor, first_B: Tensor) -> Tensor:
+    def clamp(
+        self, degree_B: Int[Tensor, " B"], kind_B: Int[Tensor, " B"], first_B: Int[Tensor, " B"]
+    ) -> Int[Tensor, " B"]:
         """Return the in-degree moved into the range that the kind and the graph allow."""
         low_B, high_B = self._range(kind_B, first_B)
         return torch.minimum(torch.maximum(degree_B, low_B), high_B)
 
-    def capacity(self, kind_B: Tensor, out_degree_B: Tensor | None) -> Tensor:
+    def capacity(
+        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
+    ) -> Int[Tensor, " B"]:
         """Return the largest number of children of each node; see ``OutDegreeLimit``."""
         return self.out_degree.capacity(kind_B, out_degree_B)
 
-    def violations(self, batch: DAGBatch) -> Tensor:
+    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
         """Return the number of nodes per graph with an out-degree that is not allowed."""
         return self.out_degree.violations(batch)
 
-    def _range(self, kind_B: Tensor, first_B: Tensor) -> tuple[Tensor, Tensor]:
+    def _range(
+        self, kind_B: Int[Tensor, " B"], first_B: Int[Tensor, " B"]
+    ) -> tuple[Int[Tensor, " B"], Int[Tensor, " B"]]:
         """Return the smallest and largest in-degree of each node; (0, 0) in layer 0."""
         high_B = torch.minimum(self.max_parents_K[kind_B].clamp(min=1), first_B)
         return torch.minimum(self.min_parents_K[kind_B], high_B), high_B

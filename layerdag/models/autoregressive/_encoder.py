@@ -5,9 +5,8 @@ its own attention block and the one before, one averaged key and value per block
 the mean of its parents' values, which is message passing from parents to children. Both read the
 same keys and values, and both are causal: every token is encoded exactly once.
 
-Shape letters: T tokens, E edges, B graphs, M attention blocks after the first of their graph, b
-queries of a block, w keys of its window, F pooled blocks, P padded slots, H heads, d width of a
-head, D width of the encoder, S segments.
+Shape letters: D width of a state, E edges, H heads, R rows, T tokens, Z attention blocks, b tokens
+of a block, d width of a head or key, v visible keys, w window, z pooled blocks.
 """
 
 import math
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,21 +30,21 @@ class AttentionContext:
     Attributes:
         blocks: Attention blocks.
         first_bias_Hww: Attention bias of first blocks: causal, with the distance penalty of a head.
-        later_bias_MHbw: Attention bias of later blocks; the last columns are the pooled blocks.
+        later_bias_ZHbw: Attention bias of later blocks; the last columns are the pooled blocks.
         parent_E: Token of the source of each edge.
         child_E: Token of the target.
         in_degree_T: Number of parents of each token.
     """
 
     blocks: Blocks
-    first_bias_Hww: Tensor
-    later_bias_MHbw: Tensor
-    parent_E: Tensor
-    child_E: Tensor
-    in_degree_T: Tensor
+    first_bias_Hww: Float[Tensor, "H w w"]
+    later_bias_ZHbw: Float[Tensor, "Z H b v"]
+    parent_E: Int[Tensor, " E"]
+    child_E: Int[Tensor, " E"]
+    in_degree_T: Int[Tensor, " T"]
 
 
-def alibi_slopes(heads: int, device: torch.device) -> Tensor:
+def alibi_slopes(heads: int, device: torch.device) -> Float[Tensor, " H"]:
     """Return the distance penalty of each head, shape (H,) (ALiBi, arXiv 2108.12409, section 3).
 
     The last head has no penalty, so that it weighs its whole window alike.
@@ -54,22 +54,24 @@ def alibi_slopes(heads: int, device: torch.device) -> Tensor:
     return slope_H
 
 
-def attention_biases(blocks: Blocks, heads: int) -> tuple[Tensor, Tensor]:
+def attention_biases(
+    blocks: Blocks, heads: int
+) -> tuple[Float[Tensor, "H w w"], Float[Tensor, "Z H b v"]]:
     """Return the additive masks of first and of later blocks (see ``AttentionContext``)."""
-    block, width = blocks.block, blocks.first.query_Mb.shape[1]
+    block, width = blocks.block, blocks.first.query_Zb.shape[1]
     device = blocks.of_T.device
     query_b1 = torch.arange(block, device=device)[:, None]
     key_w = torch.arange(-block, block, device=device)
     distance_bw = (query_b1 - key_w).clamp(min=0)
     near_Hbw = -alibi_slopes(heads, device)[:, None, None] * distance_bw
     near_Hbw = near_Hbw.masked_fill(key_w > query_b1, -math.inf)
-    missing_MF = torch.zeros(blocks.pooled_MF.shape, device=device).masked_fill(
-        ~blocks.pooled_valid_MF, -math.inf
+    missing_Zz = torch.zeros(blocks.pooled_Zz.shape, device=device).masked_fill(
+        ~blocks.pooled_valid_Zz, -math.inf
     )
-    pooled_MHbF = missing_MF[:, None, None, :].expand(-1, heads, block, -1)
-    near_MHbw = near_Hbw.expand(pooled_MHbF.shape[0], -1, -1, -1)
-    later_MHbw = torch.cat([near_MHbw, pooled_MHbF], dim=-1)
-    return near_Hbw[:, :width, block : block + width].contiguous(), later_MHbw
+    pooled_ZHbz = missing_Zz[:, None, None, :].expand(-1, heads, block, -1)
+    near_ZHbw = near_Hbw.expand(pooled_ZHbz.shape[0], -1, -1, -1)
+    later_ZHbw = torch.cat([near_ZHbw, pooled_ZHbz], dim=-1)
+    return near_Hbw[:, :width, block : block + width].contiguous(), later_ZHbw
 
 
 Source = Callable[[Tensor, Callable[[], Tensor]], Tensor]
@@ -79,12 +81,12 @@ Choices of ``EncoderConfig.attention`` and ``EncoderConfig.messages`` are functi
 """
 
 
-def read(like: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+def read(like: Float[Tensor, "*shape"], compute: Callable[[], Tensor]) -> Float[Tensor, "*shape"]:
     """Return what was computed."""
     return compute()
 
 
-def ignore(like: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+def ignore(like: Float[Tensor, "*shape"], compute: Callable[[], Tensor]) -> Float[Tensor, "*shape"]:
     """Return zeros instead; nothing is computed."""
     return torch.zeros_like(like)
 
@@ -120,7 +122,9 @@ class EncoderBlock(nn.Module):
             nn.Linear(2 * width, width),
         )
 
-    def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
+    def forward(
+        self, x_TD: Float[Tensor, "T D"], context: AttentionContext
+    ) -> Float[Tensor, "T D"]:
         """Return the next state of every token, shape (T, D)."""
         query_TD, key_TD, value_TD = self.query_key_value(self.norm(x_TD)).chunk(3, dim=-1)
         attended_TD = self.attention(
@@ -129,67 +133,83 @@ class EncoderBlock(nn.Module):
         message_TD = self.messages(value_TD, lambda: _parents_mean(value_TD, context))
         return self.finish(x_TD, attended_TD, message_TD)
 
-    def finish(self, x_TD: Tensor, attended_TD: Tensor, message_TD: Tensor) -> Tensor:
+    def finish(
+        self,
+        x_TD: Float[Tensor, "R D"],
+        attended_TD: Float[Tensor, "R D"],
+        message_TD: Float[Tensor, "R D"],
+    ) -> Float[Tensor, "R D"]:
         """Add attention and parents' message to each token, then apply the feed-forward network."""
         x_TD = x_TD + self.mix(torch.cat([attended_TD, message_TD], dim=-1))
         return x_TD + self.feed(x_TD)
 
     def _attend(
-        self, query_TD: Tensor, key_TD: Tensor, value_TD: Tensor, context: AttentionContext
-    ) -> Tensor:
+        self,
+        query_TD: Float[Tensor, "T D"],
+        key_TD: Float[Tensor, "T D"],
+        value_TD: Float[Tensor, "T D"],
+        context: AttentionContext,
+    ) -> Float[Tensor, "T D"]:
         """Return the attention of each token over its window and the pooled blocks, (T, D)."""
         blocks = context.blocks
-        own_Mb = blocks.first.query_Mb
-        query_MbD, key_MbD, value_MbD = (
-            gather_rows(x_TD, own_Mb) for x_TD in (query_TD, key_TD, value_TD)
+        own_Zb = blocks.first.query_Zb
+        query_ZbD, key_ZbD, value_ZbD = (
+            gather_rows(x_TD, own_Zb) for x_TD in (query_TD, key_TD, value_TD)
         )
-        own_MbD = attention(query_MbD, key_MbD, value_MbD, context.first_bias_Hww)
-        attended_PD = own_MbD.flatten(0, 1)
-        if blocks.later.query_Mb.shape[0]:
-            query_MbD = gather_rows(query_TD, blocks.later.query_Mb)
-            key_MwD, value_MwD = (_visible_values(x_TD, blocks) for x_TD in (key_TD, value_TD))
-            later_MbD = attention(query_MbD, key_MwD, value_MwD, context.later_bias_MHbw)
-            attended_PD = torch.cat([attended_PD, later_MbD.flatten(0, 1)])
-        return gather_rows(attended_PD, blocks.slot_T)
+        own_ZbD = attention(query_ZbD, key_ZbD, value_ZbD, context.first_bias_Hww)
+        attended_RD = own_ZbD.flatten(0, 1)
+        if blocks.later.query_Zb.shape[0]:
+            query_ZbD = gather_rows(query_TD, blocks.later.query_Zb)
+            key_ZwD, value_ZwD = (_visible_values(x_TD, blocks) for x_TD in (key_TD, value_TD))
+            later_ZbD = attention(query_ZbD, key_ZwD, value_ZwD, context.later_bias_ZHbw)
+            attended_RD = torch.cat([attended_RD, later_ZbD.flatten(0, 1)])
+        return gather_rows(attended_RD, blocks.slot_T)
 
 
-def _parents_mean(value_TD: Tensor, context: AttentionContext) -> Tensor:
+def _parents_mean(
+    value_TD: Float[Tensor, "T D"], context: AttentionContext
+) -> Float[Tensor, "T D"]:
     """Return the mean value of each token's parents, shape (T, D)."""
     value_ED = gather_rows(value_TD, context.parent_E)
     return segment_mean(value_ED, context.child_E, context.in_degree_T)
 
 
-def attention(query_MbD: Tensor, key_MwD: Tensor, value_MwD: Tensor, bias_Hbw: Tensor) -> Tensor:
+def attention(
+    query_ZbD: Float[Tensor, "_ b D"],
+    key_ZwD: Float[Tensor, "_ w D"],
+    value_ZwD: Float[Tensor, "_ w D"],
+    bias_Hbw: Float[Tensor, "*Z H b w"],
+) -> Float[Tensor, "_ b D"]:
     """Return softmax(Q K' / sqrt(d) + bias) V for each block and head, shape (M, b, D).
 
     Plain matrix products on a CPU, where the fused kernel takes twice as long for small blocks.
     """
     split = (bias_Hbw.shape[-3], -1)
-    query_MHbd, key_MHwd, value_MHwd = (
-        x_MbD.unflatten(-1, split).transpose(1, 2) for x_MbD in (query_MbD, key_MwD, value_MwD)
+    query_ZHbd, key_ZHwd, value_ZHwd = (
+        x_ZbD.unflatten(-1, split).transpose(1, 2) for x_ZbD in (query_ZbD, key_ZwD, value_ZwD)
     )
-    bias_Hbw = bias_Hbw.to(query_MbD.dtype)
-    if query_MbD.is_cuda:
-        attended_MHbd = F.scaled_dot_product_attention(
-            query_MHbd, key_MHwd, value_MHwd, attn_mask=bias_Hbw
+    bias_Hbw = bias_Hbw.to(query_ZbD.dtype)
+    if query_ZbD.is_cuda:
+        attended_ZHbd = F.scaled_dot_product_attention(
+            query_ZHbd, key_ZHwd, value_ZHwd, attn_mask=bias_Hbw
         )
     else:
-        score_MHbw = (query_MHbd * query_MHbd.shape[-1] ** -0.5) @ key_MHwd.transpose(2, 3)
-        attended_MHbd = (score_MHbw + bias_Hbw).softmax(-1) @ value_MHwd
-    return attended_MHbd.transpose(1, 2).flatten(2)
+        score_ZHbw = (query_ZHbd * query_ZHbd.shape[-1] ** -0.5) @ key_ZHwd.transpose(2, 3)
+        attended_ZHbd = (score_ZHbw + bias_Hbw).softmax(-1) @ value_ZHwd
+    return attended_ZHbd.transpose(1, 2).flatten(2)
 
 
-def _visible_values(value_TD: Tensor, blocks: Blocks) -> Tensor:
+def _visible_values(value_TD: Float[Tensor, "T D"], blocks: Blocks) -> Float[Tensor, "Z _ D"]:
     """Return the values visible to each later block: window, then block means, (M, w + F, D)."""
-    near_MwD = gather_rows(value_TD, blocks.later.key_Mw)
-    if blocks.pooled_MF.shape[1] == 0:
-        return near_MwD
-    pooled_MFD = gather_rows(block_sum(value_TD, blocks), blocks.pooled_MF) / blocks.block
-    return torch.cat([near_MwD, pooled_MFD.to(near_MwD.dtype)], dim=1)
+    near_ZwD = gather_rows(value_TD, blocks.later.key_Zw)
+    if blocks.pooled_Zz.shape[1] == 0:
+        return near_ZwD
+    pooled_ZzD = gather_rows(block_sum(value_TD, blocks), blocks.pooled_Zz) / blocks.block
+    return torch.cat([near_ZwD, pooled_ZzD.to(near_ZwD.dtype)], dim=1)
 
 
-def block_sum(value_TD: Tensor, blocks: Blocks) -> Tensor:
+def block_sum(value_TD: Float[Tensor, "T D"], blocks: Blocks) -> Float[Tensor, "Z D"]:
     """Return the sum over the tokens of each block, shape (blocks, D)."""
     value_TD = to_float32(value_TD)
-    total_MD = value_TD.new_zeros(blocks.num_blocks, value_TD.shape[1])
-    return total_MD.index_add(0, blocks.of_T, value_TD)
+    total_ZD = value_TD.new_zeros(blocks.num_blocks, value_TD.shape[1])
+    return total_ZD.index_add(0, blocks.of_T, value_TD)

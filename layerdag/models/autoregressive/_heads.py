@@ -10,14 +10,15 @@ it (NADE, arXiv 1605.02226). The *out-degree* is the number of children in the f
 It is a function of the whole graph, so that predicting it changes no probability of a graph, but
 later siblings, layer sizes and the end of the graph can depend on it. It is optional.
 
-Shape letters: N nodes, L layers, D decisions, P pairs of decision and candidate, H width of a
-state, K width of a key or number of codes, F features.
-
 Parameter names (``slot``, ``first_stub``, ``open_embedding``, ``plan_readout``, ``far_query``) are
 those of published checkpoints.
+
+Shape letters: D width of a state, F feature columns, K codes, L layers, N nodes, P pairs, Q
+decisions, d width of a head or key.
 """
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -43,7 +44,7 @@ class Readout(nn.Module):
         self.norm = nn.LayerNorm(width, bias=False)
         self.project = nn.Linear(width, num_codes)
 
-    def forward(self, state: Tensor) -> Tensor:
+    def forward(self, state: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape K"]:
         """Return logits, shape (..., codes)."""
         logits: Tensor = self.project(F.gelu(self.norm(state)))
         return logits
@@ -72,29 +73,37 @@ class Pointer(nn.Module):
         ends = torch.tensor(TOKEN_CODES).cumsum(0)
         self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
 
-    def activate(self, state_DH: Tensor) -> Tensor:
+    def activate(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q D"]:
         """Return the hidden state from which the scores are computed."""
-        return F.gelu(self.norm(state_DH))
+        return F.gelu(self.norm(state_QD))
 
     def tokens(
-        self, hidden_DH: Tensor, key_PK: Tensor, codes_P4: Tensor, candidates: CandidatePairs
-    ) -> Tensor:
+        self,
+        hidden_QD: Float[Tensor, "Q D"],
+        key_Pd: Float[Tensor, "P d"],
+        codes_P4: Int[Tensor, "P 4"],
+        candidates: CandidatePairs,
+    ) -> Float[Tensor, " P"]:
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
-        query_PK = gather_rows(self.query(hidden_DH), decision_P)
-        score_P = to_float32(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
-        code_DK = self.code_scores(hidden_DH)
-        flat_P4 = decision_P[:, None] * code_DK.shape[1] + codes_P4 + self.offset_F
-        return score_P + code_DK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
+        query_Pd = gather_rows(self.query(hidden_QD), decision_P)
+        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        code_QK = self.code_scores(hidden_QD)
+        flat_P4 = decision_P[:, None] * code_QK.shape[1] + codes_P4 + self.offset_F
+        return score_P + code_QK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
 
     def blocks(
-        self, hidden_DH: Tensor, key_PK: Tensor, codes_P: Tensor, candidates: CandidatePairs
-    ) -> Tensor:
+        self,
+        hidden_QD: Float[Tensor, "Q D"],
+        key_Pd: Float[Tensor, "P d"],
+        codes_P: Int[Tensor, " P"],
+        candidates: CandidatePairs,
+    ) -> Float[Tensor, " P"]:
         """Return the score of each candidate block (mean key, code of its pending children)."""
         decision_P = candidates.decision_P
-        query_PK = gather_rows(self.far_query(hidden_DH), decision_P)
-        score_P = to_float32(query_PK * key_PK).sum(-1) * key_PK.shape[1] ** -0.5
-        return score_P + self.block_scores(hidden_DH)[decision_P, codes_P]
+        query_Pd = gather_rows(self.far_query(hidden_QD), decision_P)
+        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        return score_P + self.block_scores(hidden_QD)[decision_P, codes_P]
 
 
 _PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}
@@ -154,38 +163,64 @@ class Heads(nn.Module):
         self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
         self.plan_readout = Readout(width, self.out_degree.num_codes) if self.out_degree else None
 
-    def size_logits(self, encoded_LH: Tensor, first_L: Tensor) -> Tensor:
+    def size_logits(
+        self, encoded_LD: Float[Tensor, "L D"], first_L: Bool[Tensor, " L"]
+    ) -> Float[Tensor, "L K"]:
         """Return the logits of layer sizes; size 0 ends the graph and is excluded for layer 0."""
-        logits_LK = self.size_readout(encoded_LH)
+        logits_LK = self.size_readout(encoded_LD)
         empty_K = torch.arange(self.size.num_codes, device=first_L.device) == 0
         return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
 
-    def context_state(self, encoded_NH: Tensor, size_N: Tensor, index_N: Tensor) -> Tensor:
+    def context_state(
+        self,
+        encoded_ND: Float[Tensor, "N D"],
+        size_N: Int[Tensor, " N"],
+        index_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N D"]:
         """Return the state from the previous token, the layer size and the index in the layer."""
         slot_N3 = torch.stack([size_N, index_N, size_N - index_N], dim=1)
-        return self.context(encoded_NH) + self.slot(self.size.encode(slot_N3))
+        return self.context(encoded_ND) + self.slot(self.size.encode(slot_N3))
 
-    def kind_state(self, context_NH: Tensor, parent_NH: Tensor, stub_N: Tensor) -> Tensor:
+    def kind_state(
+        self,
+        context_ND: Float[Tensor, "N D"],
+        parent_ND: Float[Tensor, "N D"],
+        stub_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N D"]:
         """Add the first parent: its encoding (zero in layer 0) and its stub code."""
-        return context_NH + self.first_parent(parent_NH) + self.first_stub(stub_N[:, None])
+        return context_ND + self.first_parent(parent_ND) + self.first_stub(stub_N[:, None])
 
-    def degree_state(self, state_NH: Tensor, kind_N: Tensor) -> Tensor:
+    def degree_state(
+        self, state_ND: Float[Tensor, "N D"], kind_N: Int[Tensor, " N"]
+    ) -> Float[Tensor, "N D"]:
         """Add the kind."""
-        return state_NH + self.kind_embedding(kind_N[:, None])
+        return state_ND + self.kind_embedding(kind_N[:, None])
 
-    def further_state(self, state_DH: Tensor, parent_DH: Tensor, open_D: Tensor) -> Tensor:
+    def further_state(
+        self,
+        state_QD: Float[Tensor, "Q D"],
+        parent_QD: Float[Tensor, "Q D"],
+        open_Q: Int[Tensor, " Q"],
+    ) -> Float[Tensor, "Q D"]:
         """Add the parent chosen last and the number of remaining parents."""
-        open_DH = self.open_embedding(self.in_degree.encode(open_D)[:, None])
-        return state_DH + self.last_parent(parent_DH) + open_DH
+        open_QD = self.open_embedding(self.in_degree.encode(open_Q)[:, None])
+        return state_QD + self.last_parent(parent_QD) + open_QD
 
-    def after_other(self, state_NH: Tensor, index: int, code_N: Tensor) -> Tensor:
+    def after_other(
+        self, state_ND: Float[Tensor, "N D"], index: int, code_N: Int[Tensor, " N"]
+    ) -> Float[Tensor, "N D"]:
         """Add the attribute number ``index`` after the kind, if a later decision depends on it."""
         if index >= self.num_chained:
-            return state_NH
-        embedded_NH: Tensor = self.other_embeddings[index](code_N[:, None])
-        return state_NH + embedded_NH
+            return state_ND
+        embedded_ND: Tensor = self.other_embeddings[index](code_N[:, None])
+        return state_ND + embedded_ND
 
-    def other_state(self, state_NH: Tensor, degree_N: Tensor, parents_NH: Tensor) -> Tensor:
+    def other_state(
+        self,
+        state_ND: Float[Tensor, "N D"],
+        degree_N: Int[Tensor, " N"],
+        parents_ND: Float[Tensor, "N D"],
+    ) -> Float[Tensor, "N D"]:
         """Add the in-degree and the mean encoding of all parents."""
-        degree_NH = self.degree_embedding(self.in_degree.encode(degree_N)[:, None])
-        return state_NH + degree_NH + self.all_parents(parents_NH)
+        degree_ND = self.degree_embedding(self.in_degree.encode(degree_N)[:, None])
+        return state_ND + degree_ND + self.all_parents(parents_ND)

@@ -4,13 +4,14 @@ A graph becomes a sequence of tokens: a start token, then its nodes in layer ord
 batch are concatenated without padding; only attention works on padded blocks of ``block``
 consecutive tokens of one graph.
 
-Shape letters: B graphs, N nodes, T tokens, L layers of the batch, E edges, M attention blocks after
-the first of their graph, b queries of a block, w keys of its window, F pooled blocks.
+Shape letters: B graphs, E edges, L layers, N nodes, T tokens, Z attention blocks (after the first
+of their graph), b tokens of a block, w window, z pooled blocks.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from layerdag.graph import DAGBatch
@@ -34,17 +35,17 @@ class Layout:
         layer_size_L: Number of nodes of each layer.
     """
 
-    graph_T: Tensor
-    start_B: Tensor
-    end_B: Tensor
-    token_N: Tensor
-    layer_T: Tensor
-    index_T: Tensor
-    size_T: Tensor
-    layer_start_N: Tensor
-    parent_start_N: Tensor
-    first_token_L: Tensor
-    layer_size_L: Tensor
+    graph_T: Int[Tensor, " T"]
+    start_B: Int[Tensor, " B"]
+    end_B: Int[Tensor, " B"]
+    token_N: Int[Tensor, " N"]
+    layer_T: Int[Tensor, " T"]
+    index_T: Int[Tensor, " T"]
+    size_T: Int[Tensor, " T"]
+    layer_start_N: Int[Tensor, " N"]
+    parent_start_N: Int[Tensor, " N"]
+    first_token_L: Int[Tensor, " L"]
+    layer_size_L: Int[Tensor, " L"]
 
     @classmethod
     def of(cls, batch: DAGBatch) -> "Layout":
@@ -90,7 +91,7 @@ class Layout:
         return self.graph_T.shape[0]
 
     @property
-    def position_T(self) -> Tensor:
+    def position_T(self) -> Int[Tensor, " T"]:
         """Position of each token in its graph; 0 is the start token."""
         device = self.graph_T.device
         return torch.arange(self.num_tokens, device=device) - self.start_B[self.graph_T]
@@ -101,12 +102,12 @@ class AttentionWindow:
     """Padded blocks of queries with the tokens visible to them.
 
     Attributes:
-        query_Mb: Token of each padded slot, clamped where a graph's last block is not full.
-        key_Mw: Tokens of the block's attention window, clamped likewise.
+        query_Zb: Token of each padded slot, clamped where a graph's last block is not full.
+        key_Zw: Tokens of the block's attention window, clamped likewise.
     """
 
-    query_Mb: Tensor
-    key_Mw: Tensor
+    query_Zb: Int[Tensor, "Z b"]
+    key_Zw: Int[Tensor, "Z w"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +124,18 @@ class Blocks:
         slot_T: Row of each token among the padded slots, first blocks before later ones.
         first: Windows of the first block of each graph: the block itself.
         later: Windows of all other blocks: the block before and the block itself.
-        pooled_MF: Blocks that a later block attends to as one mean each: all but the last two.
-        pooled_valid_MF: Which of these exist.
+        pooled_Zz: Blocks that a later block attends to as one mean each: all but the last two.
+        pooled_valid_Zz: Which of these exist.
     """
 
     block: int
-    of_T: Tensor
-    offset_T: Tensor
-    slot_T: Tensor
+    of_T: Int[Tensor, " T"]
+    offset_T: Int[Tensor, " T"]
+    slot_T: Int[Tensor, " T"]
     first: AttentionWindow
     later: AttentionWindow
-    pooled_MF: Tensor
-    pooled_valid_MF: Tensor
+    pooled_Zz: Int[Tensor, "Z z"]
+    pooled_valid_Zz: Bool[Tensor, "Z z"]
 
     @classmethod
     def of(cls, layout: Layout, block: int) -> "Blocks":
@@ -144,15 +145,15 @@ class Blocks:
         blocks_B = (length_B + block - 1) // block
         first_B = blocks_B.cumsum(0) - blocks_B
         later_B = first_B - torch.arange(first_B.shape[0], device=device)
-        graph_M = torch.repeat_interleave(blocks_B - 1)
-        local_M = torch.arange(graph_M.shape[0], device=device) - later_B[graph_M] + 1
-        start_M = layout.start_B[graph_M] + local_M * block
+        graph_Z = torch.repeat_interleave(blocks_B - 1)
+        local_Z = torch.arange(graph_Z.shape[0], device=device) - later_B[graph_Z] + 1
+        start_Z = layout.start_B[graph_Z] + local_Z * block
         position_T, graph_T = layout.position_T, layout.graph_T
         local_T, offset_T = position_T // block, position_T % block
         longest = int(length_B.max())
         width = min(longest, block)
         later_T = later_B[graph_T] + local_T - 1
-        far_F = torch.arange(max((longest - 1) // block - 1, 0), device=device)
+        far_z = torch.arange(max((longest - 1) // block - 1, 0), device=device)
         tokens_w = torch.arange(-block, block, device=device)
         slot_T = torch.where(
             local_T == 0,
@@ -161,22 +162,22 @@ class Blocks:
         )
         last = layout.num_tokens - 1
         own_Bw = (layout.start_B[:, None] + tokens_w[block : block + width]).clamp(max=last)
-        near_Mw = (start_M[:, None] + tokens_w).clamp(max=last)
+        near_Zw = (start_Z[:, None] + tokens_w).clamp(max=last)
         return cls(
             block=block,
             of_T=first_B[graph_T] + local_T,
             offset_T=offset_T,
             slot_T=slot_T,
             first=AttentionWindow(own_Bw, own_Bw),
-            later=AttentionWindow(near_Mw[:, block:], near_Mw),
-            pooled_MF=(first_B[graph_M, None] + far_F).clamp(max=first_B[-1] + blocks_B[-1] - 1),
-            pooled_valid_MF=far_F < local_M[:, None] - 1,
+            later=AttentionWindow(near_Zw[:, block:], near_Zw),
+            pooled_Zz=(first_B[graph_Z, None] + far_z).clamp(max=first_B[-1] + blocks_B[-1] - 1),
+            pooled_valid_Zz=far_z < local_Z[:, None] - 1,
         )
 
     @property
     def num_blocks(self) -> int:
         """Number of blocks of the batch."""
-        return self.first.query_Mb.shape[0] + self.later.query_Mb.shape[0]
+        return self.first.query_Zb.shape[0] + self.later.query_Zb.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,14 +197,14 @@ class Edges:
         out_degree_T: Number of children of each token.
     """
 
-    parent_E: Tensor
-    child_E: Tensor
-    node_E: Tensor
-    type_E: Tensor
-    rank_E: Tensor
-    degree_E: Tensor
-    in_degree_N: Tensor
-    out_degree_T: Tensor
+    parent_E: Int[Tensor, " E"]
+    child_E: Int[Tensor, " E"]
+    node_E: Int[Tensor, " E"]
+    type_E: Int[Tensor, " E"]
+    rank_E: Int[Tensor, " E"]
+    degree_E: Int[Tensor, " E"]
+    in_degree_N: Int[Tensor, " N"]
+    out_degree_T: Int[Tensor, " T"]
 
     @classmethod
     def of(cls, batch: DAGBatch, layout: Layout) -> "Edges":

@@ -1,10 +1,11 @@
 """The fast model: every decision of every graph of a batch in one causal pass.
 
-Shape letters: B graphs, C numeric conditions, M categorical conditions, N nodes, T tokens, A
-attributes, S position buckets, D width of the encoder.
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, J
+position buckets, K codes, M categorical conditions, N nodes, T tokens.
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from layerdag._runtime import wait_briefly
@@ -122,7 +123,9 @@ class FastLayerDAG(DAGModel):
             terms["condition"] = self.judge.loss(batch, noise)
         return terms
 
-    def _encode(self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None) -> Tensor:
+    def _encode(
+        self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None
+    ) -> Float[Tensor, "T D"]:
         """Return the encoder's output for every token, shape (T, D)."""
         layout, edges, rates = targets.layout, targets.edges, self.config.encoder
         conditions = Conditions(batch.numeric_BC, batch.category_BM)
@@ -134,7 +137,7 @@ class FastLayerDAG(DAGModel):
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
         x_TD = row_dropout(self.tokens(x_TA, targets.structure), rates.token_dropout, noise)
-        x_TD = x_TD + at_tokens(vectors.before_BSD, layout.graph_T, bucket_T)
+        x_TD = x_TD + at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
         x_TD = dropout(x_TD, rates.dropout, noise)
         context = AttentionContext(
             targets.blocks,
@@ -146,7 +149,7 @@ class FastLayerDAG(DAGModel):
         for encoder_block in self._encoder_blocks():
             x_TD = encoder_block(x_TD, context)
         encoded_TD: Tensor = self.last_norm(x_TD)
-        return encoded_TD + at_tokens(vectors.after_BSD, layout.graph_T, bucket_T)
+        return encoded_TD + at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
 
     def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
         """Return the encoder blocks with their type."""
@@ -190,7 +193,7 @@ class FastLayerDAG(DAGModel):
             return resample(self._score, request, self._sample_once)
         return self._sample_once(request)
 
-    def _score(self, batch: DAGBatch, candidates: int) -> Tensor:
+    def _score(self, batch: DAGBatch, candidates: int) -> Float[Tensor, " B"]:
         """Return the log weight of finished graphs for resampling, nats, shape (B,).
 
         It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
@@ -206,14 +209,14 @@ class FastLayerDAG(DAGModel):
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
-    def log_posterior(self, batch: DAGBatch) -> Tensor | None:
+    def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
         """Return log p(conditions | graph) of each graph, nats, shape (B,)."""
         if self.judge is None:
             return None
         with torch.inference_mode():
             return self.judge.log_likelihood(batch)
 
-    def predict_numeric_conditions(self, batch: DAGBatch) -> Tensor | None:
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Float[Tensor, "B C"] | None:
         """Return the posterior mean of each numeric condition, shape (B, C)."""
         if self.judge is None:
             return None

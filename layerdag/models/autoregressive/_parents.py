@@ -8,14 +8,15 @@ older block, and every earlier node can still be reached.
 
 A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
 
-Shape letters: D decisions, P pairs of decision and candidate, E edges, T tokens, G groups of tokens
-(tokens or blocks), K and the digits: codes.
+Shape letters: B graphs, E edges, G groups of rows (tokens or blocks), N nodes, P pairs, Q
+decisions, T tokens.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
@@ -31,17 +32,17 @@ class Decisions:
     """Decisions on one parent each, by token.
 
     Attributes:
-        child_D: Token that gets the parent.
-        low_D: First token that may be chosen.
-        high_D: One past the last token that may be chosen.
-        reference_D: Token to measure offsets from, ``NEVER`` for none: the parent chosen last for
+        child_Q: Token that gets the parent.
+        low_Q: First token that may be chosen.
+        high_Q: One past the last token that may be chosen.
+        reference_Q: Token to measure offsets from, ``NEVER`` for none: the parent chosen last for
             the same child, or for a first parent that of the sibling before.
     """
 
-    child_D: Tensor
-    low_D: Tensor
-    high_D: Tensor
-    reference_D: Tensor
+    child_Q: Int[Tensor, " Q"]
+    low_Q: Int[Tensor, " Q"]
+    high_Q: Int[Tensor, " Q"]
+    reference_Q: Int[Tensor, " Q"]
 
     @classmethod
     def of(cls, layout: Layout, edges: Edges) -> "Decisions":
@@ -55,10 +56,10 @@ class Decisions:
         sibling_E = sibling_T[edges.child_E].masked_fill(~has_sibling_E, NEVER)
         remaining_E = edges.degree_E - edges.rank_E
         return cls(
-            child_D=edges.child_E,
-            low_D=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + remaining_E),
-            high_D=torch.where(first_E, layout.layer_start_N[edges.node_E], before_E),
-            reference_D=torch.where(first_E, sibling_E, before_E),
+            child_Q=edges.child_E,
+            low_Q=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + remaining_E),
+            high_Q=torch.where(first_E, layout.layer_start_N[edges.node_E], before_E),
+            reference_Q=torch.where(first_E, sibling_E, before_E),
         )
 
 
@@ -71,38 +72,48 @@ class CandidatePairs:
         candidate_P: Candidate token or block.
     """
 
-    decision_P: Tensor
-    candidate_P: Tensor
+    decision_P: Int[Tensor, " P"]
+    candidate_P: Int[Tensor, " P"]
 
     @classmethod
-    def ranges(cls, low_D: Tensor, high_D: Tensor) -> "CandidatePairs":
+    def ranges(cls, low_Q: Int[Tensor, " Q"], high_Q: Int[Tensor, " Q"]) -> "CandidatePairs":
         """Pair each decision with the integers of its range [low, high)."""
-        length_D = (high_D - low_D).clamp(min=0)
-        decision_P = torch.repeat_interleave(length_D)
-        start_D = length_D.cumsum(0) - length_D
-        number_P = torch.arange(decision_P.shape[0], device=low_D.device)
-        return cls(decision_P, number_P - start_D[decision_P] + low_D[decision_P])
+        length_Q = (high_Q - low_Q).clamp(min=0)
+        decision_P = torch.repeat_interleave(length_Q)
+        start_Q = length_Q.cumsum(0) - length_Q
+        number_P = torch.arange(decision_P.shape[0], device=low_Q.device)
+        return cls(decision_P, number_P - start_Q[decision_P] + low_Q[decision_P])
 
 
-def split_ranges(decisions: Decisions, layout: Layout, blocks: Blocks) -> tuple[Tensor, Tensor]:
+def split_ranges(
+    decisions: Decisions, layout: Layout, blocks: Blocks
+) -> tuple[Int[Tensor, " Q"], Int[Tensor, " Q"]]:
     """Return the first token of each decision's window, and one past its last far block."""
-    seen_D = decisions.child_D - 1
-    block_D = blocks.of_T[seen_D]
-    local_D = (seen_D - layout.start_B[layout.graph_T[seen_D]]) // blocks.block
-    window_D = seen_D - blocks.offset_T[seen_D] - blocks.block * (local_D > 0)
-    return window_D, block_D - 1
+    seen_Q = decisions.child_Q - 1
+    block_Q = blocks.of_T[seen_Q]
+    local_Q = (seen_Q - layout.start_B[layout.graph_T[seen_Q]]) // blocks.block
+    window_Q = seen_Q - blocks.offset_T[seen_Q] - blocks.block * (local_Q > 0)
+    return window_Q, block_Q - 1
 
 
 class ParentHistory:
     """Number and time of earlier uses of each node (or block) as a parent."""
 
-    def __init__(self, group_E: Tensor, child_E: Tensor, num_groups: int, num_tokens: int) -> None:
+    def __init__(
+        self,
+        group_E: Int[Tensor, " E"],
+        child_E: Int[Tensor, " E"],
+        num_groups: int,
+        num_tokens: int,
+    ) -> None:
         self.num_tokens = num_tokens
         self.key_E = torch.sort(group_E * num_tokens + child_E).values
         count_G = torch.bincount(group_E, minlength=num_groups)
         self.start_G = count_G.cumsum(0) - count_G
 
-    def before(self, group_P: Tensor, child_P: Tensor) -> tuple[Tensor, Tensor]:
+    def before(
+        self, group_P: Int[Tensor, " P"], child_P: Int[Tensor, " P"]
+    ) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
         """Return (number of uses, last user or ``NEVER``) of each group before ``child_P``."""
         rank_P = torch.searchsorted(self.key_E, group_P * self.num_tokens + child_P)
         used_P = rank_P - self.start_G[group_P]
@@ -112,13 +123,15 @@ class ParentHistory:
         return used_P, last_P.masked_fill(used_P == 0, NEVER)
 
 
-def log_code(count: Tensor) -> Tensor:
+def log_code(count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return 0, 1, 2, 3, 4, 5-6, 7-9, 10-16, 17-32 and beyond as ``GAP_CODES`` codes."""
     borders = torch.tensor([1, 2, 3, 4, 5, 7, 10, 17, 33], device=count.device)
     return torch.searchsorted(borders, count.contiguous(), right=True)
 
 
-def stub_code(used: Tensor, out_degree: Tensor) -> Tensor:
+def stub_code(
+    used: Int[Tensor, "*shape"], out_degree: Int[Tensor, "*shape"]
+) -> Int[Tensor, "*shape"]:
     """Return one of 16 codes for (children so far, pending children), each clamped to 3."""
     return used.clamp(max=3) * 4 + (out_degree - used).clamp(0, 3)
 
@@ -128,8 +141,12 @@ TokenCodes = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def token_codes(
-    stub_P: Tensor, offset_P: Tensor, has_reference_P: Tensor, gap_P: Tensor, layers_P: Tensor
-) -> Tensor:
+    stub_P: Int[Tensor, " P"],
+    offset_P: Int[Tensor, " P"],
+    has_reference_P: Bool[Tensor, " P"],
+    gap_P: Int[Tensor, " P"],
+    layers_P: Int[Tensor, " P"],
+) -> Int[Tensor, "P 4"]:
     """Return the codes of candidates that are tokens, shape (P, 4).
 
     Args:
@@ -144,7 +161,11 @@ def token_codes(
 
 
 def no_token_codes(
-    stub_P: Tensor, offset_P: Tensor, has_reference_P: Tensor, gap_P: Tensor, layers_P: Tensor
-) -> Tensor:
+    stub_P: Int[Tensor, " P"],
+    offset_P: Int[Tensor, " P"],
+    has_reference_P: Bool[Tensor, " P"],
+    gap_P: Int[Tensor, " P"],
+    layers_P: Int[Tensor, " P"],
+) -> Int[Tensor, "P 4"]:
     """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
     return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))

@@ -1,11 +1,13 @@
 """Input of the encoder: codes of a node and structural features that describe its position.
 
-Shape letters: T tokens, E edges, B graphs, A attributes, F features, D width of the encoder.
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, N nodes,
+T tokens.
 """
 
 from dataclasses import dataclass, fields
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
@@ -36,19 +38,21 @@ class StructuralFeatures:
         layer_T: Layer.
     """
 
-    degree_T: Tensor
-    out_degree_T: Tensor
-    size_T: Tensor
-    index_T: Tensor
-    left_T: Tensor
-    open_T: Tensor
-    open_layer_T: Tensor
-    open_before_T: Tensor
-    position_T: Tensor
-    layer_T: Tensor
+    degree_T: Int[Tensor, " T"]
+    out_degree_T: Int[Tensor, " T"]
+    size_T: Int[Tensor, " T"]
+    index_T: Int[Tensor, " T"]
+    left_T: Int[Tensor, " T"]
+    open_T: Int[Tensor, " T"]
+    open_layer_T: Int[Tensor, " T"]
+    open_before_T: Int[Tensor, " T"]
+    position_T: Int[Tensor, " T"]
+    layer_T: Int[Tensor, " T"]
 
     @classmethod
-    def of(cls, layout: Layout, edges: Edges, out_degree_T: Tensor) -> "StructuralFeatures":
+    def of(
+        cls, layout: Layout, edges: Edges, out_degree_T: Int[Tensor, " T"]
+    ) -> "StructuralFeatures":
         """Return the features of a batch of complete graphs with out-degrees ``out_degree_T``."""
         degree_T = torch.zeros_like(edges.out_degree_T)
         degree_T[layout.token_N] = edges.in_degree_N
@@ -79,7 +83,7 @@ class StructuralFeatures:
             layer_T=layout.layer_T.clamp(min=0),
         )
 
-    def stacked(self) -> Tensor:
+    def stacked(self) -> Int[Tensor, "T F"]:
         """Return the features as one matrix, shape (T, F)."""
         return torch.stack([getattr(self, field.name) for field in fields(self)], dim=1)
 
@@ -100,7 +104,9 @@ class TokenEmbedding(nn.Module):
         counts = [self.scale.num_codes] * len(fields(StructuralFeatures))
         self.embedding = SumEmbedding([*codes, *counts], width)
 
-    def forward(self, x_TA: Tensor, structure: StructuralFeatures) -> Tensor:
+    def forward(
+        self, x_TA: Int[Tensor, "T A"], structure: StructuralFeatures
+    ) -> Float[Tensor, "T D"]:
         """Return the input of the encoder before the conditions are added, shape (T, D)."""
         structure_TF = self.scale.encode(structure.stacked().clamp(min=0))
         embedded_TD: Tensor = self.embedding(torch.cat([x_TA, structure_TF], dim=1))

@@ -1,6 +1,10 @@
-"""Graph-level conditions as one vector: several at once, each of which may be unknown."""
+"""Graph-level conditions as one vector: several at once, each of which may be unknown.
+
+Shape letters: B graphs, C numeric conditions, D width of a state, M categorical conditions.
+"""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
@@ -37,14 +41,14 @@ class ConditionEncoder(nn.Module):
         ) if numeric else None  # fmt: skip
         self.categories = nn.ModuleList([nn.Embedding(count + 1, width) for count in categories])
 
-    def forward(self, conditions: Conditions) -> Tensor:
+    def forward(self, conditions: Conditions) -> Float[Tensor, "B D"]:
         """Return the vectors, shape (B, F)."""
         numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
-        out_BF = self.base.expand(numeric_BC.shape[0], -1)
+        out_BD = self.base.expand(numeric_BC.shape[0], -1)
         if self.numeric is not None:
             known_BC = ~numeric_BC.isnan()
             value_BC = torch.where(known_BC, numeric_BC, 0.0)
-            out_BF = out_BF + self.numeric(torch.cat([value_BC, known_BC.to(value_BC)], dim=1))
+            out_BD = out_BD + self.numeric(torch.cat([value_BC, known_BC.to(value_BC)], dim=1))
         for column, table in enumerate(self.categories):
-            out_BF = out_BF + table(category_BM[:, column] + 1)
-        return out_BF
+            out_BD = out_BD + table(category_BM[:, column] + 1)
+        return out_BD

@@ -1,6 +1,10 @@
-"""In-degrees as categories: one code for each in-degree that training graphs have."""
+"""In-degrees as categories: one code for each in-degree that training graphs have.
+
+Shape letters: K codes, N nodes.
+"""
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from layerdag.graph import GraphStatistics
@@ -30,10 +34,10 @@ class DegreeCodes(nn.Module):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def encode(self, degree_N: Tensor) -> Tensor:
+    def encode(self, degree_N: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
         """Return the code of the largest known in-degree that is at most ``degree_N``."""
         return torch.searchsorted(self.value_K, degree_N, right=True) - 1
 
-    def decode(self, code_N: Tensor) -> Tensor:
+    def decode(self, code_N: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
         """Return the in-degree behind each code."""
         return self.value_K[code_N]

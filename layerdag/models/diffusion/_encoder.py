@@ -1,12 +1,15 @@
 """The encoder of prefixes: message passing along and against the edges.
 
-Shape letters: N distinct nodes, R rows (nodes of the prefixes, end to end), I prefixes, P edges, A
-attributes, F features. The parameter name ``ages`` is that of earlier checkpoints.
+The parameter name ``ages`` is that of earlier checkpoints.
+
+Shape letters: A node attributes, D width of a state, I prefixes, N nodes, R rows (nodes of the
+prefixes, end to end), V edges among rows.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes
@@ -37,19 +40,19 @@ class PrefixGraphs:
         distance_R: Layers from the row to the next layer, 0 for that layer itself.
         graph_I: Graph of each prefix.
         depth_I: Number of finished layers of each prefix.
-        edge_index_2P: Rows joined by an edge.
-        edge_kind_P: Kind of each edge, below the encoder's number of kinds.
+        edge_index_2V: Rows joined by an edge.
+        edge_kind_V: Kind of each edge, below the encoder's number of kinds.
     """
 
-    code_NA: Tensor
-    graph_N: Tensor
-    node_R: Tensor
-    prefix_R: Tensor
-    distance_R: Tensor
-    graph_I: Tensor
-    depth_I: Tensor
-    edge_index_2P: Tensor
-    edge_kind_P: Tensor
+    code_NA: Int[Tensor, "N A"]
+    graph_N: Int[Tensor, " N"]
+    node_R: Int[Tensor, " R"]
+    prefix_R: Int[Tensor, " R"]
+    distance_R: Int[Tensor, " R"]
+    graph_I: Int[Tensor, " I"]
+    depth_I: Int[Tensor, " I"]
+    edge_index_2V: Int[Tensor, "2 V"]
+    edge_kind_V: Int[Tensor, " V"]
 
 
 def code_embedding(cardinalities: tuple[int, ...], width: int) -> SumEmbedding:
@@ -84,17 +87,17 @@ class PrefixNodeEncoder(nn.Module):
         self.rounds = nn.ModuleList([MessagePassingLayer(width, edge_kinds) for _ in range(rounds)])
         self.project = nn.Linear((rounds + 1) * width, width)
 
-    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Float[Tensor, "R D"]:
         """Return the state of each row, shape (R, F)."""
-        node_NF = self.codes(partial.code_NA) + gather_rows(
+        node_ND = self.codes(partial.code_NA) + gather_rows(
             self.conditions(conditions), partial.graph_N
         )
-        rows_RF = gather_rows(node_NF, partial.node_R) + self.ages(
+        rows_RD = gather_rows(node_ND, partial.node_R) + self.ages(
             partial.distance_R.clamp(max=MAX_LAYER_DISTANCE)
         )
-        outputs = [rows_RF]
+        outputs = [rows_RD]
         for layer in self.rounds:
-            outputs.append(layer(outputs[-1], partial.edge_index_2P, partial.edge_kind_P))
+            outputs.append(layer(outputs[-1], partial.edge_index_2V, partial.edge_kind_V))
         return to_float32(self.project(torch.cat(outputs, dim=-1)))
 
 
@@ -123,16 +126,16 @@ class PrefixEncoder(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.state = MLP(4 * width, width, width)
 
-    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Float[Tensor, "I D"]:
         """Return the state of each prefix, shape (I, F)."""
-        rows_RF = self.rows(partial, conditions)
+        rows_RD = self.rows(partial, conditions)
         items = partial.graph_I.numel()
-        pooled_IF = rows_RF.new_zeros(items, self.width).index_add(0, partial.prefix_R, rows_RF)
+        pooled_ID = rows_RD.new_zeros(items, self.width).index_add(0, partial.prefix_R, rows_RD)
         nodes_I = torch.bincount(partial.prefix_R, minlength=items)
         parts = [
-            self.norm(pooled_IF + self.start),
+            self.norm(pooled_ID + self.start),
             gather_rows(self.rows.conditions(conditions), partial.graph_I),
-            sinusoids(partial.depth_I.to(rows_RF), self.width),
-            sinusoids(nodes_I.to(rows_RF), self.width),
+            sinusoids(partial.depth_I.to(rows_RD), self.width),
+            sinusoids(nodes_I.to(rows_RD), self.width),
         ]
         return self.state(torch.cat(parts, dim=-1))

@@ -1,6 +1,10 @@
-"""How many nodes the next layer has, 0 for stop."""
+"""How many nodes the next layer has, 0 for stop.
+
+Shape letters: I prefixes, K codes.
+"""
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import GraphSizes, GraphStatistics
@@ -42,29 +46,33 @@ class LayerSizeNet(nn.Module):
         self.encoder = PrefixEncoder(sizes, cardinalities, width=width, rounds=config.rounds)
         self.head = MLP(width, width, self.largest + 1)
 
-    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Tensor:
+    def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Float[Tensor, "I K"]:
         """Return logits of the sizes 0..S, shape (I, S + 1)."""
         return self.head(self.encoder(partial, conditions))
 
-    def log_probability(self, logits_IS: Tensor, size_I: Tensor) -> Tensor:
+    def log_probability(
+        self, logits_IK: Float[Tensor, "I K"], size_I: Int[Tensor, " I"]
+    ) -> Float[Tensor, " I"]:
         """Return log p(size) of each prefix, nats, shape (I,)."""
         share, stop = torch.tensor(self.tail_probability), torch.tensor(self.tail_stop_probability)
-        inner_IS = logits_IS.log_softmax(-1) + torch.log1p(-share)
-        inner_I = inner_IS.gather(1, size_I.clamp(max=self.largest).unsqueeze(1)).squeeze(1)
+        inner_IK = logits_IK.log_softmax(-1) + torch.log1p(-share)
+        inner_I = inner_IK.gather(1, size_I.clamp(max=self.largest).unsqueeze(1)).squeeze(1)
         excess_I = (size_I - self.largest - 1).clamp(min=0)
         tail_I = share.log() + stop.log() + excess_I * torch.log1p(-stop)
         return torch.where(size_I <= self.largest, inner_I, tail_I)
 
-    def sample(self, logits_IS: Tensor, uniform_I2: Tensor) -> Tensor:
+    def sample(
+        self, logits_IK: Float[Tensor, "I K"], uniform_I2: Float[Tensor, "I 2"]
+    ) -> Int[Tensor, " I"]:
         """Sample a size for each prefix.
 
         Args:
-            logits_IS: From ``forward``; minus infinity forbids a size.
+            logits_IK: From ``forward``; minus infinity forbids a size.
             uniform_I2: In (0, 1).
         """
-        inner_IS = logits_IS.softmax(-1) * (1 - self.tail_probability)
-        tail_I1 = torch.full_like(inner_IS[:, :1], self.tail_probability)
-        size_I = sample_categorical(torch.cat([inner_IS, tail_I1], dim=1), uniform_I2[:, 0])
+        inner_IK = logits_IK.softmax(-1) * (1 - self.tail_probability)
+        tail_I1 = torch.full_like(inner_IK[:, :1], self.tail_probability)
+        size_I = sample_categorical(torch.cat([inner_IK, tail_I1], dim=1), uniform_I2[:, 0])
         beyond = torch.log1p(torch.tensor(-self.tail_stop_probability, dtype=torch.float64))
         excess_I = (uniform_I2[:, 1].log() / beyond).long()
         return torch.where(size_I > self.largest, size_I + excess_I, size_I)

@@ -2,9 +2,14 @@
 
 Three networks with no shared parameter, trained on every prefix of every graph: layer size, node
 attributes, edges. docs/explanation/method.md lists what was kept and what was repaired, and why.
+
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, I
+prefixes, K codes, M categorical conditions, N nodes, P pairs, R rows, V edges among rows, W new
+nodes.
 """
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from layerdag.errors import UsageError
@@ -92,14 +97,14 @@ class ReferenceLayerDAG(DAGModel):
         if _is_wanted(self.node):
             partial = _partial(batch, prefixes(batch, layers, inner, 0), inner, code_NA)
             new_R, ptr = _new_nodes(layers, inner)
-            state_IF = self.node.encoder(partial, conditions)
-            terms["node"] = self.node.loss(state_IF, code_NA[new_R], ptr, generator)
+            state_ID = self.node.encoder(partial, conditions)
+            terms["node"] = self.node.loss(state_ID, code_NA[new_R], ptr, generator)
         if _is_wanted(self.edge):
             later = inner.where(inner.depth_I > 0)
             rows = prefixes(batch, layers, later, 1)
-            pairs, x0_Q = _pairs(batch, rows)
+            pairs, x0_P = _pairs(batch, rows)
             partial = _partial(batch, rows, later, code_NA)
-            terms["edge"] = self.edge.loss(partial, conditions, pairs, x0_Q, generator)
+            terms["edge"] = self.edge.loss(partial, conditions, pairs, x0_P, generator)
         share = len(items) / len(everything)
         return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
@@ -118,7 +123,7 @@ class ReferenceLayerDAG(DAGModel):
         self.require_options(steps=request.steps, best_of=request.best_of)
         return sample(self, request)
 
-    def codes(self, batch: DAGBatch) -> Tensor:
+    def codes(self, batch: DAGBatch) -> Int[Tensor, "N A"]:
         """Return the attribute codes with the in-degree's as last column, shape (N, A + 1)."""
         degree_N = torch.bincount(batch.edge_index_2E[1], minlength=batch.num_nodes)
         return torch.cat([batch.x_NA, self.degrees.encode(degree_N).unsqueeze(1)], dim=1)
@@ -129,13 +134,13 @@ class ReferenceLayerDAG(DAGModel):
         layers: LayerIndex,
         items: PrefixIndex,
         conditions: Conditions,
-        code_NA: Tensor,
+        code_NA: Int[Tensor, "N A"],
     ) -> LossTerm:
         """Return the negative log-likelihood of the size of the layer after each prefix."""
         partial = _partial(batch, prefixes(batch, layers, items, 0), items, code_NA)
-        logits_IS = self.layer_size(partial, conditions)
+        logits_IK = self.layer_size(partial, conditions)
         size_I = _new_nodes(layers, items)[1].diff()
-        total = -self.layer_size.log_probability(logits_IS, size_I).sum()
+        total = -self.layer_size.log_probability(logits_IK, size_I).sum()
         return LossTerm(total, torch.tensor(len(items), device=total.device))
 
 
@@ -144,7 +149,9 @@ def _is_wanted(network: nn.Module) -> bool:
     return not torch.is_grad_enabled() or any(p.requires_grad for p in network.parameters())
 
 
-def _partial(batch: DAGBatch, rows: Prefixes, items: PrefixIndex, code_NA: Tensor) -> PrefixGraphs:
+def _partial(
+    batch: DAGBatch, rows: Prefixes, items: PrefixIndex, code_NA: Int[Tensor, "N A"]
+) -> PrefixGraphs:
     """Return the prefixes as input of the networks."""
     return PrefixGraphs(
         code_NA=code_NA,
@@ -154,12 +161,14 @@ def _partial(batch: DAGBatch, rows: Prefixes, items: PrefixIndex, code_NA: Tenso
         distance_R=rows.distance_R,
         graph_I=items.graph_I,
         depth_I=items.depth_I,
-        edge_index_2P=rows.edge_index_2P,
-        edge_kind_P=rows.edge_type_P,
+        edge_index_2V=rows.edge_index_2V,
+        edge_kind_V=rows.edge_type_V,
     )
 
 
-def _new_nodes(layers: LayerIndex, items: PrefixIndex) -> tuple[Tensor, Tensor]:
+def _new_nodes(
+    layers: LayerIndex, items: PrefixIndex
+) -> tuple[Int[Tensor, " W"], Int[Tensor, " I1"]]:
     """Return (nodes, ptr) of the layer after each prefix; it is empty after a whole graph."""
     start_I = layers.end_of(items.graph_I, items.depth_I)
     whole_I = items.depth_I == layers.count_B[items.graph_I]
@@ -168,37 +177,37 @@ def _new_nodes(layers: LayerIndex, items: PrefixIndex) -> tuple[Tensor, Tensor]:
     return segment_ranges(start_I, size_I)[1], segment_pointers(size_I)
 
 
-def _cost(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex) -> Tensor:
+def _cost(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex) -> Int[Tensor, " I"]:
     """Return the rows and candidate edges of each prefix."""
     rows_I = layers.end_of(items.graph_I, items.depth_I) - batch.node_ptr[items.graph_I]
     return rows_I * (1 + _new_nodes(layers, items)[1].diff())
 
 
-def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Tensor]:
+def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Int[Tensor, " P"]]:
     """Return all pairs of an earlier and a new node, with their true states."""
     new_W = torch.nonzero(rows.distance_R == 0).squeeze(1)
     prefix_W = rows.prefix_R[new_W]
     new_count_I = torch.bincount(prefix_W, minlength=rows.num_prefixes)
     candidates_W = (rows.row_ptr.diff() - new_count_I)[prefix_W]
-    new_Q, source_Q = segment_ranges(rows.row_ptr[:-1][prefix_W], candidates_W)
+    new_P, source_P = segment_ranges(rows.row_ptr[:-1][prefix_W], candidates_W)
     # The true edges into new node w start at its first pair, at the source's place in its graph.
     node_W = rows.node_R[new_W]
     target_E = batch.edge_index_2E[1].contiguous()
     first_W = torch.searchsorted(target_E, node_W)
     edges_W = torch.searchsorted(target_E, node_W, right=True) - first_W
-    new_P, edge_P = segment_ranges(first_W, edges_W)
+    new_V, edge_V = segment_ranges(first_W, edges_W)
     first_node_W = rows.node_R[rows.row_ptr[:-1][prefix_W]]
     first_pair_W = candidates_W.cumsum(0) - candidates_W
-    pair_P = first_pair_W[new_P] + batch.edge_index_2E[0, edge_P] - first_node_W[new_P]
-    x0_Q = torch.zeros_like(source_Q)
-    x0_Q[pair_P] = batch.edge_type_E[edge_P] + 1
+    pair_V = first_pair_W[new_V] + batch.edge_index_2E[0, edge_V] - first_node_W[new_V]
+    x0_P = torch.zeros_like(source_P)
+    x0_P[pair_V] = batch.edge_type_E[edge_V] + 1
     pairs = Pairs(
-        source_Q=source_Q,
-        target_Q=new_W[new_Q],
-        new_Q=new_Q,
-        prefix_Q=prefix_W[new_Q],
-        latest_Q=rows.distance_R[source_Q] == 1,
+        source_P=source_P,
+        target_P=new_W[new_P],
+        new_P=new_P,
+        prefix_P=prefix_W[new_P],
+        latest_P=rows.distance_R[source_P] == 1,
         in_degree_W=edges_W,
         candidates_W=candidates_W,
     )
-    return pairs, x0_Q
+    return pairs, x0_P

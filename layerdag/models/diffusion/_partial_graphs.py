@@ -1,8 +1,12 @@
-"""Partial graphs during sampling: flat arrays that are extended by one layer at a time."""
+"""Partial graphs during sampling: flat arrays that are extended by one layer at a time.
+
+Shape letters: A node attributes, E edges, N nodes, V edges among rows, W new nodes.
+"""
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.graph import DAG
@@ -16,16 +20,16 @@ class NewLayer:
     Attributes:
         graph_W: Graph of each new node.
         code_WA: Attribute codes.
-        source_P: Earlier node of each new edge, numbered through all graphs.
-        target_P: New node of each edge, 0..W.
-        type_P: Type of each edge.
+        source_V: Earlier node of each new edge, numbered through all graphs.
+        target_V: New node of each edge, 0..W.
+        type_V: Type of each edge.
     """
 
-    graph_W: Tensor
-    code_WA: Tensor
-    source_P: Tensor
-    target_P: Tensor
-    type_P: Tensor
+    graph_W: Int[Tensor, " W"]
+    code_WA: Int[Tensor, "W A"]
+    source_V: Int[Tensor, " V"]
+    target_V: Int[Tensor, " V"]
+    type_V: Int[Tensor, " V"]
 
 
 class PartialGraphs:
@@ -51,15 +55,15 @@ class PartialGraphs:
         """Add the next layer."""
         start = self.graph_N.numel()
         depth_W = torch.full_like(layer.graph_W, self.depth)
-        edge_index_2P = torch.stack([layer.source_P, start + layer.target_P])
+        edge_index_2V = torch.stack([layer.source_V, start + layer.target_V])
         self.graph_N = torch.cat([self.graph_N, layer.graph_W])
         self.layer_N = torch.cat([self.layer_N, depth_W])
         self.code_NA = torch.cat([self.code_NA, layer.code_WA])
-        self.edge_index_2E = torch.cat([self.edge_index_2E, edge_index_2P], dim=1)
-        self.edge_type_E = torch.cat([self.edge_type_E, layer.type_P])
+        self.edge_index_2E = torch.cat([self.edge_index_2E, edge_index_2V], dim=1)
+        self.edge_type_E = torch.cat([self.edge_type_E, layer.type_V])
         self.depth += 1
 
-    def finished(self, u_NA: Tensor, num_graphs: int) -> tuple[DAG, ...]:
+    def finished(self, u_NA: Float[Tensor, "N A"], num_graphs: int) -> tuple[DAG, ...]:
         """Return the graphs, nodes in layer order and edges by (target, source).
 
         Args:

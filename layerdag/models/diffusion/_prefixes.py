@@ -3,13 +3,14 @@
 In a ``DAGBatch`` the nodes of a graph are sorted by layer and its edges by target, so the prefix of
 the first l layers is a contiguous range of nodes and edges: prefixes are built from pointers.
 
-Shape letters: B graphs, L layers of the batch, N nodes, E edges, I prefixes, R rows (nodes of the
-prefixes, end to end), P edges of the prefixes.
+Shape letters: B graphs, E edges, I prefixes, L layers, N nodes, R rows (nodes of the prefixes, end
+to end), V edges among rows.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from layerdag.graph import DAGBatch
@@ -26,9 +27,9 @@ class LayerIndex:
         start_L1: First node of each layer; the last entry is the number of nodes.
     """
 
-    count_B: Tensor
-    first_B: Tensor
-    start_L1: Tensor
+    count_B: Int[Tensor, " B"]
+    first_B: Int[Tensor, " B"]
+    start_L1: Int[Tensor, " L1"]
 
     @classmethod
     def of(cls, batch: DAGBatch) -> "LayerIndex":
@@ -39,7 +40,7 @@ class LayerIndex:
         size_L = torch.bincount(layer_N, minlength=int(count_B.sum()))
         return cls(count_B, first_B, segment_pointers(size_L))
 
-    def end_of(self, graph_I: Tensor, depth_I: Tensor) -> Tensor:
+    def end_of(self, graph_I: Int[Tensor, " I"], depth_I: Int[Tensor, " I"]) -> Int[Tensor, " I"]:
         """Return the first node beyond the first ``depth_I`` layers of each graph ``graph_I``."""
         return self.start_L1[self.first_B[graph_I] + depth_I]
 
@@ -48,13 +49,13 @@ class LayerIndex:
 class PrefixIndex:
     """Prefixes of graphs: the first ``depth_I`` layers of the graphs ``graph_I``."""
 
-    graph_I: Tensor
-    depth_I: Tensor
+    graph_I: Int[Tensor, " I"]
+    depth_I: Int[Tensor, " I"]
 
     def __len__(self) -> int:
         return self.graph_I.numel()
 
-    def where(self, keep_I: Tensor) -> "PrefixIndex":
+    def where(self, keep_I: Bool[Tensor, " I"] | Int[Tensor, " _"]) -> "PrefixIndex":
         """Return the prefixes for which ``keep_I`` is true, or whose numbers it lists."""
         return PrefixIndex(self.graph_I[keep_I], self.depth_I[keep_I])
 
@@ -66,7 +67,7 @@ def all_prefixes(layers: LayerIndex) -> PrefixIndex:
 
 
 def subsample_prefixes(
-    items: PrefixIndex, cost_I: Tensor, budget: int, generator: torch.Generator
+    items: PrefixIndex, cost_I: Int[Tensor, " I"], budget: int, generator: torch.Generator
 ) -> PrefixIndex:
     """Return all prefixes, or a random subset with a total cost of at most ``budget``.
 
@@ -91,16 +92,16 @@ class Prefixes:
         distance_R: Layers from the row's node to the next layer; 1 is the latest layer, 0 the next
             layer itself.
         row_ptr: Rows of prefix i are ``row_ptr[i]:row_ptr[i+1]``.
-        edge_index_2P: Source and target rows of the known edges.
-        edge_type_P: Their types.
+        edge_index_2V: Source and target rows of the known edges.
+        edge_type_V: Their types.
     """
 
-    node_R: Tensor
-    prefix_R: Tensor
-    distance_R: Tensor
-    row_ptr: Tensor
-    edge_index_2P: Tensor
-    edge_type_P: Tensor
+    node_R: Int[Tensor, " R"]
+    prefix_R: Int[Tensor, " R"]
+    distance_R: Int[Tensor, " R"]
+    row_ptr: Int[Tensor, " I1"]
+    edge_index_2V: Int[Tensor, "2 V"]
+    edge_type_V: Int[Tensor, " V"]
 
     @property
     def num_prefixes(self) -> int:
@@ -125,13 +126,13 @@ def prefixes(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex, ahead: int
     target_E = batch.edge_index_2E[1].contiguous()
     first_edge_I = batch.edge_ptr[items.graph_I]
     edges_I = torch.searchsorted(target_E, known_I) - first_edge_I
-    candidate_P, edge_P = segment_ranges(first_edge_I, edges_I)
-    shift_P = (row_ptr[:-1] - start_I)[candidate_P]
+    candidate_V, edge_V = segment_ranges(first_edge_I, edges_I)
+    shift_V = (row_ptr[:-1] - start_I)[candidate_V]
     return Prefixes(
         node_R=node_R,
         prefix_R=prefix_R,
         distance_R=items.depth_I[prefix_R] - batch.layer_N[node_R],
         row_ptr=row_ptr,
-        edge_index_2P=batch.edge_index_2E[:, edge_P] + shift_P,
-        edge_type_P=batch.edge_type_E[edge_P],
+        edge_index_2V=batch.edge_index_2E[:, edge_V] + shift_V,
+        edge_type_V=batch.edge_type_E[edge_V],
     )

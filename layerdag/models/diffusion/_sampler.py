@@ -4,6 +4,10 @@ Loops run over layers and denoising steps only. Every graph has its own stream o
 networks compute in double precision unless the model's ``sampling_precision`` says otherwise: the
 last bits of a matrix product depend on the size of the batch, and in single precision they now and
 then change a sampled code, so that a graph depends on the other graphs of its batch.
+
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, I
+prefixes, K codes, M categorical conditions, N nodes, P pairs, R rows (nodes of the prefixes, end to
+end), S diffusion steps, V edges among rows, W new nodes.
 """
 
 import copy
@@ -13,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag._runtime import wait_briefly
@@ -68,7 +73,7 @@ class _ActiveGraphs:
     """
 
     partial: PrefixGraphs
-    node_R: Tensor
+    node_R: Int[Tensor, " R"]
     conditions: tuple[Conditions, ...]
 
 
@@ -125,7 +130,7 @@ class _Sampler:
         node_R = torch.nonzero(self.active_B[graphs.graph_N]).squeeze(1)
         row_N = torch.zeros_like(graphs.graph_N)
         row_N[node_R] = torch.arange(node_R.numel(), device=self.device)
-        edge_P = torch.nonzero(self.active_B[graphs.graph_N[graphs.edge_index_2E[1]]]).squeeze(1)
+        edge_V = torch.nonzero(self.active_B[graphs.graph_N[graphs.edge_index_2E[1]]]).squeeze(1)
         graph_R = graphs.graph_N[node_R]
         partial = PrefixGraphs(
             code_NA=graphs.code_NA[node_R],
@@ -135,14 +140,16 @@ class _Sampler:
             distance_R=graphs.depth - graphs.layer_N[node_R],
             graph_I=graph_I,
             depth_I=torch.full_like(graph_I, graphs.depth),
-            edge_index_2P=row_N[graphs.edge_index_2E[:, edge_P]],
-            edge_kind_P=graphs.edge_type_E[edge_P],
+            edge_index_2V=row_N[graphs.edge_index_2E[:, edge_V]],
+            edge_kind_V=graphs.edge_type_E[edge_V],
         )
         plain = self.request.guidance == 1.0
         conditions = (self.conditions,) if plain else (self.conditions, self.conditions.unknown())
         return _ActiveGraphs(partial, node_R, conditions)
 
-    def _guided(self, view: _ActiveGraphs, predict: Callable[[Conditions], Tensor]) -> Tensor:
+    def _guided(
+        self, view: _ActiveGraphs, predict: Callable[[Conditions], Tensor]
+    ) -> Float[Tensor, "*shape"]:
         """Return the logits of one pass, or of both merged by guidance."""
         logits = [predict(conditions) for conditions in view.conditions]
         if len(logits) == 1:
@@ -150,22 +157,22 @@ class _Sampler:
         conditional, unconditional = logits
         return guided(conditional, unconditional, self.request.guidance)
 
-    def _draw(self, view: _ActiveGraphs, count_I: Tensor) -> Tensor:
+    def _draw(self, view: _ActiveGraphs, count_I: Int[Tensor, " I"]) -> Float[Tensor, " _"]:
         """Return the next ``count_I`` uniforms of the stream of each active graph."""
         count_B = torch.zeros_like(self.nodes_B)
         count_B[view.partial.graph_I] = count_I
         return self.streams.uniforms(count_B)
 
-    def _sizes(self, view: _ActiveGraphs) -> Tensor:
+    def _sizes(self, view: _ActiveGraphs) -> Int[Tensor, " I"]:
         """Sample the sizes of the next layers, end graphs, and apply the limits of the request."""
         partial, request = view.partial, self.request
-        logits_IS = self._guided(
+        logits_IK = self._guided(
             view, lambda conditions: self.model.layer_size(partial, conditions)
         )
         if self.graphs.depth == 0:
-            logits_IS[:, 0] = float("-inf")
+            logits_IK[:, 0] = float("-inf")
         uniform_I2 = self._draw(view, torch.full_like(partial.graph_I, 2)).reshape(-1, 2)
-        wanted_I = self.model.layer_size.sample(logits_IS, uniform_I2)
+        wanted_I = self.model.layer_size.sample(logits_IK, uniform_I2)
         capacity_I = request.max_nodes - self.nodes_B[partial.graph_I]
         if self.graphs.depth >= request.max_layers:
             capacity_I = torch.zeros_like(capacity_I)
@@ -174,7 +181,9 @@ class _Sampler:
         self.active_B[partial.graph_I] = size_I > 0
         return size_I
 
-    def _attributes(self, view: _ActiveGraphs, size_I: Tensor) -> tuple[Tensor, Tensor]:
+    def _attributes(
+        self, view: _ActiveGraphs, size_I: Int[Tensor, " I"]
+    ) -> tuple[Int[Tensor, "W A"], Int[Tensor, " I1"]]:
         """Draw the codes of the new nodes; return (codes with in-degree, pointers by item)."""
         node, columns = self.model.node, self.columns
         segments = Segments.of(segment_pointers(size_I))
@@ -182,31 +191,35 @@ class _Sampler:
             id(conditions): node.encoder(view.partial, conditions) for conditions in view.conditions
         }
         times = strided_timesteps(node.steps, self.request.steps)
-        time_TF = node.times(torch.tensor(times, device=self.device))
+        time_SD = node.times(torch.tensor(times, device=self.device))
         uniform_R = self._draw(view, size_I * columns * len(times))
-        uniform_WTA = uniform_R.reshape(-1, len(times), columns)
+        uniform_WSA = uniform_R.reshape(-1, len(times), columns)
         code_WA = sample_categorical(
-            node.marginal_AK.expand(len(uniform_WTA), -1, -1), uniform_WTA[:, 0]
+            node.marginal_AK.expand(len(uniform_WSA), -1, -1), uniform_WSA[:, 0]
         )
         for step, (now, then) in enumerate(itertools.pairwise(times)):
 
             def predict(
-                conditions: Conditions, code_WA: Tensor = code_WA, step: int = step
+                conditions: Conditions, code_WA: Int[Tensor, "W A"] = code_WA, step: int = step
             ) -> Tensor:
-                return node(states[id(conditions)] + time_TF[step], code_WA, segments)
+                return node(states[id(conditions)] + time_SD[step], code_WA, segments)
 
             weights_WAK = reverse_distribution(
                 self._guided(view, predict).softmax(-1),
                 code_WA,
                 node.marginal_AK,
-                node.alpha_bar_T[now],
-                node.alpha_bar_T[then],
+                node.alpha_bar_S[now],
+                node.alpha_bar_S[then],
             )
-            code_WA = sample_categorical(weights_WAK, uniform_WTA[:, step + 1])
+            code_WA = sample_categorical(weights_WAK, uniform_WSA[:, step + 1])
         return code_WA, segments.ptr
 
     def _append_with_edges(
-        self, view: _ActiveGraphs, code_WA: Tensor, graph_W: Tensor, ptr: Tensor
+        self,
+        view: _ActiveGraphs,
+        code_WA: Int[Tensor, "W A"],
+        graph_W: Int[Tensor, " W"],
+        ptr: Int[Tensor, " I1"],
     ) -> None:
         """Draw the edges into the new nodes and append the layer."""
         # There cannot be more parents than earlier nodes, nor none beyond layer 0.
@@ -216,34 +229,38 @@ class _Sampler:
         in_degree_W = torch.minimum(wanted_W, most_W)
         code_WA[:, -1] = self.model.degrees.encode(in_degree_W)
         partial, pairs = _with_new_nodes(view.partial, code_WA, in_degree_W, ptr)
-        state_Q = self._edges(view, partial, pairs)
-        chosen_Q = state_Q > 0
-        source_P = view.node_R[pairs.source_Q[chosen_Q]]
-        types_P = state_Q[chosen_Q] - 1
-        self.graphs.append(NewLayer(graph_W, code_WA, source_P, pairs.new_Q[chosen_Q], types_P))
+        state_P = self._edges(view, partial, pairs)
+        chosen_P = state_P > 0
+        source_V = view.node_R[pairs.source_P[chosen_P]]
+        types_V = state_P[chosen_P] - 1
+        self.graphs.append(NewLayer(graph_W, code_WA, source_V, pairs.new_P[chosen_P], types_V))
 
-    def _edges(self, view: _ActiveGraphs, partial: PrefixGraphs, pairs: Pairs) -> Tensor:
+    def _edges(self, view: _ActiveGraphs, partial: PrefixGraphs, pairs: Pairs) -> Int[Tensor, " P"]:
         """Return the drawn state of each pair: exactly the in-degree of each node is on."""
         edge = self.model.edge
-        pairs_per_prefix_I = torch.bincount(pairs.prefix_Q, minlength=partial.graph_I.numel())
-        marginal_QK = edge.marginals(pairs)[pairs.new_Q]
-        state_Q = sample_categorical(marginal_QK, self._draw(view, pairs_per_prefix_I))
+        pairs_per_prefix_I = torch.bincount(pairs.prefix_P, minlength=partial.graph_I.numel())
+        marginal_PK = edge.marginals(pairs)[pairs.new_P]
+        state_P = sample_categorical(marginal_PK, self._draw(view, pairs_per_prefix_I))
         times = strided_timesteps(edge.steps, self.request.steps)
         for now, then in itertools.pairwise(times):
             time_I = torch.full_like(partial.graph_I, now)
 
             def predict(
-                conditions: Conditions, state_Q: Tensor = state_Q, time_I: Tensor = time_I
+                conditions: Conditions,
+                state_P: Int[Tensor, " P"] = state_P,
+                time_I: Int[Tensor, " I"] = time_I,
             ) -> Tensor:
-                return edge(partial, conditions, pairs, state_Q, time_I)
+                return edge(partial, conditions, pairs, state_P, time_I)
 
-            uniform_Q3 = self._draw(view, 3 * pairs_per_prefix_I).reshape(-1, 3)
-            x0_Q = sample_parents(self._guided(view, predict), pairs, uniform_Q3[:, :2])
-            state_Q = _posterior(edge, x0_Q, state_Q, marginal_QK, (now, then), uniform_Q3[:, 2])
-        return state_Q
+            uniform_P3 = self._draw(view, 3 * pairs_per_prefix_I).reshape(-1, 3)
+            x0_P = sample_parents(self._guided(view, predict), pairs, uniform_P3[:, :2])
+            state_P = _posterior(edge, x0_P, state_P, marginal_PK, (now, then), uniform_P3[:, 2])
+        return state_P
 
 
-def sample_parents(logits_QK: Tensor, pairs: Pairs, uniform_Q2: Tensor) -> Tensor:
+def sample_parents(
+    logits_PK: Float[Tensor, "P K"], pairs: Pairs, uniform_P2: Float[Tensor, "P 2"]
+) -> Int[Tensor, " P"]:
     """Draw the clean states of all pairs jointly: the parents of each new node.
 
     Independent draws of pairs give an unsure node no parent or two. Here a node gets exactly its
@@ -251,39 +268,42 @@ def sample_parents(logits_QK: Tensor, pairs: Pairs, uniform_Q2: Tensor) -> Tenso
     first of them lies in the layer right before, which is what makes the new layer a layer.
 
     Args:
-        logits_QK: Logits of no edge and of each edge type.
+        logits_PK: Logits of no edge and of each edge type.
         pairs: The candidates.
-        uniform_Q2: In (0, 1); one picks the parents, one the edge type.
+        uniform_P2: In (0, 1); one picks the parents, one the edge type.
 
     Returns:
         int64 states, 0 for no edge, shape (Q,).
     """
-    odds_Q = logits_QK[:, 1:].logsumexp(-1) - logits_QK[:, 0]
-    key_Q = odds_Q + gumbel(uniform_Q2[:, 0])
-    chosen_Q = choose_with_one_of(key_Q, pairs.new_Q, pairs.in_degree_W, pairs.latest_Q)
-    type_Q = sample_categorical(logits_QK[:, 1:].softmax(-1), uniform_Q2[:, 1])
-    return torch.where(chosen_Q, type_Q + 1, 0)
+    odds_P = logits_PK[:, 1:].logsumexp(-1) - logits_PK[:, 0]
+    key_P = odds_P + gumbel(uniform_P2[:, 0])
+    chosen_P = choose_with_one_of(key_P, pairs.new_P, pairs.in_degree_W, pairs.latest_P)
+    type_P = sample_categorical(logits_PK[:, 1:].softmax(-1), uniform_P2[:, 1])
+    return torch.where(chosen_P, type_P + 1, 0)
 
 
 def _posterior(
     edge: EdgeDenoiser,
-    x0_Q: Tensor,
-    xt_Q: Tensor,
-    marginal_QK: Tensor,
+    x0_P: Int[Tensor, " P"],
+    xt_P: Int[Tensor, " P"],
+    marginal_PK: Float[Tensor, "P K"],
     times: tuple[int, int],
-    uniform_Q: Tensor,
-) -> Tensor:
+    uniform_P: Float[Tensor, " P"],
+) -> Int[Tensor, " P"]:
     """Draw the states at the later of two times given the clean and the noisier ones."""
     now, then = times
-    known_QK = torch.nn.functional.one_hot(x0_Q, marginal_QK.shape[1]).to(marginal_QK)
-    weights_QK = reverse_distribution(
-        known_QK, xt_Q, marginal_QK, edge.alpha_bar_T[now], edge.alpha_bar_T[then]
+    known_PK = torch.nn.functional.one_hot(x0_P, marginal_PK.shape[1]).to(marginal_PK)
+    weights_PK = reverse_distribution(
+        known_PK, xt_P, marginal_PK, edge.alpha_bar_S[now], edge.alpha_bar_S[then]
     )
-    return sample_categorical(weights_QK, uniform_Q)
+    return sample_categorical(weights_PK, uniform_P)
 
 
 def _with_new_nodes(
-    prefix: PrefixGraphs, code_WA: Tensor, in_degree_W: Tensor, ptr: Tensor
+    prefix: PrefixGraphs,
+    code_WA: Int[Tensor, "W A"],
+    in_degree_W: Int[Tensor, " W"],
+    ptr: Int[Tensor, " I1"],
 ) -> tuple[PrefixGraphs, Pairs]:
     """Return the prefixes with the new nodes behind all their rows, and the candidate edges."""
     items, rows = prefix.graph_I.numel(), prefix.node_R.numel()
@@ -292,8 +312,8 @@ def _with_new_nodes(
     size_I = torch.bincount(prefix.prefix_R, minlength=items)
     first_I = size_I.cumsum(0) - size_I
     candidates_W = size_I[prefix_W]
-    new_Q, place_Q = segment_ranges(first_I[prefix_W], candidates_W)
-    source_Q = order_R[place_Q]
+    new_P, place_P = segment_ranges(first_I[prefix_W], candidates_W)
+    source_P = order_R[place_P]
     row_W = rows + new_W
     partial = PrefixGraphs(
         code_NA=torch.cat([prefix.code_NA, code_WA]),
@@ -303,15 +323,15 @@ def _with_new_nodes(
         distance_R=torch.cat([prefix.distance_R, torch.zeros_like(row_W)]),
         graph_I=prefix.graph_I,
         depth_I=prefix.depth_I,
-        edge_index_2P=prefix.edge_index_2P,
-        edge_kind_P=prefix.edge_kind_P,
+        edge_index_2V=prefix.edge_index_2V,
+        edge_kind_V=prefix.edge_kind_V,
     )
     pairs = Pairs(
-        source_Q=source_Q,
-        target_Q=row_W[new_Q],
-        new_Q=new_Q,
-        prefix_Q=prefix_W[new_Q],
-        latest_Q=prefix.distance_R[source_Q] == 1,
+        source_P=source_P,
+        target_P=row_W[new_P],
+        new_P=new_P,
+        prefix_P=prefix_W[new_P],
+        latest_P=prefix.distance_R[source_P] == 1,
         in_degree_W=in_degree_W,
         candidates_W=candidates_W,
     )

@@ -1,6 +1,6 @@
 """Sampled nodes and edges, flat through all graphs, as one DAG per graph.
 
-Shape letters: B graphs, N nodes, A node attributes, E edges; small letters: those of one graph.
+Shape letters: A node attributes, B graphs, E edges, N nodes, n nodes of one graph.
 """
 
 import torch

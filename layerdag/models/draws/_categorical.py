@@ -1,6 +1,6 @@
 """Sampling of categories from one uniform each.
 
-Shape letters: K codes; any leading dimensions ``...``.
+Shape letters: K codes.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Draws without replacement from groups of candidates, all groups at once.
 
-Shape letters: R rows (candidates), G groups of rows.
+Shape letters: G groups of rows, R rows (candidates).
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Self-attention among the rows of each segment, without padding to the longest one.
 
-Shape letters: R rows, G groups of rows (segments), D width, H heads, d width of a head, w padded
-length of a group.
+Shape letters: D width of a state, G groups of rows (segments), H heads, R rows, d width of a head
+or key, w window (padded length of a group).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Maps and dropout that act on every row by itself.
 
-Shape letters: R rows, D width.
+Shape letters: D width of a state, R rows.
 """
 
 import torch

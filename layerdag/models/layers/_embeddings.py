@@ -1,6 +1,6 @@
 """Embeddings of codes and of positions.
 
-Shape letters: R rows, F feature columns, D width.
+Shape letters: D width of a state, F feature columns, R rows.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Message passing along and against the edges of a graph.
 
-Shape letters: R rows (nodes), V edges among rows, D width.
+Shape letters: D width of a state, R rows (nodes), V edges among rows.
 """
 
 from jaxtyping import Float, Int

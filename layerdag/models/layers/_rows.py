@@ -1,6 +1,6 @@
 """Operations on flat rows: gathering, and sums over segments (groups of rows).
 
-Shape letters: R rows, G groups of rows, D width.
+Shape letters: D width of a state, G groups of rows, R rows.
 """
 
 import torch

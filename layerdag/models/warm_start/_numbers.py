@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from layerdag.datasets.schema import GraphSchema, NumericCondition
 from layerdag.errors import VocabularyError
@@ -69,7 +70,7 @@ def affine(new: NumericCondition, old: NumericCondition) -> tuple[float, float] 
     return new.std / old.std, (new.mean - old.mean) / old.std
 
 
-def radial(center_F: torch.Tensor) -> Features:
+def radial(center_F: Float[Tensor, " F"]) -> Features:
     """Return the features of the fast model: value, radial basis functions, one."""
     center = center_F.double().numpy()
 

@@ -1,11 +1,11 @@
 """Collecting sampled nodes and edges step by step, and splitting them into graphs at the end.
 
-Shape letters: B samples, A attributes (in ``sample_A``: active samples), N nodes, E edges; small
-letters: those of one graph.
+Shape letters: A node attributes, B graphs, E edges, N nodes, X selected graphs.
 """
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.models import SampleResult
@@ -26,19 +26,23 @@ class OutputBuffer:
         self.nodes: list[tuple[Tensor, Tensor]] = []
         self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
 
-    def add_nodes(self, sample_B: Tensor, x_BA: Tensor) -> None:
+    def add_nodes(self, sample_B: Int[Tensor, " B"], x_BA: Int[Tensor, "B A"]) -> None:
         """Append the newest node of the samples ``sample_B``."""
         self.nodes.append((sample_B, x_BA))
 
     def add_edges(
-        self, sample_A: Tensor, parent_A: Tensor, child_A: Tensor, type_A: Tensor
+        self,
+        sample_X: Int[Tensor, " X"],
+        parent_X: Int[Tensor, " X"],
+        child_X: Int[Tensor, " X"],
+        type_X: Int[Tensor, " X"],
     ) -> None:
-        """Append one edge for each of the samples ``sample_A``; positions count from 1."""
-        self.edges.append((sample_A, parent_A - 1, child_A - 1, type_A))
+        """Append one edge for each of the samples ``sample_X``; positions count from 1."""
+        self.edges.append((sample_X, parent_X - 1, child_X - 1, type_X))
 
-    def truncate(self, sample_A: Tensor) -> None:
-        """Mark the samples ``sample_A`` as truncated by a limit of the request."""
-        self.truncated_B[sample_A.cpu()] = True
+    def truncate(self, sample_X: Int[Tensor, " X"]) -> None:
+        """Mark the samples ``sample_X`` as truncated by a limit of the request."""
+        self.truncated_B[sample_X.cpu()] = True
 
     def result(self) -> SampleResult:
         """Return the graphs without the padding sample; positions inside bins are uniform.

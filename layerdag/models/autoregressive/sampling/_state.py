@@ -1,12 +1,13 @@
 """The discrete state of sampling: structural features, out-degrees, uses and capacities.
 
-Shape letters: B graphs that are being sampled, R kept rows, A rows that get an edge, T as B (the
-newest token of each graph, in ``StructuralFeatures``).
+Shape letters: B graphs (the active ones), R rows, T tokens (the newest of each graph), X selected
+graphs.
 """
 
 from dataclasses import dataclass, fields, replace
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.models.autoregressive import NEVER, StructuralFeatures
@@ -30,11 +31,11 @@ class SamplerState:
         layer: Layer of each position.
     """
 
-    sample_B: Tensor
+    sample_B: Int[Tensor, " B"]
     structure: StructuralFeatures
-    layer_start_B: Tensor
-    before_start_B: Tensor
-    sibling_B: Tensor
+    layer_start_B: Int[Tensor, " B"]
+    before_start_B: Int[Tensor, " B"]
+    sibling_B: Int[Tensor, " B"]
     out_degree: PositionBuffer
     used: PositionBuffer
     capacity: PositionBuffer
@@ -61,7 +62,7 @@ class SamplerState:
             layer=PositionBuffer(rows, (), torch.int64, device),
         )
 
-    def select(self, row_R: Tensor) -> None:
+    def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""
         for name in ("sample_B", "layer_start_B", "before_start_B", "sibling_B"):
             setattr(self, name, getattr(self, name)[row_R])
@@ -70,7 +71,7 @@ class SamplerState:
         for part in (self.out_degree, self.used, self.capacity, self.last, self.layer):
             part.select(row_R)
 
-    def start_node(self, position: int, size_B: Tensor) -> None:
+    def start_node(self, position: int, size_B: Int[Tensor, " B"]) -> None:
         """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
         old, new_layer_B = self.structure, self.structure.left_T == 0
         inner_B = new_layer_B & (old.position_T > 0)
@@ -96,22 +97,24 @@ class SamplerState:
         self.last.write(position, NEVER)
         self.layer.write(position, self.structure.layer_T)
 
-    def connect(self, row_A: Tensor, parent_A: Tensor) -> None:
-        """Add one parent to the newest node of each of the rows ``row_A``."""
+    def connect(self, row_X: Int[Tensor, " X"], parent_X: Int[Tensor, " X"]) -> None:
+        """Add one parent to the newest node of each of the rows ``row_X``."""
         structure = self.structure
-        self.used.data[row_A, parent_A] += 1
-        self.capacity.data[row_A, parent_A] -= 1
-        self.last.data[row_A, parent_A] = structure.position_T[row_A]
-        near_A = self.layer.data[row_A, parent_A] == structure.layer_T[row_A] - 1
-        one_A = torch.ones_like(row_A)
+        self.used.data[row_X, parent_X] += 1
+        self.capacity.data[row_X, parent_X] -= 1
+        self.last.data[row_X, parent_X] = structure.position_T[row_X]
+        near_X = self.layer.data[row_X, parent_X] == structure.layer_T[row_X] - 1
+        one_X = torch.ones_like(row_X)
         self.structure = replace(
             structure,
-            degree_T=structure.degree_T.index_add(0, row_A, one_A),
-            open_T=structure.open_T.index_add(0, row_A, -one_A),
-            open_before_T=structure.open_before_T.index_add(0, row_A, -near_A.long()),
+            degree_T=structure.degree_T.index_add(0, row_X, one_X),
+            open_T=structure.open_T.index_add(0, row_X, -one_X),
+            open_before_T=structure.open_before_T.index_add(0, row_X, -near_X.long()),
         )
 
-    def set_out_degree(self, position: int, out_degree_B: Tensor, capacity_B: Tensor) -> None:
+    def set_out_degree(
+        self, position: int, out_degree_B: Int[Tensor, " B"], capacity_B: Int[Tensor, " B"]
+    ) -> None:
         """Set the predicted out-degree and the capacity for children of the newest node."""
         self.out_degree.write(position, out_degree_B)
         self.capacity.write(position, capacity_B)

@@ -5,15 +5,23 @@ D3PM (Austin et al., arXiv 2107.03006) with the transition of DiGress (arXiv 220
 ``alpha_bar_t = a_1 ... a_t`` every distribution is closed form, for any pair of times.
 
 Codes have any leading shape ``...``; probabilities have one more dimension K (codes).
+
+Shape letters: K codes.
 """
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_categorical
 
 
-def add_noise(x_0: Tensor, alpha_bar: Tensor, marginal_K: Tensor, uniform_2: Tensor) -> Tensor:
+def add_noise(
+    x_0: Int[Tensor, "*shape"],
+    alpha_bar: Float[Tensor, " *#shape"],
+    marginal_K: Float[Tensor, "*#shape K"],
+    uniform_2: Float[Tensor, "*shape 2"],
+) -> Int[Tensor, "*shape"]:
     """Sample the noisy code x_t from q(x_t | x_0).
 
     Args:
@@ -28,19 +36,23 @@ def add_noise(x_0: Tensor, alpha_bar: Tensor, marginal_K: Tensor, uniform_2: Ten
     return torch.where(uniform_2[..., 0] < alpha_bar, x_0, noise)
 
 
-def forward_distribution(x_0: Tensor, alpha_bar: Tensor, marginal_K: Tensor) -> Tensor:
+def forward_distribution(
+    x_0: Int[Tensor, "*shape"],
+    alpha_bar: Float[Tensor, " *#shape"],
+    marginal_K: Float[Tensor, "*#shape K"],
+) -> Float[Tensor, "*shape K"]:
     """Return q(x_t | x_0) as probabilities of shape (..., K)."""
     alpha_bar = alpha_bar.unsqueeze(-1)
     return alpha_bar * _one_hot(x_0, marginal_K) + (1 - alpha_bar) * marginal_K
 
 
 def reverse_distribution(
-    predicted_K: Tensor,
-    x_t: Tensor,
-    marginal_K: Tensor,
-    alpha_bar_t: Tensor,
-    alpha_bar_s: Tensor,
-) -> Tensor:
+    predicted_K: Float[Tensor, "*shape K"],
+    x_t: Int[Tensor, "*shape"],
+    marginal_K: Float[Tensor, "*#shape K"],
+    alpha_bar_t: Float[Tensor, " *#shape"],
+    alpha_bar_s: Float[Tensor, " *#shape"],
+) -> Float[Tensor, "*shape K"]:
     """Return p(x_s | x_t) for s < t, given the predicted p(x_0 | x_t).
 
     This is the mean over x_0 of q(x_s | x_t, x_0), in time linear in K: the posterior of each x_0
@@ -72,7 +84,9 @@ def reverse_distribution(
     return likelihood_xs_K * next_K
 
 
-def _one_hot(code: Tensor, like_K: Tensor) -> Tensor:
+def _one_hot(
+    code: Int[Tensor, "*shape"], like_K: Float[Tensor, "... K"]
+) -> Float[Tensor, "*shape K"]:
     """Return ``code`` as 0 and 1 of shape (..., K)."""
     classes_K = torch.arange(like_K.shape[-1], device=code.device)
     return (code.unsqueeze(-1) == classes_K).to(like_K.dtype)

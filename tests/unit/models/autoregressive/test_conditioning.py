@@ -10,7 +10,7 @@ NONE = torch.zeros(2, 0, dtype=torch.int64)
 
 def test_an_unknown_number_is_not_taken_for_a_mean_one():
     encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
-    found = encoder(Conditions(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE)).before_BSD
+    found = encoder(Conditions(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE)).before_BJD
     assert found.isfinite().all()
     assert not torch.allclose(found[0], found[1])
 
@@ -18,15 +18,15 @@ def test_an_unknown_number_is_not_taken_for_a_mean_one():
 def test_nothing_known_of_numbers_alone_adds_nothing():
     encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
     found = encoder(Conditions(torch.full((2, 2), torch.nan), NONE))
-    assert not found.before_BSD.any()
-    assert not found.after_BSD.any()
+    assert not found.before_BJD.any()
+    assert not found.after_BJD.any()
 
 
 def test_each_bucket_learns_a_vector_of_its_own():
     encoder = ConditionEncoder(GraphSizes((2,), category_conditions=(3,)), 32)
     torch.nn.init.normal_(encoder.after.weight)
     category = torch.tensor([[0], [2]])
-    encoder(Conditions(torch.zeros(2, 0), category)).after_BSD[:, 4].square().sum().backward()
+    encoder(Conditions(torch.zeros(2, 0), category)).after_BJD[:, 4].square().sum().backward()
     grown = (
         encoder.stage_categories.weight.grad.view(4, len(POSITION_BUCKETS) + 1, 32).abs().sum(2) > 0
     )

@@ -96,8 +96,8 @@ def test_edge_logits_follow_a_permutation_of_all_nodes(
 
 def edge_logits(model: ReferenceLayerDAG, batch: DAGBatch) -> torch.Tensor:
     """Return the logits of all pairs at time 3, from the clean edges."""
-    partial, conditions, pairs, x0_Q = edge_problem(model, batch)
-    return model.edge(partial, conditions, pairs, x0_Q, torch.full_like(partial.graph_I, 3))
+    partial, conditions, pairs, x0_P = edge_problem(model, batch)
+    return model.edge(partial, conditions, pairs, x0_P, torch.full_like(partial.graph_I, 3))
 
 
 def edge_problem(model: ReferenceLayerDAG, batch: DAGBatch):
@@ -107,24 +107,24 @@ def edge_problem(model: ReferenceLayerDAG, batch: DAGBatch):
     items = items.where((items.depth_I > 0) & (items.depth_I < layers.count_B[items.graph_I]))
     rows = prefixes(batch, layers, items, 1)
     codes = model.codes(batch)
-    pairs, x0_Q = _pairs(batch, rows)
+    pairs, x0_P = _pairs(batch, rows)
     conditions = Conditions(batch.numeric_BC, batch.category_BM)
-    return _partial(batch, rows, items, codes), conditions, pairs, x0_Q
+    return _partial(batch, rows, items, codes), conditions, pairs, x0_P
 
 
 def test_pairs_hold_exactly_the_true_edges(model: ReferenceLayerDAG, batch: DAGBatch):
-    partial, _, pairs, x0_Q = edge_problem(model, batch)
+    partial, _, pairs, x0_P = edge_problem(model, batch)
     assert isinstance(pairs, Pairs)
-    on = x0_Q > 0
-    source = partial.node_R[pairs.source_Q[on]]
-    target = partial.node_R[pairs.target_Q[on]]
-    found = set(zip(source.tolist(), target.tolist(), (x0_Q[on] - 1).tolist(), strict=True))
+    on = x0_P > 0
+    source = partial.node_R[pairs.source_P[on]]
+    target = partial.node_R[pairs.target_P[on]]
+    found = set(zip(source.tolist(), target.tolist(), (x0_P[on] - 1).tolist(), strict=True))
     wanted = zip(*batch.edge_index_2E.tolist(), batch.edge_type_E.tolist(), strict=True)
     assert found == set(wanted)
     layer_N = batch.layer_N[partial.node_R]
-    gap_Q = layer_N[pairs.target_Q] - layer_N[pairs.source_Q]
-    assert torch.equal(pairs.latest_Q, gap_Q == 1)
-    assert gap_Q.min() == 1
+    gap_P = layer_N[pairs.target_P] - layer_N[pairs.source_P]
+    assert torch.equal(pairs.latest_P, gap_P == 1)
+    assert gap_P.min() == 1
 
 
 def test_a_frozen_objective_costs_nothing_in_training(model: ReferenceLayerDAG, batch, generator):

@@ -40,11 +40,11 @@ def test_prefixes_equal_those_found_one_by_one(batch: DAGBatch, ahead: int):
         assert found.distance_R[rows].tolist() == (depth - batch.layer_N[inside]).tolist()
         target = batch.edge_index_2E[1]
         wanted = (graph_N[target] == graph) & (batch.layer_N[target] < depth)
-        mine = found.prefix_R[found.edge_index_2P[1]] == item
-        pairs = found.node_R[found.edge_index_2P[:, mine]]
+        mine = found.prefix_R[found.edge_index_2V[1]] == item
+        pairs = found.node_R[found.edge_index_2V[:, mine]]
         assert torch.equal(pairs, batch.edge_index_2E[:, wanted])
-        assert torch.equal(found.edge_type_P[mine], batch.edge_type_E[wanted])
-        assert torch.all(found.prefix_R[found.edge_index_2P[0, mine]] == item)
+        assert torch.equal(found.edge_type_V[mine], batch.edge_type_E[wanted])
+        assert torch.all(found.prefix_R[found.edge_index_2V[0, mine]] == item)
 
 
 def test_a_budget_is_held_by_a_random_part_of_the_items(
@@ -62,8 +62,13 @@ def test_a_budget_is_held_by_a_random_part_of_the_items(
 
 def test_a_budget_that_is_not_reached_changes_nothing(batch: DAGBatch, generator):
     items = all_prefixes(LayerIndex.of(batch))
-    assert subsample_prefixes(items, torch.ones(len(items)), len(items), generator) is items
-    assert len(subsample_prefixes(items, torch.ones(len(items)), 0, generator)) == 1
+    assert (
+        subsample_prefixes(items, torch.ones(len(items), dtype=torch.int64), len(items), generator)
+        is items
+    )
+    assert (
+        len(subsample_prefixes(items, torch.ones(len(items), dtype=torch.int64), 0, generator)) == 1
+    )
 
 
 def pairs_of(items: PrefixIndex) -> tuple[list[int], list[int]]:

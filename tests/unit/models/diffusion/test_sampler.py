@@ -145,23 +145,23 @@ def test_sampling_leaves_the_model_as_it_was(model: ReferenceLayerDAG):
 def test_parents_are_exactly_the_in_degree_one_of_them_in_the_latest_layer(
     generator: torch.Generator,
 ):
-    new_Q = torch.arange(3).repeat_interleave(4)
-    latest_Q = torch.tensor([False, False, True, True]).repeat(3)
+    new_P = torch.arange(3).repeat_interleave(4)
+    latest_P = torch.tensor([False, False, True, True]).repeat(3)
     pairs = Pairs(
-        source_Q=torch.arange(4).repeat(3),
-        target_Q=4 + new_Q,
-        new_Q=new_Q,
-        prefix_Q=torch.zeros_like(new_Q),
-        latest_Q=latest_Q,
+        source_P=torch.arange(4).repeat(3),
+        target_P=4 + new_P,
+        new_P=new_P,
+        prefix_P=torch.zeros_like(new_P),
+        latest_P=latest_P,
         in_degree_W=torch.tensor([1, 2, 4]),
         candidates_W=torch.full((3,), 4),
     )
     for _ in range(20):
         logits = 4 * torch.randn(12, 3, generator=generator)
-        state_Q = sample_parents(logits, pairs, torch.rand(12, 2, generator=generator))
-        on_WQ = (state_Q > 0).view(3, 4)
-        assert on_WQ.sum(1).tolist() == [1, 2, 4]
-        assert on_WQ[:, 2:].any(1).all()
+        state_P = sample_parents(logits, pairs, torch.rand(12, 2, generator=generator))
+        on_WP = (state_P > 0).view(3, 4)
+        assert on_WP.sum(1).tolist() == [1, 2, 4]
+        assert on_WP[:, 2:].any(1).all()
 
 
 def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generator):
@@ -169,10 +169,10 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generato
     logits = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]], dtype=torch.float64).repeat(
         draws, 1
     )
-    new_Q = torch.arange(draws).repeat_interleave(3)
+    new_P = torch.arange(draws).repeat_interleave(3)
     pairs = Pairs(
-        source_Q=new_Q, target_Q=new_Q, new_Q=new_Q, prefix_Q=new_Q,
-        latest_Q=torch.ones_like(new_Q, dtype=torch.bool),
+        source_P=new_P, target_P=new_P, new_P=new_P, prefix_P=new_P,
+        latest_P=torch.ones_like(new_P, dtype=torch.bool),
         in_degree_W=torch.ones(draws, dtype=torch.int64),
         candidates_W=torch.full((draws,), 3),
     )  # fmt: skip

@@ -55,10 +55,10 @@ def test_uniforms_are_splitmix_of_seed_position_and_slot():
 
 
 def test_uniforms_are_uniform_and_unrelated_across_neighboring_seeds():
-    u_BS = drawn(list(range(400)), 1, range(50))
-    assert (u_BS >= 0).all()
-    assert (u_BS < 1).all()
-    assert abs(u_BS.mean() - 0.5) < 0.01
-    assert abs(u_BS.var() - 1 / 12) < 0.003
-    neighbors = torch.corrcoef(torch.stack([u_BS[:-1].flatten(), u_BS[1:].flatten()]))
+    u_BU = drawn(list(range(400)), 1, range(50))
+    assert (u_BU >= 0).all()
+    assert (u_BU < 1).all()
+    assert abs(u_BU.mean() - 0.5) < 0.01
+    assert abs(u_BU.var() - 1 / 12) < 0.003
+    neighbors = torch.corrcoef(torch.stack([u_BU[:-1].flatten(), u_BU[1:].flatten()]))
     assert abs(neighbors[0, 1]) < 0.03

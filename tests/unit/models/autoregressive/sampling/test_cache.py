@@ -50,7 +50,7 @@ def test_a_page_is_contiguous_over_its_rows_and_empty_where_nothing_is_written()
 def test_a_token_sees_its_own_block_and_the_one_before_one_by_one_and_no_later_token():
     visible = VisibleWindow.of(position=10, block=BLOCK, slope_H=torch.tensor([0.5, 0.0]))
     assert (visible.pages, visible.num_pooled) == (range(1, 3), 1)
-    near, pooled = visible.bias_H1C[:, 0].split([2 * BLOCK, 1], dim=1)
+    near, pooled = visible.bias_H1w[:, 0].split([2 * BLOCK, 1], dim=1)
     distance = 10.0 - torch.arange(4, 11)
     assert torch.equal(near[:, :7], torch.stack([-0.5 * distance, torch.zeros(7)]))
     assert near[:, 7:].eq(-torch.inf).all()
@@ -60,4 +60,4 @@ def test_a_token_sees_its_own_block_and_the_one_before_one_by_one_and_no_later_t
 def test_the_first_token_sees_itself_alone():
     visible = VisibleWindow.of(position=0, block=BLOCK, slope_H=torch.ones(1))
     assert (visible.pages, visible.num_pooled) == (range(0, 1), 0)
-    assert visible.bias_H1C.flatten().tolist() == [0.0, *[-torch.inf] * (BLOCK - 1)]
+    assert visible.bias_H1w.flatten().tolist() == [0.0, *[-torch.inf] * (BLOCK - 1)]

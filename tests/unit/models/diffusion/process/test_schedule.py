@@ -4,10 +4,10 @@ from layerdag.models.diffusion.process import cosine_alpha_bar, strided_timestep
 
 
 def test_keeps_all_at_0_and_nothing_at_the_end():
-    alpha_bar_T = cosine_alpha_bar(16)
-    assert alpha_bar_T[0] == 1
-    assert alpha_bar_T[-1] == 0
-    assert torch.all(alpha_bar_T.diff() < 0)
+    alpha_bar_S = cosine_alpha_bar(16)
+    assert alpha_bar_S[0] == 1
+    assert alpha_bar_S[-1] == 0
+    assert torch.all(alpha_bar_S.diff() < 0)
 
 
 def test_strided_times_run_from_the_last_step_to_0():
