@@ -21,7 +21,7 @@ from ._locks import LOCK as LOCK, locked as locked
 from ._memory import memory_left as memory_left
 from ._names import (
     RenamedWarning as RenamedWarning,
-    nearest as nearest,
+    did_you_mean as did_you_mean,
     old_property as old_property,
     takes_old_names as takes_old_names,
     tell_all_renamed as tell_all_renamed,

@@ -1,4 +1,4 @@
-"""Names that users type: the nearest known one, and old ones that are still accepted."""
+"""Names that users type: the one that was meant, and old ones that are still accepted."""
 
 import functools
 import sys
@@ -14,11 +14,20 @@ from layerdag.errors import ConfigError
 T = TypeVar("T")
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """Return the entry of ``known`` (at least one) that is spelled most like ``name``."""
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?", x the known name spelled most like ``name``; "" if none is.
+
+    It begins with a space, so that it can follow the sentence that says what is wrong.
+    """
+    near = nearest(name, known)
+    return "" if near is None else f" Did you mean '{near}'?"
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name spelled most like ``name``, None if none is alike."""
     import difflib  # needed for complaints only
 
-    return difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.0)[0]
+    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)), None)
 
 
 class RenamedWarning(DeprecationWarning):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from layerdag._runtime._names import defaults_of, with_new_names
+from layerdag._runtime._names import defaults_of, nearest, with_new_names
 from layerdag.errors import ConfigError
 
 T = TypeVar("T")
@@ -163,12 +163,10 @@ def build_settings(
 
 def _unknown(name: str, cls: type[Any], prefix: str) -> str:
     """Return what is wrong with a name that ``cls`` does not have."""
-    import difflib
-
     known = list(_leaves(cls))
     by_leaf = {path.rpartition(".")[2]: path for path in reversed(known)} | {k: k for k in known}
-    near = difflib.get_close_matches(name, by_leaf, n=1, cutoff=0.5)
-    hint = f"Did you mean '{prefix}{by_leaf[near[0]]}'?" if near else f"Known: {', '.join(known)}."
+    near = nearest(name, by_leaf)
+    hint = f"Did you mean '{prefix}{by_leaf[near]}'?" if near else f"Known: {', '.join(known)}."
     return f"Unknown setting '{prefix}{name}'. {hint}"
 
 

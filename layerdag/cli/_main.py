@@ -7,12 +7,12 @@ imported only when called, so that ``layerdag info`` does not wait for torch.
 """
 
 import argparse
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
+from layerdag._runtime import did_you_mean
 from layerdag._version import __version__
 from layerdag.cli._faults import complain
 from layerdag.cli._old_names import old_names_told
@@ -82,9 +82,10 @@ def _check_verb(words: Sequence[str]) -> None:
     """Refuse an unknown verb with the nearest one."""
     word = words[0] if words else "--help"
     if word not in VERBS and not word.startswith("-"):
-        near = difflib.get_close_matches(word, VERBS, n=1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(VERBS)}."
-        raise UsageError(f"There is no verb '{word}'. {hint} 'layerdag --help' explains them.")
+        raise UsageError(
+            f"There is no verb '{word}'.{did_you_mean(word, VERBS)} Known: {', '.join(VERBS)}. "
+            "'layerdag --help' explains them."
+        )
 
 
 def _run(verb: str, words: list[str]) -> int:

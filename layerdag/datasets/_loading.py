@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.datasets._base import GraphDataset
 from layerdag.errors import ConfigError, UsageError
 
@@ -31,7 +31,8 @@ def loader_of(name: str) -> Callable[..., GraphDataset]:
     """
     if name not in LOADERS:
         raise ConfigError(
-            f"There is no data set '{name}'. Did you mean '{nearest(name, LOADERS)}'?"
+            f"There is no data set '{name}'.{did_you_mean(name, LOADERS)} "
+            f"Known: {', '.join(LOADERS)}."
         )
     loader: Callable[..., GraphDataset] = getattr(importlib.import_module(_SOURCES), LOADERS[name])
     return loader

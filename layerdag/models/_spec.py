@@ -4,7 +4,6 @@ A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from 
 the arguments are checked against its tree of settings, so that a file cannot name code to run.
 """
 
-import difflib
 import functools
 import importlib
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from layerdag._runtime import build_settings, derive_seed, tell_loose, with_new_names
+from layerdag._runtime import build_settings, derive_seed, did_you_mean, tell_loose, with_new_names
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models._base import DAGModel
@@ -175,9 +174,10 @@ def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
 def _part(name: str, which: int) -> type[Any]:
     """Return the class (1) or the settings (2) of the model ``name``, imported on demand."""
     if name not in _HOMES:
-        near = difflib.get_close_matches(name, MODEL_NAMES, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(MODEL_NAMES)}."
-        raise ConfigError(f"There is no model '{name}'{hint}")
+        raise ConfigError(
+            f"There is no model '{name}'.{did_you_mean(name, MODEL_NAMES)} "
+            f"Known are {', '.join(MODEL_NAMES)}."
+        )
     part: type[Any] = getattr(importlib.import_module(_HOMES[name][0]), _HOMES[name][which])
     return part
 

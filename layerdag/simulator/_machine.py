@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.errors import UsageError
 from layerdag.simulator._cluster import (
     Dimension,
@@ -74,7 +74,8 @@ class Cluster:
         """
         if name not in PRESETS:
             raise UsageError(
-                f"There is no cluster preset '{name}'; did you mean '{nearest(name, PRESETS)}'?"
+                f"There is no cluster preset '{name}'.{did_you_mean(name, PRESETS)} Known are "
+                f"{', '.join(PRESETS)}."
             )
         return PRESETS[name]
 

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.datasets import GraphDataset, GraphLike, Split, encoded, translated
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import UsageError
@@ -64,8 +64,8 @@ class Surrogate:
         """
         if family not in FAMILIES:
             raise UsageError(
-                f"There is no family of surrogates '{family}'; did you mean "
-                f"'{nearest(family, FAMILIES)}'? Known are {', '.join(FAMILIES)}."
+                f"There is no family of surrogates '{family}'.{did_you_mean(family, FAMILIES)} "
+                f"Known are {', '.join(FAMILIES)}."
             )
         schema = data.schema
         dags = data.graphs["train"] if graphs is None else encoded(graphs, schema)

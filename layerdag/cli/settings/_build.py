@@ -8,8 +8,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from layerdag._runtime import flattened, grouped
-from layerdag.cli.settings._compose import as_plain, nearest
+from layerdag._runtime import did_you_mean, flattened, grouped
+from layerdag.cli.settings._compose import as_plain
 from layerdag.cli.settings._places import config_dir
 from layerdag.datasets import GraphDataset, loader_of
 from layerdag.errors import ConfigError
@@ -70,4 +70,4 @@ def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str
     known = list(inspect.signature(loader).parameters)
     for name in arguments:
         if name not in known:
-            raise ConfigError(f"Unknown setting 'data.{name}'.{nearest(name, known)}")
+            raise ConfigError(f"Unknown setting 'data.{name}'.{did_you_mean(name, known)}")

@@ -5,12 +5,11 @@ traceback. So overrides are checked here first, against the composed config, and
 what is known to compose.
 """
 
-import difflib
 import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from layerdag._runtime import did_you_mean
 from layerdag.cli.settings._old_words import with_new_words
 from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
@@ -181,12 +181,6 @@ def _cast(value: Any, hint: Any, where: str) -> Any:
     return value
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the known word nearest to ``word``, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" Did you mean '{match[0]}'?" if match else ""
-
-
 def _parse(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
@@ -222,7 +216,7 @@ def _check_groups(parsed: list[Override]) -> None:
         value = str(override.value())
         if value not in options:
             raise ConfigError(
-                f"There is no {override.key_or_group}={value}.{nearest(value, options)} "
+                f"There is no {override.key_or_group}={value}.{did_you_mean(value, options)} "
                 f"Known: {', '.join(options)}."
             )
 
@@ -241,7 +235,7 @@ def _check_key(key: str, known: list[str], prefix: str = "") -> None:
     if key not in known:
         groups = [p.name for p in config_dir().iterdir() if p.is_dir()] if not prefix else []
         raise ConfigError(
-            f"Unknown setting '{prefix}{key}'.{nearest(key, [*known, *groups])} "
+            f"Unknown setting '{prefix}{key}'.{did_you_mean(key, [*known, *groups])} "
             "'--cfg job' prints all settings."
         )
 

@@ -1,12 +1,12 @@
 """Categorical node attributes: words and their codes."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from layerdag._runtime import did_you_mean
 from layerdag.codec import OTHER
 from layerdag.errors import VocabularyError
 
@@ -59,11 +59,9 @@ class CategoryAttribute:
         codes = [code_of.get(word, fallback) for word in words]
         if None in codes:
             node = codes.index(None)
-            near = difflib.get_close_matches(words[node], self.values, n=1)
-            hint = f"; the nearest known one is '{near[0]}'" if near else ""
             raise VocabularyError(
-                f"Node {node} has {self.name} '{words[node]}', which no training graph has{hint}. "
-                "Fit the schema on data that contains it."
+                f"Node {node} has {self.name} '{words[node]}', which no training graph has."
+                f"{did_you_mean(words[node], self.values)} Fit the schema on data that contains it."
             )
         return np.array(codes, dtype=np.int64)
 

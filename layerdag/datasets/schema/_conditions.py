@@ -1,6 +1,5 @@
 """Graph-level conditions: numbers standardized with their inverse, categories with their codes."""
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from layerdag._runtime import did_you_mean
 from layerdag.datasets.schema._categorical import words_of
 from layerdag.errors import VocabularyError
 from layerdag.graph import SHARED_BY, Condition
@@ -136,10 +136,8 @@ class CategoryCondition:
             return -1
         word = str(value)
         if word not in self.values:
-            near = difflib.get_close_matches(word, self.values, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
             raise VocabularyError(
-                f"Condition '{self.name}' has no value '{word}'.{hint} "
+                f"Condition '{self.name}' has no value '{word}'.{did_you_mean(word, self.values)} "
                 f"Known: {', '.join(self.values)}."
             )
         return self.values.index(word)

@@ -4,7 +4,6 @@ The schema is learned from training graphs only, lies in every checkpoint as JSO
 weights, and is all that is needed to turn a sampled graph back into names and numbers.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from layerdag._runtime import did_you_mean
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema._categorical import CategoryAttribute, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
@@ -233,10 +233,9 @@ class GraphSchema:
         """Raise VocabularyError if there is no condition of this name."""
         known = self.condition_names
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
             raise VocabularyError(
-                f"There is no condition '{name}'.{hint} Known: {', '.join(known) or 'none'}."
+                f"There is no condition '{name}'.{did_you_mean(name, known)} "
+                f"Known: {', '.join(known) or 'none'}."
             )
 
     def to_dict(self) -> dict[str, Any]:

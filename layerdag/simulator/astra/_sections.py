@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
 
 _DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
@@ -25,7 +25,10 @@ class Section:
         self._values: Mapping[str, Any] = values
         for key in values:
             if key not in known:
-                raise ConfigError(f"unknown key '{key}'; did you mean '{nearest(key, known)}'?")
+                raise ConfigError(
+                    f"unknown key '{key}'.{did_you_mean(key, known)} Known are "
+                    f"{', '.join(sorted(known))}."
+                )
 
     def has(self, key: str) -> bool:
         """Return whether ``key`` is given."""

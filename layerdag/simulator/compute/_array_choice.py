@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
 from layerdag.simulator.compute._array_compute import SystolicCompute
 from layerdag.simulator.compute._choice import number
@@ -84,8 +84,8 @@ def _to_time(
         return _fitted(array, name), None
     if name not in MAPS:
         raise ConfigError(
-            f"compute model 'systolic': unknown map '{name}'; did you mean "
-            f"'{nearest(name, list(MAPS))}'? Known are {', '.join(MAPS)}, and a CSV of your own."
+            f"compute model 'systolic': unknown map '{name}'.{did_you_mean(name, MAPS)} "
+            f"Known are {', '.join(MAPS)}, and a CSV of your own."
         )
     if array != _FITTED_ON:
         raise ConfigError(

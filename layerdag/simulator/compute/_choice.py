@@ -6,7 +6,7 @@
 import glob
 from pathlib import Path
 
-from layerdag._runtime import nearest
+from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
 from layerdag.simulator import SystemConfig
 from layerdag.simulator.compute._base import (
@@ -71,8 +71,7 @@ def _model(
         return RooflineCompute(DEVICES[word], efficiency, number(word, options, "launch", 0.0))
     known = [*MODELS, *DEVICES]
     raise ConfigError(
-        f"unknown compute model '{word}'; did you mean '{nearest(word, known)}'? Known are "
-        f"{', '.join(known)}."
+        f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are {', '.join(known)}."
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from layerdag._runtime import (
     RenamedWarning,
+    did_you_mean,
     old_property,
     takes_old_names,
     with_new_names,
@@ -98,3 +99,12 @@ def test_renamed_classes_are_imported_by_their_old_names(package: str, old: str,
     with pytest.warns(RenamedWarning, match=f"'{package}.{old}' is now called '{new}'"):
         assert getattr(room, old) is getattr(room, new)
     assert old not in dir(room)
+
+
+def test_the_known_name_spelled_most_like_it_is_proposed() -> None:
+    assert did_you_mean("corpsu", ["folder", "corpus", "dgrl"]) == " Did you mean 'corpus'?"
+
+
+@pytest.mark.parametrize("known", [[], ["folder", "dgrl"]])
+def test_nothing_is_proposed_where_nothing_is_alike(known: list[str]) -> None:
+    assert did_you_mean("xyzzy", known) == ""

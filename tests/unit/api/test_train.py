@@ -40,7 +40,7 @@ def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
-    with pytest.raises(ConfigError, match="no model 'fsat'; did you mean 'fast'"):
+    with pytest.raises(ConfigError, match=r"no model 'fsat'\. Did you mean 'fast'"):
         ld.train(data, "fsat")
     with pytest.raises(
         ConfigError, match=r"Unknown setting 'model\.widht'\. Did you mean 'model\.width'"

@@ -45,5 +45,5 @@ def test_a_preset_gets_the_ranks_of_the_workload_and_its_own_compute_model() -> 
 
 
 def test_an_unknown_preset_is_refused_with_the_known_one() -> None:
-    with pytest.raises(UsageError, match=r"no cluster preset 'smal'; did you mean 'small'"):
+    with pytest.raises(UsageError, match=r"no cluster preset 'smal'. Did you mean 'small'"):
         ld.Cluster.preset("smal")

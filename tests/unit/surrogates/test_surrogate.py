@@ -63,7 +63,7 @@ def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
 
 def test_an_unknown_family_is_refused_with_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match="no family of surrogates 'boost'; did you mean 'boosting'"
+        UsageError, match=r"no family of surrogates 'boost'\. Did you mean 'boosting'"
     ):
         Surrogate.fit(DATA, "boost")
 

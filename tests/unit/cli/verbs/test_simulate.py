@@ -92,7 +92,7 @@ def test_deadlock_exits_with_one_line_and_no_output_file(files, capsys):
 def test_wrong_config_exits_with_2(files, capsys):
     (files / "system.json").write_text(json.dumps({**SYSTEM, "endpoint-dely": 1}))
     assert simulate(files) == 2
-    assert "did you mean 'endpoint-delay'" in capsys.readouterr().err
+    assert "Did you mean 'endpoint-delay'" in capsys.readouterr().err
 
 
 def test_missing_workload_exits_with_1(files, capsys):
@@ -126,7 +126,7 @@ def test_compute_model_is_chosen_by_name(files, capsys):
     assert simulate(files, "--compute", "h100") == 1
     assert "neither num_ops nor tensor_size" in capsys.readouterr().err
     assert simulate(files, "--compute", "h10") == 2
-    assert "did you mean 'h100'" in capsys.readouterr().err
+    assert "Did you mean 'h100'" in capsys.readouterr().err
 
 
 def test_ranks_may_differ(files, capsys):

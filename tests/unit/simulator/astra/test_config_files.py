@@ -72,11 +72,11 @@ def test_roofline_needs_its_rates(tmp_path, key):
 
 
 def test_unknown_key_is_refused_with_the_nearest_one(tmp_path):
-    with pytest.raises(ConfigError, match="'endpoint_delay'; did you mean 'endpoint-delay'"):
+    with pytest.raises(ConfigError, match=r"'endpoint_delay'\. Did you mean 'endpoint-delay'"):
         read_system(written(tmp_path, {**SYSTEM, "endpoint_delay": 1}))
-    with pytest.raises(ConfigError, match="'npu_count'; did you mean 'npus_count'"):
+    with pytest.raises(ConfigError, match=r"'npu_count'\. Did you mean 'npus_count'"):
         read_network(written(tmp_path, NETWORK.replace("npus_count", "npu_count")))
-    with pytest.raises(ConfigError, match="'memory_type'; did you mean 'memory-type'"):
+    with pytest.raises(ConfigError, match=r"'memory_type'\. Did you mean 'memory-type'"):
         read_memory(written(tmp_path, {"memory_type": "MEMORY_POOL"}))
 
 

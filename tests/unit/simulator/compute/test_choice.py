@@ -117,8 +117,8 @@ def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("referense", "unknown compute model 'referense'; did you mean 'reference'"),
-        ("h200x", "did you mean 'h200'"),
+        ("referense", "unknown compute model 'referense'. Did you mean 'reference'"),
+        ("h200x", "Did you mean 'h200'"),
         ("measured:2", "'2' is not of the form NAME=VALUE"),
         ("measured:scale=x", "scale is 'x'; give a number"),
         ("measured:scale=0", "it must be positive"),
@@ -132,7 +132,7 @@ def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
         ("systolic:4x4,dataflow=xs", "dataflow is 'xs'"),
         ("systolic:4x4,clock=0", "the clock is 0.0 GHz"),
         ("systolic:4x4,bandwidth=0", "the bandwidth is 0.0 GB/s"),
-        ("systolic:4x4,map=tpu-v5", "unknown map 'tpu-v5'; did you mean 'tpu-v4'"),
+        ("systolic:4x4,map=tpu-v5", "unknown map 'tpu-v5'. Did you mean 'tpu-v4'"),
         ("systolic:4x4,map=tpu-v4", "was fitted to systolic:128x128,dataflow=ws"),
         ("systolic:128x128,map=tpu-v4,clock=1", "give a clock or a map"),
         ("systolic:4x4,map=missing.csv", "missing.csv"),
