@@ -6,7 +6,6 @@ import pytest
 from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 
 from layerdag.cli.settings import as_plain, build, compose, run
-from layerdag.cli.settings._compose import nearest
 from layerdag.errors import ConfigError
 
 
@@ -172,8 +171,3 @@ def test_paths_are_made_of_words_and_missing_fields_are_told() -> None:
     assert build(Place, {"folder": "a/b", "limit": 2}, "place") == Place(Path("a/b"), 2.0)
     with pytest.raises(ConfigError, match=r"'place' is incomplete: .*folder"):
         build(Place, {"limit": 1}, "place")
-
-
-@pytest.mark.parametrize(("word", "known"), [("sede", " Did you mean 'seed'?"), ("qqqq", "")])
-def test_a_hint_is_given_only_where_a_word_is_near(word: str, known: str) -> None:
-    assert nearest(word, ["seed", "num"]) == known
