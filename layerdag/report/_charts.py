@@ -130,7 +130,9 @@ class _Axis:
         span = max(high - low, 1e-12)
         power = 10.0 ** math.floor(math.log10(span / 3))
         gap = next(k * power for k in (1, 2, 5, 10) if span / (k * power) <= 5)
-        return [k * gap for k in range(math.ceil(low / gap - 1e-9), int(high / gap + 1e-9) + 1)]
+        return [
+            k * gap for k in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)
+        ]
 
 
 def _range(distribution: Distribution) -> tuple[float, float]:

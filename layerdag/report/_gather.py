@@ -124,9 +124,10 @@ def summary_rows(
             )
         )
     if ratios.size:
+        median = float(np.median(matched)) if matched else None
         note = (
             f"over {ratios.size} metrics; largest {number(float(ratios.max()), 2)}; "
-            f"median at equal count {number(float(np.median(matched)), 2)}"
+            f"median at equal count {number(median, 2)}"
         )
         rows.append(SummaryRow("median ratio", number(float(np.median(ratios)), 2), "1", note))
     told = similarity.row("classifier_bound")

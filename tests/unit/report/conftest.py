@@ -37,9 +37,10 @@ def _labeled(dags: list[DAG]) -> Labeled:
     return Labeled(tuple(dags), np.array([float(dag.num_nodes) for dag in dags]))
 
 
-@pytest.fixture
-def content(rng: np.random.Generator) -> ReportContent:
-    """A report with every section."""
+@pytest.fixture(scope="session")
+def content() -> ReportContent:
+    """A report with every section; nothing in it can change, so that one serves all tests."""
+    rng = np.random.default_rng(20241)
     train, test, synthetic = _graphs(rng, 20), _graphs(rng, 12), _graphs(rng, 10)
     statistics = GraphStatistics.measure(train, SIZES)
     structure, real = check_structure(synthetic, statistics), check_structure(test, statistics)

@@ -1,15 +1,19 @@
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from layerdag.errors import UsageError
-from layerdag.report import ReportContent, plain, write_report
+from layerdag.errors import GraphError, UsageError
+from layerdag.graph import DAG
+from layerdag.report import ReportContent, SummaryRow, plain, write_report
 from layerdag.report._page import SECTIONS, render
+from layerdag.viz import Picture
 
 VOID = {"meta", "br"}
 
@@ -135,3 +139,60 @@ def test_figures_replace_older_figures_but_no_other_file(
         with pytest.raises(UsageError, match="never replaced"):
             write_report(content, page)
         assert page.with_suffix(".json").read_text() == text
+
+
+def chain(length: int) -> DAG:
+    steps = torch.arange(length - 1)
+    return DAG.build(torch.zeros((length, 1), dtype=torch.int64), torch.stack([steps, steps + 1]))
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Inner:
+    color: Color
+    label_N: tuple[str, ...] = ("left out",)
+    class_N: tuple[str, ...] = ("left out",)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Inner(Color.RED), {"color": "red"}),
+        ({1: Color.RED}, {"1": "red"}),
+        ((1, [2.5, None, "x", True]), [1, [2.5, None, "x", True]]),
+        (np.array([[1.5, np.inf]]), [[1.5, None]]),
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        (float("-inf"), None),
+        (chain(2), {"nodes": 2, "edges": 1}),
+    ],
+)
+def test_values_become_plain_data(value: object, expected: object) -> None:
+    found = plain(value)
+    assert found == expected
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_page_that_cannot_be_drawn_leaves_older_figures_alone(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    write_report(ReportContent("old", "l"), page)
+    before = [path.read_bytes() for path in (page, page.with_suffix(".json"))]
+    cyclic = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
+    broken = Picture("p", cyclic, ("", ""), ("k", "k"))
+    with pytest.raises(GraphError, match="cycle"):
+        write_report(ReportContent("new", "l", pictures=(broken,)), page)
+    assert [path.read_bytes() for path in (page, page.with_suffix(".json"))] == before
+
+
+def test_sections_come_in_one_order_with_links_to_those_that_are_there() -> None:
+    page = render(
+        ReportContent("t", "l", summary=(SummaryRow("a", "1"),), caveats=("c",), provenance=())
+    )
+    assert re.findall(r'<a href="#(\w+)">(\w+)</a>', page) == [
+        ("summary", "Summary"),
+        ("provenance", "Provenance"),
+    ]
+    assert re.findall(r'<section id="(\w+)"', page) == ["summary", "provenance"]

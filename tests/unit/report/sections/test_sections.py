@@ -1,0 +1,203 @@
+"""Every section by hand: what is there is shown, what is not there has no section."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerdag.evaluation.metrics import Interval
+from layerdag.evaluation.privacy import Attack, Verdict
+from layerdag.evaluation.privacy._verdict import Need
+from layerdag.report import (
+    Distribution,
+    ReportContent,
+    Sample,
+    Shares,
+    SummaryRow,
+    SystemTimes,
+)
+from layerdag.report.sections import _sections as sections, fits, membership, usefulness
+from layerdag.surrogates import SCORES, TransferReport, TransferRow
+from layerdag.surrogates._tstr import Score, Share
+
+EMPTY = ReportContent("t", "l")
+
+
+def cells(html: str) -> list[list[str]]:
+    """Return the texts of the cells of each row of a body."""
+    (body,) = re.findall(r"<tbody>(.*?)</tbody>", html)
+    rows = re.findall(r"<tr>(.*?)</tr>", body)
+    return [
+        [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        sections.summary,
+        sections.pictures,
+        sections.validity,
+        membership,
+        sections.similarity,
+        sections.distributions,
+        usefulness,
+        sections.simulation,
+        sections.provenance,
+    ],
+)
+def test_nothing_has_no_section(make) -> None:
+    assert make(EMPTY) is None
+
+
+def test_the_summary_escapes_its_words() -> None:
+    row = SummaryRow("a < b", "1", "2", "read & understand")
+    html = sections.summary(replace(EMPTY, summary=(row,))).html
+    assert cells(html) == [["a &lt; b", "1", "2", "read &amp; understand"]]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words", "color"),
+    [
+        (None, "", ""),
+        (0.0, "as real", "good"),
+        (1.25, "as real", "good"),
+        (1.26, "close", "fair"),
+        (2.5, "close", "fair"),
+        (2.51, "far", "poor"),
+    ],
+)
+def test_a_ratio_is_told_in_words(ratio: float | None, words: str, color: str) -> None:
+    html = sections.verdict(ratio).html
+    assert html == (f'<span class="verdict {color}">{words}</span>' if words else "")
+
+
+def test_systems_stand_with_both_times() -> None:
+    times = SystemTimes(("ring", "switch"), (1.0, 2000.0), (1.5, 2500.0), "makespan in µs")
+    html = sections.simulation(replace(EMPTY, systems=times)).html
+    assert cells(html) == [["ring", "1.00", "1.50"], ["switch", "2,000", "2,500"]]
+    assert "<caption>Makespan in µs</caption>" in html
+    assert "<figure" not in html
+
+
+def test_simulated_quantities_need_no_table() -> None:
+    shown = Distribution("makespan", "µs", (Sample("synthetic", np.arange(5.0)),))
+    html = sections.simulation(replace(EMPTY, simulations=(shown,))).html
+    assert "makespan (µs)" in html
+    assert "<table" not in html
+
+
+@pytest.mark.parametrize(("charts", "bars"), [(True, False), (False, True), (True, True)])
+def test_distributions_and_categories_each_come_with_a_legend(charts: bool, bars: bool) -> None:
+    chart = Distribution("nodes", "", (Sample("real", np.arange(5.0)),))
+    shares = Shares("op", ("a",), (("real", np.ones(1)),))
+    content = replace(EMPTY, distributions=(chart,) * charts, shares=(shares,) * bars)
+    html = sections.distributions(content).html
+    assert html.count('<ul class="legend">') == charts + bars
+    assert ("Categories" in html) is bars
+
+
+def test_provenance_has_facts_caveats_or_both() -> None:
+    facts = sections.provenance(replace(EMPTY, provenance=(("seed", "<0>"),))).html
+    assert "<dl><dt>seed</dt><dd>&lt;0&gt;</dd></dl>" in facts
+    assert "<ul>" not in facts
+    caveats = sections.provenance(replace(EMPTY, caveats=("Few graphs.",))).html
+    assert "<ul><li>Few graphs.</li></ul>" in caveats
+    assert "<dl>" not in caveats
+
+
+def test_rules_name_their_severity_and_repairs_their_count(content: ReportContent) -> None:
+    alone = replace(EMPTY, structure=content.structure, repairs=(("a repair", 1234),))
+    html = sections.validity(alone).html
+    assert f"Share of graphs that keep each rule ({content.structure.graphs} synthetic" in html
+    assert "a repair</th><td" in html
+    assert "1,234" in html
+    assert "distinct and" not in html  # no novelty was measured
+
+
+def test_metrics_that_failed_are_listed_with_their_reason(content: ReportContent) -> None:
+    report = content.similarity
+    broken = replace(report.rows[0], generated=replace(
+        report.rows[0].generated, value=None, error="too few graphs"))  # fmt: skip
+    found = replace(EMPTY, similarity=replace(report, rows=(broken, *report.rows[1:])))
+    html = sections.similarity(found).html
+    assert f"<li>{broken.metric.name}: too few graphs</li>" in html
+    assert "Not computed" not in sections.similarity(replace(EMPTY, similarity=report)).html
+
+
+def attack(verdict: Verdict, need: Need | None = None, name: str = "likelihood") -> Attack:
+    return Attack(name, "what it does", 0.5, Interval(0.25, 0.75), 0.125, 20, 10, verdict, need)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "color"),
+    [
+        (Verdict.LEAKS, "poor"),
+        (Verdict.TOO_FEW, "fair"),
+        (Verdict.REVERSED, "fair"),
+        (Verdict.CHANCE, "good"),
+    ],
+)
+def test_verdicts_have_a_color_and_attacks_on_weights_no_number_of_samples(verdict, color) -> None:
+    html = membership(replace(EMPTY, weight_attacks=(attack(verdict),))).html
+    assert f'<span class="verdict {color}">{verdict.value}</span>' in html
+    assert cells(html) == [
+        ["likelihood", "", "0.50 [0.25, 0.75]", "12.5%", verdict.value, "what it does"]
+    ]
+    assert "held-out graphs. Chance gives" not in html
+
+
+def test_what_a_verdict_lacks_stands_below_it() -> None:
+    need = Need("held-out graphs", 10, 400)
+    html = membership(replace(EMPTY, weight_attacks=(attack(Verdict.TOO_FEW, need),))).html
+    assert f'<br><span class="quiet">{need.in_words()}</span>' in html
+
+
+def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content) -> None:
+    one = content.leaks[0]
+    two = replace(one, samples=1000, attacks=tuple(reversed(one.attacks)))
+    html = membership(replace(EMPTY, leaks=(one, two))).html
+    found = [(row[0], row[1]) for row in cells(html)]
+    first = [(name.name, str(one.samples)) for name in one.attacks]
+    assert found[:2] == [("nearer to training", str(one.samples)), ("nearer to training", "1,000")]
+    assert found[2::2] == first
+    members = one.attacks[0].members
+    assert f"{members} training and {one.attacks[0].non_members} held-out graphs. " in html
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ((3,), "one fit, seed 3"),
+        ((0, 1), "mean of 2 fits, seeds 0 and 1"),
+        ((0, 1, 5), "mean of 3 fits, seeds 0, 1 and 5"),
+    ],
+)
+def test_fits_are_counted_in_words(seeds: tuple[int, ...], words: str) -> None:
+    assert fits(seeds) == words
+
+
+def taught(family: str, condition: str, value: float) -> TransferRow:
+    score = Score(value, None, (value,))
+    return TransferRow(family, condition, 20, {metric.name: score for metric in SCORES})
+
+
+def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> None:
+    rows = (taught("a", "real", 0.8), taught("a", "synthetic", 0.4), taught("b", "real", 0.5))
+    shares = (Share("a", "pearson", 0.5, Interval(0.25, 0.75)), Share("a", "spearman", 0.5, None))
+    report = TransferReport(rows, shares, tested_on=9, seeds=(0, 1))
+    html = usefulness(replace(EMPTY, transfer=report, target="the step time")).html
+    assert "Surrogates predict the step time from the graph" in html
+    assert "same 9 real graphs" in html
+    assert "95 % over fits and test graphs" in html
+    captions = re.findall(r"<caption>(.*?)</caption>", html)
+    assert captions == [
+        "a: synthetic reaches 50.0% of the real pearson (25.0 to 75.0) and 50.0% of the real "
+        "spearman",
+        "b",
+    ]
+    assert html.count("<tbody>") == 2
+    once = usefulness(replace(EMPTY, transfer=replace(report, seeds=(0,)))).html
+    assert "95 % over test graphs" in once
