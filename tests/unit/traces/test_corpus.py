@@ -3,7 +3,16 @@ from dataclasses import replace
 import pytest
 
 from layerdag.errors import TraceError
-from layerdag.traces import RankClass, RunRecord, read_index, read_run, read_runs, write_shard
+from layerdag.traces import (
+    RankClass,
+    RunRecord,
+    _corpus as corpus,
+    embedded_corpus,
+    read_index,
+    read_run,
+    read_runs,
+    write_shard,
+)
 from layerdag.traces.chakra import NodeSpec, build_trace, encode_trace
 
 RECORD = RunRecord(
@@ -63,3 +72,38 @@ def test_a_malformed_index_line_is_named(folder, line):
 def test_a_folder_without_index_is_refused(tmp_path):
     with pytest.raises(TraceError, match=r"index\.jsonl does not exist"):
         read_index(tmp_path)
+
+
+def test_a_record_survives_its_line_of_json(folder):
+    (record,) = read_index(folder)
+    assert RunRecord.from_json(record.to_json()) == record
+
+
+@pytest.mark.parametrize("ranks", [[[0], [0]], [[0], [2]], [[0]], [[0, 1], [1]]])
+def test_classes_must_hold_every_rank_once(folder, ranks):
+    (record,) = read_index(folder)
+    classes = tuple(RankClass(f"m{n}", tuple(found)) for n, found in enumerate(ranks))
+    line = replace(record, world_size=2, classes=classes).to_json()
+    with pytest.raises(ValueError, match="the classes do not hold every rank once"):
+        RunRecord.from_json(line)
+
+
+def test_runs_come_shard_by_shard_and_each_shard_is_opened_once(tmp_path, folder, monkeypatch):
+    (record,) = read_index(folder)
+    data = (folder / record.shard).read_bytes()
+    (folder / "other.tar.xz").write_bytes(data)
+    records = [
+        replace(record, run=f"run{n}", shard=shard)
+        for n, shard in enumerate((record.shard, "other.tar.xz", record.shard))
+    ]
+    opened = []
+    real = corpus.read_whole
+    monkeypatch.setattr(
+        corpus, "read_whole", lambda path, *more: opened.append(path.name) or real(path, *more)
+    )
+    assert [run.record.run for run in read_runs(folder, records)] == ["run0", "run2", "run1"]
+    assert len(opened) == 2
+
+
+def test_the_embedded_corpus_is_beside_the_checkout_or_in_the_package():
+    assert (embedded_corpus() / "index.jsonl").is_file()
