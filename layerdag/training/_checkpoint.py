@@ -18,8 +18,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-import layerdag
 from layerdag._runtime import FolderKind, atomic_folder, require_plain_archive, strangers
+from layerdag._version import __version__
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, ModelSpec, build_model
@@ -56,7 +56,7 @@ class CheckpointMeta:
     seed: int = 0
     data_fingerprint: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    layerdag_version: str = layerdag.__version__
+    layerdag_version: str = __version__
     torch_version: str = str(torch.__version__)
     format_version: int = FORMAT_VERSION
     split: SplitFingerprint | None = None

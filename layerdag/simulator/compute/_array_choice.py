@@ -7,7 +7,6 @@ import numpy as np
 from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
 from layerdag.simulator.compute._array_compute import SystolicCompute
-from layerdag.simulator.compute._choice import number
 from layerdag.simulator.compute._cycles_to_time import (
     TPU_V4_BATCH,
     TPU_V4_RANGES,
@@ -23,6 +22,7 @@ from layerdag.simulator.compute._cycles_to_time import (
 )
 from layerdag.simulator.compute._elementwise import ElementwiseLatency
 from layerdag.simulator.compute._fitting import read_columns
+from layerdag.simulator.compute._grammar import number
 from layerdag.simulator.compute._systolic import Dataflow, Gemm, SystolicArray
 
 MAPS: dict[str, tuple[CyclesToTime, BatchReduction]] = {

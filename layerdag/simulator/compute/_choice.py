@@ -15,7 +15,7 @@ from layerdag.simulator.compute._base import (
     PredictedCompute,
     ReferenceCompute,
 )
-from layerdag.simulator.compute._grammar import CHOICES, MODELS
+from layerdag.simulator.compute._grammar import CHOICES, MODELS, number
 
 
 def compute_model(name: str, system: SystemConfig) -> ComputeModel:
@@ -85,23 +85,6 @@ def _learned(prefix: str) -> ComputeModel:
     from layerdag.simulator.compute._learned import OperatorLatency
 
     return PredictedCompute(OperatorLatency.from_prefix(prefix).microseconds)
-
-
-def number(model: str, options: dict[str, str], key: str, default: float) -> float:
-    """Take a number out of the options.
-
-    Raises:
-        ConfigError: If it is not one.
-    """
-    text = options.pop(key, None)
-    if text is None:
-        return default
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(
-            f"compute model '{model}': {key} is '{text}'; give a number, such as {key}={default:g}."
-        ) from None
 
 
 def _arguments(name: str, rest: str) -> tuple[str, dict[str, str]]:

@@ -1,5 +1,7 @@
 """The compute-cost models and their arguments in words, for help and messages."""
 
+from layerdag.errors import ConfigError
+
 CHOICES = """\
 reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
 measured[:scale=X]               duration_ns where a node has it, else duration_micros; times X
@@ -13,3 +15,20 @@ systolic:ROWSxCOLUMNS[,dataflow=ws|os|is][,clock=GHZ | ,map=MAP][,bandwidth=GB/s
 learned:PREFIX                   boosted trees fitted to the measured operators of another workload
 """
 MODELS = ("reference", "measured", "systolic", "learned")
+
+
+def number(model: str, options: dict[str, str], key: str, default: float) -> float:
+    """Take a number out of the options.
+
+    Raises:
+        ConfigError: If it is not one.
+    """
+    text = options.pop(key, None)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(
+            f"compute model '{model}': {key} is '{text}'; give a number, such as {key}={default:g}."
+        ) from None
