@@ -5,7 +5,7 @@ import pytest
 from warm_starts import data_of, jobs
 
 from layerdag.api import warm_start
-from layerdag.cli.demo import DemoSettings, _start
+from layerdag.cli.demo import DemoSettings, _stages, _start
 from layerdag.cli.demo._stages import steps_of
 from layerdag.datasets import GraphDataset
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -76,3 +76,22 @@ def test_smaller_graphs_stay_in_their_parts() -> None:
     assert len(kept.left_out) == total - sum(len(dags) for dags in kept.graphs.values())
     assert kept.schema is data.schema
     assert warm_start("pretrained", kept).spec.sizes == data.schema.sizes()
+
+
+def test_the_conditions_of_samples_come_from_all_over_the_training_part(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
+) -> None:
+    """The first training jobs are of few families, so that samples of their conditions are, too."""
+    data, found = data_of(jobs(12)), []
+    monkeypatch.setattr(
+        _stages, "sample_like", lambda model, schema, rows, plan: found.extend(rows)
+    )
+    monkeypatch.setattr(_stages, "track", lambda sampled, what, total: ())
+    _stages.sample_stage(replace(SETTINGS, samples=5), data, shipped)
+    dags = data.graphs["train"]
+    assert found == [dags[i].conditions for i in (0, 2, 4, 6, 8)]
+    found.clear()
+    _stages.sample_stage(replace(SETTINGS, samples=20), data, shipped)
+    assert [row["label"] for row in found[:4]] == [
+        dags[i].conditions["label"] for i in (0, 0, 1, 1)
+    ]
