@@ -1,10 +1,12 @@
 """Waiting threads of torch sleep soon once training, sampling or fitting has begun."""
 
+import ctypes
 import inspect
 import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,3 +102,51 @@ def test_training_sampling_and_fitting_begin_with_it_in_any_process(
     monkeypatch.setattr(module, "wait_briefly", called)
     with pytest.raises(CalledError):
         inspect.unwrap(begin)(*given)  # without the check of types, which would refuse None
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A thread that has not asked yet, in an environment without wishes."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(waiting, "_THREAD", threading.local())
+
+
+def test_every_library_of_openmp_is_asked_once_in_its_own_way(monkeypatch, fresh):
+    libraries = [
+        {"user_api": "openmp", "prefix": "libgomp", "filepath": "gnu"},
+        {"user_api": "blas", "prefix": "libopenblas", "filepath": "blas"},
+        {"user_api": "openmp", "prefix": "libomp", "filepath": "llvm"},
+    ]
+    asked = []
+    monkeypatch.setattr(waiting, "threadpool_info", lambda: libraries)
+    monkeypatch.setattr(waiting, "_crowd", lambda path: asked.append(("crowd", path)))
+    monkeypatch.setattr(waiting, "_sleep_at_once", lambda path: asked.append(("sleep", path)))
+    waiting.wait_briefly()
+    waiting.wait_briefly()
+    assert asked == [("crowd", "gnu"), ("sleep", "llvm")]
+
+
+def test_libraries_with_a_blocking_time_get_none(monkeypatch):
+    given = []
+    library = SimpleNamespace(kmp_set_blocktime=given.append)
+    monkeypatch.setattr(ctypes, "CDLL", {"llvm": library, "other": SimpleNamespace()}.get)
+    waiting._sleep_at_once("llvm")
+    waiting._sleep_at_once("other")
+    assert given == [0]
+
+
+def test_gnu_threads_are_one_more_than_the_processors(monkeypatch):
+    started = threading.Event()
+    teams = []
+
+    def parallel(function, data, team, flags):
+        teams.append((team, threading.current_thread().name))
+        started.set()
+
+    library = SimpleNamespace(GOMP_parallel=parallel, omp_get_num_procs=lambda: 4)
+    real = ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: real(None) if path is None else library)
+    waiting._crowd.__wrapped__("gnu")
+    assert started.is_set()
+    assert teams == [(5, "layerdag-waiting")]
