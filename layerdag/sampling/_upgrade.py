@@ -179,7 +179,7 @@ def _without_ends(bins: list[list[float]]) -> list[list[float]]:
     return np.clip(table_KQ, table_KQ[0, 1], table_KQ[-1, -2]).tolist()
 
 
-def _within(bins: list[list[float]], allowed: list[list[float]]) -> list[list[float]]:
+def _within(bins: list[list[float]], allowed: Sequence[Sequence[float]]) -> list[list[float]]:
     """Return bins with values moved into the range of others."""
     if not bins or not allowed:
         return bins

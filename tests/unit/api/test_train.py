@@ -48,3 +48,17 @@ def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
         ld.train(data, widht=32)
     with pytest.raises(UsageError, match="is no data set"):
         ld.train("no/such/folder")
+
+
+def test_a_training_that_fails_leaves_no_folder(
+    data: ld.GraphDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("layerdag.api._train._trained", fails)
+    with pytest.raises(ZeroDivisionError):
+        ld.train(data, settings=SETTINGS, **TINY)
+    assert list(tmp_path.iterdir()) == []

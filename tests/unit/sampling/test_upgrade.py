@@ -1,8 +1,10 @@
 """Checkpoints of format 2 load after a conversion, and then name no training graph."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from raw_graphs import chain
 
@@ -19,7 +21,7 @@ from layerdag.sampling import (
     read_old_checkpoint,
     upgraded,
 )
-from layerdag.training import load_checkpoint
+from layerdag.training import LoadedCheckpoint, load_checkpoint
 from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
 
 GRAPHS = [
@@ -101,3 +103,54 @@ def test_other_data_is_refused(old: Path):
     other = GraphDataset.build("others", "flow", {"train": GRAPHS[:20]})
     with pytest.raises(UsageError, match="trained on other graphs"):
         upgraded(read_old_checkpoint(old), {}, other)
+
+
+def numbered(data_of: slice = slice(None)) -> GraphDataset:
+    """Return graphs whose nodes have a number that grows from graph to graph."""
+    graphs = [
+        replace(graph, numbers={"size": np.arange(graph.num_nodes) + 10.0**i})
+        for i, graph in enumerate(GRAPHS[data_of])
+    ]
+    return GraphDataset.build("numbers", "flow", {"train": graphs}, num_bins=2)
+
+
+def old_numbers(folder: Path) -> LoadedCheckpoint:
+    """Return a checkpoint of graphs with numbers, as format 2 described them."""
+    data = numbered()
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    schema = {**data.schema.to_dict(), "condition_rows": []}
+    del schema["condition_table"]
+    schema = json.loads(json.dumps(schema))
+    model = build_model(spec, seed=1)
+    return LoadedCheckpoint(model, spec, schema, {}, CheckpointMeta(), folder)
+
+
+def test_the_extremes_of_numbers_are_replaced_by_their_neighbors(tmp_path: Path):
+    before = old_numbers(tmp_path)
+    contents = upgraded(before, {}, None)
+    old_bins, new_bins = (s["numbers"][0]["bins"] for s in (before.schema, contents.schema))
+    assert np.shape(old_bins) == np.shape(new_bins)
+    assert new_bins[0][0] == old_bins[0][1]
+    assert new_bins[-1][-1] == old_bins[-1][-2]
+    inner = [quantile for row in old_bins for quantile in row][1:-1]
+    assert [quantile for row in new_bins for quantile in row][1:-1] == inner
+    # Without rows there is no table.
+    assert contents.schema["condition_table"]["cells"] == []
+
+
+def test_with_the_data_numbers_stay_within_what_several_graphs_reach(tmp_path: Path):
+    before, data = old_numbers(tmp_path), numbered()
+    bins = upgraded(before, {}, data).schema["numbers"][0]["bins"]
+    allowed = data.schema.to_dict()["numbers"][0]["bins"]
+    assert allowed[0][0] <= bins[0][0]
+    assert bins[-1][-1] <= allowed[-1][-1]
+
+
+@pytest.mark.parametrize("key", ["numbers", "numeric_conditions"])
+def test_a_damaged_schema_is_told_by_its_checkpoint(tmp_path: Path, key: str):
+    before = old_numbers(tmp_path)
+    damaged = replace(before, schema={**before.schema, key: 3})
+    with pytest.raises(CheckpointError, match=r"the schema cannot be read .*; copy the checkpoint"):
+        upgraded(damaged, {}, None)

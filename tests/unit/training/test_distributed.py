@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from layerdag.training import World, joined_world, load_checkpoint, local_device
 
@@ -110,3 +111,93 @@ def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path: Path):
     assert done.returncode != 0
     assert "Process 0 of 2 has failed" in done.stderr
     assert "RuntimeError: this hook fails" in done.stderr
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Play a world of two in one process: the other one always has the same numbers as we."""
+    calls: list[str] = []
+
+    def all_reduce(values: torch.Tensor) -> None:
+        calls.append("all_reduce")
+        values *= 2
+
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(dist, "broadcast", lambda tensor, src: calls.append(f"broadcast {src}"))
+    monkeypatch.setattr(dist, "barrier", lambda: calls.append("barrier"))
+    return calls
+
+
+def test_a_world_of_one_talks_to_nobody(pair: list[str]) -> None:
+    model = torch.nn.Linear(2, 1)
+    alone, flags = World(), torch.tensor([1.0, 0.0])
+    assert alone.average_gradients(list(model.parameters()), flags) is flags
+    assert alone.sum(flags) is flags
+    alone.same_weights(model)
+    alone.barrier()
+    assert pair == []
+
+
+def test_gradients_are_means_over_processes_and_flags_are_sums(pair: list[str]) -> None:
+    with_one, without, frozen = (torch.nn.Parameter(torch.ones(n)) for n in (2, 3, 1))
+    frozen.requires_grad_(False)
+    with_one.grad = torch.tensor([3.0, -1.0])
+    flags = World(0, 2).average_gradients([with_one, without, frozen], torch.tensor([1.0, 0.0]))
+    # Both processes have 3 and -1, so the mean is the same; one message carries everything.
+    assert with_one.grad.tolist() == [3.0, -1.0]
+    assert without.grad.tolist() == [0.0, 0.0, 0.0]
+    assert frozen.grad is None
+    assert flags.tolist() == [2.0, 0.0]
+    assert pair == ["all_reduce"]
+
+
+def test_a_world_of_two_adds_up_waits_and_takes_the_weights_of_the_first(pair: list[str]) -> None:
+    world, model = World(1, 2), torch.nn.Linear(2, 1)
+    assert world.sum(torch.tensor([1.5])).tolist() == [3.0]
+    world.same_weights(model)
+    world.barrier()
+    assert pair == ["all_reduce", "broadcast 0", "broadcast 0", "barrier"]
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Play torchrun's group of two processes, of which this is the second."""
+    calls: list[str] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, timeout: calls.append(backend))
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("left"))
+    return calls
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
+def test_processes_join_and_leave_by_the_backend_of_their_device(group, device, backend) -> None:
+    with joined_world(torch.device(device)) as world:
+        assert world == World(1, 2)
+        assert group == [backend]
+    assert group == [backend, "left"]
+
+
+def test_a_group_that_is_there_already_is_used_and_left_alone(group, monkeypatch) -> None:
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    with joined_world(torch.device("cpu")) as world:
+        assert world == World(1, 2)
+    assert group == []
+
+
+def test_a_failed_process_says_why_and_ends_without_waiting(group, monkeypatch, capsys) -> None:
+    class EndedError(BaseException):
+        pass
+
+    def ended(code: int) -> None:
+        raise EndedError(code)
+
+    monkeypatch.setattr(os, "_exit", ended)
+    with pytest.raises(EndedError, match="1"), joined_world(torch.device("cpu")):
+        raise ZeroDivisionError("as it is")
+    told = capsys.readouterr().err
+    assert "Process 1 of 2 has failed for the reason below" in told
+    assert "go on from the last save with resume=RUN_FOLDER" in told
+    assert "ZeroDivisionError: as it is" in told
+    assert group == ["gloo"]

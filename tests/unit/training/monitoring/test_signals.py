@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 
 import pytest
 
@@ -20,3 +21,17 @@ def test_a_second_signal_breaks_off():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_other_threads_catch_nothing():
+    found = []
+
+    def look() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with listening() as request:
+            found.append((signal.getsignal(signal.SIGTERM) is before, request.signal_name))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [(True, None)]

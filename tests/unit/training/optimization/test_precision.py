@@ -35,3 +35,18 @@ def test_auto_takes_bfloat16_where_the_processor_has_instructions_for_it(
 def test_a_torch_that_cannot_tell_gets_single_precision(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert not has_bfloat16(CPU)
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_gpu_is_asked_whether_it_really_has_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, supported: bool
+):
+    asked = []
+
+    def is_supported(including_emulation: bool) -> bool:
+        asked.append(including_emulation)
+        return supported
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    assert has_bfloat16(torch.device("cuda")) is supported
+    assert asked == [False]
