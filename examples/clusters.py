@@ -66,21 +66,18 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 shown = bandwidths[::3]
 parts = [break_down(ld.simulate(workload, cluster(Topology.RING, b), compute=gpu)) for b in shown]
 figure, axis = plt.subplots(figsize=(9, 2.6), layout="constrained")
+rows = [
+    dict(zip(part.parts, 100 * part.time_ns_RP[0] / part.time_ns_RP[0].sum(), strict=True))
+    for part in parts
+]
 left = np.zeros(len(shown))
-for name in dict.fromkeys(part for found in parts for part in found.parts):
-    percent = np.array(
-        [
-            100 * f.time_ns_RP[0, f.parts.index(name)] / f.time_ns_RP[0].sum()
-            if name in f.parts
-            else 0
-            for f in parts
-        ]
-    )
+for name in dict.fromkeys(name for row in rows for name in row):
+    percent = np.array([row.get(name, 0.0) for row in rows])
     if percent.any():
         axis.barh([f"{b:.2g} GB/s" for b in shown], percent, left=left, label=name)
         left += percent
 axis.set(xlabel="% of the time of rank 0", xlim=(0, 100))
-axis.legend(ncols=4)
+figure.legend(loc="outside right upper")
 
 # %% [markdown]
 # **What if** each part were 10 % better? On a slow ring:

@@ -40,8 +40,8 @@ from layerdag.training import LoadedCheckpoint, load_checkpoint
 from layerdag.viz import interval, number, percent
 
 CAVEATS = (
-    "What these attacks do not find, another one may: shadow models have not been tried.",
-    "More samples can only tell more: the figures hold for these numbers of samples.",
+    "What these attacks do not find, another one may: shadow models are not included.",
+    "More samples can only reveal more: the figures hold for these numbers of samples.",
 )
 
 

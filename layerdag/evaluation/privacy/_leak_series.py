@@ -1,4 +1,4 @@
-"""What samples give away at several numbers of them: more samples can only tell more.
+"""What samples reveal, by their number: more samples can only reveal more.
 
 A figure of 30 samples says nothing of 400 samples of the same generator, so that the number of
 samples belongs to every such figure.
