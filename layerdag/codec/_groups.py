@@ -13,7 +13,7 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.traces.analysis import WORLD_NAMES
 
-WORLD = "world"
+ALL_RANKS = "world"
 STAGE = "stage"
 _SHAPE = re.compile(r"(contiguous|strided)([1-9][0-9]{0,6})")
 
@@ -67,7 +67,7 @@ class JobGroups:
         """Return the role of a group."""
         ranks = self.ranks(group)
         if ranks == self._world:
-            return WORLD
+            return ALL_RANKS
         if ranks in self._classes:
             return STAGE
         steps = set(np.diff(sorted(ranks)).tolist())

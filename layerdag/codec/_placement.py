@@ -12,7 +12,7 @@ import numpy as np
 
 from layerdag.codec._attributed_graph import AttributedGraph
 from layerdag.codec._fold import MESSAGE, NONE
-from layerdag.codec._groups import STAGE, WORLD, members
+from layerdag.codec._groups import ALL_RANKS, STAGE, members
 from layerdag.codec._program_order import missing_order
 from layerdag.codec._vocabulary import COLLECTIVE_NAMES, OTHER, SEND, is_communication
 from layerdag.errors import DataError, UsageError
@@ -181,7 +181,7 @@ class JobPlan:
     def is_uniform(self, stage: int) -> bool:
         """Return whether all ranks of a stage run the same trace, byte for byte."""
         return not any(
-            mine and (kind == MESSAGE or role not in ("", WORLD, STAGE))
+            mine and (kind == MESSAGE or role not in ("", ALL_RANKS, STAGE))
             for mine, kind, role in zip(
                 self.takes_part(stage), self.kind_N, self._role_N, strict=True
             )
@@ -215,10 +215,10 @@ class JobPlan:
         if len(self.group(node, self.ranks_of(own or 0).start)) == 1:
             self._become_work(node, "collective_of_one_rank")
             return
-        if role == WORLD and own is not None and self.num_stages > 1:
+        if role == ALL_RANKS and own is not None and self.num_stages > 1:
             # Only some stages issue it, so only they can take part.
             self.repairs["world_collective_of_one_stage"] += 1
-        if not role.startswith((WORLD, STAGE, "contiguous", "strided")):
+        if not role.startswith((ALL_RANKS, STAGE, "contiguous", "strided")):
             self.repairs["collective_without_group"] += 1
             self._role_N[node] = STAGE
         word = self.words("collective")[node]

@@ -32,7 +32,9 @@ from ._trace import (
     wire_name as wire_name,
 )
 from ._workload import (
+    RankFile as RankFile,
     holds_rank_files as holds_rank_files,
+    rank_file as rank_file,
     rank_files as rank_files,
     read_workload as read_workload,
     require_free_prefix as require_free_prefix,

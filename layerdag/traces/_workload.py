@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag._runtime import read_parsed, read_whole, write_bytes, write_text
@@ -16,6 +17,30 @@ from layerdag.traces.analysis import WORLD_NAMES
 from layerdag.traces.chakra import decode_trace, encode_trace, normalize
 
 _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """What the file name of one rank's trace says: ``PREFIX.<rank>.et``, packed or not.
+
+    Attributes:
+        prefix: Common to all ranks of the job.
+        rank: The rank.
+    """
+
+    prefix: str
+    rank: int
+
+    @classmethod
+    def of(cls, name: str) -> "RankFile | None":
+        """Return what a file name says, None if it is not of this form."""
+        match = _RANK_FILE.fullmatch(name)
+        return cls(match["prefix"], int(match["rank"])) if match else None
+
+
+def rank_file(prefix: str | Path, rank: int) -> Path:
+    """Return the path of one rank's trace, plain."""
+    return Path(f"{prefix}.{rank}.et")
 
 
 def read_workload(location: str | Path, groups_file: str | Path | None = None) -> Workload:
@@ -99,9 +124,9 @@ def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
     """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
     sets: dict[str, dict[int, Path]] = defaultdict(dict)
     for path in sorted(paths):
-        match = _RANK_FILE.fullmatch(path.name)
-        if match:
-            sets[match["prefix"]].setdefault(int(match["rank"]), path)
+        found = RankFile.of(path.name)
+        if found:
+            sets[found.prefix].setdefault(found.rank, path)
     return sets
 
 
@@ -120,8 +145,8 @@ def _in_order(by_rank: Mapping[int, Path], location: Path) -> list[Path]:
 
 def _default_groups(first: Path) -> Path | None:
     """Return the group file beside the trace of rank 0, if there is one."""
-    match = _RANK_FILE.fullmatch(first.name)
-    names = ([f"{match['prefix']}.comm_group.json"] if match else []) + ["comm_group.json"]
+    found = RankFile.of(first.name)
+    names = ([f"{found.prefix}.comm_group.json"] if found else []) + ["comm_group.json"]
     return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
 
 
@@ -162,8 +187,8 @@ def standing_files(prefix: str | Path) -> list[Path]:
     if not prefix.parent.is_dir():
         return []
     groups = f"{prefix.name}.comm_group.json"
-    matches = ((path, _RANK_FILE.fullmatch(path.name)) for path in prefix.parent.iterdir())
-    ranks = [path for path, match in matches if match and match["prefix"] == prefix.name]
+    named = ((path, RankFile.of(path.name)) for path in prefix.parent.iterdir())
+    ranks = [path for path, found in named if found and found.prefix == prefix.name]
     return sorted([*ranks, *(p for p in (prefix.with_name(groups),) if p.exists())])
 
 
@@ -211,7 +236,7 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     for trace in workload.traces:
         if id(trace) not in encoded:
             encoded[id(trace)] = encode_trace(normalize(trace))
-    files = {prefix.with_name(f"{prefix.name}.{i}.et"): t for i, t in enumerate(workload.traces)}
+    files = {rank_file(prefix, rank): trace for rank, trace in enumerate(workload.traces)}
     for path in standing_files(prefix):
         if path not in files:
             path.unlink()

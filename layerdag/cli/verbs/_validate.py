@@ -16,7 +16,7 @@ from layerdag.evaluation.rules import (
     has_errors,
 )
 from layerdag.sampling import doubt_samples
-from layerdag.traces import holds_rank_files, read_any
+from layerdag.traces import RankFile, holds_rank_files, read_any
 
 SUMMARY = "Check traces and graphs against the rules that consumers rely on."
 EXAMPLE = (
@@ -135,9 +135,10 @@ def _targets(path: Path) -> Iterator[Path]:
 
 def _prefix(file: Path) -> str:
     """Return ``run`` for ``run.0.et``, and the whole name for a file without a rank."""
-    stem, _, _ = file.name.partition(".et")
-    prefix, _, rank = stem.rpartition(".")
-    return prefix if prefix and rank.isdecimal() else file.name
+    found = RankFile.of(file.name)
+    if found and found.prefix and file.name.startswith(f"{found.prefix}."):
+        return found.prefix
+    return file.name
 
 
 def _check(target: Path, groups: str | None) -> Checked:

@@ -28,11 +28,11 @@ from layerdag.datasets.files import Labels, read_graphml, read_json, read_labels
 from layerdag.datasets.sources._public_words import publish
 from layerdag.errors import DataError
 from layerdag.graph import longest_path_layers
-from layerdag.traces import read_workload
+from layerdag.traces import RankFile, read_workload
 
 # A text attribute with more words than this is a name of nodes, not a category.
 MAX_WORDS = 512
-_TRACE = re.compile(r"(?:(?P<prefix>.*?)\.?(?P<rank>\d{1,9})|(?P<single>.+))\.et(?:\.gz|\.xz)?")
+_TRACE = re.compile(r"(?P<single>.+)\.et(?:\.gz|\.xz)?")
 
 Reader = Callable[[Path, str], AttributedGraph]
 
@@ -166,11 +166,13 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or (labels is not None and path.samefile(labels)):
             continue
-        match = _TRACE.fullmatch(path.name)
-        if match:
-            at = path if match["single"] else path.parent / match["prefix"]
-            name = path.parent / (match["single"] or match["prefix"])
-            traces[name.relative_to(folder).as_posix()] = (at, _workload)
+        of_rank, trace = RankFile.of(path.name), _TRACE.fullmatch(path.name)
+        if of_rank:
+            at = path.parent / of_rank.prefix
+            traces[at.relative_to(folder).as_posix()] = (at, _workload)
+        elif trace:
+            name = path.parent / trace["single"]
+            traces[name.relative_to(folder).as_posix()] = (path, _workload)
         elif path.suffix == ".graphml":
             flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _graphml)
         elif path.suffix == ".json" and _is_graph_json(path):

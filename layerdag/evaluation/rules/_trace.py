@@ -17,6 +17,7 @@ from layerdag.traces import (
     rows_on_a_cycle,
     wire_name,
 )
+from layerdag.traces.analysis import WORLD_NAMES
 from layerdag.traces.chakra import FEEDER_WIRES, REQUIRED_ATTRIBUTES, START_BYTES, START_OPS
 
 SUPPORTED = (
@@ -26,7 +27,6 @@ SUPPORTED = (
     CollectiveType.REDUCE_SCATTER,
     CollectiveType.BROADCAST,
 )
-WORLD_GROUPS = ("", "0")
 # Nodes that hold the communication slot of a rank.
 _HOLDING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMM_SEND, NodeType.COMM_COLL)
 
@@ -269,7 +269,7 @@ def _communication(trace: Trace) -> Iterator[Broken]:
     beyond_N = message_N & ((tag.value_N < 0) | (tag.value_N >= 2**31))
     yield Broken("message-tags", beyond_N, lambda row: f"has comm_tag {tag.value_N[row]}")
     names = group_texts(trace)
-    odd_N = np.array([not (n in WORLD_GROUPS or (n.isdecimal() and n.isascii())) for n in names])
+    odd_N = np.array([not (n in WORLD_NAMES or (n.isdecimal() and n.isascii())) for n in names])
     yield Broken("group-names", odd_N, lambda row: f"has pg_name {names[row]!r}")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.evaluation.rules._base import Finding, Severity
-from layerdag.evaluation.rules._trace import WORLD_GROUPS, check_trace, group_texts
+from layerdag.evaluation.rules._trace import check_trace, group_texts
 from layerdag.evaluation.rules._trace_table import TRACE_RULES
 from layerdag.traces import (
     CollectiveType,
@@ -20,6 +20,7 @@ from layerdag.traces import (
     rows_on_a_cycle,
 )
 from layerdag.traces.analysis import (
+    WORLD_NAMES,
     CommEvents,
     Communication,
     gather_communication,
@@ -122,7 +123,7 @@ def _grouped_collectives(trace: Trace) -> list[tuple[int, str]]:
     """Return (id, group) of each collective of a group other than all ranks."""
     names = group_texts(trace)
     rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
-    return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_GROUPS]
+    return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_NAMES]
 
 
 def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from layerdag.errors import SimulationError
 from layerdag.traces import Workload
+from layerdag.traces.analysis import WORLD
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +85,6 @@ class GroupIndex:
         if not whole or math.prod(counts) != self.size(group):
             return None
         return tuple(count > 1 for count in counts)
-
-
-WORLD = "0"
 
 
 def refuse_described_world(workload: Workload) -> None:

@@ -1,5 +1,6 @@
 from ._matching import Communication as Communication, match_communication as match_communication
 from ._program_order import (
+    WORLD as WORLD,
     WORLD_NAMES as WORLD_NAMES,
     CommEvents as CommEvents,
     gather_communication as gather_communication,

@@ -11,7 +11,10 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.traces import NodeType, Trace, Workload, dependency_edges, trace_layers
 
-WORLD_NAMES = ("", "0")
+WORLD = "0"
+"""Name of the group of all ranks."""
+
+WORLD_NAMES = ("", WORLD)
 """Values of ``pg_name`` that stand for all ranks."""
 
 

@@ -8,7 +8,6 @@ from ._one_rank import (
 )
 from ._process_groups import (
     MOST_RANKS as MOST_RANKS,
-    WORLD as WORLD,
     ProcessGroups as ProcessGroups,
     Ranks as Ranks,
     declared_groups as declared_groups,

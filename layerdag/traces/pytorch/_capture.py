@@ -20,7 +20,7 @@ from torch import distributed
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from layerdag.errors import TraceError
-from layerdag.traces import require_free_prefix, standing_files, write_groups
+from layerdag.traces import rank_file, require_free_prefix, standing_files, write_groups
 from layerdag.traces.chakra import write_trace
 from layerdag.traces.pytorch._process_groups import Ranks, number_groups
 from layerdag.traces.pytorch.device import read_timings
@@ -77,10 +77,10 @@ def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]
     result = captured.imported()
     if captured.rank == 0:
         # Other ranks may have written theirs already: only what no rank writes is removed.
-        written = {Path(f"{prefix}.{rank}.et") for rank in range(captured.world_size)}
+        written = {rank_file(prefix, rank) for rank in range(captured.world_size)}
         for path in set(older) - written:
             path.unlink(missing_ok=True)
-    captured.path = Path(f"{prefix}.{captured.rank}.et")
+    captured.path = rank_file(prefix, captured.rank)
     write_trace(result.trace, captured.path)
     if captured.rank == 0 and result.groups:
         write_groups(result.groups, f"{prefix}.comm_group.json")

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from layerdag.errors import TraceError
-
-WORLD = "0"
+from layerdag.traces.analysis import WORLD
 
 Ranks = tuple[int, ...]
 

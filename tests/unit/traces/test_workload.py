@@ -8,8 +8,10 @@ from trace_examples import comp, pair_workload
 from layerdag import _runtime as files
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces import (
+    RankFile,
     Workload,
     _workload as workload_module,
+    rank_file,
     rank_files,
     read_workload,
     write_workload,
@@ -150,3 +152,26 @@ def test_a_workload_that_was_cut_off_while_it_was_written_is_not_read_as_a_small
         write_workload(Workload((build_trace([comp(0)]),) * 4), tmp_path / "job")
     with pytest.raises(TraceError, match="lacks rank 0"):
         read_workload(tmp_path / "job")
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "rank"),
+    [
+        ("run.0.et", "run", 0),
+        ("run.12.et.gz", "run", 12),
+        ("a.b.3.et.xz", "a.b", 3),
+        ("trace7.et", "trace", 7),
+        ("0.et", "", 0),
+    ],
+)
+def test_a_file_name_says_prefix_and_rank(name: str, prefix: str, rank: int) -> None:
+    assert RankFile.of(name) == RankFile(prefix, rank)
+
+
+@pytest.mark.parametrize("name", ["run.et", "run.0.json", "run.1234567890.et.zip", "run.0.et.bz2"])
+def test_other_file_names_are_of_no_rank(name: str) -> None:
+    assert RankFile.of(name) is None
+
+
+def test_the_name_of_a_rank_says_its_rank() -> None:
+    assert RankFile.of(rank_file("out/run.v2", 30).name) == RankFile("run.v2", 30)

@@ -14,8 +14,9 @@ from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.traces import Attribute, NodeType, Trace, Wire
+from layerdag.traces.analysis import WORLD
 from layerdag.traces.chakra import NodeSpec, build_trace
-from layerdag.traces.pytorch import MOST_RANKS, WORLD, Ranks, number_groups
+from layerdag.traces.pytorch import MOST_RANKS, Ranks, number_groups
 from layerdag.traces.pytorch.device._kineto import Event, Profile
 from layerdag.traces.pytorch.device._launches import Launch, find_launches, is_wait
 from layerdag.traces.pytorch.device._nccl import (

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from layerdag.errors import TraceError
 from layerdag.traces import NodeType, Trace
+from layerdag.traces.analysis import WORLD
 from layerdag.traces.chakra import NodeColumns
-from layerdag.traces.pytorch import WORLD, ProcessGroups, Ranks, number_groups, process_groups
+from layerdag.traces.pytorch import ProcessGroups, Ranks, number_groups, process_groups
 from layerdag.traces.pytorch.device import Timings
 from layerdag.traces.pytorch.host._dataflow import (
     Dependencies,

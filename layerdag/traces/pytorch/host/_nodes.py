@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from layerdag.traces import CollectiveType, NodeType, Wire
+from layerdag.traces.analysis import WORLD
 from layerdag.traces.chakra import NodeColumns, scalar_to_word
-from layerdag.traces.pytorch import WORLD, ProcessGroups
+from layerdag.traces.pytorch import ProcessGroups
 from layerdag.traces.pytorch.host._operation import Operation
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION,
