@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag.cli.settings import as_plain, build, compose
+from layerdag._runtime import build_settings
+from layerdag.cli.settings import as_plain, compose
 from layerdag.datasets import GraphDataset, read_dataset
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import AttributeView
@@ -177,7 +178,7 @@ def _trained(
     )
     node = {**as_plain(_composed(experiment, args).training), "seed": seed}
     begin = time.process_time()
-    train(job, build(TrainSettings, node, "training"))
+    train(job, build_settings(TrainSettings, node, "training"))
     return time.process_time() - begin
 
 

@@ -34,7 +34,9 @@ from layerdag.models import spec_for
 from layerdag.sampling import GenerationSettings, sample_like
 from layerdag.traces import RunRecord, embedded_corpus, read_index, read_runs
 from layerdag.training import (
+    LearningRateSchedule,
     LoadedCheckpoint,
+    OptimizerConfig,
     TrainJob,
     TrainSettings,
     load_checkpoint,
@@ -137,9 +139,11 @@ def _graphs(folder: Path, records: list[RunRecord]) -> Iterator[tuple[RunRecord,
 def _settings(args: argparse.Namespace, steps: int, rate: float) -> TrainSettings:
     """Return how every model is trained."""
     return TrainSettings(
-        seed=args.seed, max_steps=steps, batch_nodes=2000, learning_rate=rate, weight_decay=0.05,
-        schedule="cosine", ema_decay=0.98, evaluate_every=max(steps // 12, 10), patience=0,
-        warmup_steps=20, precision="float32",
+        seed=args.seed, max_steps=steps, batch_nodes=2000,
+        optimizer=OptimizerConfig(rate, weight_decay=0.05),
+        lr_schedule=LearningRateSchedule("cosine", 20), ema_decay=0.98,
+        evaluate_every=max(steps // 12, 10), patience=0,
+        precision="float32",
     )  # fmt: skip
 
 

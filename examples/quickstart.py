@@ -1,13 +1,15 @@
 """The whole way in one script: load, train, sample, compare, fit a surrogate, simulate."""
 
 import layerdag as ld
+from layerdag.training import LearningRateSchedule
 
 # Real training and inference steps of small networks, out of the corpus inside the package.
 data = ld.load_dataset("corpus", families=("mlp",))
 print(data)
 
 # A small model for a few steps: enough to see the way, not to get good samples.
-settings = ld.TrainSettings(max_steps=30, warmup_steps=5, evaluate_every=30)
+schedule = LearningRateSchedule(warmup_steps=5)
+settings = ld.TrainSettings(max_steps=30, evaluate_every=30, lr_schedule=schedule)
 checkpoint = ld.train(data, model="fast", settings=settings, width=64, depth=2)
 print({name: round(value, 3) for name, value in checkpoint.meta.metrics.items()})
 

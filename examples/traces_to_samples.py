@@ -19,6 +19,7 @@ import numpy as np
 
 import layerdag as ld
 from layerdag.traces import embedded_corpus, read_index, read_runs
+from layerdag.training import LearningRateSchedule, OptimizerConfig
 from layerdag.viz import save_picture, view_of_trace
 
 place = tempfile.TemporaryDirectory()
@@ -49,7 +50,11 @@ print(data.graphs["train"][0])
 
 # %%
 settings = ld.TrainSettings(
-    max_steps=10, batch_nodes=1000, warmup_steps=2, evaluate_every=10, learning_rate=5e-4
+    max_steps=10,
+    batch_nodes=1000,
+    evaluate_every=10,
+    optimizer=OptimizerConfig(learning_rate=5e-4),
+    lr_schedule=LearningRateSchedule(warmup_steps=2),
 )
 checkpoint = ld.train(data, init="pretrained", settings=settings)
 print({name: round(value, 2) for name, value in checkpoint.meta.metrics.items()})

@@ -23,6 +23,7 @@ from ._names import (
     RenamedWarning as RenamedWarning,
     did_you_mean as did_you_mean,
     old_property as old_property,
+    takes_old_keywords as takes_old_keywords,
     takes_old_names as takes_old_names,
     tell_all_renamed as tell_all_renamed,
     tell_loose as tell_loose,

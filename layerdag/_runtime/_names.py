@@ -7,11 +7,13 @@ import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from layerdag.errors import ConfigError
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -194,6 +196,19 @@ def _as_group(value: Any, hint: Any) -> Any:
     """Return a mapping as the dataclass a field is annotated with; other values as they are."""
     is_group = isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping)
     return hint(**value) if is_group else value
+
+
+def takes_old_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function be called with old keywords, too; new name by old one."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            return function(*args, **with_new_names(named, names))
+
+        return call
+
+    return decorate
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:

@@ -191,8 +191,8 @@ def _cast(value: Any, hint: Any, where: str) -> Any:
         return value
     if is_dataclass(hint):
         return build_settings(typing.cast(type[Any], hint), value, where)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
+    if hint is Path and isinstance(value, str | int) and not isinstance(value, bool):
+        return Path(str(value))  # YAML reads a folder called 2026 as a number
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     plain = origin or hint

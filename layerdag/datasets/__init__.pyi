@@ -4,6 +4,16 @@ from ._base import (
     Split as Split,
     encode_batch as encode_batch,
 )
+from ._config import (
+    CorpusConfig as CorpusConfig,
+    DataConfig as DataConfig,
+    DgrlConfig as DgrlConfig,
+    FolderConfig as FolderConfig,
+    LatentPreferentialConfig as LatentPreferentialConfig,
+    TpuTileConfig as TpuTileConfig,
+    data_config as data_config,
+    load_config as load_config,
+)
 from ._encoding import (
     CodedGraph as CodedGraph,
     GraphLike as GraphLike,

@@ -9,7 +9,12 @@ from ._checkpoint import (
     save_checkpoint as save_checkpoint,
 )
 from ._distributed import World as World, joined_world as joined_world, local_device as local_device
-from ._job import Observation as Observation, TrainJob as TrainJob, TrainResult as TrainResult
+from ._job import (
+    Callback as Callback,
+    CallbackResult as CallbackResult,
+    TrainJob as TrainJob,
+    TrainResult as TrainResult,
+)
 from ._loop import train as train
 from ._run_folder import (
     BEST as BEST,
@@ -23,6 +28,11 @@ from ._run_folder import (
     require_resumable as require_resumable,
     run_of as run_of,
 )
-from ._selection import Track as Track
-from ._settings import TrainSettings as TrainSettings
+from ._selection import ParameterGroup as ParameterGroup
+from ._settings import (
+    RENAMED_SETTINGS as RENAMED_SETTINGS,
+    LearningRateSchedule as LearningRateSchedule,
+    OptimizerConfig as OptimizerConfig,
+    TrainSettings as TrainSettings,
+)
 from ._weights import InitialWeights as InitialWeights, Origin as Origin

@@ -52,14 +52,15 @@ class TrainJob:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """What a hook saw of the model at a validation: figures by name, pictures by name and file."""
+class CallbackResult:
+    """What a callback found at a validation: figures by name, pictures by name and file."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     pictures: Mapping[str, Path] = field(default_factory=dict)
 
 
-Hook = Callable[[DAGModel, int], Observation]
+Callback = Callable[[DAGModel, int], CallbackResult]
+"""Called after a validation with the model, averaged weights in place, and the step."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerdag._runtime import derive_seed, wait_briefly
+from layerdag._runtime import derive_seed, takes_old_keywords, wait_briefly
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models import build_model
 from layerdag.training._batches import BatchSource, BucketedSource
@@ -21,14 +21,19 @@ from layerdag.training._checkpoint import (
 )
 from layerdag.training._distributed import World
 from layerdag.training._evaluate import Evaluation, evaluate
-from layerdag.training._job import Hook, Observation, TrainJob, TrainResult
+from layerdag.training._job import Callback, CallbackResult, TrainJob, TrainResult
 from layerdag.training._run_folder import remove_checkpoints, require_replaceable_checkpoints
-from layerdag.training._selection import best_weights, tracks_of
+from layerdag.training._selection import best_weights, parameter_groups
 from layerdag.training._settings import TrainSettings
-from layerdag.training.monitoring import Budget, Logger, StopRequest, Window, listening
-from layerdag.training.optimization import Optimizer, WeightAverage, rate_factor
+from layerdag.training.monitoring import Budget, Logger, Meter, StopRequest, listening
+from layerdag.training.optimization import (
+    ExponentialMovingAverage,
+    Optimizer,
+    learning_rate_factor,
+)
 
 
+@takes_old_keywords(hook="callback")
 def train(
     job: TrainJob,
     settings: TrainSettings,
@@ -36,7 +41,7 @@ def train(
     device: torch.device | str = "cpu",
     world: World | None = None,
     loggers: Sequence[Logger] = (),
-    hook: Hook | None = None,
+    callback: Callback | None = None,
     resume_from: Path | None = None,
 ) -> TrainResult:
     """Train until the budget is spent, every objective has stopped, or a signal comes.
@@ -47,7 +52,7 @@ def train(
         device: Where.
         world: This process among several (``distributed.joined_world``); None is alone.
         loggers: Take figures on process 0.
-        hook: Called on process 0 after each validation with the averaged weights in place.
+        callback: Called on process 0 after each validation with the averaged weights in place.
         resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one
             that was never interrupted, as long as no limit in seconds is set.
 
@@ -62,17 +67,17 @@ def train(
     goes_on = resume_from is not None and resume_from.resolve() == job.last.resolve()
     if world.rank == 0 and not goes_on:
         require_replaceable_checkpoints(job.directory, overwrite=job.overwrite)
-    run = _Run(job, settings, torch.device(device), world)
+    run = _Trainer(job, settings, torch.device(device), world)
     if resume_from is not None:
         run.resume(resume_from)
     if world.rank == 0 and not goes_on:
         remove_checkpoints(job.directory)
     with listening() as request, Budget(settings, run.step, run.seconds) as budget:
-        return run.go(budget, request, loggers, hook)
+        return run.go(budget, request, loggers, callback)
 
 
-class _Run:
-    """The state of one run on one process."""
+class _Trainer:
+    """One run on one process: its model, optimizer, averages and place in the data."""
 
     def __init__(
         self, job: TrainJob, settings: TrainSettings, device: torch.device, world: World
@@ -83,9 +88,9 @@ class _Run:
         if job.start is not None:
             self.model.load_state_dict(dict(job.start.weights))
         world.same_weights(self.model)
-        self.tracks = tracks_of(self.model)
-        self.optimizer = Optimizer(self.model, self.tracks, settings, world)
-        self.average = WeightAverage(self.model, settings.ema_decay)
+        self.groups = parameter_groups(self.model)
+        self.optimizer = Optimizer(self.model, self.groups, settings, world)
+        self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
         data = job.train.to(device)
         self.validation = job.validation.to(device)
         limits = (settings.batch_graphs, settings.batch_nodes)
@@ -96,25 +101,29 @@ class _Run:
         self.evaluated_step, self.saved_step = -1, -1
 
     def go(
-        self, budget: Budget, request: StopRequest, loggers: Sequence[Logger], hook: Hook | None
+        self,
+        budget: Budget,
+        request: StopRequest,
+        loggers: Sequence[Logger],
+        callback: Callback | None,
     ) -> TrainResult:
         """Run to the end."""
-        reason = "" if budget.share(self.step) < 1 else "budget"
-        share, window = budget.share(self.step), Window(budget.seconds())
+        reason = "" if budget.used(self.step) < 1 else "budget"
+        progress, meter = budget.used(self.step), Meter(budget.seconds())
         while not reason:
             if self._validation_is_due():
-                self._validate(budget, loggers, hook)
-                if all(track.stopped for track in self.tracks):
+                self._validate(budget, loggers, callback)
+                if all(group.stopped for group in self.groups):
                     reason = "patience"
                     break
-            flags = [float(request.signal_name is not None), budget.share(self.step + 1)]
-            stop, share = self._advance(share, flags, window)
-            budget.show(self.step, window.note)
-            reason = self._reason(stop, share, request)
+            flags = [float(request.signal_name is not None), budget.used(self.step + 1)]
+            stop, progress = self._advance(progress, flags, meter)
+            budget.show(self.step, meter.note)
+            reason = self._reason(stop, progress, request)
             if self.step % self.settings.log_every == 0:
-                self._log(loggers, window.flush(budget.seconds()))
+                self._log(loggers, meter.flush(budget.seconds()))
         if reason == "budget" and self.evaluated_step != self.step:
-            self._validate(budget, loggers, hook)
+            self._validate(budget, loggers, callback)
         elif self.saved_step != self.step:
             self._save_last(budget.seconds())
         result = (self.step, budget.seconds(), self._metrics(), self.job.best, self.job.last)
@@ -127,9 +136,9 @@ class _Run:
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.average.load_state_dict(state["average"])
-            for track in self.tracks:
-                track.load_state_dict(state["tracks"][track.name])
+            self.ema.load_state_dict(state["average"])
+            for group in self.groups:
+                group.load_state_dict(state["tracks"][group.name])
             self.step, self.seconds = int(state["step"]), float(state["seconds"])
             self.epoch, self.position = int(state["epoch"]), int(state["position"])
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
@@ -142,17 +151,17 @@ class _Run:
         self.origin = read_meta(checkpoint).origin
         self.plan = self.source.plan(self.epoch)
 
-    def _advance(self, share: float, flags: list[float], window: Window) -> tuple[bool, float]:
-        """Make one optimizer step; return whether some process must stop, and the mean share."""
+    def _advance(self, progress: float, flags: list[float], meter: Meter) -> tuple[bool, float]:
+        """Make one optimizer step; return whether some process must stop, and the mean progress."""
         for _ in range(self.settings.accumulate):
             graphs_G, noise_seed = self._next_batch()
             batch = self.source.load(graphs_G).to(self.device)
-            window.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
+            meter.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
         settings = self.settings
-        factor = rate_factor(settings.schedule, self.step, settings.warmup_steps, share)
+        factor = learning_rate_factor(settings.lr_schedule, self.step, progress)
         flags_F = torch.tensor(flags, device=self.device)
-        flags_F = self.optimizer.step(settings.learning_rate * factor, flags_F, self.step)
-        self.average.update()
+        flags_F = self.optimizer.step(settings.optimizer.learning_rate * factor, flags_F, self.step)
+        self.ema.update()
         self.step += 1
         stop, total = flags_F.tolist()
         return stop > 0, total / self.world.size
@@ -174,11 +183,11 @@ class _Run:
         assert mine is not None
         return mine
 
-    def _reason(self, stop: bool, share: float, request: StopRequest) -> str:
+    def _reason(self, stop: bool, progress: float, request: StopRequest) -> str:
         """Return why the run ends now, or ""."""
         if stop:
             return request.signal_name or "signal on another process"
-        return "budget" if share >= 1 else ""
+        return "budget" if progress >= 1 else ""
 
     def _validation_is_due(self) -> bool:
         """Return whether this step ends with a validation that has not been made yet.
@@ -189,18 +198,20 @@ class _Run:
         return due and self.evaluated_step != self.step
 
     def _metrics(self) -> dict[str, float]:
-        """Return the best validation likelihood of each track that had one, nats per graph."""
+        """Return the best validation likelihood of each group that had one, nats per graph."""
         return {
-            f"validation/{track.name}_per_graph": track.best
-            for track in self.tracks
-            if math.isfinite(track.best)
+            f"validation/{group.name}_per_graph": group.best
+            for group in self.groups
+            if math.isfinite(group.best)
         }
 
-    def _validate(self, budget: Budget, loggers: Sequence[Logger], hook: Hook | None) -> None:
-        """Judge the averaged weights, keep the best, write checkpoints."""
+    def _validate(
+        self, budget: Budget, loggers: Sequence[Logger], callback: Callback | None
+    ) -> None:
+        """Validate the averaged weights, keep the best, write checkpoints."""
         settings = self.settings
         self.evaluated_step = self.step
-        with self.average.applied():
+        with self.ema.applied():
             result = evaluate(
                 self.model,
                 self.validation,
@@ -210,36 +221,38 @@ class _Run:
                 world=self.world,
             )
             if self.world.rank == 0:
-                self._observe(loggers, hook, result)
-        weights = self.average.weights()
+                self._observe(loggers, callback, result)
+        weights = self.ema.weights()
         better = [
-            track.judge(result.per_graph(track.objectives), self.step, weights, settings.patience)
-            for track in self.tracks
-            if not track.stopped
+            group.update(result.per_graph(group.objectives), self.step, weights, settings.patience)
+            for group in self.groups
+            if not group.stopped
         ]
         if self.world.rank == 0 and any(better):
-            self._write(self.job.best, best_weights(self.model, self.tracks), None)
+            self._write(self.job.best, best_weights(self.model, self.groups), None)
         self._save_last(budget.seconds())
 
     def _save_last(self, seconds: float) -> None:
         """Write the checkpoint for resuming; a signal gets no more than this.
 
-        Its weights for inference are the averaged ones of this step, of judging objectives the best
+        Its weights for inference are the averaged ones of this step, of the posterior the best
         ones; the trainer's own state is untouched.
         """
         self.saved_step = self.step
         if self.world.rank == 0:
-            weights = {**self.model.state_dict(), **self.average.weights()}
-            judging = set(self.model.posterior_objectives())
-            for track in self.tracks:
-                if judging.issuperset(track.objectives):
-                    weights.update(track.weights)
+            weights = {**self.model.state_dict(), **self.ema.weights()}
+            posterior = set(self.model.posterior_objectives())
+            for group in self.groups:
+                if posterior.issuperset(group.objectives):
+                    weights.update(group.weights)
             self._write(self.job.last, weights, self._state(seconds))
         self.world.barrier()
 
-    def _observe(self, loggers: Sequence[Logger], hook: Hook | None, result: Evaluation) -> None:
-        """Log the validation and what the hook sees."""
-        seen = Observation() if hook is None else hook(self.model, self.step)
+    def _observe(
+        self, loggers: Sequence[Logger], callback: Callback | None, result: Evaluation
+    ) -> None:
+        """Log the validation and what the callback finds."""
+        seen = CallbackResult() if callback is None else callback(self.model, self.step)
         figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
         self._log(loggers, {**figures, **seen.values})
         for logger in loggers:
@@ -273,8 +286,8 @@ class _Run:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "average": self.average.state_dict(),
-            "tracks": {track.name: track.state_dict() for track in self.tracks},
+            "average": self.ema.state_dict(),
+            "tracks": {group.name: group.state_dict() for group in self.groups},
             "step": self.step,
             "evaluated_step": self.evaluated_step,
             "seconds": seconds,

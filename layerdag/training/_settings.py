@@ -1,13 +1,74 @@
-"""The settings of a training run, checked when they are made."""
+"""The settings of a training run as a tree, checked when they are made.
 
-from dataclasses import dataclass
+configs/training/default.yaml has the same keys.
+"""
 
+from dataclasses import dataclass, field
+
+from layerdag._runtime import takes_old_names
 from layerdag.errors import ConfigError
 
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
+RENAMED_SETTINGS = {
+    "learning_rate": "optimizer.learning_rate",
+    "weight_decay": "optimizer.weight_decay",
+    "gradient_clip": "optimizer.gradient_clip",
+    "schedule": "lr_schedule.shape",
+    "warmup_steps": "lr_schedule.warmup_steps",
+}
+"""New name of a setting by the old one, which configs and calls may still have."""
 
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW.
+
+    Attributes:
+        learning_rate: Peak rate.
+        weight_decay: Decoupled decay, on matrices only.
+        gradient_clip: Largest gradient norm of parameters that are selected together; 0: none.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    gradient_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("weight_decay", "gradient_clip"):
+            _require(
+                getattr(self, name) >= 0, f"optimizer.{name}", getattr(self, name), "at least 0"
+            )
+        rate = self.learning_rate
+        _require(rate > 0, "optimizer.learning_rate", rate, "above 0")
+
+
+@dataclass(frozen=True)
+class LearningRateSchedule:
+    """The learning rate over a run.
+
+    Attributes:
+        shape: "constant", or "cosine" down to a tenth over the budget.
+        warmup_steps: Steps over which the rate rises linearly from 0.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    shape: str = "constant"
+    warmup_steps: int = 50
+
+    def __post_init__(self) -> None:
+        shape, steps = self.shape, self.warmup_steps
+        _require(shape in SCHEDULES, "lr_schedule.shape", shape, f"one of {SCHEDULES}")
+        _require(steps >= 0, "lr_schedule.warmup_steps", steps, "at least 0")
+
+
+@takes_old_names(**RENAMED_SETTINGS)
 @dataclass(frozen=True)
 class TrainSettings:
     """How to train any model on any data set; the defaults are those of ``layerdag train``.
@@ -21,12 +82,9 @@ class TrainSettings:
             limit that binds: then all micro-batches hold about as many decisions, and clipping
             weighs graphs of all sizes alike.
         accumulate: Micro-batches a process adds up before one optimizer step.
-        learning_rate: Peak rate of AdamW.
-        weight_decay: Decoupled decay of AdamW, on matrices only.
-        warmup_steps: Steps over which the rate rises linearly from 0.
-        schedule: "constant", or "cosine" down to a tenth over the budget.
-        gradient_clip: Largest gradient norm of what is selected together; 0: none.
-        ema_decay: Decay of the averaged weights, which are what is judged and kept.
+        optimizer: AdamW.
+        lr_schedule: The learning rate over the run.
+        ema_decay: Decay of the moving average of the weights, which is validated and kept.
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
@@ -43,11 +101,8 @@ class TrainSettings:
     batch_graphs: int = 256
     batch_nodes: int = 2_000
     accumulate: int = 1
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    warmup_steps: int = 50
-    schedule: str = "constant"
-    gradient_clip: float = 1.0
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    lr_schedule: LearningRateSchedule = field(default_factory=LearningRateSchedule)
     ema_decay: float = 0.999
     evaluate_every: int = 100
     patience: int = 10
@@ -57,11 +112,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         for name in ("batch_graphs", "batch_nodes", "accumulate", "evaluate_every", "log_every"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("weight_decay", "warmup_steps", "gradient_clip", "patience"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        _require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        _require(self.patience >= 0, "patience", self.patience, "at least 0")
         _require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "in [0, 1)")
-        _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {SCHEDULES}")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
         _require(
             self.max_steps is not None or self.max_seconds is not None,

@@ -8,15 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from layerdag.cli.settings import as_plain, build, compose
-from layerdag.cli.verbs._sample import generation_settings
-from layerdag.cli.verbs._train import LoggerSettings, logger_settings
-from layerdag.datasets import LOADERS, loader_of
+from layerdag.cli.settings import (
+    ModelChoice,
+    SampleConfig,
+    as_plain,
+    compose,
+    sample_config,
+    train_config,
+)
+from layerdag.datasets import LOADERS, CorpusConfig, data_config, loader_of
+from layerdag.errors import ConfigError
 from layerdag.models import model_config
 from layerdag.models.autoregressive import FastConfig
 from layerdag.models.diffusion import ReferenceConfig
 from layerdag.sampling import GenerationSettings
 from layerdag.training import TrainSettings
+from layerdag.training.monitoring import LoggerSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CHOICES = [
@@ -24,6 +31,11 @@ CHOICES = [
     for path in sorted(CONFIGS.glob("*/*.yaml"))
     if path.parent.name != "experiment"
 ]
+EXPERIMENTS = sorted(
+    path.relative_to(CONFIGS / "experiment").with_suffix("").as_posix()
+    for path in CONFIGS.glob("experiment/**/*.yaml")
+)
+NEED_A_FOLDER = ("data=dgrl", "data=folder", "data=tpu_tile")
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -32,10 +44,45 @@ def test_every_choice_composes(choice: str) -> None:
     assert group in compose("train", [choice])
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("experiment/*.yaml")), ids=lambda p: p.stem)
-def test_every_experiment_composes_to_valid_settings(path: Path) -> None:
-    config = compose("train", [f"experiment={path.stem}"])
-    build(TrainSettings, config.training, "training")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes_to_a_valid_tree(name: str) -> None:
+    asked = train_config(compose("train", [f"experiment={name}", "out=x"]))
+    assert isinstance(asked.model.config, FastConfig)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_makes_a_tree(choice: str) -> None:
+    folder = ["data.folder=x"] if choice in NEED_A_FOLDER else []
+    asked = train_config(compose("train", [choice, *folder, "out=x"]))
+    assert asked.training == TrainSettings()
+
+
+def test_an_experiment_sets_what_lies_outside_of_its_groups() -> None:
+    assert compose("train", ["experiment=pretrained"]).threads == 1
+    assert (
+        train_config(compose("train", ["experiment=ablation/no_conditions", "out=x"])).conditions
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("data.max_nodes=many", r"'data\.max_nodes' must be a whole number, found 'many'"),
+        ("data.families=mlp", r"'data\.families' must be a list, each entry a text, found 'mlp'"),
+        (
+            "training.optimizer.learning_rate=fast",
+            r"'training\.optimizer\.learning_rate' must be a n",
+        ),
+        ("model.depth=1.5", r"'model\.depth' must be a whole number, found 1\.5"),
+        ("model.encoder.messages=sum", r"'model\.encoder\.messages' must be 'mean' or 'none'"),
+        ("logger.console=3", r"'logger\.console' must be true or false, found 3"),
+        ("threads=all", r"'threads' must be a whole number, found 'all'"),
+    ],
+)
+def test_a_value_of_another_type_is_one_sentence_with_its_place(word: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_config(compose("train", [word, "out=x"]))
 
 
 @pytest.mark.parametrize(("name", "cls"), [("fast", FastConfig), ("reference", ReferenceConfig)])
@@ -52,6 +99,10 @@ def test_data_file_lists_every_argument_with_its_default(name: str) -> None:
     assert listed.pop("name") == name
     parameters = inspect.signature(loader_of(name)).parameters
     assert listed.keys() == parameters.keys()
+    given = {"folder": "x"} if "folder" in parameters else {}
+    config = data_config({"name": name, **listed, **given})
+    assert {field.name for field in fields(config)} - {"name"} == listed.keys()
+    assert data_config({"name": name, **given}) == data_config({"name": name, **listed, **given})
     for key, parameter in parameters.items():
         required = parameter.default is inspect.Parameter.empty
         value = tuple(listed[key]) if isinstance(listed[key], list) else listed[key]
@@ -77,13 +128,15 @@ def test_documented_settings_of_data_sets_are_accepted(words: list[str]) -> None
 
 def test_training_file_lists_every_setting() -> None:
     listed = as_plain(compose("train").training)
-    assert set(listed) == {field.name for field in fields(TrainSettings)} - {"seed"}
+    usual = asdict(TrainSettings())
+    assert listed == {name: value for name, value in usual.items() if name != "seed"}
 
 
 def test_settings_in_python_have_the_defaults_of_the_command_line() -> None:
-    train = compose("train")
-    assert build(TrainSettings, {**as_plain(train.training), "seed": train.seed}, "") == (
-        TrainSettings()
-    )
-    assert logger_settings(train) == LoggerSettings()
-    assert generation_settings(compose("sample")) == GenerationSettings()
+    asked = train_config(compose("train", ["out=x"]))
+    assert asked.training == TrainSettings()
+    assert asked.logger == LoggerSettings()
+    assert asked.model == ModelChoice("fast", FastConfig())
+    assert asked.data == CorpusConfig()
+    assert sample_config(compose("sample")).generation() == GenerationSettings()
+    assert sample_config(compose("sample")) == SampleConfig(out=Path("outputs/samples"))

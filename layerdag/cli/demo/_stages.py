@@ -28,7 +28,9 @@ from layerdag.surrogates import (
 from layerdag.traces import Workload
 from layerdag.training import (
     LOG,
+    LearningRateSchedule,
     LoadedCheckpoint,
+    OptimizerConfig,
     TrainJob,
     TrainResult,
     TrainSettings,
@@ -127,10 +129,8 @@ def train_stage(
         seed=settings.seed,
         max_steps=steps_of(settings, warm),
         batch_nodes=3000,
-        learning_rate=2e-3 if warm is None else 3e-4,
-        weight_decay=0.05,
-        warmup_steps=50 if warm is None else 5,
-        schedule="cosine",
+        optimizer=OptimizerConfig(learning_rate=2e-3 if warm is None else 3e-4, weight_decay=0.05),
+        lr_schedule=LearningRateSchedule("cosine", 50 if warm is None else 5),
         ema_decay=0.98 if warm is None else 0.9,
         evaluate_every=100 if warm is None else 20,
         patience=0,

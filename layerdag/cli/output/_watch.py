@@ -9,7 +9,7 @@ from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation.rules import check_structure
 from layerdag.models import DAGModel
 from layerdag.sampling import GenerationSettings, generate
-from layerdag.training import Observation
+from layerdag.training import CallbackResult
 from layerdag.viz import write_picture
 
 
@@ -28,7 +28,7 @@ class Watch:
             num=max(num_graphs, 1), seed=0, guidance=1.0, best_of=1, max_nodes=1000
         )
 
-    def __call__(self, model: DAGModel, step: int) -> Observation:
+    def __call__(self, model: DAGModel, step: int) -> CallbackResult:
         """Sample, check and draw."""
         was_training = model.training
         model.eval()
@@ -45,4 +45,4 @@ class Watch:
             "samples/mean_nodes": float(np.mean([dag.num_nodes for dag in dags])),
             "samples/truncated_share": float(np.mean([sample.truncated for sample in samples])),
         }
-        return Observation(values, {"samples": picture})
+        return CallbackResult(values, {"samples": picture})

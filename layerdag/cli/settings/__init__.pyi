@@ -5,7 +5,6 @@ from ._build import (
 )
 from ._compose import (
     as_plain as as_plain,
-    build as build,
     compose as compose,
     run as run,
 )
@@ -21,4 +20,11 @@ from ._simulate_flags import (
     configure as configure,
     tell_ignored as tell_ignored,
     workload_prefix as workload_prefix,
+)
+from ._tree import (
+    ModelChoice as ModelChoice,
+    SampleConfig as SampleConfig,
+    TrainConfig as TrainConfig,
+    sample_config as sample_config,
+    train_config as train_config,
 )

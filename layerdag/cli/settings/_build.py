@@ -1,32 +1,26 @@
 """From settings to objects: the data set and the model that a config names."""
 
-import inspect
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from layerdag._runtime import did_you_mean, flattened, grouped
+from layerdag._runtime import flattened, grouped
 from layerdag.cli.settings._compose import as_plain
 from layerdag.cli.settings._places import config_dir
-from layerdag.datasets import GraphDataset, loader_of
-from layerdag.errors import ConfigError
+from layerdag.datasets import GraphDataset, data_config, load_config
 from layerdag.models import ModelSpec, spec_for
 
 
 def build_dataset(node: DictConfig) -> GraphDataset:
-    """Load the data set that ``node.name`` names, with the rest of the node as arguments.
+    """Load the data set that ``node.name`` names, with the rest of the node as its settings.
 
     Raises:
-        ConfigError: If the name or an argument is unknown.
+        ConfigError: If the name or a setting is unknown.
         DataError: If the files are missing or damaged.
     """
-    arguments = as_plain(node)
-    loader = loader_of(str(arguments.pop("name")))
-    _check_arguments(loader, arguments)
-    return loader(**{k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()})
+    return load_config(data_config(as_plain(node)))
 
 
 def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
@@ -63,11 +57,3 @@ def given_model(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
         if f"model.{key}" in keys or value != usual.get(key)
     }
     return (name if {"model", "model.name"} & keys else None), grouped(given)
-
-
-def _check_arguments(loader: Callable[..., GraphDataset], arguments: Mapping[str, Any]) -> None:
-    """Refuse a setting that the loader does not take."""
-    known = list(inspect.signature(loader).parameters)
-    for name in arguments:
-        if name not in known:
-            raise ConfigError(f"Unknown setting 'data.{name}'.{did_you_mean(name, known)}")

@@ -7,12 +7,11 @@ what is known to compose.
 
 import os
 import sys
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -28,7 +27,6 @@ from layerdag.cli.settings._old_words import with_new_words
 from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
 
-Settings = TypeVar("Settings")
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
 
@@ -136,49 +134,6 @@ def _errors_as_they_are() -> Iterator[None]:
         os.environ.pop(_FULL_ERROR)
         if before is not None:
             os.environ[_FULL_ERROR] = before
-
-
-def build(cls: type[Settings], node: Any, where: str) -> Settings:
-    """Return the dataclass ``cls`` filled from a config node.
-
-    Args:
-        cls: A dataclass whose fields are numbers, strings, booleans, tuples or optional ones.
-        node: The mapping with its values.
-        where: Its place in the config, for messages ("training").
-
-    Raises:
-        ConfigError: If a key is unknown, or a value has the wrong type or is out of bounds.
-    """
-    values: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"'{where}' must be a group of settings, found {values!r}.")
-    hints = typing.get_type_hints(cls)
-    for key in values:
-        _check_key(str(key), list(hints), prefix=f"{where}.")
-    cast = {str(k): _cast(v, hints[str(k)], f"{where}.{k}") for k, v in values.items()}
-    try:
-        return cls(**cast)
-    except TypeError as error:
-        raise ConfigError(f"'{where}' is incomplete: {error}.") from error
-
-
-def _cast(value: Any, hint: Any, where: str) -> Any:
-    """Return ``value`` as the annotated type; refuse what is not of it."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        if value is None and type(None) in arguments:
-            return None
-        return _cast(value, next(a for a in arguments if a is not type(None)), where)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        return tuple(_cast(item, arguments[0], where) for item in value)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    plain = hint if isinstance(hint, type) else object
-    if not isinstance(value, plain) or (isinstance(value, bool) and plain in (int, float)):
-        raise ConfigError(f"'{where}' must be of type {hint}, found {value!r}.")
-    return value
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from layerdag._runtime import tell_all_renamed
 from layerdag.models import RENAMED_ARGUMENTS
+from layerdag.training import RENAMED_SETTINGS
 
 _OVERRIDE = re.compile(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<rest>=.*)", re.DOTALL)
 
@@ -27,8 +28,10 @@ def _new_names(name: str) -> dict[str, str]:
     """Return the new name of each renamed setting of a config by the old one, in full."""
     if name == "sample":
         return {"candidates": "best_of"}
+    groups = [("training", RENAMED_SETTINGS)]
+    groups += [("model", renamed) for renamed in RENAMED_ARGUMENTS.values()]
     return {
-        f"model.{old}": f"model.{new}"
-        for renamed in RENAMED_ARGUMENTS.values()
+        f"{group}.{old}": f"{group}.{new}"
+        for group, renamed in groups
         for old, new in renamed.items()
     }

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,27 +19,27 @@ from layerdag.api import WarmStart, too_few_held_out, warm_start
 from layerdag.cli import Terminated
 from layerdag.cli.output import Watch, after_training, announcement
 from layerdag.cli.settings import (
+    TrainConfig,
     as_plain,
-    build,
-    build_dataset,
-    build_spec,
     given_model,
     public_config,
     run,
+    train_config,
     warn,
     with_own_settings,
     write_run_file,
 )
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, load_config
 from layerdag.errors import ConfigError, UsageError
+from layerdag.models import ModelSpec, spec_for
 from layerdag.training import (
     LAST,
     LOG,
     PICTURES,
     RUN_FILE,
+    InitialWeights,
     TrainJob,
     TrainResult,
-    TrainSettings,
     clear_run,
     held_run,
     joined_world,
@@ -55,29 +54,12 @@ from layerdag.training.monitoring import (
     ConsoleLogger,
     JsonlLogger,
     Logger,
+    LoggerSettings,
     WandbLogger,
-    wandb_mode,
 )
 
 # How a run ends that was not stopped.
 ENDINGS = ("budget", "patience")
-
-
-@dataclass(frozen=True)
-class LoggerSettings:
-    """Where figures go, beside the JSONL file that is always written.
-
-    Attributes:
-        console: One line per validation on standard error.
-        wandb: "disabled", "offline" or "online".
-        project: Weights & Biases project.
-        sample_graphs: Graphs sampled at each validation, for validity, speed and pictures.
-    """
-
-    console: bool = True
-    wandb: str = DISABLED
-    project: str = "layerdag"
-    sample_graphs: int = 4
 
 
 def main(words: Sequence[str]) -> int:
@@ -87,28 +69,27 @@ def main(words: Sequence[str]) -> int:
 
 def _task(config: DictConfig) -> float | None:
     """Train once; the return value is what a sweeper minimizes."""
-    settings = build(TrainSettings, {**as_plain(config.training), "seed": config.seed}, "training")
-    logging = logger_settings(config)
-    if config.dry_run:
+    asked = train_config(config)
+    if asked.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
         return None
-    if config.threads:
-        torch.set_num_threads(int(config.threads))
-    if config.resume and config.init:
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    if asked.resume and asked.init:
         raise UsageError(
-            f"init={config.init} is for a new run, and resume={config.resume} goes on with the "
+            f"init={asked.init} is for a new run, and resume={asked.resume} goes on with the "
             "weights of an old one; leave one of them out."
         )
-    directory = run_of(Path(str(config.resume))) if config.resume else Path(str(config.out))
-    if config.resume and not directory.is_dir():
+    directory = run_of(asked.resume) if asked.resume else asked.out
+    if asked.resume and not directory.is_dir():
         require_resumable(directory)
     # Under torchrun one process holds the folder for all.
     with held_run(directory) if _is_first() else contextlib.nullcontext():
-        if _is_first() and config.resume:
+        if _is_first() and asked.resume:
             require_resumable(directory)
         elif _is_first():
-            require_free(directory, overwrite=bool(config.overwrite))
-        result = _trained(config, settings, logging, directory)
+            require_free(directory, overwrite=asked.overwrite)
+        result = _trained(config, asked, directory)
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 
@@ -126,20 +107,19 @@ def _is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def _trained(
-    config: DictConfig, settings: TrainSettings, logging: LoggerSettings, directory: Path
-) -> TrainResult:
+def _trained(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainResult:
     """Load the data, train, and print the outcome.
 
     Raises:
         KeyboardInterrupt: If a signal ended the run; says how to go on.
     """
-    data = build_dataset(config.data)
-    if config.conditions is not None:
-        data = data.conditioned_on(list(config.conditions))
-    device = pick_device(str(config.device))
+    data, logging = load_config(asked.data), asked.logger
+    if asked.conditions is not None:
+        data = data.conditioned_on(asked.conditions)
+    device = pick_device(asked.device)
     warm = _warm_start(config, data)
-    job = make_job(config, data, directory, warm)
+    spec = spec_for(data, asked.model.name, asked.model.config) if warm is None else warm.spec
+    job = make_job(config, data, directory, spec, None if warm is None else warm.start)
     with joined_world(device) as world:
         quiet = world.rank != 0
         if not quiet:
@@ -148,17 +128,17 @@ def _trained(
                 print(f"layerdag: {warm}", file=sys.stderr)
             if logging.console:
                 sys.stderr.write(announcement(data, job.spec, device))
-        loggers = [] if quiet else open_loggers(logging, directory, job.run_config, config.resume)
+        loggers = [] if quiet else open_loggers(logging, directory, job.run_config, asked.resume)
         watch = Watch(data.schema, directory / PICTURES, logging.sample_graphs)
         try:
             result = train(
                 job,
-                settings,
+                asked.training,
                 device=device,
                 world=world,
                 loggers=loggers,
-                hook=watch if logging.sample_graphs and not quiet else None,
-                resume_from=job.last if config.resume else None,
+                callback=watch if logging.sample_graphs and not quiet else None,
+                resume_from=job.last if asked.resume else None,
             )
         except KeyboardInterrupt as stop:
             raise type(stop)(_how_to_go_on(directory)) from None
@@ -194,16 +174,6 @@ def _how_to_go_on(directory: Path) -> str:
     return f"Go on with: layerdag train resume={shlex.quote(str(directory))}"
 
 
-def logger_settings(config: DictConfig) -> LoggerSettings:
-    """Return where figures go; off, false and no disable wandb as the word itself does.
-
-    Raises:
-        ConfigError: If a setting is unknown, or wandb is asked for and cannot be used.
-    """
-    values = dict(config.logger)
-    return build(LoggerSettings, {**values, "wandb": wandb_mode(values.get("wandb"))}, "logger")
-
-
 def _warm_start(config: DictConfig, data: GraphDataset) -> WarmStart | None:
     """Return what a run starts from, and put the settings of that model into the config."""
     if not config.init:
@@ -215,16 +185,20 @@ def _warm_start(config: DictConfig, data: GraphDataset) -> WarmStart | None:
 
 
 def make_job(
-    config: DictConfig, data: GraphDataset, directory: Path, warm: WarmStart | None = None
+    config: DictConfig,
+    data: GraphDataset,
+    directory: Path,
+    spec: ModelSpec,
+    start: InitialWeights | None = None,
 ) -> TrainJob:
-    """Return the training job of a config.
+    """Return the training job of a model on a data set, with the config on record.
 
     Raises:
         DataError: If the validation part is empty.
     """
     return TrainJob(
-        spec=build_spec(config.model, data) if warm is None else warm.spec,
-        start=None if warm is None else warm.start,
+        spec=spec,
+        start=start,
         train=data.batch("train"),
         validation=data.batch("val"),
         directory=directory,
@@ -251,7 +225,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def open_loggers(
-    settings: LoggerSettings, directory: Path, config: Mapping[str, Any], resume: str | None
+    settings: LoggerSettings, directory: Path, config: Mapping[str, Any], resume: Path | None
 ) -> list[Logger]:
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     step = _resumed_step(directory) if resume else 0

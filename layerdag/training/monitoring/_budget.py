@@ -8,7 +8,7 @@ from layerdag.training import TrainSettings
 
 
 class Budget:
-    """The used share of ``max_steps`` or ``max_seconds``, whichever is further.
+    """The used fraction of ``max_steps`` or ``max_seconds``, whichever is further.
 
     Args:
         settings: With at least one of the two limits.
@@ -23,7 +23,7 @@ class Budget:
         self._start = time.monotonic() - seconds
         self._bar = tqdm(
             total=1.0,
-            initial=self.share(step),
+            initial=self.used(step),
             desc="training",
             disable=not sys.stderr.isatty(),
             leave=False,
@@ -45,8 +45,8 @@ class Budget:
         """Return the seconds spent, those before resuming included."""
         return time.monotonic() - self._start
 
-    def share(self, step: int) -> float:
-        """Return the used share, 1 when the budget is spent."""
+    def used(self, step: int) -> float:
+        """Return the used fraction, 1 when the budget is spent."""
         limit = self._settings
         by_step = step / limit.max_steps if limit.max_steps else 0.0
         by_time = self.seconds() / limit.max_seconds if limit.max_seconds else 0.0
@@ -55,4 +55,4 @@ class Budget:
     def show(self, step: int, note: str) -> None:
         """Move the bar."""
         self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(self.share(step) - self._bar.n)
+        self._bar.update(self.used(step) - self._bar.n)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -91,3 +92,20 @@ def _lines_until(file: Path, step: int) -> list[str]:
         if isinstance(entry, dict) and entry.get("step", 0) <= step:
             kept.append(line + "\n")
     return kept
+
+
+@dataclass(frozen=True)
+class LoggerSettings:
+    """Where figures go, beside the JSONL file that is always written.
+
+    Attributes:
+        console: One line per validation on standard error.
+        wandb: "disabled", "offline" or "online".
+        project: Weights & Biases project.
+        sample_graphs: Graphs sampled at each validation, for validity, speed and pictures.
+    """
+
+    console: bool = True
+    wandb: str = "disabled"
+    project: str = "layerdag"
+    sample_graphs: int = 4

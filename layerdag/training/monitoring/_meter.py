@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-class Window:
-    """Collects losses without waiting for the device, and the speed since the last flush."""
+class Meter:
+    """Mean of the losses, and the speed, between two log lines; never waits for the device."""
 
     def __init__(self, seconds: float) -> None:
         self.note = ""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 
-class WeightAverage:
-    """Averaged copy of the parameters of ``model``; buffers are constants of the data and stay.
+class ExponentialMovingAverage:
+    """Moving average of the parameters of ``model``; buffers are constants of the data and stay.
 
     The decay grows as (1 + n) / (10 + n) up to ``decay``, so that the first weights are forgotten.
     """

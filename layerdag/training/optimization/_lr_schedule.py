@@ -2,20 +2,22 @@
 
 import math
 
+from layerdag.training import LearningRateSchedule
+
 FLOOR = 0.1
 
 
-def rate_factor(schedule: str, step: int, warmup_steps: int, progress: float) -> float:
+def learning_rate_factor(schedule: LearningRateSchedule, step: int, progress: float) -> float:
     """Return the factor of the peak rate at ``step``.
 
     Args:
-        schedule: "constant", or "cosine" from 1 down to a tenth.
+        schedule: "constant", or "cosine" from 1 down to a tenth; the factor rises linearly to 1
+            over the warmup.
         step: Optimizer steps done.
-        warmup_steps: The factor rises linearly to 1 over this many steps.
-        progress: Share of the budget (steps or seconds, whichever is further) that is used.
+        progress: Fraction of the budget (steps or seconds, whichever is further) that is used.
     """
-    warm = min(1.0, (step + 1) / (warmup_steps + 1))
-    if schedule == "constant":
+    warm = min(1.0, (step + 1) / (schedule.warmup_steps + 1))
+    if schedule.shape == "constant":
         return warm
     cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return warm * (FLOOR + (1 - FLOOR) * cosine)

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from layerdag.errors import TrainingError
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, LossTerm
-from layerdag.training import Track, TrainSettings, World
+from layerdag.training import ParameterGroup, TrainSettings, World
 from layerdag.training.optimization._precision import matrix_precision
 
 
 class Optimizer:
-    """AdamW over the tracks of a model.
+    """AdamW over the parameter groups of a model.
 
     The gradient is the mean over micro-batches (of all processes) of the sum over objectives of the
     loss, divided by the mean number of decisions of a micro-batch so far. Dividing by each
@@ -25,10 +25,14 @@ class Optimizer:
     """
 
     def __init__(
-        self, model: DAGModel, tracks: Sequence[Track], settings: TrainSettings, world: World
+        self,
+        model: DAGModel,
+        groups: Sequence[ParameterGroup],
+        settings: TrainSettings,
+        world: World,
     ) -> None:
-        self._model, self._tracks, self._settings, self._world = model, tracks, settings, world
-        self._names = [name for track in tracks for name in track.objectives]
+        self._model, self._groups, self._settings, self._world = model, groups, settings, world
+        self._names = [name for group in groups for name in group.objectives]
         self._counts = dict.fromkeys(self._names, 0.0)
         self._batches = 0
         self._step_counts = dict.fromkeys(self._names, 0.0)
@@ -37,10 +41,10 @@ class Optimizer:
         others = [p for p in self._parameters if p.ndim < 2]
         self.adam = torch.optim.AdamW(
             [
-                {"params": matrices, "weight_decay": settings.weight_decay},
+                {"params": matrices, "weight_decay": settings.optimizer.weight_decay},
                 {"params": others, "weight_decay": 0.0},
             ],
-            lr=settings.learning_rate,
+            lr=settings.optimizer.learning_rate,
             fused=True,
         )
 
@@ -57,7 +61,7 @@ class Optimizer:
             generator = torch.Generator(device).manual_seed(noise_seed)
             with matrix_precision(self._settings.precision, device):
                 terms = self._model.losses(batch, generator)
-            active = [name for t in self._tracks if not t.stopped for name in t.objectives]
+            active = [name for g in self._groups if not g.stopped for name in g.objectives]
             shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
             (torch.stack(shares).sum() / self._settings.accumulate).backward()
         return {name: terms[name].mean().detach() for name in active}
@@ -110,14 +114,14 @@ class Optimizer:
         self._step_counts = dict.fromkeys(self._names, 0.0)
 
     def _clip(self, step: int) -> None:
-        """Clip the gradient of each track by its own norm."""
-        limit = self._settings.gradient_clip or float("inf")
-        active = [track for track in self._tracks if not track.stopped]
-        norms = [nn.utils.clip_grad_norm_(list(t.parameters.values()), limit) for t in active]
-        for track, norm in zip(active, torch.stack(norms).tolist(), strict=True):
+        """Clip the gradient of each group by its own norm."""
+        limit = self._settings.optimizer.gradient_clip or float("inf")
+        active = [group for group in self._groups if not group.stopped]
+        norms = [nn.utils.clip_grad_norm_(list(g.parameters.values()), limit) for g in active]
+        for group, norm in zip(active, torch.stack(norms).tolist(), strict=True):
             if not norm < float("inf"):
                 raise TrainingError(
-                    f"Training diverged at step {step}: the gradient of '{track.name}' has norm "
-                    f"{norm}. Lower training.learning_rate or training.gradient_clip, and resume "
-                    "from the last checkpoint."
+                    f"Training diverged at step {step}: the gradient of '{group.name}' has norm "
+                    f"{norm}. Lower training.optimizer.learning_rate or "
+                    "training.optimizer.gradient_clip, and resume from the last checkpoint."
                 )

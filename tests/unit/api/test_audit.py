@@ -26,7 +26,7 @@ def test_copies_of_training_graphs_are_told(tmp_path: Path) -> None:
 
 
 def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) -> None:
-    settings = ld.TrainSettings(max_steps=1, warmup_steps=1, evaluate_every=1)
+    settings = ld.TrainSettings(max_steps=1, evaluate_every=1)
     named = [chain(g.name, "".join(g.categories["kind"]), **g.conditions, size=1.0) for g in GRAPHS]
     data = ld.GraphDataset.build(
         "chains", "flow", {"train": named[:12], "val": named[12:18], "test": named[18:]}

@@ -7,7 +7,7 @@ import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
 
 TINY = {"width": 32, "depth": 1}
-SETTINGS = ld.TrainSettings(max_steps=2, warmup_steps=1, evaluate_every=2)
+SETTINGS = ld.TrainSettings(max_steps=2, evaluate_every=2)
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,16 @@ import layerdag as ld
 from layerdag.api import warm_start
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.sampling import checkpoint_fingerprint
-from layerdag.training import Origin
+from layerdag.training import OptimizerConfig, Origin
 
-SETTINGS = ld.TrainSettings(max_steps=1, warmup_steps=0, evaluate_every=1, learning_rate=1e-9)
+SETTINGS = ld.TrainSettings(max_steps=1, evaluate_every=1, optimizer=OptimizerConfig(1e-9))
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run on some jobs."""
     folder = tmp_path_factory.mktemp("runs") / "first"
-    settings = ld.TrainSettings(max_steps=2, warmup_steps=1, evaluate_every=2)
+    settings = ld.TrainSettings(max_steps=2, evaluate_every=2)
     ld.train(data_of(jobs()), out=folder, settings=settings, **TINY["fast"])
     return folder
 

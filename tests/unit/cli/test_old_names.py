@@ -5,8 +5,7 @@ from omegaconf import OmegaConf
 
 from layerdag._runtime import RenamedWarning
 from layerdag.cli import main
-from layerdag.cli.settings import as_plain, build_spec, compose
-from layerdag.cli.verbs._sample import generation_settings
+from layerdag.cli.settings import as_plain, build_spec, compose, sample_config
 from layerdag.datasets.sources import load_latent_preferential
 
 
@@ -29,6 +28,11 @@ from layerdag.datasets.sources import load_latent_preferential
             "width: 80",
             "'model.size_width' and 'model.node_width' are now called 'model.layer_size.width' and",
         ),
+        (
+            ["train", "training.schedule=cosine", "training.learning_rate=2e-3"],
+            "shape: cosine",
+            "'training.schedule' and 'training.learning_rate' are now called 'training.lr_",
+        ),
         (["train", "++model.plans=false"], "predict_out_degree: false", "'model.plans' is now"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -46,7 +50,7 @@ def test_old_settings_are_replaced_and_told_once(
 @pytest.mark.parametrize(("old", "new"), [("asked", "requested"), ("judged", "predicted")])
 def test_old_words_for_labels_are_replaced(old: str, new: str) -> None:
     with pytest.warns(RenamedWarning, match=f"'labels={old}' is now called 'labels={new}'"):
-        settings = generation_settings(compose("sample", [f"labels={old}"]))
+        settings = sample_config(compose("sample", [f"labels={old}"])).generation()
     assert settings.labels == new
 
 

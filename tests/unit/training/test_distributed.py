@@ -48,12 +48,12 @@ import time
 import torch.distributed as dist
 
 def fails(model, step):
-    raise RuntimeError("this hook fails")
+    raise RuntimeError("this callback fails")
 
 # As NCCL: leaving the group waits for the others.
 dist.destroy_process_group = lambda: time.sleep(3600)
 with joined_world""",
-).replace("world=world)", "world=world, hook=fails)")
+).replace("world=world)", "world=world, callback=fails)")
 
 
 def torchrun() -> list[str]:
@@ -110,7 +110,7 @@ def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path: Path):
     )
     assert done.returncode != 0
     assert "Process 0 of 2 has failed" in done.stderr
-    assert "RuntimeError: this hook fails" in done.stderr
+    assert "RuntimeError: this callback fails" in done.stderr
 
 
 @pytest.fixture

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, ModelSpec
 from layerdag.training import (
-    Observation,
+    CallbackResult,
+    LearningRateSchedule,
+    OptimizerConfig,
     TrainJob,
     TrainResult,
     TrainSettings,
@@ -46,13 +49,13 @@ def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
     """Return a function that trains the tiny model into a folder."""
 
     def start(folder: str, steps: int = 6, resume_from: Path | None = None, **settings):
-        options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "warmup_steps": 2}
-        options["precision"] = "float32"
+        options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "precision": "float32"}
+        options["lr_schedule"] = LearningRateSchedule(warmup_steps=2)
         allowed = settings.pop("overwrite", False)
         job = TrainJob(
             spec, data, data, tmp_path / folder, schema={"kind": "flow"}, overwrite=allowed
         )
-        extra = {key: settings.pop(key) for key in ("hook", "loggers") if key in settings}
+        extra = {key: settings.pop(key) for key in ("callback", "loggers") if key in settings}
         chosen = TrainSettings(max_steps=steps, **{**options, **settings})
         return train(job, chosen, resume_from=resume_from, **extra)
 
@@ -69,7 +72,14 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def test_likelihood_gets_better(run: Run):
     recorder = Recorder()
-    run("a", 30, loggers=[recorder], learning_rate=0.02, ema_decay=0.5, evaluate_every=10)
+    run(
+        "a",
+        30,
+        loggers=[recorder],
+        optimizer=OptimizerConfig(0.02),
+        ema_decay=0.5,
+        evaluate_every=10,
+    )
     scores = [v for _, v in recorder.figures if "validation/node" in v]
     for name in ("validation/layer_size", "validation/node", "validation/edge"):
         assert scores[-1][name] < scores[0][name]
@@ -104,26 +114,26 @@ def test_accumulating_equals_nothing_but_more_micro_batches(run: Run):
 
 
 def test_a_signal_ends_the_run_with_a_checkpoint(run: Run):
-    def kill(model: DAGModel, step: int) -> Observation:
+    def kill(model: DAGModel, step: int) -> CallbackResult:
         if step == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return Observation()
+        return CallbackResult()
 
-    result = run("a", 50, hook=kill)
+    result = run("a", 50, callback=kill)
     assert result.reason == "SIGTERM"
-    assert result.step == 4  # the hook runs after step 3, the step after it is finished
+    assert result.step == 4  # the callback runs after step 3, the step after it is finished
     assert load_checkpoint(result.last).meta.step == 4
 
 
 def test_a_run_stopped_by_a_signal_goes_on_as_if_nothing_had_happened(run: Run):
-    def kill(model: DAGModel, step: int) -> Observation:
+    def kill(model: DAGModel, step: int) -> CallbackResult:
         if step == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return Observation()
+        return CallbackResult()
 
     whole = run("whole", 6, evaluate_every=2)
     # Stopped after step 2, before the validation that is due there.
-    first = run("parts", 6, evaluate_every=1, hook=kill)
+    first = run("parts", 6, evaluate_every=1, callback=kill)
     assert first.step == 2
     second = run("parts", 6, evaluate_every=2, resume_from=first.last)
     assert same(state(whole), state(second))
@@ -131,26 +141,40 @@ def test_a_run_stopped_by_a_signal_goes_on_as_if_nothing_had_happened(run: Run):
 
 
 def test_patience_ends_the_run(run: Run):
-    result = run("a", 200, learning_rate=1e-12, warmup_steps=0, ema_decay=0.0, patience=1,
-                 evaluate_every=1)  # fmt: skip
+    result = run("a", 200, optimizer=OptimizerConfig(1e-12), ema_decay=0.0, patience=1,
+                 lr_schedule=LearningRateSchedule(warmup_steps=0), evaluate_every=1)  # fmt: skip
     assert result.reason == "patience"
     assert result.step < 200
 
 
-def test_the_hook_sees_averaged_weights_and_its_findings_are_logged(run: Run, tmp_path: Path):
+def test_the_callback_sees_averaged_weights_and_its_findings_are_logged(run: Run, tmp_path: Path):
     recorder = Recorder()
 
-    def look(model: DAGModel, step: int) -> Observation:
-        return Observation({"validity": 1.0}, {"samples": tmp_path / "x.png"})
+    def look(model: DAGModel, step: int) -> CallbackResult:
+        return CallbackResult({"validity": 1.0}, {"samples": tmp_path / "x.png"})
 
-    run("a", 3, hook=look, loggers=[recorder])
+    run("a", 3, callback=look, loggers=[recorder])
     assert recorder.pictures == [(3, "samples")]
     assert any(values.get("validity") == 1.0 for _, values in recorder.figures)
 
 
+def test_the_old_keyword_of_the_callback_is_taken(data: DAGBatch, spec: ModelSpec, tmp_path: Path):
+    seen = []
+
+    def look(model: DAGModel, step: int) -> CallbackResult:
+        seen.append(step)
+        return CallbackResult()
+
+    settings = TrainSettings(max_steps=1, precision="float32")
+    with pytest.warns(RenamedWarning, match="'hook' is now called 'callback'"):
+        train(TrainJob(spec, data, data, tmp_path / "a"), settings, hook=look)
+    assert seen == [1]
+
+
 def test_divergence_is_one_sentence_and_keeps_the_last_checkpoint(run: Run):
     with pytest.raises(TrainingError, match=r"diverged at step \d+: .*learning_rate"):
-        run("a", 50, learning_rate=1e30, gradient_clip=0.0, warmup_steps=0)
+        run("a", 50, optimizer=OptimizerConfig(learning_rate=1e30, gradient_clip=0.0),
+            lr_schedule=LearningRateSchedule(warmup_steps=0))  # fmt: skip
 
 
 def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGBatch, tmp_path):
@@ -164,7 +188,10 @@ def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGB
 
 def test_patience_counts_on_after_resuming(run: Run):
     # Nothing gets better: each validation after the first counts as one without improvement.
-    still = {"learning_rate": 1e-12, "warmup_steps": 0, "ema_decay": 0.0, "evaluate_every": 1}
+    still = {
+        "optimizer": OptimizerConfig(1e-12), "lr_schedule": LearningRateSchedule(warmup_steps=0),
+        "ema_decay": 0.0, "evaluate_every": 1,
+    }  # fmt: skip
     first = run("a", 3, patience=4, **still)
     stale = {
         name: track["stale"] for name, track in load_trainer_state(first.last)["tracks"].items()
@@ -240,7 +267,11 @@ def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
     spec = ModelSpec("fast", spec.sizes, spec.statistics, {"width": 32, "depth": 1})
     job = TrainJob(spec, data, data, tmp_path / "fast", schema={"kind": "flow"})
     settings = TrainSettings(
-        max_steps=6, evaluate_every=1, learning_rate=0.3, warmup_steps=1, ema_decay=0.0
+        max_steps=6,
+        evaluate_every=1,
+        optimizer=OptimizerConfig(0.3),
+        ema_decay=0.0,
+        lr_schedule=LearningRateSchedule(warmup_steps=1),
     )
     result = train(job, settings)
     kept, best = load_checkpoint(result.last).model, load_checkpoint(result.best).model

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.training._selection import best_weights, tracks_of
+from layerdag.training._selection import best_weights, parameter_groups
 
 
 @pytest.fixture
@@ -17,39 +17,39 @@ def weights_of(model: DAGModel, value: float) -> dict[str, torch.Tensor]:
 
 
 def test_disjoint_objectives_are_judged_apart(model: DAGModel):
-    tracks = tracks_of(model)
+    tracks = parameter_groups(model)
     assert [track.name for track in tracks] == ["layer_size", "node", "edge"]
 
 
 def test_shared_parameters_are_judged_together(model: DAGModel, monkeypatch: pytest.MonkeyPatch):
     everything = {("node", "edge"): list(model.parameters())}
     monkeypatch.setattr(model, "objective_parameters", lambda: everything)
-    (track,) = tracks_of(model)
+    (track,) = parameter_groups(model)
     assert track.name == "total"
     assert track.objectives == ("node", "edge")
     assert len(track.parameters) == len(list(model.parameters()))
 
 
 def test_best_weights_come_from_each_track_s_own_best_step(model: DAGModel):
-    size, node, edge = tracks_of(model)
+    size, node, edge = parameter_groups(model)
     for track, scores in ((size, (1.0, 2.0)), (node, (2.0, 1.0)), (edge, (2.0, 3.0))):
         for step, score in enumerate(scores):
-            track.judge(score, step, weights_of(model, float(step)), patience=0)
+            track.update(score, step, weights_of(model, float(step)), patience=0)
     best = best_weights(model, [size, node, edge])
     assert {float(best[name].mean()) for name in size.parameters} == {0.0}
     assert {float(best[name].mean()) for name in node.parameters} == {1.0}
 
 
 def test_the_first_validation_is_kept_even_if_it_is_infinite(model: DAGModel):
-    track = tracks_of(model)[0]
-    assert track.judge(math.inf, 1, weights_of(model, 0.0), patience=0)
-    assert not track.judge(math.inf, 2, weights_of(model, 1.0), patience=0)
+    track = parameter_groups(model)[0]
+    assert track.update(math.inf, 1, weights_of(model, 0.0), patience=0)
+    assert not track.update(math.inf, 2, weights_of(model, 1.0), patience=0)
 
 
 def test_patience_stops_and_freezes_one_track(model: DAGModel):
-    size, node, _ = tracks_of(model)
+    size, node, _ = parameter_groups(model)
     for step, score in enumerate((1.0, 1.5, math.inf)):
-        size.judge(score, step, weights_of(model, 0.0), patience=2)
+        size.update(score, step, weights_of(model, 0.0), patience=2)
     assert size.stopped
     assert not any(p.requires_grad for p in size.parameters.values())
     assert all(p.requires_grad for p in node.parameters.values())

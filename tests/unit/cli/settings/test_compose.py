@@ -1,20 +1,11 @@
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 
-from layerdag.cli.settings import as_plain, build, compose, run
+from layerdag.cli.settings import as_plain, compose, run
 from layerdag.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class Sample:
-    steps: int = 1
-    rate: float = 0.5
-    name: str | None = None
-    sizes: tuple[int, ...] = ()
 
 
 def test_override_changes_the_config() -> None:
@@ -47,27 +38,6 @@ def test_a_condition_without_its_plus_is_told_so() -> None:
 def test_a_setting_without_default_is_named(data: str) -> None:
     with pytest.raises(ConfigError, match=r"'data.folder' is missing .* write data.folder="):
         as_plain(compose("train", [f"data={data}"]).data)
-
-
-def test_build_fills_a_dataclass() -> None:
-    built = build(Sample, {"steps": 3, "rate": 2, "sizes": [1, 2], "name": None}, "sample")
-    assert built == Sample(steps=3, rate=2.0, sizes=(1, 2))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"step": 1}, "Unknown setting 'sample.step'. Did you mean 'steps'"),
-        ({"steps": 1.5}, "'sample.steps' must be of type"),
-        ({"steps": True}, "'sample.steps' must be of type"),
-        ({"name": 3}, "'sample.name' must be of type"),
-    ],
-)
-def test_build_refuses_what_the_dataclass_does_not_take(
-    values: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        build(Sample, values, "sample")
 
 
 @pytest.mark.parametrize(
@@ -154,20 +124,3 @@ def test_a_folder_that_hydra_cannot_make_is_an_error_of_ours(
 def test_references_to_nothing_are_refused(word: str) -> None:
     with pytest.raises((ConfigError, InterpolationKeyError, InterpolationResolutionError)):
         as_plain(compose("train", ["data=latent_preferential", f"++{word}"]))
-
-
-def test_a_group_in_place_of_a_mapping_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'sample' must be a group of settings, found 3"):
-        build(Sample, 3, "sample")
-
-
-@dataclass(frozen=True)
-class Place:
-    folder: Path
-    limit: float | None = None
-
-
-def test_paths_are_made_of_words_and_missing_fields_are_told() -> None:
-    assert build(Place, {"folder": "a/b", "limit": 2}, "place") == Place(Path("a/b"), 2.0)
-    with pytest.raises(ConfigError, match=r"'place' is incomplete: .*folder"):
-        build(Place, {"limit": 1}, "place")

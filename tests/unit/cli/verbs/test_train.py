@@ -16,7 +16,7 @@ import torch
 from omegaconf import OmegaConf
 
 from layerdag.cli import main
-from layerdag.cli.settings import compose
+from layerdag.cli.settings import compose, train_config
 from layerdag.cli.verbs import _train as verb
 from layerdag.errors import ConfigError
 from layerdag.training import TrainResult
@@ -24,7 +24,8 @@ from layerdag.training.monitoring import ConsoleLogger, JsonlLogger
 
 TINY = (
     "data=latent_preferential", "data.num_train=6", "data.num_val=2", "data.num_test=2",
-    "model.width=32", "model.depth=1", "training.evaluate_every=1", "training.warmup_steps=1",
+    "model.width=32", "model.depth=1", "training.evaluate_every=1",
+    "training.lr_schedule.warmup_steps=1",
     "logger.console=false", "logger.sample_graphs=0", "device=cpu",
 )  # fmt: skip
 
@@ -181,22 +182,22 @@ def test_a_gpu_that_is_not_there_is_told_with_what_to_use(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("word", ["sometimes", "3"])
 def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word: str) -> None:
     with pytest.raises(ConfigError, match=r"wandb.*disabled"):
-        verb.logger_settings(compose("train", [f"logger.wandb={word}"]))
+        train_config(compose("train", [f"logger.wandb={word}", "out=x"]))
 
 
 def test_the_log_goes_on_after_the_resumed_step(tmp_path: Path) -> None:
     (tmp_path / "last").mkdir()
     (tmp_path / "last" / "meta.json").write_text('{"step": 2}')
     (tmp_path / "train.jsonl").write_text("".join(f'{{"step": {i}}}\n' for i in (1, 2, 3)))
-    quiet = verb.logger_settings(compose("train", ["logger.console=false"]))
-    for logger in verb.open_loggers(quiet, tmp_path, {}, resume="x"):
+    quiet = train_config(compose("train", ["logger.console=false", "out=x"])).logger
+    for logger in verb.open_loggers(quiet, tmp_path, {}, resume=Path("x")):
         logger.close()
     # What was logged after the checkpoint is done again.
     assert (tmp_path / "train.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
 def test_the_console_is_a_logger_where_it_is_asked_for(tmp_path: Path) -> None:
-    settings = verb.logger_settings(compose("train", ["logger.wandb=disabled"]))
+    settings = train_config(compose("train", ["logger.wandb=disabled", "out=x"])).logger
     loggers = verb.open_loggers(settings, tmp_path, {}, resume=None)
     assert [type(logger) for logger in loggers] == [JsonlLogger, ConsoleLogger]
     for logger in loggers:

@@ -6,9 +6,9 @@ import torch
 
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, LossTerm, ModelSpec, build_model
-from layerdag.training import TrainSettings, World
+from layerdag.training import OptimizerConfig, TrainSettings, World
 from layerdag.training._batches import take_graphs
-from layerdag.training._selection import tracks_of
+from layerdag.training._selection import parameter_groups
 from layerdag.training.optimization import Optimizer
 
 
@@ -16,8 +16,8 @@ from layerdag.training.optimization import Optimizer
 def make_optimizer(spec: ModelSpec) -> Callable[[], tuple[DAGModel, Optimizer]]:
     def make() -> tuple[DAGModel, Optimizer]:
         model = build_model(spec)
-        settings = TrainSettings(gradient_clip=0.0, precision="float32")
-        return model, Optimizer(model, tracks_of(model), settings, World())
+        settings = TrainSettings(optimizer=OptimizerConfig(gradient_clip=0.0), precision="float32")
+        return model, Optimizer(model, parameter_groups(model), settings, World())
 
     return make
 
@@ -60,7 +60,7 @@ def test_the_precision_reaches_the_matrix_products_on_any_device(spec: ModelSpec
     for precision in ("float32", "bfloat16"):
         model = build_model(spec)
         settings = TrainSettings(precision=precision)
-        optimizer = Optimizer(model, tracks_of(model), settings, World())
+        optimizer = Optimizer(model, parameter_groups(model), settings, World())
         found = types[precision] = set()
         for module in model.modules():
             if isinstance(module, torch.nn.Linear):

@@ -1,0 +1,148 @@
+"""What a verb was asked to do as one tree of dataclasses, from the composed YAML.
+
+``configs/train.yaml`` and ``configs/sample.yaml`` with their groups have the same keys.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from layerdag._runtime import Limits, build_settings
+from layerdag.cli.settings._compose import as_plain
+from layerdag.datasets import DataConfig, data_config
+from layerdag.graph import Condition
+from layerdag.models import model_config
+from layerdag.sampling import REQUESTED, GenerationSettings
+from layerdag.training import RENAMED_SETTINGS, TrainSettings
+from layerdag.training.monitoring import LoggerSettings, wandb_mode
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model, and its settings.
+
+    Attributes:
+        name: "fast" or "reference".
+        config: The tree that the model's constructor takes.
+    """
+
+    name: str
+    config: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that ``layerdag train`` was asked to do.
+
+    Attributes:
+        data: The data set.
+        model: The model.
+        training: How to train.
+        logger: Where figures go.
+        seed: All randomness of the run comes from it.
+        conditions: Names to condition on; None: all that the data set has.
+        device: "auto", "cpu" or "cuda".
+        threads: Of torch on a processor; 0 leaves torch's own choice.
+        out: Folder of the run.
+        overwrite: Whether an older run that lies in ``out`` may be replaced.
+        init: Checkpoint whose weights the run starts from.
+        resume: Folder of a run to go on with.
+        dry_run: Whether to print the settings and stop.
+    """
+
+    data: DataConfig
+    model: ModelChoice
+    training: TrainSettings
+    logger: LoggerSettings
+    seed: int = 0
+    conditions: tuple[str, ...] | None = None
+    device: str = "auto"
+    threads: int = 0
+    out: Path
+    overwrite: bool = False
+    init: Path | None = None
+    resume: Path | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig:
+    """Everything that ``layerdag sample`` was asked to do; see ``GenerationSettings``."""
+
+    checkpoint: str = "pretrained"
+    out: Path
+    overwrite: bool = False
+    format: str = "auto"
+    label: Condition | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    num: int = 16
+    seed: int = 0
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float = 1.5
+    best_of: int | None = None
+    labels: str = REQUESTED
+    max_nodes: int = 10_000
+    max_ranks: int = 4096
+    max_bytes: int = 16_000_000_000
+    batch_size: int = 32
+    device: str = "auto"
+    threads: int = 0
+    dry_run: bool = False
+
+    def generation(self) -> GenerationSettings:
+        """Return what to sample.
+
+        Raises:
+            UsageError: If a value is out of bounds.
+        """
+        label = {} if self.label is None else {"label": self.label}
+        return GenerationSettings(
+            num=self.num,
+            seed=self.seed,
+            conditions={**self.conditions, **label},
+            ranks=self.ranks,
+            steps=self.steps,
+            guidance=self.guidance,
+            best_of=self.best_of,
+            labels=self.labels,
+            max_nodes=self.max_nodes,
+            batch_size=self.batch_size,
+            limits=Limits(self.max_ranks, self.max_bytes),
+        )
+
+
+def train_config(config: DictConfig) -> TrainConfig:
+    """Return the tree of a composed ``train.yaml``.
+
+    Raises:
+        ConfigError: If a setting is unknown, missing, of another type or out of bounds, or Weights
+            & Biases is asked for and cannot be used.
+    """
+    plain = as_plain(config)
+    model, logger = dict(plain["model"]), dict(plain["logger"])
+    name = str(model.pop("name"))
+    training = {**plain["training"], "seed": plain["seed"]}
+    logger["wandb"] = wandb_mode(logger.get("wandb"))
+    return build_settings(
+        TrainConfig,
+        {
+            **plain,
+            "data": data_config(plain["data"]),
+            "model": ModelChoice(name, model_config(name, model)),
+            "training": build_settings(TrainSettings, training, "training", RENAMED_SETTINGS),
+            "logger": build_settings(LoggerSettings, logger, "logger"),
+        },
+    )
+
+
+def sample_config(config: DictConfig) -> SampleConfig:
+    """Return the tree of a composed ``sample.yaml``.
+
+    Raises:
+        ConfigError: If a setting is unknown or of another type.
+    """
+    return build_settings(SampleConfig, as_plain(config))
