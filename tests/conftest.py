@@ -1,9 +1,11 @@
 """Fixtures that every test may use."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
@@ -27,6 +29,22 @@ settings.register_profile(
 settings.load_profile("fixed")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+WHOLE_COMMANDS = ("integration", "unit/api", "unit/cli", "unit/sampling")
+"""Folders of tests that train and sample from end to end."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check the shapes of every call, except where that triples the time of a whole command.
+
+    The functions that such a command calls are checked by the tests of their own rooms.
+    """
+    inside = request.path.relative_to(REPOSITORY / "tests").as_posix()
+    jaxtyping.config.update("jaxtyping_disable", inside.startswith(WHOLE_COMMANDS))
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
