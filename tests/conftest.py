@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
