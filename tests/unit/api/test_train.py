@@ -2,6 +2,7 @@ import gc
 from pathlib import Path
 
 import pytest
+import torch
 
 import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
@@ -15,19 +16,30 @@ def data() -> ld.GraphDataset:
     return ld.load_dataset("latent_preferential", num_train=6, num_val=3, num_test=3)
 
 
-def test_training_without_a_folder_leaves_no_file_behind(
-    data: ld.GraphDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of its own for the temporary files of a test.
+
+    The first optimizer of a process makes PyTorch import its compiler, which makes an empty cache
+    folder among the temporary files. That one is none of ours, so it is made beforehand.
+    """
+    torch.optim.SGD([torch.zeros(1)], lr=1.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_training_without_a_folder_leaves_no_file_behind(
+    data: ld.GraphDataset, temporary: Path
+) -> None:
     checkpoint = ld.train(data, settings=SETTINGS, **TINY)
     assert checkpoint.meta.step == 2
     assert checkpoint.meta.split == data.split
     assert len(ld.sample(checkpoint, num=2, max_nodes=12)) == 2
     settings = ld.GenerationSettings(num=1, max_nodes=12)
-    assert ld.write_samples(checkpoint, settings, tmp_path / "samples").is_file()
+    assert ld.write_samples(checkpoint, settings, temporary / "samples").is_file()
     del checkpoint
     gc.collect()
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["samples"]
+    assert [path.name for path in temporary.iterdir() if path.is_dir()] == ["samples"]
 
 
 def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
@@ -51,14 +63,12 @@ def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
 
 
 def test_a_training_that_fails_leaves_no_folder(
-    data: ld.GraphDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: ld.GraphDataset, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("layerdag.api._train._trained", fails)
     with pytest.raises(ZeroDivisionError):
         ld.train(data, settings=SETTINGS, **TINY)
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
