@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from layerdag.errors import ConfigError
 from layerdag.models import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between, require_choices
 
 
@@ -11,15 +12,18 @@ class LayerSizeConfig:
     """The network that draws the size of a layer.
 
     Attributes:
-        width: Width of the prefix encoder.
+        width: Width of the prefix encoder, even.
         rounds: Its rounds of message passing.
+
+    Raises:
+        ConfigError: If a value is out of bounds, or the width is odd.
     """
 
     width: int = 64
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        require_between("reference", 1, MAX_WIDTH, **{"layer_size.width": self.width})
+        _require_even_width("layer_size", self.width)
         require_between("reference", 0, MAX_DEPTH, **{"layer_size.rounds": self.rounds})
 
 
@@ -28,11 +32,14 @@ class NodeConfig:
     """The denoiser of node attributes.
 
     Attributes:
-        width: Width of the prefix encoder and of the new nodes.
+        width: Width of the prefix encoder and of the new nodes, even.
         rounds: Rounds of message passing of the prefix encoder.
         blocks: Transformer blocks over the nodes of the new layer.
-        heads: Their attention heads.
+        heads: Their attention heads, which divide the width.
         steps: Diffusion steps.
+
+    Raises:
+        ConfigError: If a value is out of bounds, or the width is odd or no multiple of the heads.
     """
 
     width: int = 64
@@ -42,11 +49,16 @@ class NodeConfig:
     steps: int = 64
 
     def __post_init__(self) -> None:
-        widths = {"node.width": self.width, "node.heads": self.heads}
         depths = {"node.rounds": self.rounds, "node.blocks": self.blocks}
-        require_between("reference", 1, MAX_WIDTH, **widths)
+        _require_even_width("node", self.width)
+        require_between("reference", 1, MAX_WIDTH, **{"node.heads": self.heads})
         require_between("reference", 0, MAX_DEPTH, **depths)
         require_between("reference", 1, MAX_STEPS, **{"node.steps": self.steps})
+        if self.blocks and self.width % self.heads:
+            raise ConfigError(
+                f"model 'reference': 'node.width' must be a multiple of 'node.heads', found "
+                f"{self.width} and {self.heads}."
+            )
 
 
 @dataclass(frozen=True)
@@ -54,9 +66,12 @@ class EdgeConfig:
     """The denoiser of edges.
 
     Attributes:
-        width: Width of the encoder of prefix, new nodes and noisy edges.
+        width: Width of the encoder of prefix, new nodes and noisy edges, even.
         rounds: Its rounds of message passing.
         steps: Diffusion steps.
+
+    Raises:
+        ConfigError: If a value is out of bounds, or the width is odd.
     """
 
     width: int = 64
@@ -64,7 +79,7 @@ class EdgeConfig:
     steps: int = 16
 
     def __post_init__(self) -> None:
-        require_between("reference", 1, MAX_WIDTH, **{"edge.width": self.width})
+        _require_even_width("edge", self.width)
         require_between("reference", 0, MAX_DEPTH, **{"edge.rounds": self.rounds})
         require_between("reference", 1, MAX_STEPS, **{"edge.steps": self.steps})
 
@@ -112,3 +127,14 @@ class ReferenceConfig:
     def __post_init__(self) -> None:
         require_choices("reference", "", self)
         require_between("reference", 0, 1e9, budget=self.budget)
+
+
+def _require_even_width(part: str, width: int) -> None:
+    """Refuse a width of which sines and cosines cannot take a half each.
+
+    Raises:
+        ConfigError: Names the setting.
+    """
+    require_between("reference", 1, MAX_WIDTH, **{f"{part}.width": width})
+    if width % 2:
+        raise ConfigError(f"model 'reference': '{part}.width' must be even, found {width}.")

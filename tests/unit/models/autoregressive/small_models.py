@@ -6,6 +6,8 @@ import torch
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import SampleRequest
 from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
+from layerdag.models.autoregressive._encoder import AttentionContext, attention_biases
+from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 
 SIZES = GraphSizes((5, 3, 4), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 
@@ -31,6 +33,16 @@ def collated(dags: list[DAG]) -> DAGBatch:
         torch.linspace(-1, 1, len(dags))[:, None],
         torch.arange(len(dags))[:, None] % 3,
     )
+
+
+def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[Layout, AttentionContext]:
+    """Return what an encoder block of so many heads reads of a batch."""
+    layout = Layout.of(batch)
+    edges, blocks = Edges.of(batch, layout), Blocks.of(layout, block)
+    in_degree_T = torch.zeros(layout.num_tokens, dtype=torch.int64)
+    in_degree_T[layout.token_N] = edges.in_degree_N
+    biases = attention_biases(blocks, heads)
+    return layout, AttentionContext(blocks, *biases, edges.parent_E, edges.child_E, in_degree_T)
 
 
 def small_model(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import torch
 
 from layerdag.graph import GraphSizes
@@ -54,3 +56,87 @@ def test_dropping_hides_about_the_asked_fraction_and_nothing_at_zero():
     kept = drop_conditions(whole, 0.0, torch.Generator())
     assert not kept.numeric_BC.isnan().any()
     assert not (kept.category_BM == -1).any()
+
+
+SIZES = GraphSizes((2,), numeric_conditions=2, category_conditions=(3, 2))
+
+
+def noisy_encoder(sizes: GraphSizes = SIZES) -> ConditionEncoder:
+    """An encoder of which no weight is zero."""
+    torch.manual_seed(0)
+    encoder = ConditionEncoder(sizes, 16, position_buckets=(1, 4))
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return encoder
+
+
+def some_conditions(graphs: int = 4) -> Conditions:
+    generator = torch.Generator().manual_seed(2)
+    numbers = torch.randn(graphs, 2, generator=generator)
+    codes = torch.randint(2, (graphs, 2), generator=generator)
+    return Conditions(numbers, codes)
+
+
+def test_an_untrained_encoder_gives_every_position_the_same_and_adds_nothing_behind():
+    found = ConditionEncoder(SIZES, 16)(some_conditions())
+    assert torch.equal(found.before_BJD, found.before_BJD[:, :1].expand_as(found.before_BJD))
+    assert found.before_BJD.any()
+    assert not found.after_BJD.any()
+
+
+def test_each_condition_changes_the_vectors_of_its_graph_alone():
+    encoder, plain = noisy_encoder(), some_conditions()
+    wanted = encoder(plain)
+    for column in range(2):
+        for part in ("numeric_BC", "category_BM"):
+            changed = getattr(plain, part).clone()
+            changed[1, column] = 1 - changed[1, column]
+            other = encoder(replace(plain, **{part: changed}))
+            for name in ("before_BJD", "after_BJD"):
+                moved_BJ = (getattr(other, name) != getattr(wanted, name)).any(2)
+                assert moved_BJ[1].all()
+                assert not moved_BJ[[0, 2, 3]].any()
+
+
+def test_an_unknown_category_has_a_vector_of_its_own():
+    encoder = noisy_encoder(GraphSizes((2,), category_conditions=(3,)))
+    every = encoder(Conditions(torch.zeros(4, 0), torch.tensor([[-1], [0], [1], [2]]))).before_BJD
+    distance = torch.cdist(every[:, 0], every[:, 0])
+    assert (distance + torch.eye(4) > 1e-2).all()
+
+
+def test_numbers_far_beyond_the_data_are_taken_for_ten_standard_deviations():
+    encoder = noisy_encoder(GraphSizes((2,), numeric_conditions=1))
+    far = torch.tensor([[10.0], [1e9], [-10.0], [-1e9]])
+    found = encoder(Conditions(far, torch.zeros(4, 0, dtype=torch.int64))).before_BJD
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[2], found[3])
+    assert not torch.allclose(found[0], found[2])
+
+
+def test_vectors_of_some_graphs_are_selected_in_the_order_asked_for():
+    encoder, plain = noisy_encoder(), some_conditions()
+    rows = torch.tensor([3, 0, 0])
+    found, wanted = encoder(plain).select(rows), encoder(plain.of(rows))
+    torch.testing.assert_close(found.before_BJD, wanted.before_BJD)
+    torch.testing.assert_close(found.after_BJD, wanted.after_BJD)
+
+
+def test_without_any_condition_there_is_nothing_to_add():
+    encoder = noisy_encoder(GraphSizes((2,)))
+    found = encoder(Conditions(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.int64)))
+    assert found.before_BJD.shape == (3, 3, 16)
+    assert not found.before_BJD.any()
+
+
+def test_without_buckets_all_positions_share_one_vector():
+    encoder = ConditionEncoder(SIZES, 16, position_buckets=())
+    assert encoder(some_conditions()).before_BJD.shape == (4, 1, 16)
+    assert encoder.bucket(torch.tensor([0, 7, 10**6])).tolist() == [0, 0, 0]
+
+
+def test_dropping_everything_leaves_nothing_known():
+    dropped = drop_conditions(some_conditions(), 1.0, torch.Generator())
+    assert dropped.numeric_BC.isnan().all()
+    assert (dropped.category_BM == -1).all()

@@ -1,0 +1,55 @@
+"""The description of a model takes its sizes and statistics from the data set."""
+
+import pytest
+from warm_starts import TINY, data_of, jobs
+
+from layerdag.datasets import GraphDataset
+from layerdag.errors import ConfigError
+from layerdag.graph import shared_statistics
+from layerdag.models import build_model, predicts_out_degree, spec_for
+from layerdag.models.autoregressive import FastConfig
+
+
+@pytest.fixture(scope="module")
+def data() -> GraphDataset:
+    return data_of(jobs())
+
+
+def test_sizes_are_those_of_the_schema(data: GraphDataset):
+    assert spec_for(data, "fast", {}).sizes == data.schema.sizes()
+
+
+def test_statistics_count_the_training_graphs_alone(data: GraphDataset):
+    statistics, sizes = spec_for(data, "reference", {}).statistics, data.schema.sizes()
+    every = [dag for part in data.graphs.values() for dag in part]
+    assert statistics == shared_statistics(data.graphs["train"], sizes)
+    assert statistics != shared_statistics(every, sizes)
+
+
+@pytest.mark.parametrize(("given", "settled"), [(None, False), (True, True), (False, False)])
+def test_out_degrees_are_predicted_for_jobs_only_if_asked(
+    data: GraphDataset, given: bool | None, settled: bool
+):
+    assert not predicts_out_degree(data)
+    spec = spec_for(data, "fast", {"predict_out_degree": given})
+    assert spec.arguments["predict_out_degree"] is settled
+    assert (build_model(spec).heads.out_degree is not None) is settled  # type: ignore[union-attr]
+
+
+def test_settings_may_be_a_tree_or_plain_data(data: GraphDataset):
+    plain = spec_for(data, "fast", {"width": 32, "depth": 1})
+    assert spec_for(data, "fast", FastConfig(width=32, depth=1)) == plain
+
+
+def test_every_setting_is_written_down(data: GraphDataset):
+    spec = spec_for(data, "reference", TINY["reference"])
+    assert spec.arguments["node"]["blocks"] == 1
+    assert spec.arguments["budget"] == 300_000
+    assert "predict_out_degree" not in spec.arguments
+
+
+def test_what_is_unknown_is_refused(data: GraphDataset):
+    with pytest.raises(ConfigError, match="no model 'quick'"):
+        spec_for(data, "quick", {})
+    with pytest.raises(ConfigError, match=r"Unknown setting 'model\.encoder\.blok'"):
+        spec_for(data, "fast", {"encoder": {"blok": 3}})
