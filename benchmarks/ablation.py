@@ -211,9 +211,7 @@ def _samples(variant: Variant, data: GraphDataset, model: DAGModel, seed: int) -
 def _agreement(data: GraphDataset, made: list[Any], judge: Path) -> float:
     """Return how likely the full model's posterior finds the wanted conditions, nats per graph."""
     rows = [dag.conditions for dag in data.graphs["train"]]
-    batch = DAGBatch.collate(
-        made, [dag.layers() for dag in made], *data.schema.encode_conditions(rows)
-    )
+    batch = DAGBatch.of(made, *data.schema.encode_conditions(rows))
     model: Any = load_checkpoint(judge).model.eval()
     with torch.no_grad():
         return float(model.judge.log_likelihood(batch).mean())

@@ -114,7 +114,7 @@ def _collated(graphs: list[Any]) -> Any:
     from layerdag.graph import DAGBatch
 
     none = torch.zeros(len(graphs), 0)
-    return DAGBatch.collate(graphs, [graph.layers() for graph in graphs], none, none.long())
+    return DAGBatch.of(graphs, none, none.long())
 
 
 def _model(name: str, graphs: list[Any], arguments: dict[str, Any]) -> Any:

@@ -70,7 +70,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     start = time.perf_counter()
     ordered = [graph.in_layer_order() for graph in graphs]
     none = torch.zeros(len(ordered), 0)
-    data = DAGBatch.collate(ordered, [dag.layers() for dag in ordered], none, none.long())
+    data = DAGBatch.of(ordered, none, none.long())
     sizes = GraphSizes(shape.attributes)
     spec = ModelSpec(model, sizes, GraphStatistics.measure(ordered, sizes))
     preprocessing = time.perf_counter() - start

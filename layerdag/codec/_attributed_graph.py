@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from layerdag.errors import GraphError
-from layerdag.graph import Condition
+from layerdag.graph import Condition, longest_path_layers
 
 
 def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
@@ -50,6 +51,11 @@ class AttributedGraph:
         for values in self.numbers.values():
             return len(values)
         return 0
+
+    @cached_property
+    def layer_N(self) -> np.ndarray:
+        """Longest-path layer of each node, int64, found once. Raises GraphError on a cycle."""
+        return longest_path_layers(self.num_nodes, self.edge_index_2E)
 
     def checked(self) -> "AttributedGraph":
         """Return self if columns, edges and edge types agree; cycles are found when encoding.

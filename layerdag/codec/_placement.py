@@ -16,7 +16,6 @@ from layerdag.codec._groups import ALL_RANKS, STAGE, members
 from layerdag.codec._program_order import missing_order
 from layerdag.codec._vocabulary import COLLECTIVE_NAMES, OTHER, SEND, is_communication
 from layerdag.errors import DataError, UsageError
-from layerdag.graph import longest_path_layers
 from layerdag.traces import CollectiveType, NodeType
 
 COLLECTIVE = NodeType.COMM_COLL.name
@@ -287,8 +286,7 @@ def _check_words(graph: AttributedGraph) -> None:
 
 def _topological(graph: AttributedGraph) -> AttributedGraph:
     """Return the graph with its nodes in the order of their layers."""
-    layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
-    order_N = np.argsort(layer_N, kind="stable")
+    order_N = np.argsort(graph.layer_N, kind="stable")
     rank_N = np.empty_like(order_N)
     rank_N[order_N] = np.arange(len(order_N))
     return replace(

@@ -27,7 +27,7 @@ from ._loading import (
     loader_of as loader_of,
     read_dataset as read_dataset,
 )
-from ._pyg import from_pyg as from_pyg, to_pyg as to_pyg
+from ._pyg import columns_to_pyg as columns_to_pyg, from_pyg as from_pyg, to_pyg as to_pyg
 from ._split_fingerprint import (
     SplitFingerprint as SplitFingerprint,
     require_same_split as require_same_split,
@@ -38,4 +38,3 @@ from ._splits import (
     named_splits as named_splits,
     split_graphs as split_graphs,
 )
-from ._unions import union_layers as union_layers

@@ -2,15 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import AttributedGraph
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
-from layerdag.datasets._unions import in_layer_order, layers_of
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, GraphError, VocabularyError
-from layerdag.graph import DAG, Condition, DAGBatch, graph_hash
+from layerdag.graph import DAG, Condition, DAGBatch, graph_hash, layers_of
 
 if TYPE_CHECKING:
     from layerdag.datasets._pyg_dataset import PygDataset
@@ -88,7 +88,7 @@ class GraphDataset:
         schema = self.schema.conditioned_on(names)
         graphs = {
             split: tuple(
-                replace(dag, conditions={k: v for k, v in dag.conditions.items() if k in names})
+                dag.with_conditions({k: v for k, v in dag.conditions.items() if k in names})
                 for dag in dags
             )
             for split, dags in self.graphs.items()
@@ -107,7 +107,7 @@ class GraphDataset:
     def to_pyg(self, split: Split = "train") -> "PygDataset":
         """Return the graphs of a split as PyG's ``InMemoryDataset``, with the names of its columns.
 
-        Each ``Data`` has ``x`` (codes), ``u`` (positions inside bins), ``edge_index``,
+        Each ``Data`` has ``x`` (codes), ``u`` (positions inside bins), ``layer``, ``edge_index``,
         ``edge_attr`` (edge types), ``y`` (the label, NaN if unknown), and the other conditions as
         ``numeric`` and ``category``.
 
@@ -117,7 +117,7 @@ class GraphDataset:
         from layerdag.datasets._pyg_dataset import PygDataset
 
         self._require_graphs(split)
-        return PygDataset(self, split)
+        return PygDataset(self.schema, self.graphs[split], self.names[split])
 
     def _require_graphs(self, split: Split) -> None:
         """Raise GraphError if a split is empty."""
@@ -164,18 +164,16 @@ def _encoded(
         except DataError as error:
             refused.append((raw.name, error))
             continue
-        encoded.append((raw.name, replace(dag, conditions=_expressible(schema, dag.conditions))))
-    try:
-        ordered = in_layer_order([dag for _, dag in encoded])
-        return [(label, dag) for (label, _), dag in zip(encoded, ordered, strict=True)], refused
-    except GraphError:
-        return _ordered_singly(encoded, refused)
+        encoded.append((raw.name, dag.with_conditions(_expressible(schema, dag.conditions))))
+    with suppress(GraphError):  # raised again below, where each graph is named
+        layers_of([dag for _, dag in encoded])
+    return _in_layer_order(encoded, refused)
 
 
-def _ordered_singly(
+def _in_layer_order(
     encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]
 ) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
-    """Bring graphs into layer order one by one, to find out which of them has a cycle."""
+    """Bring graphs into layer order; those with a cycle join the refused ones."""
     kept = []
     for label, dag in encoded:
         try:
@@ -208,4 +206,4 @@ def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
     known = set(schema.condition_names)
     rows = [{k: v for k, v in dag.conditions.items() if k in known} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)
-    return DAGBatch.collate(dags, layers_of(dags), numeric_BC, category_BM)
+    return DAGBatch.of(dags, numeric_BC, category_BM)

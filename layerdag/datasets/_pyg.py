@@ -1,15 +1,15 @@
 """Graphs as PyTorch Geometric ``Data``, so that any PyG model or loader can use a data set.
 
-``Data`` carries ``x`` (attribute codes), ``u`` (positions inside bins), ``edge_index``,
-``edge_attr`` (edge types, one column), and of the conditions ``y`` (the label, (1, 1) float32, NaN
-if unknown), ``numeric`` (1, C) and ``category`` (1, M) as the schema encodes them.
+``Data`` carries ``x`` (attribute codes), ``u`` (positions inside bins), ``layer`` (longest-path
+layer), ``edge_index``, ``edge_attr`` (edge types, one column), and of the conditions ``y`` (the
+label, (1, 1) float32, NaN if unknown), ``numeric`` (1, C) and ``category`` (1, M) as the schema
+encodes them.
 """
 
 from typing import TYPE_CHECKING
 
 import torch
 
-from layerdag.datasets._base import GraphDataset, Split
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import GraphError
 from layerdag.graph import DAG, Condition
@@ -23,24 +23,32 @@ def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
 
     Raises:
         VocabularyError: If the graph carries a condition that the schema does not know.
+        GraphError: If it has a cycle.
     """
+    data = columns_to_pyg(dag, _label(dag.conditions.get(LABEL)))
+    data.numeric, data.category = schema.encode_conditions([dag.conditions])
+    data.layer = dag.layer_N
+    return data
+
+
+def columns_to_pyg(dag: DAG, y: float) -> "Data":
+    """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
     from torch_geometric.data import Data
 
-    numeric_1C, category_1M = schema.encode_conditions([dag.conditions])
     return Data(
         x=dag.x_NA,
         edge_index=dag.edge_index_2E,
         edge_attr=dag.edge_type_E[:, None],
-        y=torch.tensor([[_label(dag.conditions.get(LABEL))]], dtype=torch.float32),
+        y=torch.tensor([[y]], dtype=torch.float32),
         u=dag.u_NA,
-        numeric=numeric_1C,
-        category=category_1M,
         num_nodes=dag.num_nodes,
     )
 
 
 def from_pyg(data: "Data") -> DAG:
     """Return PyG ``Data`` as a DAG: ``x`` holds codes; ``u``, ``edge_attr`` and ``y`` are optional.
+
+    Layers are found from the edges, so that a transform may have changed them.
 
     Raises:
         GraphError: If codes or edge types are no integers, shapes disagree, or there is a cycle.
@@ -57,11 +65,6 @@ def from_pyg(data: "Data") -> DAG:
         x_NA, data.edge_index, edge_type_E=edge_type_E, u_NA=u_NA, conditions=conditions
     )
     return dag.check()
-
-
-def pyg_list(dataset: GraphDataset, split: Split) -> list["Data"]:
-    """Return the graphs of a split, ready for ``torch_geometric.loader.DataLoader``."""
-    return [to_pyg(dag, dataset.schema) for dag in dataset.graphs[split]]
 
 
 def _label(value: Condition | None) -> float:

@@ -1,11 +1,13 @@
 """A split as PyG's ``InMemoryDataset``, with the names of its columns."""
 
+from collections.abc import Sequence
 from typing import final
 
 from torch_geometric.data import InMemoryDataset
 
-from layerdag.datasets._base import GraphDataset, Split
-from layerdag.datasets._pyg import pyg_list
+from layerdag.datasets._pyg import to_pyg
+from layerdag.datasets.schema import GraphSchema
+from layerdag.graph import DAG
 
 
 @final
@@ -21,13 +23,12 @@ class PygDataset(InMemoryDataset):
         names: Name of each graph.
     """
 
-    def __init__(self, dataset: GraphDataset, split: Split) -> None:
+    def __init__(self, schema: GraphSchema, dags: Sequence[DAG], names: Sequence[str]) -> None:
         super().__init__(None)
-        schema = dataset.schema
         self.node_columns = tuple(attribute.name for attribute in schema.attributes)
         self.codes = schema.sizes().attributes
         self.edge_types = schema.edge_types
         self.numeric_columns = tuple(c.name for c in schema.numeric_conditions)
         self.category_columns = tuple(c.name for c in schema.category_conditions)
-        self.names = dataset.names[split]
-        self.data, self.slices = self.collate(pyg_list(dataset, split))
+        self.names = tuple(names)
+        self.data, self.slices = self.collate([to_pyg(dag, schema) for dag in dags])

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import DataError, UsageError
-from layerdag.graph import DAG, longest_path_layers
+from layerdag.graph import DAG, layers_of, longest_path_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +20,7 @@ class GraphSet:
         edge_type_E: int64.
         node_ptr: int64 (B+1,).
         edge_ptr: int64 (B+1,).
+        dags: The graphs, if the columns are theirs: they carry their layers.
     """
 
     x_NA: np.ndarray
@@ -27,6 +28,7 @@ class GraphSet:
     edge_type_E: np.ndarray
     node_ptr: np.ndarray
     edge_ptr: np.ndarray
+    dags: tuple[DAG, ...] = ()
 
     @classmethod
     def of(cls, dags: Sequence[DAG]) -> "GraphSet":
@@ -54,6 +56,7 @@ class GraphSet:
             edge_type_E=np.concatenate([dag.edge_type_E.numpy() for dag in dags]),
             node_ptr=node_ptr,
             edge_ptr=edge_ptr,
+            dags=tuple(dags),
         )
 
     @property
@@ -94,6 +97,8 @@ class GraphSet:
     @cached_property
     def layer_N(self) -> np.ndarray:
         """Longest-path layer of each node. Raises GraphError on a cycle."""
+        if self.dags:
+            return np.concatenate([layer_N.numpy() for layer_N in layers_of(self.dags)])
         return longest_path_layers(self.num_nodes, self.edge_index_2E)
 
     @cached_property

@@ -1,5 +1,5 @@
 from ._batch import DAGBatch as DAGBatch
-from ._dag import DAG as DAG, Condition as Condition
+from ._dag import DAG as DAG, Condition as Condition, layers_of as layers_of
 from ._hashing import (
     graph_hash as graph_hash,
     neighborhood_colors as neighborhood_colors,
@@ -9,6 +9,7 @@ from ._layering import (
     expand_ranges as expand_ranges,
     group_by as group_by,
     longest_path_layers as longest_path_layers,
+    union_layers as union_layers,
 )
 from ._random import random_dag as random_dag
 from ._shared_statistics import SHARED_BY as SHARED_BY, shared_statistics as shared_statistics

@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerdag.graph._dag import DAG
+from layerdag._runtime import tell_renamed
+from layerdag.errors import GraphError
+from layerdag.graph._dag import DAG, layers_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +43,26 @@ class DAGBatch:
     category_BM: Int[Tensor, "B M"]
 
     @classmethod
-    def collate(
+    def of(
         cls,
         dags: Sequence[DAG],
-        layers: Sequence[Tensor],
         numeric_BC: Float[Tensor, "B C"],
         category_BM: Int[Tensor, "B M"],
     ) -> "DAGBatch":
-        """Lay ``dags`` (each in layer order, with its ``layers``) end to end."""
+        """Lay ``dags``, each in layer order, end to end.
+
+        Raises:
+            GraphError: If a graph has a cycle, or lists a node before one of an earlier layer.
+        """
+        layers = layers_of(dags)
+        _require_layer_order(layers)
         node_ptr = _pointers([dag.num_nodes for dag in dags])
         edge_ptr = _pointers([dag.num_edges for dag in dags])
         shift_E = torch.repeat_interleave(node_ptr[:-1], edge_ptr.diff())
         return cls(
             x_NA=torch.cat([dag.x_NA for dag in dags]),
             u_NA=torch.cat([dag.u_NA for dag in dags]),
-            layer_N=torch.cat(list(layers)),
+            layer_N=torch.cat(layers),
             edge_index_2E=torch.cat([dag.edge_index_2E for dag in dags], dim=1) + shift_E,
             edge_type_E=torch.cat([dag.edge_type_E for dag in dags]),
             node_ptr=node_ptr,
@@ -63,6 +70,18 @@ class DAGBatch:
             numeric_BC=numeric_BC,
             category_BM=category_BM,
         )
+
+    @classmethod
+    def collate(
+        cls,
+        dags: Sequence[DAG],
+        layers: Sequence[Tensor],
+        numeric_BC: Float[Tensor, "B C"],
+        category_BM: Int[Tensor, "B M"],
+    ) -> "DAGBatch":
+        """Lay ``dags`` end to end: old name of ``of``, when graphs did not carry their layers."""
+        tell_renamed("DAGBatch.collate", "DAGBatch.of")
+        return cls.of(dags, numeric_BC, category_BM)
 
     @property
     def num_graphs(self) -> int:
@@ -89,6 +108,21 @@ class DAGBatch:
         """Return the batch on ``device``."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return replace(self, **moved)
+
+
+def _require_layer_order(layers: Sequence[Tensor]) -> None:
+    """Raise GraphError if a graph lists a node before one of an earlier layer."""
+    layer_N = torch.cat([torch.zeros(1, dtype=torch.int64), *layers])
+    first_B = _pointers([layer.shape[0] for layer in layers])[:-1]
+    falls_N = layer_N.diff() < 0
+    falls_N[first_B[first_B < falls_N.shape[0]]] = False
+    if bool(falls_N.any()):
+        node = int(falls_N.nonzero()[0, 0])
+        graph = int((first_B <= node).nonzero()[-1, 0])
+        raise GraphError(
+            f"Graph {graph} is not in layer order: its node {node - int(first_B[graph])} "
+            "comes after a node of a later layer; call in_layer_order() on each graph first."
+        )
 
 
 def _pointers(sizes: list[int]) -> Int[Tensor, " _"]:

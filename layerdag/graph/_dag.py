@@ -1,15 +1,15 @@
 """One attributed DAG as tensors, the type that data sets yield and the model samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.errors import GraphError
-from layerdag.graph._layering import longest_path_layers
+from layerdag.graph._layering import longest_path_layers, union_layers
 
 Condition = float | str
 
@@ -18,7 +18,8 @@ Condition = float | str
 class DAG:
     """A DAG with several categorical attributes per node, typed edges and graph-level conditions.
 
-    It may hold whatever a user gives: ``check`` says in a sentence which shape is wrong.
+    It may hold whatever a user gives: ``check`` says in a sentence which shape is wrong. Its layers
+    (``layer_N``) are given with it or found once, and copies with the same edges carry them.
 
     Attributes:
         x_NA: int64 codes of the A node attributes; code ranges are the attribute schema's business.
@@ -43,13 +44,30 @@ class DAG:
         edge_type_E: Tensor | None = None,
         u_NA: Tensor | None = None,
         conditions: Mapping[str, Condition] | None = None,
+        layer_N: Tensor | None = None,
     ) -> "DAG":
-        """Make a DAG from what is known: edge types default to 0, positions in bins to 0."""
+        """Make a DAG from what is known: edge types default to 0, positions in bins to 0.
+
+        Layers that are not given are found from the edges when first asked for; given ones are
+        believed until ``check`` compares them with the edges.
+        """
         if edge_type_E is None:
             edge_type_E = torch.zeros(edge_index_2E.shape[1], dtype=torch.int64)
         if u_NA is None:
             u_NA = torch.zeros(x_NA.shape, dtype=torch.float32)
-        return cls(x_NA, edge_index_2E, edge_type_E, u_NA, dict(conditions or {}))
+        dag = cls(x_NA, edge_index_2E, edge_type_E, u_NA, dict(conditions or {}))
+        return dag._carrying(layer_N)
+
+    def with_columns(
+        self, x_NA: Int[Tensor, "N A"], u_NA: Float[Tensor, "N A"] | None = None
+    ) -> "DAG":
+        """Return the DAG with other attributes of the same nodes; without ``u_NA`` it keeps its."""
+        u_NA = self.u_NA if u_NA is None else u_NA
+        return replace(self, x_NA=x_NA, u_NA=u_NA)._carrying(self._known_layer_N)
+
+    def with_conditions(self, conditions: Mapping[str, Condition]) -> "DAG":
+        """Return the DAG with these conditions instead of its own."""
+        return replace(self, conditions=dict(conditions))._carrying(self._known_layer_N)
 
     @property
     def num_nodes(self) -> int:
@@ -86,13 +104,26 @@ class DAG:
         """Longest-path layer of each node, int64, found once. Raises GraphError on a cycle."""
         return self.layers()
 
+    @property
+    def _known_layer_N(self) -> Tensor | None:
+        """The layers if they were given or found already."""
+        return self.__dict__.get("layer_N")
+
+    def _carrying(self, layer_N: Tensor | None) -> "DAG":
+        """Return self, just made, with its layers if they are known."""
+        if layer_N is not None:
+            self.__dict__["layer_N"] = layer_N
+        return self
+
     def layers(self) -> Int[Tensor, " N"]:
         """Return the longest-path layer of each node, shape (N,), found anew from the edges.
 
         Raises:
             GraphError: If there is a cycle, or an edge names a node that does not exist.
         """
-        return torch.from_numpy(longest_path_layers(self.num_nodes, self.edge_index_2E.numpy()))
+        edge_index_2E = self.edge_index_2E.cpu().numpy()
+        layer_N = torch.from_numpy(longest_path_layers(self.num_nodes, edge_index_2E))
+        return layer_N.to(self.edge_index_2E.device)
 
     def in_layer_order(self) -> "DAG":
         """Return the same DAG with nodes sorted by layer (stable) and edges by (target, source)."""
@@ -105,26 +136,30 @@ class DAG:
         rank_N[order_N] = torch.arange(self.num_nodes)
         edge_index_2E = rank_N[self.edge_index_2E]
         sort_E = torch.argsort(edge_index_2E[1] * max(self.num_nodes, 1) + edge_index_2E[0])
-        return replace(
+        layer_N = self._known_layer_N
+        moved = replace(
             self,
             x_NA=self.x_NA[order_N],
             u_NA=self.u_NA[order_N],
             edge_index_2E=edge_index_2E[:, sort_E],
             edge_type_E=self.edge_type_E[sort_E],
         )
+        return moved._carrying(None if layer_N is None else layer_N[order_N])
 
     def to(self, device: torch.device | str) -> "DAG":
         """Return the DAG with its tensors on ``device``."""
-        return replace(
+        layer_N = self._known_layer_N
+        moved = replace(
             self,
             x_NA=self.x_NA.to(device),
             u_NA=self.u_NA.to(device),
             edge_index_2E=self.edge_index_2E.to(device),
             edge_type_E=self.edge_type_E.to(device),
         )
+        return moved._carrying(None if layer_N is None else layer_N.to(device))
 
     def check(self) -> "DAG":
-        """Return self if shapes, dtypes and ranges agree and there is no cycle or double edge.
+        """Return self if shapes, dtypes, ranges and layers agree, without a cycle or double edge.
 
         Raises:
             GraphError: With one sentence that names the first fault and the values found.
@@ -147,7 +182,7 @@ class DAG:
             raise GraphError(
                 f"There are {self.num_edges} edges but {self.edge_type_E.shape[0]} edge types."
             )
-        self.layers()
+        self._check_layers()
         key_E = self.edge_index_2E[0] * self.num_nodes + self.edge_index_2E[1]
         if key_E.unique().numel() != self.num_edges:
             raise GraphError(
@@ -155,3 +190,52 @@ class DAG:
                 "keep one edge for each (source, target) pair."
             )
         return self
+
+    def _check_layers(self) -> None:
+        """Raise GraphError if the edges form a cycle, or give other layers than the DAG carries."""
+        found_N = self.layers()
+        known_N = self._known_layer_N
+        if known_N is None:
+            self._carrying(found_N)
+            return
+        if known_N.shape != found_N.shape:
+            raise GraphError(
+                f"layer_N has shape {tuple(known_N.shape)} for {self.num_nodes} nodes; pass one "
+                "layer for each node."
+            )
+        wrong_N = known_N != found_N
+        if not bool(wrong_N.any()):
+            return
+        node = int(wrong_N.nonzero()[0, 0])
+        raise GraphError(
+            f"layer_N puts node {node} into layer {int(known_N[node])}, but by its edges it is in "
+            f"layer {int(found_N[node])}; leave layer_N out, and it is found from the edges."
+        )
+
+
+def layers_of(dags: Sequence[DAG]) -> list[Tensor]:
+    """Return ``layer_N`` of each graph, found in one pass over those that do not know theirs.
+
+    Raises:
+        GraphError: If a graph has a cycle; the message says which.
+    """
+    new = [dag for dag in dags if dag._known_layer_N is None]
+    try:
+        found = union_layers(
+            [dag.num_nodes for dag in new], [dag.edge_index_2E.cpu().numpy() for dag in new]
+        )
+    except GraphError:
+        _name_the_cyclic(dags)
+        raise
+    for dag, layer_N in zip(new, found, strict=True):
+        dag._carrying(torch.from_numpy(layer_N.copy()).to(dag.edge_index_2E.device))
+    return [dag.layer_N for dag in dags]
+
+
+def _name_the_cyclic(dags: Sequence[DAG]) -> None:
+    """Raise GraphError for the first graph without layers."""
+    for number, dag in enumerate(dags):
+        try:
+            dag.layer_N  # noqa: B018
+        except GraphError as error:
+            raise GraphError(f"Graph {number}: {error}") from None

@@ -6,6 +6,7 @@ file tools can use it without importing torch.
 """
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -66,6 +67,33 @@ def longest_path_layers(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray
     if (layer_N < 0).any():
         _raise_cycle(np.flatnonzero(layer_N < 0), source_E, target_E)
     return layer_N
+
+
+def union_layers(sizes: Sequence[int], edges: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the longest-path layer of each node of each graph, found in one pass over all.
+
+    Args:
+        sizes: Number of nodes of each graph.
+        edges: Source and target of each edge of each graph, int64 (2, E).
+
+    Raises:
+        GraphError: If a graph has a cycle (node numbers count through all graphs), or an edge names
+            a node that its graph does not have.
+    """
+    start_B = np.cumsum([0, *sizes])
+    union_2E = np.concatenate([np.zeros((2, 0), np.int64), *edges], axis=1)
+    graph_E = np.repeat(np.arange(len(sizes)), [edges_2E.shape[1] for edges_2E in edges])
+    size_E = np.asarray(sizes, dtype=np.int64)[graph_E]
+    outside_E = ((union_2E < 0) | (union_2E >= size_E)).any(axis=0)
+    if outside_E.any():
+        first = int(np.argmax(outside_E))
+        raise GraphError(
+            f"An edge of graph {graph_E[first]} joins nodes {union_2E[0, first]} and "
+            f"{union_2E[1, first]}, but the graph has {size_E[first]} nodes; node ids must lie in "
+            "[0, number of nodes)."
+        )
+    layer_N = longest_path_layers(int(start_B[-1]), union_2E + start_B[graph_E])
+    return np.split(layer_N, start_B[1:-1]) if sizes else []
 
 
 def _raise_cycle(stuck: np.ndarray, source_E: np.ndarray, target_E: np.ndarray) -> None:

@@ -51,7 +51,7 @@ def shared_statistics(
             degree_N = np.bincount(end_E, minlength=kind_N.size)
             for kind, degree in np.unique(np.stack([kind_N, degree_N], 1), axis=0).tolist():
                 holders[kind][degree].add(graph)
-        for size in np.unique(np.bincount(dag.layers().numpy())).tolist():
+        for size in np.unique(np.bincount(dag.layer_N.numpy())).tolist():
             layer_holders[size].add(graph)
     return replace(
         exact,

@@ -41,12 +41,7 @@ def resample(
         best_of=1,
     )
     sampled = sample(repeated)
-    batch = DAGBatch.collate(
-        sampled.dags,
-        [dag.layers() for dag in sampled.dags],
-        repeated.numeric_BC,
-        repeated.category_BM,
-    )
+    batch = DAGBatch.of(sampled.dags, repeated.numeric_BC, repeated.category_BM)
     score_P = score(batch, count).cpu().double()
     score_P[torch.tensor(sampled.truncated)] -= 1e9
     uniform_P = torch.tensor(

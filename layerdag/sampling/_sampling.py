@@ -80,7 +80,7 @@ def sample_like(
             labels = _predicted_labels(model, schema, dags)
             conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
         for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
-            dag = replace(dag, conditions=conditions[i])
+            dag = dag.with_conditions(conditions[i])
             yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut, schema)
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     for name, conditions, file in asked:
         path = inside(folder, file if isinstance(file, str) else f"{name}/{name}")
         dag = schema.encode(read_graph(path))
-        dags.append(replace(dag, conditions=conditions))
+        dags.append(dag.with_conditions(conditions))
     return tuple(dags)
 
 
@@ -104,5 +103,5 @@ def hide(dags: Sequence[DAG], schema: GraphSchema, hidden: Sequence[str]) -> lis
         x_NA, u_NA = dag.x_NA.clone(), dag.u_NA.clone()
         x_NA[:, columns] = 0
         u_NA[:, columns] = 0.0
-        result.append(replace(dag, x_NA=x_NA, u_NA=u_NA))
+        result.append(dag.with_columns(x_NA, u_NA))
     return result

@@ -12,6 +12,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 
 from layerdag._runtime import derive_seed, numpy_generator, track, wait_briefly
+from layerdag.datasets import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates._base import SurrogateModel, TargetScale
@@ -66,7 +67,7 @@ class MessagePassingSurrogate(SurrogateModel):
 
     def predict(self, dags: Sequence[DAG]) -> np.ndarray:
         """Return one prediction a graph, float64 (B,)."""
-        data = [to_data(dag, self.sizes) for dag in dags]
+        data = [_known_data(dag, self.sizes) for dag in dags]
         return self.scale.restore(_evaluate(self.network, data).double().numpy())
 
     def config(self) -> Mapping[str, object]:
@@ -82,8 +83,8 @@ class MessagePassingSurrogate(SurrogateModel):
         return {name: value.numpy() for name, value in self.network.state_dict().items()}
 
 
-def to_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
-    """Return the graph as PyG ``Data`` with x, u, edge_index, edge_attr and y.
+def _known_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
+    """Return the graph as PyG ``Data`` whose codes the network has embeddings for.
 
     Raises:
         DataError: If codes do not fit ``sizes``.
@@ -100,13 +101,7 @@ def to_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
             "A graph has a code that the surrogate does not know; encode it with the schema the "
             "surrogate was fitted with."
         )
-    return Data(
-        x=dag.x_NA,
-        u=dag.u_NA,
-        edge_index=dag.edge_index_2E,
-        edge_attr=dag.edge_type_E[:, None],
-        y=torch.tensor([target], dtype=torch.float32),
-    )
+    return columns_to_pyg(dag, target)
 
 
 def fit_message_passing(
@@ -128,7 +123,7 @@ def fit_message_passing(
     target_B = np.asarray(target_B, dtype=float)
     scale = TargetScale.fit(target_B)
     standard_B = scale.standardize(target_B).tolist()
-    data = [to_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
+    data = [_known_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
     order = numpy_generator(seed, "split").permutation(len(data)).tolist()
     held_back = int(settings.validation_share * len(data))
     network = _new_network(sizes, settings, seed)
@@ -169,7 +164,7 @@ def _train(
     for _ in track(range(settings.epochs), "surrogate", settings.epochs):
         network.train()
         for batch in loader:
-            loss = nn.functional.huber_loss(network(batch), batch.y)
+            loss = nn.functional.huber_loss(network(batch), batch.y[:, 0])
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -186,7 +181,7 @@ def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
     """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
     if not data:
         return 0.0
-    y_B = torch.cat([one.y for one in data])
+    y_B = torch.cat([one.y[:, 0] for one in data])
     return float(nn.functional.huber_loss(_evaluate(network, data), y_B))
 
 

@@ -44,7 +44,7 @@ def _draw(axes: object, dag: DAG, column: int) -> None:
     from matplotlib.collections import LineCollection
 
     assert isinstance(axes, Axes)
-    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy())
+    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy())
     lines = _polylines(layout, dag.edge_index_2E.numpy())
     axes.add_collection(LineCollection(lines, colors="#9aa5b1", linewidths=0.5, zorder=1))
     color_N = [COLORS[code % len(COLORS)] for code in dag.x_NA[:, column].tolist()]

@@ -32,7 +32,7 @@ def save_picture(view: GraphView, path: str | Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    layout = layered_layout(view.num_nodes, view.edge_index_2E)
+    layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     named = view.num_nodes <= _LABELED
     step = (1.75, 0.62) if named else (0.22, 0.3)
     wide = min(max(3.2, step[0] * (layout.width + 1.4)), _MOST_INCHES)
@@ -57,7 +57,7 @@ def draw(axes: "Axes", view: GraphView, layout: LayeredLayout | None = None) -> 
         layout: Its layout, computed if absent.
     """
     if layout is None:
-        layout = layered_layout(view.num_nodes, view.edge_index_2E)
+        layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     named = view.num_nodes <= _LABELED
     _draw_edges(axes, view, layout)
     (_draw_boxes if named else _draw_dots)(axes, view, layout)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from layerdag.codec import AttributedGraph
-from layerdag.graph import longest_path_layers
 from layerdag.viz._view import KIND_COLORS, GraphView
 
 _TELLING = ("operator", "op", "name", "kind", "type")
@@ -22,7 +21,7 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
     Raises:
         GraphError: If the edges form a cycle.
     """
-    longest_path_layers(graph.num_nodes, graph.edge_index_2E)
+    layer_N = graph.layer_N  # raises on a cycle, before any work
     telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
     words = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
     kind_N, kinds = _kinds(words)
@@ -36,6 +35,7 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
         edge_index_2E=graph.edge_index_2E,
         dashed_E=graph.edge_type_E != 0,
         details=tuple(_details(graph, row) for row in range(graph.num_nodes)),
+        layer_N=layer_N,
     )
 
 

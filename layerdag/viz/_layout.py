@@ -64,7 +64,13 @@ class _Split:
     gap_M: np.ndarray
 
 
-def layered_layout(num_nodes: int, edge_index_2E: np.ndarray, sweeps: int = 12) -> LayeredLayout:
+def layered_layout(
+    num_nodes: int,
+    edge_index_2E: np.ndarray,
+    sweeps: int = 12,
+    *,
+    layer_N: np.ndarray | None = None,
+) -> LayeredLayout:
     """Return a layered drawing of a DAG.
 
     Linear memory; each sweep sorts every layer once; 20,000 nodes take about a second. Where way
@@ -74,12 +80,14 @@ def layered_layout(num_nodes: int, edge_index_2E: np.ndarray, sweeps: int = 12) 
         num_nodes: N.
         edge_index_2E: Source and target of each edge.
         sweeps: Number of barycenter sweeps, downwards and upwards in turn.
+        layer_N: Longest-path layer of each node, found from the edges if not given.
 
     Raises:
         GraphError: On a cycle or an endpoint out of range.
     """
     edge_index_2E = np.asarray(edge_index_2E, dtype=np.int64).reshape(2, -1)
-    layer_N = longest_path_layers(num_nodes, edge_index_2E)
+    if layer_N is None:
+        layer_N = longest_path_layers(num_nodes, edge_index_2E)
     split = _split_long_edges(layer_N, edge_index_2E)
     rank_M = _best_ranks(split, sweeps)
     x_M = _coordinates(split, rank_M, sweeps)
@@ -136,7 +144,7 @@ def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:
     num_layers = int(split.layer_M.max(initial=0)) + 1
     node_ptr, node_order = group_by(split.layer_M, num_layers)
     edge_ptr, edge_order = group_by(split.layer_M[far_K], num_layers)
-    place_M = _centerd(split, rank_M)
+    place_M = _centered(split, rank_M)
     count_M = np.maximum(np.bincount(far_K, minlength=place_M.size), 1)
     free_M = np.bincount(far_K, minlength=place_M.size) == 0
     layers = range(num_layers) if downwards else range(num_layers - 1, -1, -1)
@@ -152,8 +160,8 @@ def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:
     return rank_M
 
 
-def _centerd(split: _Split, rank_M: np.ndarray) -> np.ndarray:
-    """Return the place of each node when its layer is packed and centerd on zero."""
+def _centered(split: _Split, rank_M: np.ndarray) -> np.ndarray:
+    """Return the place of each node when its layer is packed and centered on zero."""
     return rank_M - (np.bincount(split.layer_M)[split.layer_M] - 1) / 2
 
 
@@ -178,7 +186,7 @@ def _neighbor_mean(split: _Split, value_M: np.ndarray, *, downwards: bool) -> np
 
 def _sideways_travel(split: _Split, rank_M: np.ndarray) -> float:
     """Return the summed sideways travel of all edges: cheap, and falls with the crossings."""
-    place_M = _centerd(split, rank_M)
+    place_M = _centered(split, rank_M)
     return float(np.abs(place_M[split.source_K] - place_M[split.target_K]).sum())
 
 

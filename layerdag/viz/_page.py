@@ -20,7 +20,7 @@ def html_page(view: GraphView) -> str:
     view.require_at_most(
         MOST_NODES, "the page", "Write .graphml for Gephi, or a timeline with --to chrome."
     )
-    layout = layered_layout(view.num_nodes, view.edge_index_2E)
+    layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     data = {
         "title": view.title,
         "width": round(layout.width, 3),

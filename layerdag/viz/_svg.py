@@ -33,7 +33,7 @@ def draw(picture: Picture, slot_of: dict[str, int]) -> Markup:
         GraphError: If the graph has a cycle.
     """
     dag = picture.dag
-    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy())
+    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy())
     # Deep graphs are drawn with less air between layers, so that the page stays readable.
     step_y = float(
         np.clip(MOST_STRETCH * STEP_X * layout.width / max(layout.height, 1), 15, STEP_Y)

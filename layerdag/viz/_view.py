@@ -48,6 +48,7 @@ class GraphView:
         edge_index_2E: Source and target row.
         dashed_E: bool; edges drawn dashed (control dependencies).
         details: Further values of each node by name.
+        layer_N: Longest-path layer of each node; a layout finds it from the edges if it is None.
     """
 
     title: str
@@ -59,6 +60,7 @@ class GraphView:
     edge_index_2E: np.ndarray
     dashed_E: np.ndarray
     details: tuple[Mapping[str, object], ...]
+    layer_N: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -81,7 +83,7 @@ def view_of_trace(trace: Trace) -> GraphView:
         TraceError: If the dependencies dangle, repeat an id, or form a cycle.
     """
     edge_index_2E, kind_E = dependency_edges(trace)
-    trace_layers(trace, edge_index_2E)
+    layer_N = trace_layers(trace, edge_index_2E)
     labels = trace.names()
     kind_N, kinds = _kinds(trace, labels)
     return GraphView(
@@ -94,6 +96,7 @@ def view_of_trace(trace: Trace) -> GraphView:
         edge_index_2E=edge_index_2E,
         dashed_E=kind_E == CONTROL,
         details=tuple(_details(trace, row) for row in range(trace.num_nodes)),
+        layer_N=layer_N,
     )
 
 

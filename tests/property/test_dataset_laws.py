@@ -22,11 +22,10 @@ from layerdag.codec._fold import EDGE_TYPES, NONE
 from layerdag.codec._placement import TYPES
 from layerdag.codec._unfold import unfold
 from layerdag.datasets._splits import content_key
-from layerdag.datasets._unions import layers_of
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.schema._numeric import NumericAttribute
 from layerdag.evaluation.rules import check_structure, check_workload
-from layerdag.graph import GraphStatistics, random_dag
+from layerdag.graph import GraphStatistics, layers_of, random_dag
 from layerdag.simulator import (
     Cluster,
     Dimension,

@@ -33,7 +33,7 @@ def untrained(seed: int) -> ReferenceLayerDAG:
 
 def batch_of(dags) -> DAGBatch:
     none = torch.zeros(len(dags), 0)
-    return DAGBatch.collate(dags, [dag.layers() for dag in dags], none, none.long())
+    return DAGBatch.of(dags, none, none.long())
 
 
 @small

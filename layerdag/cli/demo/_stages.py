@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -211,7 +211,7 @@ def _without(dag: DAG, column: int) -> DAG:
     """Return the DAG with one attribute set to "absent" everywhere."""
     x_NA = dag.x_NA.clone()
     x_NA[:, column] = 0
-    return replace(dag, x_NA=x_NA)
+    return dag.with_columns(x_NA)
 
 
 def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:

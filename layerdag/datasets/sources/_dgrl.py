@@ -15,10 +15,10 @@ from numpy.typing import DTypeLike
 
 from layerdag._runtime import read_parsed
 from layerdag.codec import AttributedGraph, size_conditions
-from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs, union_layers
+from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError
-from layerdag.graph import Condition
+from layerdag.graph import Condition, union_layers
 
 LABELS = ("cortex", "630gpu", "640gpu", "vpu")
 COLUMNS = (

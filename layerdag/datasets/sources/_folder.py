@@ -27,7 +27,6 @@ from layerdag.datasets import (
 from layerdag.datasets.files import Labels, read_graphml, read_json, read_labels
 from layerdag.datasets.sources._public_words import publish
 from layerdag.errors import DataError
-from layerdag.graph import longest_path_layers
 from layerdag.traces import RankFile, read_workload
 
 # A text attribute with more words than this is a name of nodes, not a category.
@@ -209,8 +208,7 @@ def _json(path: Path, name: str) -> AttributedGraph:
 
 def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
     """Return a flow graph under its name in the folder, with its sizes as conditions."""
-    layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
-    conditions = {**graph.conditions, **size_conditions(layer_N)}
+    conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
     return replace(graph, name=name, conditions=conditions)
 
 

@@ -108,7 +108,10 @@ def check_structure(
 
 
 def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
-    """Return the set without edges that leave their graph, and which graphs had any."""
+    """Return the set without edges that leave their graph, and which graphs had any.
+
+    The layers that graphs carry are left out: they are to be checked, and lack those edges.
+    """
     first_E = graphs.node_ptr[:-1][graphs.graph_E]
     last_E = graphs.node_ptr[1:][graphs.graph_E]
     inside_E = ((graphs.edge_index_2E >= first_E) & (graphs.edge_index_2E < last_E)).all(axis=0)
@@ -118,6 +121,7 @@ def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
         edge_index_2E=graphs.edge_index_2E[:, inside_E],
         edge_type_E=graphs.edge_type_E[inside_E],
         edge_ptr=np.concatenate(([0], np.cumsum(edges_B))),
+        dags=(),
     )
     return kept, edges_B < graphs.edges_B
 

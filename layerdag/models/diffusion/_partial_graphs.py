@@ -79,4 +79,5 @@ class PartialGraphs:
             torch.bincount(self.graph_N, minlength=num_graphs).cpu(),
             rank_N[self.edge_index_2E].cpu(),
             self.edge_type_E.cpu(),
+            self.layer_N[order_N].cpu(),
         )

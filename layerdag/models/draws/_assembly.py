@@ -21,6 +21,7 @@ def assemble_dags(
     nodes_B: Int[Tensor, " B"],
     edge_index_2E: Int[Tensor, "2 E"],
     edge_type_E: Int[Tensor, " E"],
+    layer_N: Int[Tensor, " N"],
 ) -> tuple[DAG, ...]:
     """Split flat tensors into DAGs, edges sorted by (target, source).
 
@@ -30,6 +31,7 @@ def assemble_dags(
         nodes_B: Number of nodes of each graph.
         edge_index_2E: Source and target, counted through all nodes; in any order.
         edge_type_E: Types of these edges.
+        layer_N: Longest-path layer of each node.
     """
     graph_N = torch.repeat_interleave(nodes_B)
     order_E = torch.argsort(edge_index_2E[1] * x_NA.shape[0] + edge_index_2E[0])
@@ -40,12 +42,19 @@ def assemble_dags(
     edges = torch.bincount(graph_E, minlength=len(nodes)).tolist()
     # Copies, so that one graph does not keep the tensors of all.
     return tuple(
-        DAG.build(x_nA.clone(), pairs_2e.clone(), edge_type_E=type_e.clone(), u_NA=u_nA.clone())
-        for x_nA, u_nA, pairs_2e, type_e in zip(
+        DAG.build(
+            x_nA.clone(),
+            pairs_2e.clone(),
+            edge_type_E=type_e.clone(),
+            u_NA=u_nA.clone(),
+            layer_N=layer_n.clone(),
+        )
+        for x_nA, u_nA, pairs_2e, type_e, layer_n in zip(
             x_NA.split(nodes),
             u_NA.split(nodes),
             edge_index_2E.split(edges, dim=1),
             edge_type_E.split(edges),
+            layer_N.split(nodes),
             strict=True,
         )
     )

@@ -6,7 +6,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
 from layerdag.datasets import GraphDataset
-from layerdag.datasets._pyg import from_pyg, pyg_list, to_pyg
+from layerdag.datasets._pyg import from_pyg, to_pyg
 from layerdag.errors import GraphError
 
 DATA = GraphDataset.build(
@@ -15,7 +15,7 @@ DATA = GraphDataset.build(
 
 
 def test_a_data_loader_and_a_convolution_take_the_graphs():
-    (batch,) = DataLoader(pyg_list(DATA, "train"), batch_size=4)
+    (batch,) = DataLoader(DATA.to_pyg("train"), batch_size=4)
     assert batch.y.flatten().tolist() == [0, 1, 2, 3]
     assert batch.edge_index.max() == 11
     assert GCNConv(1, 2)(batch.x.float(), batch.edge_index).shape == (12, 2)
@@ -27,6 +27,7 @@ def test_data_comes_back_as_the_same_dag():
     back = from_pyg(to_pyg(dag, DATA.schema))
     assert torch.equal(back.x_NA, dag.x_NA)
     assert torch.equal(back.edge_index_2E, dag.edge_index_2E)
+    assert torch.equal(back.layer_N, dag.layer_N)
     assert back.conditions == {"label": 2.0}
 
 

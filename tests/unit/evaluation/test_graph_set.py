@@ -83,8 +83,10 @@ def test_graphs_of_two_schemas_are_refused_and_the_first_odd_one_is_named() -> N
 
 
 def test_a_cycle_has_no_layers() -> None:
-    ring = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
+    ring = DAG.build(torch.zeros((2, 2), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
     graphs = GraphSet.of([ring])
     assert graphs.in_degree_N.tolist() == [1, 1]
+    with pytest.raises(GraphError, match="Graph 1: The graph has a cycle"):
+        _ = GraphSet.of([PATH, ring]).layer_N
     with pytest.raises(GraphError, match="cycle"):
         _ = graphs.layer_N

@@ -1,7 +1,10 @@
 from dataclasses import replace
 
+import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
+from layerdag.errors import GraphError
 from layerdag.graph import DAG, DAGBatch
 
 
@@ -12,7 +15,7 @@ def chain(length: int, code: int) -> DAG:
 
 def batch_of(*dags: DAG) -> DAGBatch:
     none = torch.zeros(len(dags), 0)
-    return DAGBatch.collate(dags, [dag.layers() for dag in dags], none, none.long())
+    return DAGBatch.of(dags, none, none.long())
 
 
 def test_collate_shifts_ids_and_keeps_layers() -> None:
@@ -34,7 +37,7 @@ def test_a_batch_tells_its_sizes_and_keeps_conditions_and_edge_types() -> None:
     first = replace(chain(2, 0), edge_type_E=torch.tensor([4]), u_NA=torch.tensor([[0.5], [0.25]]))
     numeric, category = torch.tensor([[0.5], [float("nan")]]), torch.tensor([[-1], [2]])
     dags = [first, chain(3, 1)]
-    batch = DAGBatch.collate(dags, [dag.layers() for dag in dags], numeric, category)
+    batch = DAGBatch.of(dags, numeric, category)
     assert (batch.num_graphs, batch.num_nodes) == (2, 5)
     assert batch.node_ptr.tolist() == [0, 2, 5]
     assert batch.edge_ptr.tolist() == [0, 1, 3]
@@ -42,6 +45,20 @@ def test_a_batch_tells_its_sizes_and_keeps_conditions_and_edge_types() -> None:
     assert batch.u_NA.flatten().tolist() == [0.5, 0.25, 0, 0, 0]
     assert batch.numeric_BC is numeric
     assert batch.category_BM is category
+
+
+def test_graphs_out_of_layer_order_are_refused() -> None:
+    backwards = chain(3, 1).permuted(torch.tensor([0, 2, 1]))
+    with pytest.raises(GraphError, match="Graph 1 is not in layer order: its node 2 comes after"):
+        batch_of(chain(2, 1), backwards)
+    assert batch_of(chain(2, 1), backwards.in_layer_order()).num_nodes == 5
+
+
+def test_the_old_way_to_make_a_batch_still_works() -> None:
+    dags, none = [chain(2, 1)], torch.zeros(1, 0)
+    with pytest.warns(RenamedWarning, match=r"'DAGBatch.collate' is now called 'DAGBatch.of'"):
+        batch = DAGBatch.collate(dags, [dags[0].layer_N], none, none.long())
+    assert batch.layer_N.tolist() == [0, 1]
 
 
 def test_every_tensor_of_a_batch_moves() -> None:

@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,42 @@ def test_layers_are_found_once_and_not_carried_to_another_graph() -> None:
     dag.edge_index_2E[0] = 1
     with pytest.raises(GraphError, match="cycle"):
         dag.check()
+
+
+def test_copies_with_the_same_edges_carry_their_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = torch.tensor([1, 2, 1, 0])
+    dag = DAG.build(diamond().x_NA, diamond().edge_index_2E, layer_N=given).check()
+    monkeypatch.setattr(DAG, "layers", lambda _: pytest.fail("found again"))
+    assert dag.layer_N is given
+    assert dag.with_conditions({"label": 1.0}).layer_N is given
+    assert dag.with_columns(torch.zeros(4, 2).long(), torch.zeros(4, 2)).layer_N is given
+    assert dag.in_layer_order().layer_N.tolist() == [0, 1, 1, 2]
+    assert dag.to("meta").layer_N.device.type == "meta"
+    assert pickle.loads(pickle.dumps(dag)).layer_N.tolist() == given.tolist()
+
+
+@pytest.mark.parametrize(
+    ("layer_N", "message"),
+    [
+        (torch.tensor([1, 2, 2, 0]), "node 2 into layer 2, but by its edges it is in layer 1"),
+        (torch.tensor([1, 2]), r"layer_N has shape \(2,\) for 4 nodes"),
+    ],
+)
+def test_check_names_layers_that_are_not_those_of_the_edges(
+    layer_N: torch.Tensor, message: str
+) -> None:
+    dag = diamond()
+    with pytest.raises(GraphError, match=message):
+        DAG.build(dag.x_NA, dag.edge_index_2E, layer_N=layer_N).check()
+
+
+def test_other_columns_leave_the_rest() -> None:
+    dag = replace(diamond(), u_NA=torch.full((4, 1), 0.5), conditions={"label": 1.0})
+    changed = dag.with_columns(torch.zeros((4, 1), dtype=torch.int64))
+    assert changed.x_NA.sum() == 0
+    assert changed.u_NA is dag.u_NA
+    assert changed.conditions == {"label": 1.0}
+    assert dag.with_conditions({}).conditions == {}
 
 
 def test_check_names_edges_that_are_no_pairs() -> None:

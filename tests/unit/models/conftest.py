@@ -31,8 +31,6 @@ def make_batch() -> Callable[..., DAGBatch]:
 
     def make(*dags: DAG) -> DAGBatch:
         numbers = torch.arange(len(dags))
-        return DAGBatch.collate(
-            dags, [dag.layers() for dag in dags], numbers[:, None].float(), numbers[:, None] % 3
-        )
+        return DAGBatch.of(dags, numbers[:, None].float(), numbers[:, None] % 3)
 
     return make

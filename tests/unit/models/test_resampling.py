@@ -71,7 +71,7 @@ def test_a_candidate_with_violations_is_not_chosen():
     def mean_violations(best_of: int) -> float:
         found = model.sample(request(60, best_of=best_of)).dags
         none = (torch.full((60, 1), torch.nan), torch.full((60, 1), -1))
-        batch = DAGBatch.collate(found, [dag.layers() for dag in found], *none)
+        batch = DAGBatch.of(found, *none)
         return float(model.constraints.violations(batch).mean())
 
     assert mean_violations(8) < 0.7 * mean_violations(1)
@@ -85,7 +85,7 @@ def test_violations_count_by_their_fraction_of_nodes_not_by_graph_size():
         torch.zeros(82, 3, dtype=torch.int64), torch.cat([far_too_many, far_too_many + 41], dim=1)
     )
     unknown = (torch.full((2, 1), torch.nan), torch.full((2, 1), -1))
-    batch = DAGBatch.collate([broken, twice], [broken.layers(), twice.layers()], *unknown)
+    batch = DAGBatch.of([broken, twice.in_layer_order()], *unknown)
     violations = model.constraints.violations(batch)
     assert violations[0] > 0
     assert violations[1] == 2 * violations[0]

@@ -5,7 +5,7 @@ import torch
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates import Labeled
-from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing, to_data
+from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
 
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)
 
@@ -71,6 +71,7 @@ def test_edge_direction_matters(real: Labeled, sizes: GraphSizes) -> None:
 
 def test_a_graph_of_another_schema_is_refused(real: Labeled) -> None:
     with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
-        to_data(real.dags[0], GraphSizes(attributes=(4,)))
+        fit_message_passing(real.dags, real.target_B, GraphSizes(attributes=(4,)), settings=SMALL)
+    few = GraphSizes(attributes=(4, 3), edge_types=1)
     with pytest.raises(DataError, match="does not know"):
-        to_data(real.dags[0], GraphSizes(attributes=(4, 3), edge_types=1))
+        fit_message_passing(real.dags, real.target_B, few, settings=SMALL)

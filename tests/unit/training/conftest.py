@@ -20,9 +20,8 @@ def data(rng: np.random.Generator) -> DAGBatch:
     """Return 12 random DAGs with conditions."""
     shapes = [rng.integers(1, 4, rng.integers(1, 5)).tolist() for _ in range(12)]
     dags = [random_dag(rng, shape, [4, 2], num_edge_types=2) for shape in shapes]
-    return DAGBatch.collate(
+    return DAGBatch.of(
         dags,
-        [dag.layers() for dag in dags],
         torch.tensor(rng.normal(size=(12, 1)), dtype=torch.float32),
         torch.tensor(rng.integers(0, 3, size=(12, 1))),
     )

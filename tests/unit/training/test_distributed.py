@@ -24,7 +24,7 @@ from layerdag.training import TrainJob, TrainSettings, joined_world, train
 rng = np.random.default_rng(0)
 dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(16)]
 none = torch.zeros(16, 0)
-data = DAGBatch.collate(dags, [dag.layers() for dag in dags], none, none.long())
+data = DAGBatch.of(dags, none, none.long())
 sizes = GraphSizes((4, 2), edge_types=2)
 arguments = {
     "layer_size": {"width": 8}, "node": {"width": 8, "heads": 2}, "edge": {"width": 8},

@@ -23,12 +23,14 @@ class OutputBuffer:
         self.seed_B = seed_B
         self.truncated_B = torch.zeros(seed_B.shape[0], dtype=torch.bool)
         empty = torch.zeros(0, dtype=torch.int64, device=device)
-        self.nodes: list[tuple[Tensor, Tensor]] = []
+        self.nodes: list[tuple[Tensor, Tensor, Tensor]] = []
         self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
 
-    def add_nodes(self, sample_B: Int[Tensor, " B"], x_BA: Int[Tensor, "B A"]) -> None:
+    def add_nodes(
+        self, sample_B: Int[Tensor, " B"], x_BA: Int[Tensor, "B A"], layer_B: Int[Tensor, " B"]
+    ) -> None:
         """Append the newest node of the samples ``sample_B``."""
-        self.nodes.append((sample_B, x_BA))
+        self.nodes.append((sample_B, x_BA, layer_B))
 
     def add_edges(
         self,
@@ -53,13 +55,14 @@ class OutputBuffer:
         count = self.seed_B.shape[0] - 1
         if not self.nodes:
             raise ValueError("no graph has a node, as where every probability is NaN")
-        sample_N = torch.cat([sample for sample, _ in self.nodes]).cpu()
+        samples, codes, layers = zip(*self.nodes, strict=True)
+        sample_N, layer_N = torch.cat(samples).cpu(), torch.cat(layers).cpu()
         order_N = torch.argsort(sample_N, stable=True)
         nodes_B = torch.bincount(sample_N, minlength=count)[:count]
         if not nodes_B.all():
             raise ValueError("a graph has no node, as where every probability is NaN")
         order_N = order_N[: int(nodes_B.sum())]
-        x_NA = torch.cat([x_BA for _, x_BA in self.nodes]).cpu()[order_N]
+        x_NA = torch.cat(codes).cpu()[order_N]
         start_B = nodes_B.cumsum(0) - nodes_B
         position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
         slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + x_NA.shape[1])
@@ -67,5 +70,7 @@ class OutputBuffer:
         columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
         sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
         edge_index_2E = torch.stack([parent_E, child_E]) + start_B[sample_E]
-        dags = assemble_dags(x_NA, bin_positions(u_NA), nodes_B, edge_index_2E, type_E)
+        dags = assemble_dags(
+            x_NA, bin_positions(u_NA), nodes_B, edge_index_2E, type_E, layer_N[order_N]
+        )
         return SampleResult(dags, tuple(self.truncated_B[:count].tolist()))

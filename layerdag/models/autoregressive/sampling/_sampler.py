@@ -219,7 +219,7 @@ class Sampler:
         )
         self.state.set_out_degree(position, out_degree_B, capacity_B)
         self.x_BA = torch.stack(codes, dim=1)
-        self.output.add_nodes(self.state.sample_B, self.x_BA)
+        self.output.add_nodes(self.state.sample_B, self.x_BA, self.state.structure.layer_T)
 
     def _out_degrees(
         self, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]

@@ -27,9 +27,8 @@ def small_dags(count: int = 4, seed: int = 0) -> list[DAG]:
 
 
 def collated(dags: list[DAG]) -> DAGBatch:
-    return DAGBatch.collate(
+    return DAGBatch.of(
         dags,
-        [dag.layers() for dag in dags],
         torch.linspace(-1, 1, len(dags))[:, None],
         torch.arange(len(dags))[:, None] % 3,
     )

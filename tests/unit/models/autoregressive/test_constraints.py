@@ -45,9 +45,8 @@ def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_violations
     sizes = GraphSizes(attributes=(4,), edge_types=1)
     constraints = DegreeConstraints(GraphStatistics.measure([fork(2), fork(3)], sizes))
     dags = [fork(2), fork(3), fork(1), fork(4), fork(2, kinds=(0, 0)), fork(5, kinds=(2, 3))]
-    batch = DAGBatch.collate(
+    batch = DAGBatch.of(
         dags,
-        [dag.layers() for dag in dags],
         torch.zeros(len(dags), 0),
         torch.zeros(len(dags), 0, dtype=torch.int64),
     )
@@ -117,7 +116,7 @@ def test_any_number_of_children_is_allowed_if_they_are_unlimited() -> None:
     assert (many > 10**9).all()
     dag = fork(9)
     none = (torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64))
-    batch = DAGBatch.collate([dag], [dag.layers()], *none)
+    batch = DAGBatch.of([dag], *none)
     assert free.violations(batch).tolist() == [0.0]
     assert DegreeConstraints(statistics).violations(batch).tolist() == [1.0]
 
@@ -128,7 +127,7 @@ def test_training_graphs_break_no_constraint() -> None:
     dags = [random_dag(rng, [2, 3, 2, 1], [3, 2], extra_edges=1.0) for _ in range(6)]
     constraints = DegreeConstraints(GraphStatistics.measure(dags, sizes))
     none = (torch.zeros(6, 0), torch.zeros(6, 0, dtype=torch.int64))
-    batch = DAGBatch.collate(dags, [dag.layers() for dag in dags], *none)
+    batch = DAGBatch.of(dags, *none)
     assert not constraints.violations(batch).any()
     degree = torch.bincount(batch.edge_index_2E[1], minlength=batch.num_nodes)
     first = torch.full_like(degree, 99).masked_fill(batch.layer_N == 0, 0)

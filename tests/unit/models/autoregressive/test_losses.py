@@ -31,7 +31,7 @@ def plain_model(sizes: GraphSizes, dags: list[DAG], block: int = 64) -> FastLaye
 
 def alone(dag: DAG) -> DAGBatch:
     none = (torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64))
-    return DAGBatch.collate([dag], [dag.layers()], *none)
+    return DAGBatch.of([dag], *none)
 
 
 def forests(layer_sizes: list[int], sizes: GraphSizes) -> list[DAG]:

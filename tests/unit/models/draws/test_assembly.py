@@ -20,18 +20,21 @@ def test_a_shuffled_batch_comes_apart_into_its_graphs(
         batch.node_ptr.diff(),
         batch.edge_index_2E[:, order_E],
         batch.edge_type_E[order_E],
+        batch.layer_N,
     )
     for dag, wanted in zip(found, dags, strict=True):
-        for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E"):
+        dag.check()
+        for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E", "layer_N"):
             assert torch.equal(getattr(dag, name), getattr(wanted.in_layer_order(), name))
 
 
 def test_a_graph_does_not_keep_the_tensors_of_the_others():
     x_NA = torch.zeros(1000, 1, dtype=torch.int64)
     none = torch.zeros(2, 0, dtype=torch.int64)
-    small, _ = assemble_dags(x_NA, x_NA.float(), torch.tensor([1, 999]), none, none[0])
+    small, _ = assemble_dags(x_NA, x_NA.float(), torch.tensor([1, 999]), none, none[0], x_NA[:, 0])
     assert small.x_NA.untyped_storage().nbytes() == 8
     assert small.u_NA.untyped_storage().nbytes() == 4
+    assert small.layer_N.untyped_storage().nbytes() == 8
 
 
 def test_a_position_just_below_1_stays_below_1_in_single_precision():

@@ -19,8 +19,8 @@ def rows(*values: int) -> torch.Tensor:
 def filled() -> OutputBuffer:
     """Sample 0 has nodes 5 -> 7, sample 1 node 6 alone; the padding sample is written to, too."""
     output = OutputBuffer(SEEDS, CPU)
-    output.add_nodes(rows(0, 1), torch.tensor([[5], [6]]))
-    output.add_nodes(rows(0, 2), torch.tensor([[7], [9]]))
+    output.add_nodes(rows(0, 1), torch.tensor([[5], [6]]), rows(0, 0))
+    output.add_nodes(rows(0, 2), torch.tensor([[7], [9]]), rows(1, 1))
     output.add_edges(rows(0, 2), rows(1, 1), rows(2, 2), rows(3, 0))
     return output
 
@@ -32,6 +32,7 @@ def test_every_sample_gets_its_own_nodes_and_edges():
     assert first.edge_type_E.tolist() == [3]
     assert second.x_NA.tolist() == [[6]]
     assert second.num_edges == 0
+    assert [dag.check().layer_N.tolist() for dag in (first, second)] == [[0, 1], [0]]
 
 
 def test_what_finished_rows_write_is_dropped():
@@ -42,8 +43,8 @@ def test_what_finished_rows_write_is_dropped():
 
 def test_rows_in_any_order_are_sorted_out():
     output = OutputBuffer(SEEDS, CPU)
-    output.add_nodes(rows(1, 0), torch.tensor([[6], [5]]))
-    output.add_nodes(rows(0), torch.tensor([[7]]))
+    output.add_nodes(rows(1, 0), torch.tensor([[6], [5]]), rows(0, 0))
+    output.add_nodes(rows(0), torch.tensor([[7]]), rows(1))
     output.add_edges(rows(0), rows(1), rows(2), rows(3))
     for found, wanted in zip(output.result().dags, filled().result().dags, strict=True):
         assert torch.equal(found.x_NA, wanted.x_NA)
@@ -60,7 +61,7 @@ def test_the_truncated_samples_are_told():
 
 def test_positions_in_bins_follow_the_seed_and_not_the_row():
     output = OutputBuffer(SEEDS[[1, 2]], CPU)
-    output.add_nodes(rows(0), torch.tensor([[6]]))
+    output.add_nodes(rows(0), torch.tensor([[6]]), rows(0))
     (alone,) = output.result().dags
     assert torch.equal(alone.u_NA, filled().result().dags[1].u_NA)
     assert ((alone.u_NA >= 0) & (alone.u_NA < 1)).all()
@@ -70,7 +71,7 @@ def test_nothing_at_all_and_a_graph_without_a_node_are_errors():
     with pytest.raises(ValueError, match="no graph has a node, as where every probability is NaN"):
         OutputBuffer(SEEDS, CPU).result()
     output = OutputBuffer(SEEDS, CPU)
-    output.add_nodes(rows(0, 2), torch.tensor([[5], [5]]))
+    output.add_nodes(rows(0, 2), torch.tensor([[5], [5]]), rows(0, 0))
     with pytest.raises(ValueError, match="a graph has no node"):
         output.result()
 
