@@ -9,6 +9,7 @@ training graphs (Wasserstein-1; total variation for the first attribute): 1 is a
 ``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
 ``neighborhoods`` are fractions of nodes, mean over graphs: "novelty:r" whose neighborhood of radius
 r occurs in no training graph, "repetition:r" whose neighborhood occurs again in the same graph.
+``local`` holds the other figures of local structure (docs/explanation/local-structure.md).
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--exclude``),
 with its interval over fits and resampled graphs of ``--split``, the same for both.
@@ -34,12 +35,20 @@ import torch
 from torch import Tensor, nn
 
 from layerdag._runtime import track
+from layerdag.api import attribute_views
 from layerdag.cli.verbs import checkpoint_path
 from layerdag.datasets import GraphDataset, Split, read_dataset, require_same_split
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView, Interval
+from layerdag.evaluation.metrics import (
+    LOCAL_METRICS,
+    NEIGHBORHOOD_METRICS,
+    AttributeMetrics,
+    AttributeView,
+    Interval,
+    Metric,
+)
 from layerdag.evaluation.privacy import novelty
 from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG, DAGBatch
@@ -200,7 +209,8 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
         "step": checkpoint.meta.step,
         "ratio": {name: _rounded(ratio) for name, ratio in ratios.items()},
         "by_depth": _by_depth(data, args.split, dags),
-        "neighborhoods": _neighborhoods(data, args.split, dags),
+        "neighborhoods": _rows(data, args.split, dags, NEIGHBORHOOD_METRICS),
+        "local": _rows(data, args.split, dags, LOCAL_METRICS),
         "mean_ratio": _rounded(float(np.mean(list(ratios.values())))),
         "worst_ratio": _rounded(max(ratios.values())),
         "distinct": _rounded(found.unique),
@@ -241,13 +251,15 @@ def _by_depth(
     ]
 
 
-def _neighborhoods(
-    data: GraphDataset, split: Split, dags: Sequence[DAG]
+def _rows(
+    data: GraphDataset,
+    split: Split,
+    dags: Sequence[DAG],
+    metrics: Sequence[Metric | AttributeMetrics],
 ) -> dict[str, dict[str, float | None]]:
-    """Return how many neighborhoods of nodes are new and how many repeat, beside real graphs."""
-    views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
+    """Return what metrics find of samples, beside real graphs."""
     sets = (data.graphs["train"], data.graphs[split], dags)
-    report = compare(*sets, views, metrics=NEIGHBORHOOD_METRICS, replicates=20)
+    report = compare(*sets, attribute_views(data.schema), metrics=metrics, replicates=20)
     return {
         row.metric.name.removeprefix("neighborhood_"): {
             "samples": _rounded(row.generated.value),

@@ -3,6 +3,7 @@ from ._audit import (
     Audit as Audit,
     audit as audit,
     audit_of as audit_of,
+    figure_cells as figure_cells,
     neighborhood_cells as neighborhood_cells,
     percents as percents,
     weight_attacks as weight_attacks,

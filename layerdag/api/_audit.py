@@ -17,8 +17,11 @@ from layerdag.datasets import (
 from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
+    LOCAL_METRICS,
     NEIGHBORHOOD_METRICS,
+    AttributeMetrics,
     Interval,
+    Metric,
     MetricResult,
     SimilarityRow,
 )
@@ -58,6 +61,8 @@ class Audit:
         weights: Attacks on weights and schema of the checkpoint, if one was given.
         neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
             empty if nothing is held out.
+        local: ``LOCAL_METRICS`` of the samples that are valid graphs, beside those of the held-out
+            graphs; empty if nothing is held out or no sample is valid.
         advice: What is wrong with the split for this purpose, None if nothing is.
     """
 
@@ -68,6 +73,7 @@ class Audit:
     leaks: tuple[LeakRow, ...]
     weights: tuple[Attack, ...]
     neighborhoods: tuple[SimilarityRow, ...]
+    local: tuple[SimilarityRow, ...]
     advice: str | None
 
     @property
@@ -128,6 +134,7 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
     """
     train, held_out = data.graphs["train"], data.held_out
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
+    valid = [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
     return Audit(
         train=len(train),
         held_out=len(held_out),
@@ -135,18 +142,20 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
         novelty=novelty(train, held_out, made, structure.valid_B),
         leaks=leak_series(train, held_out, made),
         weights=weights,
-        neighborhoods=_neighborhoods(data, made),
+        neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
+        local=_compared(data, valid, LOCAL_METRICS),
         advice=too_few_held_out(data),
     )
 
 
-def _neighborhoods(data: GraphDataset, made: Sequence[DAG]) -> tuple[SimilarityRow, ...]:
-    """Return what is new and what repeats around the nodes of samples and of held-out graphs."""
-    if not data.held_out:
+def _compared(
+    data: GraphDataset, made: Sequence[DAG], metrics: Sequence[Metric | AttributeMetrics]
+) -> tuple[SimilarityRow, ...]:
+    """Return metrics of samples and of held-out graphs; none where one of both is missing."""
+    if not data.held_out or not made:
         return ()
     views = attribute_views(data.schema)
-    sets = (data.graphs["train"], data.held_out, made)
-    return compare(*sets, views, metrics=NEIGHBORHOOD_METRICS).rows
+    return compare(data.graphs["train"], data.held_out, made, views, metrics=metrics).rows
 
 
 def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
@@ -188,13 +197,24 @@ def _lines(found: Audit) -> Iterator[str]:
     for attack in found.weights:
         yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
         yield f"                  {_told(attack)}"
+    yield from _structure_lines(found)
+    if found.advice:
+        yield found.advice
+    yield " ".join(CAVEATS)
+
+
+def _structure_lines(found: Audit) -> Iterator[str]:
+    """Yield the tables of neighborhoods and of local structure."""
     if found.neighborhoods:
         yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
     for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
         yield f"  {name:<34} {of_samples:<20} {of_real}"
-    if found.advice:
-        yield found.advice
-    yield " ".join(CAVEATS)
+    if found.local:
+        yield f"{'local structure':<36} {'samples':<20} held-out graphs"
+    for name, of_samples, of_real in (
+        (row.metric.name, *figure_cells(row)) for row in found.local if not row.generated.error
+    ):
+        yield f"  {name:<34} {of_samples:<20} {of_real}"
 
 
 def neighborhood_cells(rows: Sequence[SimilarityRow]) -> Iterator[tuple[str, str, str]]:
@@ -210,6 +230,15 @@ def neighborhood_cells(rows: Sequence[SimilarityRow]) -> Iterator[tuple[str, str
     for row in rows:
         kind, _, radius = row.metric.name.rpartition(":")
         yield f"{where[kind]}, radius {radius}", _fraction(row.generated), _fraction(row.reference)
+
+
+def figure_cells(row: SimilarityRow) -> tuple[str, str]:
+    """Return the figure of samples and that of real graphs, each with its interval."""
+    generated, real = (
+        f"{number(one.value)} {interval(one.interval)}".rstrip()
+        for one in (row.generated, row.reference)
+    )
+    return generated, real
 
 
 def _fraction(result: MetricResult) -> str:

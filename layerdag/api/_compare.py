@@ -108,7 +108,7 @@ def _whole(real: Graphs) -> GraphDataset:
 def attribute_views(schema: GraphSchema) -> tuple[AttributeView, ...]:
     """Return how each node attribute enters a comparison."""
     return tuple(
-        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute))
+        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute), attribute=a)
         for a in schema.attributes
     )
 

@@ -16,6 +16,7 @@ class GraphSet:
 
     Attributes:
         x_NA: int64 attribute codes.
+        u_NA: float32 positions inside the bins of numeric attributes, else 0.
         edge_index_2E: int64 source and target.
         edge_type_E: int64.
         node_ptr: int64 (B+1,).
@@ -24,6 +25,7 @@ class GraphSet:
     """
 
     x_NA: np.ndarray
+    u_NA: np.ndarray
     edge_index_2E: np.ndarray
     edge_type_E: np.ndarray
     node_ptr: np.ndarray
@@ -52,6 +54,7 @@ class GraphSet:
         edge_index_2E = np.concatenate([dag.edge_index_2E.numpy() for dag in dags], axis=1)
         return cls(
             x_NA=np.concatenate([dag.x_NA.numpy() for dag in dags]),
+            u_NA=np.concatenate([dag.u_NA.numpy() for dag in dags]),
             edge_index_2E=edge_index_2E + np.repeat(node_ptr[:-1], np.diff(edge_ptr)),
             edge_type_E=np.concatenate([dag.edge_type_E.numpy() for dag in dags]),
             node_ptr=node_ptr,

@@ -8,6 +8,7 @@ from layerdag.api import (
     CAVEATS,
     Audit,
     audit_of,
+    figure_cells,
     neighborhood_cells,
     percents,
     weight_attacks,
@@ -64,6 +65,7 @@ def _figures(found: Audit) -> dict[str, object]:
         "attacks": [*(last.attacks if last else ()), *found.weights],
         "by_number_of_samples": found.leaks,
         "neighborhoods": found.neighborhoods,
+        "local": found.local,
     }
 
 
@@ -101,3 +103,6 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         yield SummaryRow(
             f"nodes whose neighborhood occurs {name}", of_samples, of_real, "mean per graph"
         )
+    for row in found.local:
+        if not row.generated.error:
+            yield SummaryRow(row.metric.description, *figure_cells(row), row.metric.name)

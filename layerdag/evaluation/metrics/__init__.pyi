@@ -2,6 +2,7 @@ from ._base import (
     NORMAL_95 as NORMAL_95,
     AttributeMetrics as AttributeMetrics,
     Declaration as Declaration,
+    Draws as Draws,
     Goal as Goal,
     Interval as Interval,
     Metric as Metric,
@@ -49,3 +50,4 @@ from ._neighborhoods import (
     NeighborhoodNovelty as NeighborhoodNovelty,
     NeighborhoodRepetition as NeighborhoodRepetition,
 )
+from .local import LOCAL_METRICS as LOCAL_METRICS

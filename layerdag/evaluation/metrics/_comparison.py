@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag._runtime import numpy_generator
+from layerdag.datasets.schema import CategoryAttribute, NumericAttribute
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.metrics._histograms import bootstrap_weights
 
@@ -27,10 +28,13 @@ class AttributeView:
         name: Its name in the data set's schema.
         ordered: True where codes are ordered bins of a number, so that distances between codes
             mean something; False for names such as operators.
+        attribute: The words or numbers that its codes stand for; metrics that need these are left
+            out without it.
     """
 
     name: str
     ordered: bool = False
+    attribute: CategoryAttribute | NumericAttribute | None = None
 
 
 @dataclass(frozen=True, eq=False)

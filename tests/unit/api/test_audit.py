@@ -3,12 +3,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint
 
 import layerdag as ld
+from layerdag.api import audit_of
+from layerdag.datasets import encoded
 from layerdag.datasets.files import write_json
 from layerdag.errors import UsageError
+from layerdag.graph import DAG
 from layerdag.training._checkpoint import CheckpointContents, save_checkpoint
 
 GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4), label=1.0 + i) for i in range(24)]
@@ -66,11 +70,26 @@ def test_a_folder_of_samples_is_audited_unless_it_is_of_another_split(tmp_path: 
 def test_without_held_out_graphs_copies_are_counted_and_nothing_else(tmp_path: Path) -> None:
     alone = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:12]})
     found = ld.audit(GRAPHS[:4], alone, chain_checkpoint_of(alone, tmp_path))
-    assert (found.held_out, found.leaks, found.weights, found.neighborhoods) == (0, (), (), ())
+    assert (found.held_out, found.leaks, found.weights) == (0, (), ())
+    assert (found.neighborhoods, found.local) == ((), ())
     assert not found.passes
     assert found.novelty.copied == 1.0
     assert "no graph is held out" in found.advice
     assert found.advice in str(found)
+
+
+def test_local_structure_is_told_of_valid_samples_beside_that_of_held_out_graphs() -> None:
+    made = encoded(GRAPHS[:6], DATA.schema)
+    ring = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
+    found = audit_of(DATA, [*made, ring])
+    assert found.structure.valid_B.tolist() == [True] * 6 + [False]
+    rows = {row.metric.name: row for row in found.local}
+    assert rows["path_novelty:2"].generated.value == 0.0
+    assert "step_without_gradient" not in rows
+    head = next(i for i, line in enumerate(str(found).splitlines()) if "local structure" in line)
+    shown = [line.split()[0] for line in str(found).splitlines()[head + 1 : head + 5]]
+    assert shown == ["type_hashes", "path_novelty:2", "path_novelty:3", "path_novelty:4"]
+    assert audit_of(DATA, [ring]).local == ()
 
 
 def chain_checkpoint_of(data: ld.GraphDataset, folder: Path) -> Path:

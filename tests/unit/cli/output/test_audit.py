@@ -67,6 +67,25 @@ def test_copies_are_caught_in_table_json_and_page(
     assert row["attacks"] == figures["attacks"]
 
 
+def test_local_structure_stands_beside_that_of_held_out_graphs(
+    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.html"
+    command = ["validate", str(copies), "--against", str(tile)]
+    assert main([*command, "--report", str(page)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["local"]
+    assert "repeated_blocks:number" in [row["generated"]["metric"]["name"] for row in rows]
+    for row in rows:
+        name = row["generated"]["metric"]["name"]
+        told = [line.split() for line in lines if line.startswith(f"  {name} ")]
+        assert bool(told) == (row["generated"]["value"] is not None)
+        for words in told:
+            assert float(words[1]) == pytest.approx(row["generated"]["value"], rel=0.01)
+            assert name in page.read_text()
+
+
 def test_neighborhoods_stand_beside_those_of_held_out_graphs(
     tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
