@@ -36,7 +36,7 @@ from layerdag.evaluation.privacy import novelty
 from layerdag.graph import DAGBatch, GraphStatistics
 from layerdag.models import DAGModel, ModelSpec, build_model, spec_for
 from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.training import TrainJob, TrainSettings, load_checkpoint, train
+from layerdag.training import TrainingRun, TrainSettings, load_checkpoint, train
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 
@@ -60,14 +60,14 @@ VARIANTS = {
     "full": Variant(),
     "no messages": Variant("no_messages"),
     "no attention": Variant("no_attention"),
-    "no out-degree": Variant("no_out_degree"),
-    "out-degree": Variant("out_degree"),
+    "no out-degree prediction": Variant("no_out_degree"),
+    "out-degree prediction": Variant("out_degree"),
     "no parent features": Variant("no_parent_features"),
     "all pairs": Variant("all_pairs"),
     "independent attributes": Variant("independent_attributes"),
     "one position bucket": Variant("one_bucket"),
     "no token dropout": Variant("no_token_dropout"),
-    "any number of children": Variant("unlimited_out_degree", weights_of="full"),
+    "no out-degree constraints": Variant("unlimited_out_degree", weights_of="full"),
     "no posterior": Variant(sampling={"best_of": 1}),
     "no posterior, no guidance": Variant(sampling={"best_of": 1, "guidance": 1.0}),
     "no conditions": Variant("no_conditions", sampling={"best_of": 1, "guidance": 1.0}),
@@ -168,7 +168,7 @@ def _trained(
 ) -> float:
     """Train an experiment in ``folder`` and return the processor seconds."""
     seen = _seen(experiment, data, args)
-    job = TrainJob(
+    job = TrainingRun(
         spec=_spec(experiment, data, args),
         train=seen.batch("train"),
         validation=seen.batch("val"),

@@ -159,10 +159,10 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
         torch.stack([term.mean() for term in terms.values()]).sum().backward()
         optimizer.step()
 
-    step(source.plan(0)[0])
+    step(source.epoch_batches(0)[0])
     wall, processor, trained, epoch = 0.0, 0.0, 0, 0
     while wall < options.seconds:
-        for graphs_G in source.plan(epoch):
+        for graphs_G in source.epoch_batches(epoch):
             spent = _timed(partial(step, graphs_G))
             wall, processor = wall + spent[0], processor + spent[1]
             trained += graphs_G.numel()

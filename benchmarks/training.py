@@ -62,7 +62,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
 
     from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
     from layerdag.models import ModelSpec, build_model
-    from layerdag.training import TrainJob, TrainSettings, train
+    from layerdag.training import TrainingRun, TrainSettings, train
 
     torch.set_num_threads(options.threads)
     shape = SHAPES[shape_name]
@@ -76,7 +76,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     preprocessing = time.perf_counter() - start
     base_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as folder:
-        job = TrainJob(spec, data, data, Path(folder))
+        job = TrainingRun(spec, data, data, Path(folder))
         settings = TrainSettings(
             max_steps=None,
             max_seconds=options.seconds,

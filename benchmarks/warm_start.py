@@ -37,7 +37,7 @@ from layerdag.training import (
     LearningRateSchedule,
     LoadedCheckpoint,
     OptimizerConfig,
-    TrainJob,
+    TrainingRun,
     TrainSettings,
     load_checkpoint,
     train,
@@ -160,9 +160,9 @@ def _pretrain(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def _job(data: GraphDataset, folder: Path, **more: Any) -> TrainJob:
+def _job(data: GraphDataset, folder: Path, **more: Any) -> TrainingRun:
     """Return a training job."""
-    return TrainJob(
+    return TrainingRun(
         train=data.batch("train"), validation=data.batch("val"), directory=folder,
         schema=data.schema.to_dict(), data_fingerprint=data.fingerprint, split=data.split,
         overwrite=True, **more,

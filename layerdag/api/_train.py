@@ -16,13 +16,13 @@ from layerdag.models import ModelSpec, spec_for
 from layerdag.training import (
     InitialWeights,
     LoadedCheckpoint,
-    TrainJob,
+    TrainingRun,
     TrainSettings,
     clear_run,
     held_run,
     load_checkpoint,
     require_free,
-    train as train_job,
+    train as train_run,
 )
 from layerdag.training.monitoring import Logger
 
@@ -64,8 +64,8 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         UsageError: If ``out`` holds a run that may not be replaced, or is in use.
         TrainingError: If training diverged.
     """
-    if isinstance(data, TrainJob):
-        raise UsageError("train takes a data set; for a TrainJob call layerdag.training.train.")
+    if isinstance(data, TrainingRun):
+        raise UsageError("train takes a data set; for a TrainingRun call layerdag.training.train.")
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     settings = settings or TrainSettings()
@@ -75,12 +75,12 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         warm = warm_start(init, data, model, model_options, seed=settings.seed)
         spec, start = warm.spec, warm.start
     if out is not None:
-        job = _job(data, spec, Path(out), start, overwrite=overwrite)
-        return _trained(job, settings, device, loggers)
+        run = _run(data, spec, Path(out), start, overwrite=overwrite)
+        return _trained(run, settings, device, loggers)
     directory = Path(tempfile.mkdtemp(prefix="layerdag-"))
     try:
-        job = _job(data, spec, directory, start, overwrite=False)
-        checkpoint = _trained(job, settings, device, loggers)
+        run = _run(data, spec, directory, start, overwrite=False)
+        checkpoint = _trained(run, settings, device, loggers)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -88,16 +88,16 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
     return checkpoint
 
 
-def _job(
+def _run(
     data: GraphDataset,
     spec: ModelSpec,
     directory: Path,
     start: InitialWeights | None,
     *,
     overwrite: bool,
-) -> TrainJob:
-    """Return the training job of a model on a data set."""
-    return TrainJob(
+) -> TrainingRun:
+    """Return the training run of a model on a data set."""
+    return TrainingRun(
         spec=spec,
         train=data.batch("train"),
         validation=data.batch("val"),
@@ -111,14 +111,14 @@ def _job(
 
 
 def _trained(
-    job: TrainJob,
+    run: TrainingRun,
     settings: TrainSettings,
     device: torch.device | str,
     loggers: Sequence[Logger],
 ) -> LoadedCheckpoint:
-    """Train in the folder of the job, which no other process may use, and read the best weights."""
-    with held_run(job.directory):
-        require_free(job.directory, overwrite=job.overwrite)
-        clear_run(job.directory)
-        result = train_job(job, settings, device=device, loggers=loggers)
+    """Train in the folder of the run, which no other process may use, and read the best weights."""
+    with held_run(run.directory):
+        require_free(run.directory, overwrite=run.overwrite)
+        clear_run(run.directory)
+        result = train_run(run, settings, device=device, loggers=loggers)
         return load_checkpoint(result.best, device)

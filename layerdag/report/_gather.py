@@ -100,8 +100,8 @@ def summary_rows(
         ),
         SummaryRow(
             "layer-consistent graphs",
-            percent(structure.share["layer-consistent"]),
-            percent(real_structure.share["layer-consistent"]),
+            percent(structure.pass_rate["layer-consistent"]),
+            percent(real_structure.pass_rate["layer-consistent"]),
             "every node of layer l+1 has a parent in layer l",
         ),
         SummaryRow(

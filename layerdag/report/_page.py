@@ -14,6 +14,7 @@ from layerdag._version import __version__
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Declaration
 from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord
+from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
 from layerdag.report.sections import _sections as sections, membership, usefulness
@@ -107,7 +108,7 @@ def plain(value: object) -> object:
     """
     if isinstance(value, DAG):
         return {"nodes": value.num_nodes, "edges": value.num_edges}
-    if isinstance(value, Declaration | Attack | DistanceToClosestRecord):
+    if isinstance(value, Declaration | Attack | DistanceToClosestRecord | StructureReport):
         return plain(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from layerdag._runtime import takes_old_names
 from layerdag.errors import ConfigError
 
 
@@ -140,6 +141,10 @@ class NetworkConfig:
         return cls((Dimension(topology, npus, bandwidth_gib, latency_ns),))
 
 
+@takes_old_names(
+    unmodeled="unsupported_collectives",
+    unmodelled="unsupported_collectives",
+)
 @dataclass(frozen=True)
 class SystemConfig:
     """What a rank does with chunks, messages and compute nodes (ASTRA-sim's ``system.json``).
@@ -167,8 +172,9 @@ class SystemConfig:
         roofline_enabled: Whether GPU compute nodes take their time from the roofline instead of
             ``duration_micros``.
         replay_only: Whether every node takes its ``duration_micros``, communication too.
-        unmodeled: Whether a collective that the reference cannot run is an error, as by default,
-            or takes its recorded duration on its own rank, as the reference does with BROADCAST.
+        unsupported_collectives: Whether a collective that the reference cannot run is an error, as
+            by default, or takes its recorded duration on its own rank, as the reference does with
+            BROADCAST.
         missing: What becomes of a collective of all ranks whose list has no entry for a dimension.
         group_collectives: How collectives of smaller groups run; the reference's way by default.
     """
@@ -187,7 +193,7 @@ class SystemConfig:
     peak_perf_tflops: float | None = None
     roofline_enabled: bool = False
     replay_only: bool = False
-    unmodeled: UnsupportedCollectives = UnsupportedCollectives.REFUSE
+    unsupported_collectives: UnsupportedCollectives = UnsupportedCollectives.REFUSE
     missing: MissingImplementations = MissingImplementations.REFUSE
     group_collectives: GroupCollectives = GroupCollectives.FLAT
 

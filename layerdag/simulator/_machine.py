@@ -123,6 +123,8 @@ PRESETS = {
     "small": ClusterPreset(
         "small",
         Dimension(Topology.SWITCH, 1, 25.0, 1000.0),
-        dataclasses.replace(SystemConfig.uniform("ring"), unmodeled=UnsupportedCollectives.REPLAY),
+        dataclasses.replace(
+            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+        ),
     )
 }

@@ -18,8 +18,8 @@ from ._dependencies import (
     rows_on_a_cycle as rows_on_a_cycle,
     trace_layers as trace_layers,
 )
-from ._detect import Format as Format, pytorch_format as pytorch_format, read_any as read_any
-from ._json_stream import read_head as read_head, stream_objects as stream_objects
+from ._detect import Format as Format, pytorch_format as pytorch_format
+from ._read_any import read_any as read_any
 from ._trace import (
     Attribute as Attribute,
     AttributeTable as AttributeTable,

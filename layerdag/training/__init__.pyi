@@ -12,7 +12,7 @@ from ._distributed import World as World, joined_world as joined_world, local_de
 from ._job import (
     Callback as Callback,
     CallbackResult as CallbackResult,
-    TrainJob as TrainJob,
+    TrainingRun as TrainingRun,
     TrainResult as TrainResult,
 )
 from ._loop import train as train

@@ -1,7 +1,8 @@
 """The order in which graphs are trained: deterministic, bucketed by size, random access by epoch.
 
-A data set is one ``DAGBatch`` with all its graphs; a micro-batch is a selection from it. The plan
-of an epoch is a pure function of the seed and the epoch's number: resuming needs two integers.
+A data set is one ``DAGBatch`` with all its graphs; a micro-batch is a selection from it. The
+batches of an epoch are a pure function of the seed and the epoch's number: resuming needs two
+integers.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag._runtime import numpy_generator
+from layerdag._runtime import numpy_generator, tell_renamed
 from layerdag.errors import ConfigError
 from layerdag.graph import DAGBatch
 
@@ -23,7 +24,7 @@ _BLUR = 1.5
 class BatchSource(Protocol):
     """What the training loop needs of its data."""
 
-    def plan(self, epoch: int) -> Sequence[Tensor]:
+    def epoch_batches(self, epoch: int) -> Sequence[Tensor]:
         """Return the graph numbers of each micro-batch of an epoch, in order."""
         ...
 
@@ -53,12 +54,17 @@ class BucketedSource:
         self._limits = (batch_graphs, batch_nodes)
         self._seed = seed
 
-    def plan(self, epoch: int) -> list[Tensor]:
+    def epoch_batches(self, epoch: int) -> list[Tensor]:
         """Return the graph numbers of each micro-batch of ``epoch``; every graph occurs once."""
         rng = numpy_generator(self._seed, "order", epoch)
         blurred_B = self._sizes_B * _BLUR ** rng.random(self._sizes_B.size)
         batches = in_order(np.argsort(blurred_B, kind="stable"), self._sizes_B, *self._limits)
         return [batches[i] for i in rng.permutation(len(batches))]
+
+    def plan(self, epoch: int) -> list[Tensor]:
+        """Return ``epoch_batches(epoch)``: the old name."""
+        tell_renamed("BucketedSource.plan", "BucketedSource.epoch_batches")
+        return self.epoch_batches(epoch)
 
     def load(self, graphs_G: Tensor) -> DAGBatch:
         """Return the micro-batch with these graphs."""

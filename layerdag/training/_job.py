@@ -13,7 +13,7 @@ from layerdag.training._weights import InitialWeights
 
 
 @dataclass(frozen=True, eq=False)
-class TrainJob:
+class TrainingRun:
     """What to train and where to put it.
 
     Attributes:

@@ -21,7 +21,7 @@ from layerdag.training._checkpoint import (
 )
 from layerdag.training._distributed import World
 from layerdag.training._evaluate import Evaluation, evaluate
-from layerdag.training._job import Callback, CallbackResult, TrainJob, TrainResult
+from layerdag.training._job import Callback, CallbackResult, TrainingRun, TrainResult
 from layerdag.training._run_folder import remove_checkpoints, require_replaceable_checkpoints
 from layerdag.training._selection import best_weights, parameter_groups
 from layerdag.training._settings import TrainSettings
@@ -33,9 +33,9 @@ from layerdag.training.optimization import (
 )
 
 
-@takes_old_keywords(hook="callback")
+@takes_old_keywords(hook="callback", job="run")
 def train(
-    job: TrainJob,
+    run: TrainingRun,
     settings: TrainSettings,
     *,
     device: torch.device | str = "cpu",
@@ -47,7 +47,7 @@ def train(
     """Train until the budget is spent, every objective has stopped, or a signal comes.
 
     Args:
-        job: What to train.
+        run: What to train.
         settings: How.
         device: Where.
         world: This process among several (``distributed.joined_world``); None is alone.
@@ -57,46 +57,46 @@ def train(
             that was never interrupted, as long as no limit in seconds is set.
 
     Raises:
-        UsageError: If another run's checkpoints stand in the job's directory and may not be
-            replaced (``job.overwrite``).
+        UsageError: If checkpoints of another run stand in its directory and may not be replaced
+            (``run.overwrite``).
         TrainingError: If training diverged.
         CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
     """
     wait_briefly()
     world = world or World()
-    goes_on = resume_from is not None and resume_from.resolve() == job.last.resolve()
+    goes_on = resume_from is not None and resume_from.resolve() == run.last.resolve()
     if world.rank == 0 and not goes_on:
-        require_replaceable_checkpoints(job.directory, overwrite=job.overwrite)
-    run = _Trainer(job, settings, torch.device(device), world)
+        require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
+    trainer = _Trainer(run, settings, torch.device(device), world)
     if resume_from is not None:
-        run.resume(resume_from)
+        trainer.resume(resume_from)
     if world.rank == 0 and not goes_on:
-        remove_checkpoints(job.directory)
-    with listening() as request, Budget(settings, run.step, run.seconds) as budget:
-        return run.go(budget, request, loggers, callback)
+        remove_checkpoints(run.directory)
+    with listening() as request, Budget(settings, trainer.step, trainer.seconds) as budget:
+        return trainer.go(budget, request, loggers, callback)
 
 
 class _Trainer:
     """One run on one process: its model, optimizer, averages and place in the data."""
 
     def __init__(
-        self, job: TrainJob, settings: TrainSettings, device: torch.device, world: World
+        self, run: TrainingRun, settings: TrainSettings, device: torch.device, world: World
     ) -> None:
-        self.job, self.settings, self.device, self.world = job, settings, device, world
-        self.model = build_model(job.spec, settings.seed).to(device).train()
-        self.origin = None if job.start is None else job.start.origin
-        if job.start is not None:
-            self.model.load_state_dict(dict(job.start.weights))
+        self.run, self.settings, self.device, self.world = run, settings, device, world
+        self.model = build_model(run.spec, settings.seed).to(device).train()
+        self.origin = None if run.start is None else run.start.origin
+        if run.start is not None:
+            self.model.load_state_dict(dict(run.start.weights))
         world.same_weights(self.model)
         self.groups = parameter_groups(self.model)
         self.optimizer = Optimizer(self.model, self.groups, settings, world)
         self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
-        data = job.train.to(device)
-        self.validation = job.validation.to(device)
+        data = run.train.to(device)
+        self.validation = run.validation.to(device)
         limits = (settings.batch_graphs, settings.batch_nodes)
         self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
         self.epoch, self.position = 0, 0
-        self.plan: Sequence[Tensor] = self.source.plan(0)
+        self.batches: Sequence[Tensor] = self.source.epoch_batches(0)
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
 
@@ -126,13 +126,13 @@ class _Trainer:
             self._validate(budget, loggers, callback)
         elif self.saved_step != self.step:
             self._save_last(budget.seconds())
-        result = (self.step, budget.seconds(), self._metrics(), self.job.best, self.job.last)
+        result = (self.step, budget.seconds(), self._metrics(), self.run.best, self.run.last)
         return TrainResult(reason, *result)
 
     def resume(self, checkpoint: Path) -> None:
         """Take up the state of an earlier run."""
         state = load_trainer_state(checkpoint)
-        _require_same_graphs(checkpoint, self.job)
+        _require_same_graphs(checkpoint, self.run)
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -149,7 +149,7 @@ class _Trainer:
             ) from error
         self.evaluated_step = self.saved_step = int(state["evaluated_step"])
         self.origin = read_meta(checkpoint).origin
-        self.plan = self.source.plan(self.epoch)
+        self.batches = self.source.epoch_batches(self.epoch)
 
     def _advance(self, progress: float, flags: list[float], meter: Meter) -> tuple[bool, float]:
         """Make one optimizer step; return whether some process must stop, and the mean progress."""
@@ -173,12 +173,12 @@ class _Trainer:
         """
         mine: tuple[Tensor, int] | None = None
         for rank in range(self.world.size):
-            if self.position >= len(self.plan):
+            if self.position >= len(self.batches):
                 self.epoch, self.position = self.epoch + 1, 0
-                self.plan = self.source.plan(self.epoch)
+                self.batches = self.source.epoch_batches(self.epoch)
             if rank == self.world.rank:
                 seed = derive_seed(self.settings.seed, "noise", self.epoch, self.position)
-                mine = (self.plan[self.position], seed)
+                mine = (self.batches[self.position], seed)
             self.position += 1
         assert mine is not None
         return mine
@@ -229,7 +229,7 @@ class _Trainer:
             if not group.stopped
         ]
         if self.world.rank == 0 and any(better):
-            self._write(self.job.best, best_weights(self.model, self.groups), None)
+            self._write(self.run.best, best_weights(self.model, self.groups), None)
         self._save_last(budget.seconds())
 
     def _save_last(self, seconds: float) -> None:
@@ -245,7 +245,7 @@ class _Trainer:
             for group in self.groups:
                 if posterior.issuperset(group.objectives):
                     weights.update(group.weights)
-            self._write(self.job.last, weights, self._state(seconds))
+            self._write(self.run.last, weights, self._state(seconds))
         self.world.barrier()
 
     def _observe(
@@ -269,16 +269,16 @@ class _Trainer:
         self, path: Path, weights: Mapping[str, Tensor], state: Mapping[str, Any] | None
     ) -> None:
         """Write one checkpoint."""
-        job = self.job
+        run = self.run
         meta = CheckpointMeta(
             step=self.step,
             seed=self.settings.seed,
-            data_fingerprint=job.data_fingerprint,
+            data_fingerprint=run.data_fingerprint,
             metrics=self._metrics(),
-            split=job.split,
+            split=run.split,
             origin=self.origin,
         )
-        contents = CheckpointContents(job.spec, weights, job.schema, job.run_config, meta, state)
+        contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta, state)
         save_checkpoint(path, contents, overwrite=True)
 
     def _state(self, seconds: float) -> dict[str, Any]:
@@ -296,12 +296,12 @@ class _Trainer:
         }
 
 
-def _require_same_graphs(checkpoint: Path, job: TrainJob) -> None:
+def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:
     """Raise UsageError if a run would go on with other graphs than it began with."""
     learned = read_meta(checkpoint).split
-    if learned is not None and job.split is not None and learned.differing(job.split):
+    if learned is not None and run.split is not None and learned.differing(run.split):
         raise UsageError(
             f"{checkpoint}: was trained with other graphs for "
-            f"{' and '.join(learned.differing(job.split))} than those at hand; going on would "
+            f"{' and '.join(learned.differing(run.split))} than those at hand; going on would "
             "train on graphs that were held out. Resume with the data and the split of the run."
         )

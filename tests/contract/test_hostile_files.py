@@ -19,10 +19,15 @@ from layerdag.errors import LayerdagError
 from layerdag.simulator.astra import _config_files as cluster_files, read_network, read_system
 from layerdag.simulator.sweep import _run as sweep, read_sweep
 from layerdag.surrogates import load_surrogate
-from layerdag.traces import _corpus as corpus, _json_stream as json_stream, read_any, read_index
+from layerdag.traces import _corpus as corpus, read_any, read_index
 from layerdag.traces._workload import read_groups
 from layerdag.traces.chakra import read_trace
-from layerdag.traces.pytorch.device import read_durations, read_profile, read_timings
+from layerdag.traces.pytorch.device import (
+    _json_stream as json_stream,
+    read_durations,
+    read_profile,
+    read_timings,
+)
 from layerdag.traces.pytorch.host import _scan as host_scan, read_host_blocks
 
 LIMIT = 1 << 20

@@ -50,7 +50,9 @@ def systems() -> dict[str, tuple[Topology, float, float]]:
 
 def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorkloads:
     """Run every workload on every system, with the durations the traces carry."""
-    system = replace(SystemConfig.uniform("ring"), unmodeled=UnsupportedCollectives.REPLAY)
+    system = replace(
+        SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+    )
     clusters = list(systems().values())
     makespans, shares, ranks, failed = [], [], [], []
     for workload in track(workloads, label, len(workloads)):

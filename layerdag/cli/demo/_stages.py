@@ -31,7 +31,7 @@ from layerdag.training import (
     LearningRateSchedule,
     LoadedCheckpoint,
     OptimizerConfig,
-    TrainJob,
+    TrainingRun,
     TrainResult,
     TrainSettings,
     clear_run,
@@ -114,7 +114,7 @@ def train_stage(
     """
     arguments = {"width": settings.width, "predict_out_degree": False}
     folder = settings.out / TRAINING
-    job = TrainJob(
+    run = TrainingRun(
         spec=spec_for(data, "fast", arguments) if warm is None else warm.spec,
         start=None if warm is None else warm.start,
         train=data.batch("train"),
@@ -125,7 +125,7 @@ def train_stage(
         data_fingerprint=data.fingerprint,
         split=data.split,
     )
-    plan = TrainSettings(
+    training = TrainSettings(
         seed=settings.seed,
         max_steps=steps_of(settings, warm),
         batch_nodes=3000,
@@ -139,10 +139,10 @@ def train_stage(
     clear_run(folder)
     logger = JsonlLogger(folder / LOG)
     try:
-        result = train(job, plan, loggers=[logger])
+        result = train(run, training, loggers=[logger])
     finally:
         logger.close()
-    return load_checkpoint(job.best), result
+    return load_checkpoint(run.best), result
 
 
 def steps_of(settings: DemoSettings, warm: WarmStart | None) -> int:

@@ -32,8 +32,9 @@ def _parameters(spec: ModelSpec) -> int:
 def after_training(result: TrainResult) -> str:
     """Return how training ended and the command that samples from it."""
     best = shlex.quote(str(result.best))
+    steps = "1 step" if result.step == 1 else f"{result.step} steps"
     return (
-        f"trained {result.step} steps in {result.seconds:.0f} s, until {_why(result.reason)}. "
+        f"trained {steps} in {result.seconds:.0f} s, until {_why(result.reason)}. "
         f"Sample from it: layerdag sample checkpoint={best}\n"
     )
 

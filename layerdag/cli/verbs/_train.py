@@ -38,7 +38,7 @@ from layerdag.training import (
     PICTURES,
     RUN_FILE,
     InitialWeights,
-    TrainJob,
+    TrainingRun,
     TrainResult,
     clear_run,
     held_run,
@@ -119,7 +119,7 @@ def _trained(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainRe
     device = pick_device(asked.device)
     warm = _warm_start(config, data)
     spec = spec_for(data, asked.model.name, asked.model.config) if warm is None else warm.spec
-    job = make_job(config, data, directory, spec, None if warm is None else warm.start)
+    training = make_run(config, data, directory, spec, None if warm is None else warm.start)
     with joined_world(device) as world:
         quiet = world.rank != 0
         if not quiet:
@@ -127,18 +127,19 @@ def _trained(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainRe
             if warm is not None:
                 print(f"layerdag: {warm}", file=sys.stderr)
             if logging.console:
-                sys.stderr.write(announcement(data, job.spec, device))
-        loggers = [] if quiet else open_loggers(logging, directory, job.run_config, asked.resume)
+                sys.stderr.write(announcement(data, training.spec, device))
+        record = training.run_config
+        loggers = [] if quiet else open_loggers(logging, directory, record, asked.resume)
         watch = Watch(data.schema, directory / PICTURES, logging.sample_graphs)
         try:
             result = train(
-                job,
+                training,
                 asked.training,
                 device=device,
                 world=world,
                 loggers=loggers,
                 callback=watch if logging.sample_graphs and not quiet else None,
-                resume_from=job.last if asked.resume else None,
+                resume_from=training.last if asked.resume else None,
             )
         except KeyboardInterrupt as stop:
             raise type(stop)(_how_to_go_on(directory)) from None
@@ -184,19 +185,19 @@ def _warm_start(config: DictConfig, data: GraphDataset) -> WarmStart | None:
     return warm
 
 
-def make_job(
+def make_run(
     config: DictConfig,
     data: GraphDataset,
     directory: Path,
     spec: ModelSpec,
     start: InitialWeights | None = None,
-) -> TrainJob:
-    """Return the training job of a model on a data set, with the config on record.
+) -> TrainingRun:
+    """Return the training run of a model on a data set, with the config on record.
 
     Raises:
         DataError: If the validation part is empty.
     """
-    return TrainJob(
+    return TrainingRun(
         spec=spec,
         start=start,
         train=data.batch("train"),

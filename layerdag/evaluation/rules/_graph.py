@@ -6,10 +6,11 @@ no parent of it stands in the layer before.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from layerdag._runtime import takes_old_names
 from layerdag.errors import GraphError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.rules._base import Finding, Severity
@@ -36,28 +37,34 @@ class DepthRow:
     seen: float | None
 
 
+@takes_old_names(share="pass_rate")
 @dataclass(frozen=True, eq=False)
 class StructureReport:
-    """The verdict on a set of graphs.
+    """Which rules a set of graphs keeps.
 
     Attributes:
         graphs: Number of graphs.
-        share: For each rule id, the share of graphs that keep it.
+        pass_rate: For each rule id, the fraction of graphs that keep it.
         valid_B: True where a graph keeps every rule of severity ERROR.
         findings: One for each broken rule and graph.
         by_depth: Figures along the depth, so that drift shows.
     """
 
     graphs: int
-    share: dict[str, float]
+    pass_rate: dict[str, float]
     valid_B: np.ndarray
     findings: tuple[Finding, ...]
     by_depth: tuple[DepthRow, ...]
 
     @property
     def validity(self) -> float:
-        """Share of graphs that keep every rule of severity ERROR."""
+        """Fraction of graphs that keep every rule of severity ERROR."""
         return float(self.valid_B.mean())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields by name for JSON; files have "share" for ``pass_rate``."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {("share" if name == "pass_rate" else name): found[name] for name in found}
 
 
 def check_structure(
@@ -98,7 +105,7 @@ def check_structure(
     bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
     return StructureReport(
         graphs=graphs.num_graphs,
-        share={
+        pass_rate={
             name: float(1 - bad_graphs[name].mean()) for name in GRAPH_RULES if name in bad_graphs
         },
         valid_B=~np.any([bad for name, bad in bad_graphs.items() if _is_error(name)], axis=0),

@@ -80,8 +80,8 @@ def validity(content: ReportContent) -> Markup | None:
 def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
     """Return the table of rules."""
     rows = []
-    for name, share in structure.share.items():
-        scale = "" if real is None or name not in real.share else percent(real.share[name])
+    for name, share in structure.pass_rate.items():
+        scale = "" if real is None or name not in real.pass_rate else percent(real.pass_rate[name])
         what = element("span", GRAPH_RULES[name].what, class_="quiet")
         severity = GRAPH_RULES[name].severity.value
         shares = (percent(share),) if real is None else (percent(share), scale)

@@ -182,7 +182,7 @@ class Lowering:
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:
             supported, broadcast = supported | broadcast, np.zeros_like(broadcast)
-        if self._system.unmodeled is UnsupportedCollectives.REPLAY:
+        if self._system.unsupported_collectives is UnsupportedCollectives.REPLAY:
             members = np.array(
                 [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]
             )

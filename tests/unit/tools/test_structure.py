@@ -55,3 +55,9 @@ def test_rooms_of_a_circle_share_a_floor(checkout: Path) -> None:
     (checkout / "layerdag/low/_a.py").write_text("from layerdag.roof import D\n")
     assert structure.figures(checkout)["rooms in circles"] == ["low", "roof", "top"]
     assert structure.figures(checkout)["floors"] == 1
+
+
+def test_the_package_has_no_circle() -> None:
+    found = structure.figures(ROOT)
+    assert found["circles of modules"] == []
+    assert found["rooms in circles"] == []

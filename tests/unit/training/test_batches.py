@@ -3,6 +3,7 @@ from dataclasses import fields
 import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.graph import DAGBatch
 from layerdag.training import BucketedSource
@@ -10,26 +11,34 @@ from layerdag.training._batches import take_graphs
 
 
 def test_every_graph_occurs_once_an_epoch(data: DAGBatch):
-    plan = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0).plan(3)
+    plan = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0).epoch_batches(3)
     assert torch.cat(plan).sort().values.tolist() == list(range(12))
     assert max(len(graphs) for graphs in plan) == 5
+
+
+def test_the_old_name_of_the_batches_of_an_epoch_still_works(data: DAGBatch):
+    source = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0)
+    with pytest.warns(RenamedWarning, match="is now called 'BucketedSource.epoch_batches'"):
+        assert [graphs.tolist() for graphs in source.plan(1)] == [
+            graphs.tolist() for graphs in source.epoch_batches(1)
+        ]
 
 
 def test_batches_hold_to_the_number_of_nodes(data: DAGBatch):
     sizes = data.node_ptr.diff()
     limit = int(sizes.max())
-    for graphs in BucketedSource(data, 12, limit, seed=0).plan(0):
+    for graphs in BucketedSource(data, 12, limit, seed=0).epoch_batches(0):
         assert sizes[graphs].sum() <= limit
 
 
 def test_a_graph_beyond_the_limit_comes_alone(data: DAGBatch):
-    plan = BucketedSource(data, 12, batch_nodes=1, seed=0).plan(0)
+    plan = BucketedSource(data, 12, batch_nodes=1, seed=0).epoch_batches(0)
     assert [len(graphs) for graphs in plan] == [1] * 12
 
 
 def test_the_plan_depends_on_seed_and_epoch_alone(data: DAGBatch):
     def flat(seed: int, epoch: int) -> list[int]:
-        return torch.cat(BucketedSource(data, 3, 1000, seed).plan(epoch)).tolist()
+        return torch.cat(BucketedSource(data, 3, 1000, seed).epoch_batches(epoch)).tolist()
 
     assert flat(0, 1) == flat(0, 1)
     assert flat(0, 1) != flat(0, 2)

@@ -19,7 +19,7 @@ import torch
 
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import ModelSpec
-from layerdag.training import TrainJob, TrainSettings, joined_world, train
+from layerdag.training import TrainingRun, TrainSettings, joined_world, train
 
 rng = np.random.default_rng(0)
 dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(16)]
@@ -30,7 +30,7 @@ arguments = {
     "layer_size": {"width": 8}, "node": {"width": 8, "heads": 2}, "edge": {"width": 8},
 }
 spec = ModelSpec("reference", sizes, GraphStatistics.measure(dags, sizes), arguments)
-job = TrainJob(spec, data, data, Path(sys.argv[1]))
+job = TrainingRun(spec, data, data, Path(sys.argv[1]))
 settings = TrainSettings(
     max_steps=6, evaluate_every=3, batch_graphs=2, accumulate=int(sys.argv[2]), precision="float32"
 )

@@ -12,7 +12,7 @@ import pytest
 
 from layerdag.graph import DAGBatch
 from layerdag.models import ModelSpec
-from layerdag.training import TrainJob, TrainSettings, train
+from layerdag.training import TrainingRun, TrainSettings, train
 from layerdag.training.monitoring import JsonlLogger
 
 NAMES = ("layer_size", "node", "edge")
@@ -26,7 +26,7 @@ def test_reference_losses_are_those_of_the_golden_file(
         max_steps=12, batch_graphs=4, evaluate_every=6, log_every=1, precision="float32"
     )
     logger = JsonlLogger(tmp_path / "train.jsonl")
-    train(TrainJob(spec, data, data, tmp_path), settings, loggers=[logger])
+    train(TrainingRun(spec, data, data, tmp_path), settings, loggers=[logger])
     logger.close()
     lines = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     found = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from layerdag import training
 from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
@@ -16,10 +17,11 @@ from layerdag.training import (
     CallbackResult,
     LearningRateSchedule,
     OptimizerConfig,
-    TrainJob,
+    TrainingRun,
     TrainResult,
     TrainSettings,
     load_checkpoint,
+    optimization,
     train,
 )
 from layerdag.training._checkpoint import load_trainer_state
@@ -52,7 +54,7 @@ def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
         options = {"batch_graphs": 4, "evaluate_every": 3, "log_every": 1, "precision": "float32"}
         options["lr_schedule"] = LearningRateSchedule(warmup_steps=2)
         allowed = settings.pop("overwrite", False)
-        job = TrainJob(
+        job = TrainingRun(
             spec, data, data, tmp_path / folder, schema={"kind": "flow"}, overwrite=allowed
         )
         extra = {key: settings.pop(key) for key in ("callback", "loggers") if key in settings}
@@ -167,8 +169,14 @@ def test_the_old_keyword_of_the_callback_is_taken(data: DAGBatch, spec: ModelSpe
 
     settings = TrainSettings(max_steps=1, precision="float32")
     with pytest.warns(RenamedWarning, match="'hook' is now called 'callback'"):
-        train(TrainJob(spec, data, data, tmp_path / "a"), settings, hook=look)
+        train(TrainingRun(spec, data, data, tmp_path / "a"), settings, hook=look)
     assert seen == [1]
+    with pytest.warns(RenamedWarning, match="'job' is now called 'run'"):
+        train(job=TrainingRun(spec, data, data, tmp_path / "b"), settings=settings)
+    with pytest.warns(RenamedWarning, match=r"'layerdag.training.TrainJob' is now called"):
+        assert training.TrainJob is TrainingRun
+    with pytest.warns(RenamedWarning, match="is now called 'learning_rate_factor'"):
+        assert optimization.rate_factor is optimization.learning_rate_factor
 
 
 def test_divergence_is_one_sentence_and_keeps_the_last_checkpoint(run: Run):
@@ -181,7 +189,7 @@ def test_resuming_another_model_is_refused(run: Run, spec: ModelSpec, data: DAGB
     first = run("a", 3)
     arguments = {**spec.arguments, "edge": {**spec.arguments["edge"], "width": 16}}
     wider = ModelSpec(spec.name, spec.sizes, spec.statistics, arguments)
-    job = TrainJob(wider, data, data, tmp_path / "b")
+    job = TrainingRun(wider, data, data, tmp_path / "b")
     with pytest.raises(CheckpointError, match="cannot be resumed"):
         train(job, TrainSettings(max_steps=5), resume_from=first.last)
 
@@ -265,7 +273,7 @@ def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
     data: DAGBatch, spec: ModelSpec, tmp_path: Path
 ):
     spec = ModelSpec("fast", spec.sizes, spec.statistics, {"width": 32, "depth": 1})
-    job = TrainJob(spec, data, data, tmp_path / "fast", schema={"kind": "flow"})
+    job = TrainingRun(spec, data, data, tmp_path / "fast", schema={"kind": "flow"})
     settings = TrainSettings(
         max_steps=6,
         evaluate_every=1,
@@ -286,7 +294,7 @@ def test_a_run_is_not_resumed_with_other_graphs_than_it_began_with(
     data: DAGBatch, spec: ModelSpec, tmp_path: Path
 ):
     began = SplitFingerprint("a", "b", "c")
-    job = TrainJob(spec, data, data, tmp_path / "run", split=began)
+    job = TrainingRun(spec, data, data, tmp_path / "run", split=began)
     settings = TrainSettings(max_steps=2, batch_graphs=4)
     first = train(job, settings)
     train(job, settings, resume_from=first.last)

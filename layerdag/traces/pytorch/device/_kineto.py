@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError
-from layerdag.traces import read_head, stream_objects
+from layerdag.traces.pytorch.device._json_stream import read_head, stream_objects
 from layerdag.traces.pytorch.device._timings import Timings
 
 RECORD_FUNCTION = "Record function id"

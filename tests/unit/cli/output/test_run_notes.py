@@ -30,6 +30,7 @@ def test_a_finished_run_says_how_to_sample_from_it() -> None:
     result = TrainResult("patience", 40, 3.2, {}, Path("my runs/a/best"), Path("my runs/a/last"))
     told = after_training(result)
     assert "trained 40 steps in 3 s" in told
+    assert "trained 1 step in 3 s" in after_training(replace(result, step=1))
     assert shlex.split(told)[-1] == "checkpoint=my runs/a/best"
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from layerdag._runtime import RenamedWarning
 from layerdag.evaluation.rules import GRAPH_RULES, check_structure
 from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
 
@@ -30,7 +31,7 @@ def test_real_layered_graphs_break_no_error_rule(
 ) -> None:
     report = check_structure(good, training)
     assert report.validity == 1.0
-    assert all(report.share[name] == 1.0 for name in GRAPH_RULES if name != "connected")
+    assert all(report.pass_rate[name] == 1.0 for name in GRAPH_RULES if name != "connected")
     assert sum(row.nodes for row in report.by_depth) == sum(dag.num_nodes for dag in good)
     assert all(row.consistent == row.seen == 1.0 for row in report.by_depth)
 
@@ -56,7 +57,7 @@ def test_each_rule_finds_its_broken_graph_and_only_that(
     alone = check_structure([good[0], BROKEN[name]], training, names=["good", "bad"])
     found = [f for f in alone.findings if f.rule.id == name]
     assert [(f.where, f.count) for f in found] == [("bad", 1)]
-    assert alone.share[name] == 0.5
+    assert alone.pass_rate[name] == 0.5
     assert alone.valid_B[0]
     assert alone.valid_B[1] == (GRAPH_RULES[name].severity.value == "warning")
 
@@ -89,7 +90,7 @@ def test_rules_on_training_limits_are_applied_with_statistics_only(
 ) -> None:
     report = check_structure(good, training if with_training else None)
     on_training = {"attribute-range", "arity-seen", "source-seen"}
-    assert (on_training & report.share.keys() == on_training) == with_training
+    assert (on_training & report.pass_rate.keys() == on_training) == with_training
     assert all((row.seen is not None) == with_training for row in report.by_depth)
 
 
@@ -118,3 +119,11 @@ def test_depth_bins_follow_one_another_and_hold_every_node(rng: np.random.Genera
     for before, after in pairwise(rows):
         assert after.first_layer == before.last_layer + 1
     assert sum(row.nodes for row in rows) == sum(dag.num_nodes for dag in dags)
+
+
+def test_pass_rates_are_read_and_written_under_their_old_name(good: list[DAG]) -> None:
+    report = check_structure(good)
+    with pytest.warns(RenamedWarning, match="'share' is now called 'pass_rate'"):
+        assert report.share == report.pass_rate
+    assert report.to_dict()["share"] == report.pass_rate
+    assert list(report.to_dict()) == ["graphs", "share", "valid_B", "findings", "by_depth"]

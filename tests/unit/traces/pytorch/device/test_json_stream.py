@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.errors import TraceError
-from layerdag.traces import _json_stream as stream, read_head, stream_objects
+from layerdag.traces.pytorch.device import _json_stream as stream
+from layerdag.traces.pytorch.device._json_stream import read_head, stream_objects
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
