@@ -22,9 +22,9 @@ from layerdag._runtime import (
 )
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import GraphSchema
-from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import NORMAL_95, Interval, bootstrap_weights
 from layerdag.evaluation.privacy._memorization import kernel_distances
+from layerdag.evaluation.privacy._sets import require_graphs
 from layerdag.evaluation.privacy._verdict import Need, Verdict, chance_half_width, needed
 from layerdag.graph import DAG
 from layerdag.models import DAGModel
@@ -118,7 +118,7 @@ def sample_attacks(
     Raises:
         UsageError: If a set is empty.
     """
-    _require(train, held_out, generated)
+    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
     real = [*train, *held_out]
     distance = kernel_distances(real, [*generated, *held_out])
     to_sample, to_held_out = distance[:, : len(generated)], distance[:, len(generated) :]
@@ -179,7 +179,7 @@ def likelihood_attack(
     Raises:
         UsageError: If a set is too small.
     """
-    _require(train, held_out)
+    require_graphs("Membership attacks", train=train, held_out=held_out)
     rng = numpy_generator(seed, "membership-likelihood")
     scored = [
         [dags[i] for i in np.sort(rng.permutation(len(dags))[:MOST_SCORED])]
@@ -283,12 +283,3 @@ def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
     """Return the logarithm of a kernel density from distances, up to one constant."""
     exponent_GK = -0.5 * (distance_GK / width) ** 2
     return np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])
-
-
-def _require(*sets: Sequence[DAG]) -> None:
-    """Raise UsageError if a set is empty."""
-    if not all(sets):
-        raise UsageError(
-            "A membership attack needs training, held-out and, unless it attacks weights, sampled "
-            "graphs; one set is empty."
-        )

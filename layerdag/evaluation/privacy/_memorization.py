@@ -15,9 +15,9 @@ import torch
 from scipy.sparse import csr_array, hstack
 
 from layerdag._runtime import numpy_generator, old_property, takes_old_names
-from layerdag.errors import UsageError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.metrics import NORMAL_95, Interval
+from layerdag.evaluation.privacy._sets import require_graphs
 from layerdag.evaluation.privacy._verdict import Need, Verdict, half_width_for_verdict, round_up
 from layerdag.graph import DAG, graph_hash, node_colors
 
@@ -118,7 +118,7 @@ def novelty(
     Raises:
         UsageError: If there is no training or no generated graph.
     """
-    _require(train, generated)
+    require_graphs("Copies", train=train, generated=generated)
     known = {graph_hash(dag) for dag in train}
     hashes = [graph_hash(dag) for dag in generated]
     valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
@@ -147,7 +147,7 @@ def nearness(
     Raises:
         UsageError: If a set is empty.
     """
-    _require(train, held_out, generated)
+    require_graphs("Distances", train=train, held_out=held_out, generated=generated)
     distance_KG = kernel_distances(generated, [*train, *held_out])
     return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
 
@@ -265,11 +265,3 @@ def _color_counts(dags: Sequence[DAG]) -> csr_array:
         )
         blocks.append(scale @ counts)
     return csr_array(hstack(blocks))
-
-
-def _require(*sets: Sequence[DAG]) -> None:
-    """Raise UsageError if a set is empty."""
-    if not all(sets):
-        raise UsageError(
-            "Training, held-out and generated graphs are all needed; one set is empty."
-        )

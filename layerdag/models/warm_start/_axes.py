@@ -268,8 +268,7 @@ class NumericMean(Segment):
         return 1
 
     def source(self, old: Segment, here: GraphSchema, there: GraphSchema) -> Source | None:
-        pair = numeric_pair(self.index, here, there)
-        scale = affine(*pair) if pair else None
+        scale = _rescaling(self.index, here, there)
         if scale is None:
             return None
         return Source(np.array([[1 / scale[0]]]), np.array([-scale[1] / scale[0]]), (BY_VALUE,))
@@ -288,8 +287,13 @@ class NumericSpread(Segment):
         return 1
 
     def source(self, old: Segment, here: GraphSchema, there: GraphSchema) -> Source | None:
-        pair = numeric_pair(self.index, here, there)
-        scale = affine(*pair) if pair else None
+        scale = _rescaling(self.index, here, there)
         if scale is None:
             return None
         return Source(np.eye(1), np.array([-math.log(scale[0])]), (BY_VALUE,))
+
+
+def _rescaling(index: int, here: GraphSchema, there: GraphSchema) -> tuple[float, float] | None:
+    """Return what ``affine`` says of a number, None if the old model has no such number."""
+    pair = numeric_pair(index, here, there)
+    return affine(*pair) if pair else None

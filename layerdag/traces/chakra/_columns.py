@@ -31,7 +31,7 @@ def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
         "attr_doc": (table.doc_A, np.int32, table.wire_A.size),
     }
     for label, (column, _, size) in columns.items():
-        _require(column.size == size, trace, f"column {label} has {column.size} values, not {size}")
+        _ensure(column.size == size, trace, f"column {label} has {column.size} values, not {size}")
     for label in ("data", "ctrl", "attr"):
         ends = "name" if label == "attr" else "deps"
         _check_pointers(columns[f"{label}_ptr"][0], columns[f"{label}_{ends}"][2], label, trace)
@@ -39,7 +39,7 @@ def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
     return {label: np.ascontiguousarray(column, t) for label, (column, t, _) in columns.items()}
 
 
-def _require(condition: object, trace: Trace, message: str) -> None:
+def _ensure(condition: object, trace: Trace, message: str) -> None:
     """Raise TraceError unless ``condition``."""
     if not condition:
         raise TraceError(f"{trace.source}: {message}; the trace was put together wrongly.")
@@ -48,7 +48,7 @@ def _require(condition: object, trace: Trace, message: str) -> None:
 def _check_pointers(ptr_N1: np.ndarray, total: int, label: str, trace: Trace) -> None:
     """Check that a pointer column starts at 0, never falls, and ends at ``total``."""
     fine = ptr_N1[0] == 0 and ptr_N1[-1] == total and (np.diff(ptr_N1) >= 0).all()
-    _require(fine, trace, f"the {label} pointers do not run from 0 to {total}")
+    _ensure(fine, trace, f"the {label} pointers do not run from 0 to {total}")
 
 
 def _check_indexes(trace: Trace) -> None:
@@ -61,12 +61,12 @@ def _check_indexes(trace: Trace) -> None:
         ("attribute doc", table.doc_A),
     ):
         low, high = column.min(initial=-1), column.max(initial=-1)
-        _require(low >= -1 and high < pool, trace, f"a {label} points outside the string pool")
+        _ensure(low >= -1 and high < pool, trace, f"a {label} points outside the string pool")
     types_fit = trace.type_N.max(initial=0) < len(NodeType)
-    _require(types_fit, trace, "a node type lies outside 0 to 7")
+    _ensure(types_fit, trace, "a node type lies outside 0 to 7")
     wire_A = table.wire_A
     wires_fit = ((wire_A == Wire.UNSET) | ((wire_A >= Wire.DOUBLE) & (wire_A <= 32))).all()
-    _require(wires_fit, trace, "an attribute has a wire number outside 3 to 32")
+    _ensure(wires_fit, trace, "an attribute has a wire number outside 3 to 32")
     text_A = wire_A == Wire.STRING
     blob_A = (wire_A == Wire.BYTES) | ((wire_A % 2 == 0) & (wire_A > 0))
     for label, chosen_A, size in (
@@ -74,4 +74,4 @@ def _check_indexes(trace: Trace) -> None:
         ("list or bytes", blob_A, len(table.blobs)),
     ):
         fits = not chosen_A.any() or table.word_A[chosen_A].max() < size
-        _require(fits, trace, f"a {label} attribute points outside its pool")
+        _ensure(fits, trace, f"a {label} attribute points outside its pool")

@@ -69,7 +69,7 @@ def normalize(trace: Trace) -> Trace:
     trace = _off_the_cpu(trace)
     for kind, names in REQUIRED_ATTRIBUTES.items():
         for name in names:
-            _require(trace, kind, name)
+            _require_attribute(trace, kind, name)
     _check_groups(trace)
     return trace
 
@@ -126,7 +126,7 @@ def _off_the_cpu(trace: Trace) -> Trace:
     return replace(trace, attributes=replace(trace.attributes, word_A=word_A))
 
 
-def _require(trace: Trace, kind: NodeType, name: str) -> None:
+def _require_attribute(trace: Trace, kind: NodeType, name: str) -> None:
     """Raise TraceError where a node of ``kind`` lacks the attribute ``name``."""
     of_kind_N = trace.type_N == kind
     if not of_kind_N.any():

@@ -68,9 +68,9 @@ def test_wilson_interval_of_a_certain_outcome_is_not_certain() -> None:
 
 
 def test_an_empty_set_is_refused(rng: np.random.Generator) -> None:
-    with pytest.raises(UsageError, match="empty"):
+    with pytest.raises(UsageError, match="the training set is empty"):
         novelty([], _graphs(rng, 1), _graphs(rng, 1))
-    with pytest.raises(UsageError, match="empty"):
+    with pytest.raises(UsageError, match="the held-out set is empty"):
         nearness(_graphs(rng, 1), [], _graphs(rng, 1))
 
 
