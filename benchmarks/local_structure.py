@@ -7,6 +7,8 @@ against the training jobs. Twice: on rank 0's traces, with the numbers as they a
 on the graphs that models learn from, where the ranks of a job are folded into one graph and numbers
 are decoded from bins. ``real`` is the figure of the test jobs; of a distance, and of the
 classifier, that of training against test jobs.
+
+``--largest`` leaves out larger folded graphs; the default is that of the shipped checkpoint.
 """
 
 import argparse
@@ -19,7 +21,6 @@ import numpy as np
 import torch
 
 from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute, NumericAttribute
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", help="folder of the corpus")
     parser.add_argument("samples", nargs="*", help="folders that 'layerdag sample' wrote")
+    parser.add_argument("--largest", type=int, default=1200, help="nodes of a folded graph")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     found = {"rank 0": _of_traces(args), "folded": _of_graphs(args)}
@@ -113,7 +115,7 @@ def _as_graph(trace: Trace, views: Sequence[AttributeView]) -> DAG:
 
 def _of_graphs(args: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of folded graphs."""
-    data: GraphDataset = load_corpus(args.corpus)
+    data = load_corpus(args.corpus, max_nodes=args.largest)
     made = {folder: read_samples(folder, data.schema) for folder in args.samples}
     sets = data.graphs["train"], data.graphs["test"], made
     return _figures(sets, attribute_views(data.schema))
