@@ -1,13 +1,14 @@
 """The posterior reads conditions off graphs."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from layerdag.graph import DAGBatch, GraphStatistics
+from layerdag.graph import DAG, DAGBatch, GraphStatistics
 from layerdag.models import Posterior
-from layerdag.models._posterior import _log_sizes
+from layerdag.models._posterior import _log_sizes, scale_gradient
 from layerdag.models.autoregressive import FastConfig, FastLayerDAG
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
@@ -110,3 +111,87 @@ def test_without_conditions_there_is_no_posterior():
     sizes = replace(SIZES, numeric_conditions=0, category_conditions=())
     model = FastLayerDAG(sizes, GraphStatistics.measure(dags, sizes), FastConfig(32, 1))
     assert model.log_posterior(collated(dags)) is None
+
+
+def in_another_order(dags: list[DAG]) -> list[DAG]:
+    """The same graphs with the nodes of each layer in another order."""
+    noise = torch.Generator().manual_seed(4)
+    keys = [dag.layers() + torch.rand(dag.num_nodes, generator=noise) for dag in dags]
+    return [dag.permuted(torch.argsort(key)) for dag, key in zip(dags, keys, strict=True)]
+
+
+def test_the_order_of_nodes_in_a_layer_does_not_matter():
+    dags = small_dags(4)
+    posterior = Posterior(SIZES, width=16, rounds=2).eval()
+    mixed = in_another_order(dags)
+    assert any(not torch.equal(a.x_NA, b.x_NA) for a, b in zip(dags, mixed, strict=True))
+    torch.testing.assert_close(
+        posterior.log_likelihood(collated(mixed)), posterior.log_likelihood(collated(dags))
+    )
+
+
+def test_categories_have_a_probability_of_one_together():
+    batch = collated(small_dags(3))
+    posterior = Posterior(SIZES, width=16, rounds=1).eval()
+    unknown = replace(batch, numeric_BC=torch.full_like(batch.numeric_BC, torch.nan))
+    total_B = torch.zeros(3)
+    for code in range(SIZES.category_conditions[0]):
+        given = replace(unknown, category_BM=torch.full_like(batch.category_BM, code))
+        total_B += posterior.log_likelihood(given).exp().detach()
+    torch.testing.assert_close(total_B, torch.ones(3))
+
+
+def test_numbers_have_a_density_that_integrates_to_one_around_the_mean():
+    batch = collated(small_dags(1))
+    posterior = Posterior(SIZES, width=16, rounds=1).eval()
+    mean = posterior.means(batch).item()
+    grid = torch.linspace(mean - 12, mean + 12, 401)
+    with torch.no_grad():
+        output = posterior._outputs(batch, None)[0].expand(401, -1)
+        density = posterior._numbers(output, grid[:, None]).exp()
+    assert torch.trapezoid(density, grid).item() == pytest.approx(1, abs=1e-3)
+    assert grid[density.argmax()].item() == pytest.approx(mean, abs=0.04)
+
+
+def test_the_predicted_spread_stays_within_its_bounds():
+    value = torch.tensor([[0.0]])
+    for raw, spread in ((-50.0, 0.1), (50.0, 3.0)):
+        found = Posterior._numbers(torch.tensor([[0.0, raw]]), value).item()
+        assert found == pytest.approx(-math.log(spread * math.sqrt(2 * math.pi)), rel=1e-4)
+
+
+def test_scaled_gradients_leave_the_value_alone():
+    x = torch.tensor([1.0, -2.0], requires_grad=True)
+    scaled = scale_gradient(x, torch.tensor([0.25, 3.0]))
+    assert scaled.tolist() == x.tolist()
+    scaled.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.25, 3.0]
+
+
+def test_every_parameter_learns():
+    torch.manual_seed(0)
+    posterior = Posterior(SIZES, width=16, rounds=2)
+    posterior.loss(collated(small_dags(4)), None).total.backward()
+    idle = [name for name, p in posterior.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
+
+
+def test_one_node_without_an_edge_has_a_posterior():
+    dag = small_dags(1)[0]
+    lonely = DAG.build(dag.x_NA[:1], torch.zeros(2, 0, dtype=torch.int64))
+    posterior = Posterior(SIZES, width=16, rounds=2).eval()
+    assert posterior.log_likelihood(collated([lonely])).isfinite().all()
+
+
+def test_noise_drops_features_only_where_there_is_a_generator():
+    batch = collated(small_dags(2))
+    posterior = Posterior(SIZES, width=16, rounds=1, rate=0.5)
+
+    def found(seed: int | None) -> list[float]:
+        noise = None if seed is None else torch.Generator().manual_seed(seed)
+        return posterior.log_likelihood(batch, noise).tolist()
+
+    assert found(None) == found(None)
+    assert found(1) == found(1) != found(2)
+    assert found(1) != found(None)

@@ -43,3 +43,32 @@ def test_any_number_of_leading_dimensions_is_drawn_at_once(generator: torch.Gene
         int(sample_categorical(weights[i, j], uniform[i, j])) for i in range(4) for j in range(3)
     ]
     assert found.flatten().tolist() == one_by_one
+
+
+def test_draws_follow_the_weights(generator: torch.Generator):
+    weights, draws = torch.tensor([3.0, 0.0, 1.0, 4.0]), 8000
+    found = sample_categorical(
+        weights.expand(draws, 4), torch.rand(draws, generator=generator)
+    ).bincount(minlength=4)
+    expected = draws * weights / 8
+    assert found[1] == 0
+    kept = weights > 0
+    assert ((found - expected)[kept] ** 2 / expected[kept]).sum() < 18.4  # 2 degrees: 1e-4
+
+
+def test_the_scale_of_weights_and_a_shift_of_logits_change_no_draw(generator: torch.Generator):
+    weights = torch.rand(50, 6, generator=generator, dtype=torch.float64)
+    u = torch.rand(50, generator=generator, dtype=torch.float64)
+    plain = sample_categorical(weights, u)
+    assert torch.equal(sample_categorical(1024 * weights, u), plain)
+    assert torch.equal(sample_from_logits(weights.log(), u), plain)
+    assert torch.equal(sample_from_logits(weights.log() + 40, u), plain)
+
+
+def test_a_single_code_is_always_drawn():
+    assert sample_categorical(torch.tensor([[0.0, 1e-30]]), torch.tensor([0.5])).tolist() == [1]
+    assert sample_from_logits(torch.tensor([[7.0]]), torch.tensor([0.99])).tolist() == [0]
+
+
+def test_of_no_rows_nothing_is_drawn():
+    assert sample_categorical(torch.zeros(0, 3), torch.zeros(0)).tolist() == []
