@@ -46,3 +46,35 @@ def test_a_generator_that_leaks_little_is_found_by_more_samples() -> None:
 
 def test_without_held_out_graphs_there_is_no_row(rng: np.random.Generator) -> None:
     assert leak_series(graphs(rng, 3), [], graphs(rng, 3)) == ()
+
+
+def test_verdicts_are_those_of_all_figures(rng: np.random.Generator) -> None:
+    (row,) = leak_series(graphs(rng, 9), graphs(rng, 8), graphs(rng, 12))
+    figures = (row.nearness, *row.attacks)
+    assert row.verdicts == tuple(figure.verdict for figure in figures)
+    assert len(row.verdicts) == 3
+
+
+def test_the_order_of_the_numbers_does_not_matter_and_none_stands_twice(
+    rng: np.random.Generator,
+) -> None:
+    train, held_out, made = graphs(rng, 6), graphs(rng, 5), graphs(rng, 12)
+    plain = leak_series(train, held_out, made, numbers=(4, 8, 12))
+    assert leak_series(train, held_out, made, numbers=(12, 8, 4, 8)) == plain
+    assert [row.samples for row in plain] == [4, 8, 12]
+
+
+def test_the_seed_chooses_which_samples_are_few(rng: np.random.Generator) -> None:
+    train, held_out, made = graphs(rng, 12), graphs(rng, 12), graphs(rng, 30)
+    first, again, other = (
+        leak_series(train, held_out, made, numbers=(5,), seed=seed) for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first[0].attacks[0].auc != other[0].attacks[0].auc
+    # All samples are the same whatever their order.
+    assert first[1].attacks[0].auc == other[1].attacks[0].auc
+
+
+def test_without_training_graphs_or_samples_there_is_no_row(rng: np.random.Generator) -> None:
+    assert leak_series([], graphs(rng, 3), graphs(rng, 3)) == ()
+    assert leak_series(graphs(rng, 3), graphs(rng, 3), []) == ()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,12 @@ from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
 from layerdag.evaluation import privacy
 from layerdag.evaluation.privacy import DistanceToClosestRecord, Verdict, novelty
-from layerdag.evaluation.privacy._memorization import kernel_distances, nearness, wilson_interval
+from layerdag.evaluation.privacy._memorization import (
+    kernel_distances,
+    nearness,
+    nearness_by_distance,
+    wilson_interval,
+)
 from layerdag.graph import DAG, random_dag
 
 
@@ -110,3 +117,73 @@ def test_old_names_are_read_and_saved_as_ever(rng: np.random.Generator) -> None:
         assert DistanceToClosestRecord(**found.to_dict()) == found
     with pytest.warns(RenamedWarning, match="is now called 'DistanceToClosestRecord'"):
         assert privacy.Nearness is DistanceToClosestRecord
+
+
+def test_kernel_distances_are_a_metric_on_graphs(rng: np.random.Generator) -> None:
+    dags = _graphs(rng, 7)
+    distance = kernel_distances(dags, dags)
+    np.testing.assert_allclose(distance, distance.T, atol=1e-9)
+    np.testing.assert_allclose(np.diag(distance), 0, atol=1e-6)
+    assert (distance >= 0).all()
+    assert (distance <= np.sqrt(2) + 1e-9).all()
+    around = distance[:, :, None] + distance[None, :, :]
+    assert (distance[:, None, :] <= around + 1e-6).all()
+
+
+def test_kernel_distances_do_not_depend_on_the_other_graphs(rng: np.random.Generator) -> None:
+    left, right = _graphs(rng, 3), _graphs(rng, 4)
+    together = kernel_distances(left, right)
+    assert together.shape == (3, 4)
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            alone = kernel_distances([one], [other])[0, 0]
+            assert together[i, j] == pytest.approx(alone, abs=1e-9)
+
+
+def test_graphs_that_share_no_kind_of_node_are_as_far_apart_as_can_be() -> None:
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    one, other = (DAG.build(torch.full((2, 1), code), none) for code in (0, 1))
+    assert kernel_distances([one], [other])[0, 0] == pytest.approx(np.sqrt(2))
+
+
+def test_nearness_counts_the_nearer_side_and_ties_half() -> None:
+    """Four samples: two nearer to training, one to held-out graphs, one to both."""
+    to_train = np.array([[0.1, 0.9], [0.2, 0.8], [0.9, 0.7], [0.4, 0.9]])
+    to_held = np.array([[0.5, 0.6], [0.3, 0.4], [0.8, 0.1], [0.4, 0.5]])
+    found = nearness_by_distance(to_train, to_held, seed=0)
+    assert found.dcr_share == pytest.approx((1 + 1 + 0 + 0.5) / 4)
+    assert (found.compared, found.samples) == (2, 4)
+    assert found.median_to_train == pytest.approx(0.3)
+    assert found.median_to_held_out == pytest.approx(0.35)
+    turned = nearness_by_distance(to_held, to_train, seed=0)
+    assert turned.dcr_share == pytest.approx(1 - found.dcr_share)
+
+
+@pytest.mark.parametrize("count", [1, 10, 200])
+def test_wilson_intervals_hold_their_share_and_are_mirrored(count: int) -> None:
+    for share in np.linspace(0, 1, 11):
+        interval = wilson_interval(float(share), count)
+        assert interval.low - 1e-12 <= share <= interval.high + 1e-12
+        assert interval.low >= -1e-12
+        assert interval.high <= 1 + 1e-12
+        mirrored = wilson_interval(float(1 - share), count)
+        assert mirrored.low == pytest.approx(1 - interval.high)
+
+
+def test_wilson_intervals_miss_the_truth_one_time_in_twenty(rng: np.random.Generator) -> None:
+    count, missed = 60, []
+    for truth in np.linspace(0.1, 0.9, 17):
+        for hits in rng.binomial(count, truth, 200):
+            interval = wilson_interval(hits / count, count)
+            missed.append(not interval.low <= truth <= interval.high)
+    assert np.mean(missed) == pytest.approx(0.05, abs=0.015)
+
+
+def test_every_verdict_on_nearness_is_a_clause(rng: np.random.Generator) -> None:
+    found = nearness(_graphs(rng, 5), _graphs(rng, 5), _graphs(rng, 4))
+    said = {verdict: replace(found, verdict=verdict).in_words() for verdict in Verdict}
+    assert said[Verdict.LEAKS] == "nearer to training graphs"
+    assert said[Verdict.CHANCE] == "as near to held-out graphs"
+    assert said[Verdict.REVERSED] == "nearer to held-out graphs: the two parts are not alike"
+    assert said[Verdict.TOO_FEW].startswith("too few graphs to tell (")
+    assert len(set(said.values())) == len(Verdict)

@@ -3,7 +3,7 @@ import pytest
 
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import MARGIN, Verdict, chance_half_width, needed
-from layerdag.evaluation.privacy._verdict import round_up
+from layerdag.evaluation.privacy._verdict import Need, half_width_for_verdict, round_up
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,36 @@ def test_few_held_out_graphs_can_never_be_no_better_than_chance() -> None:
 )
 def test_needed_numbers_are_rounded_up_to_two_digits(count: float, shown: int) -> None:
     assert round_up(count) == shown
+
+
+def test_every_interval_has_one_verdict_and_a_wider_one_says_less() -> None:
+    """Widening an interval can turn a verdict into "too few", never into another verdict."""
+    for value in np.linspace(0, 1, 41):
+        said = []
+        for half in np.linspace(0.001, 0.6, 60):
+            verdict = Verdict.of(Interval(max(value - half, 0.0), min(value + half, 1.0)))
+            if not said or said[-1] is not verdict:
+                said.append(verdict)
+        # A narrow interval beside a half may first be within the margin, then leave 0.5 out.
+        assert said[-1] is Verdict.TOO_FEW
+        assert len(said) <= 3
+        assert not {Verdict.LEAKS, Verdict.REVERSED} <= set(said)
+
+
+def test_a_verdict_takes_the_nearer_of_chance_and_margin() -> None:
+    assert half_width_for_verdict(0.5) == pytest.approx(MARGIN)
+    assert half_width_for_verdict(0.6) == pytest.approx(0.1)
+    # Just beside the middle the whole margin is left, halfway to its end the least.
+    assert half_width_for_verdict(0.525) == pytest.approx(0.025)
+    for value in (0.51, 0.54, 0.7):
+        assert half_width_for_verdict(value) == pytest.approx(half_width_for_verdict(1 - value))
+
+
+def test_four_times_the_graphs_halve_the_width() -> None:
+    assert needed(0.75, 0.5, 100) == 400
+    assert chance_half_width(400, 400) == pytest.approx(chance_half_width(100, 100) / 2, rel=2e-3)
+    assert chance_half_width(30, 80) == chance_half_width(80, 30)
+
+
+def test_what_is_needed_is_said_in_a_clause() -> None:
+    assert Need("samples", 1_200, 34_000).in_words() == "1,200 samples, about 34,000 needed"

@@ -1,11 +1,13 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
 
 from layerdag._runtime import RenamedWarning
+from layerdag.errors import UsageError
 from layerdag.evaluation.rules import GRAPH_RULES, check_structure
 from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
 
@@ -127,3 +129,92 @@ def test_pass_rates_are_read_and_written_under_their_old_name(good: list[DAG]) -
         assert report.share == report.pass_rate
     assert report.to_dict()["share"] == report.pass_rate
     assert list(report.to_dict()) == ["graphs", "share", "valid_B", "findings", "by_depth"]
+
+
+def _random_graph(rng: np.random.Generator) -> DAG:
+    """A graph that may be wrong in any way, more often in none."""
+    nodes = int(rng.integers(0, 7))
+    count = int(rng.integers(0, 8))
+    source, target = rng.integers(0, max(nodes, 1), (2, count))
+    if rng.random() < 0.7:
+        source, target = np.minimum(source, target), np.maximum(source, target)
+        keep = source != target
+        source, target = source[keep], target[keep]
+    edges = torch.from_numpy(np.stack([source, target]))
+    if rng.random() < 0.2 and edges.shape[1]:
+        edges[0, 0] = nodes + 2
+    x_NA = torch.from_numpy(rng.integers(0, 3 + (rng.random() < 0.2), (nodes, 1)))
+    u_NA = torch.from_numpy(rng.random((nodes, 1)).astype(np.float32))
+    if rng.random() < 0.2 and nodes:
+        u_NA[0] = float(rng.choice([-0.1, 1.0, np.nan]))
+    plain = DAG.build(torch.zeros(nodes, 1, dtype=torch.int64), torch.zeros(2, 0).long())
+    types = torch.zeros(edges.shape[1], dtype=torch.int64)
+    return replace(plain, x_NA=x_NA, u_NA=u_NA, edge_index_2E=edges, edge_type_E=types)
+
+
+def _broken_by_hand(dag: DAG) -> set[str]:
+    """The rules that a graph breaks without training limits, by loops over nodes and edges."""
+    nodes = range(dag.num_nodes)
+    listed = list(zip(*dag.edge_index_2E.tolist(), strict=True))
+    edges = [(a, b) for a, b in listed if a in nodes and b in nodes]
+    broken = {"edge-range"} if len(edges) < len(listed) else set()
+    if len(set(edges)) < len(edges):
+        broken.add("no-double-edge")
+    if not dag.num_nodes:
+        broken.add("not-empty")
+    if any(not 0 <= u < 1 for row in dag.u_NA.tolist() for u in row):
+        broken.add("position-range")
+    graph = nx.DiGraph(edges)
+    graph.add_nodes_from(nodes)
+    if dag.num_nodes and nx.number_weakly_connected_components(graph) > 1:
+        broken.add("connected")
+    if not nx.is_directed_acyclic_graph(graph):
+        return broken | {"acyclic"}
+    layer = {n: i for i, level in enumerate(nx.topological_generations(graph)) for n in level}
+    if any(layer[a] > layer[b] for a in nodes for b in range(a + 1, dag.num_nodes)):
+        broken.add("layer-consistent")
+    return broken
+
+
+def test_findings_are_those_of_loops_over_nodes_and_edges(rng: np.random.Generator) -> None:
+    dags = [_random_graph(rng) for _ in range(150)]
+    report = check_structure(dags)
+    wanted = [_broken_by_hand(dag) for dag in dags]
+    found = [{f.rule.id for f in report.findings if f.where == f"graph {i}"} for i in range(150)]
+    assert found == wanted
+    errors = {name for name, rule in GRAPH_RULES.items() if rule.severity.value == "error"}
+    assert report.valid_B.tolist() == [not broken & errors for broken in wanted]
+    for name, share in report.pass_rate.items():
+        assert share == pytest.approx(sum(name not in broken for broken in wanted) / 150)
+    # Every rule is broken by some graph and kept by another.
+    assert all(0 < share < 1 for share in report.pass_rate.values())
+
+
+def test_a_graph_is_judged_alone(rng: np.random.Generator) -> None:
+    dags = [_random_graph(rng) for _ in range(20)]
+    together = check_structure(dags)
+    for number, dag in enumerate(dags):
+        alone = check_structure([dag])
+        assert alone.valid_B[0] == together.valid_B[number]
+        mine = [f for f in together.findings if f.where == f"graph {number}"]
+        assert [(f.rule.id, f.node, f.count) for f in alone.findings] == [
+            (f.rule.id, f.node, f.count) for f in mine
+        ]
+
+
+def test_limits_of_training_are_those_of_the_kind(training: GraphStatistics) -> None:
+    """A kind may have as many parents as any node of it, and one more is too many."""
+    most = [max(degree for degree, _ in pairs) for pairs in training.in_degrees]
+    for kind, limit in enumerate(most):
+        for parents in (limit, limit + 1):
+            edges = [(i, parents) for i in range(parents)]
+            sources = next(k for k, pairs in enumerate(training.in_degrees) if pairs[0][0] == 0)
+            star = _dag(edges, [sources] * parents + [kind])
+            star = replace(star, x_NA=star.x_NA.clamp(max=torch.tensor([9, 1])))
+            found = {f.rule.id for f in check_structure([star], training).findings}
+            assert ("arity-seen" in found) is (parents > limit)
+
+
+def test_no_graph_at_all_is_refused() -> None:
+    with pytest.raises(UsageError):
+        check_structure([])

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 from small_workloads import (
@@ -12,7 +13,7 @@ from small_workloads import (
     without,
 )
 
-from layerdag.evaluation.rules._trace import check_trace
+from layerdag.evaluation.rules._trace import check_trace, column, group_texts
 from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.traces.chakra import START_BYTES, START_OPS, NodeSpec
 
@@ -166,3 +167,99 @@ def test_a_cycle_beside_a_dangling_dependency_is_found_too() -> None:
 
 def test_forward_references_and_large_ids_are_fine() -> None:
     assert check_trace(trace(compute(2**63 + 5, 0), compute(0))) == []
+
+
+def test_findings_on_dependencies_are_those_of_loops_over_nodes(rng: np.random.Generator) -> None:
+    for _ in range(10):
+        count = int(rng.integers(1, 10))
+        deps = [rng.integers(1, count + 2, rng.integers(0, 3)).tolist() for _ in range(count)]
+        found = check_trace(trace(*(compute(i + 1, *deps[i]) for i in range(count))))
+        nodes = {f.rule.id: (f.node, f.count) for f in found}
+        ids = range(1, count + 1)
+        wanted = {
+            "no-dangling-dependency": [i for i in ids if any(d > count for d in deps[i - 1])],
+            "no-self-dependency": [i for i in ids if i in deps[i - 1]],
+            "no-double-dependency": [i for i in ids if len(set(deps[i - 1])) < len(deps[i - 1])],
+        }
+        for rule, bad in wanted.items():
+            assert nodes.get(rule) == ((bad[0], len(bad)) if bad else None)
+        edges = [(d, i) for i in ids for d in deps[i - 1] if d in ids and d != i]
+        assert ("acyclic" in nodes) is not nx.is_directed_acyclic_graph(nx.DiGraph(edges))
+
+
+@pytest.mark.parametrize(
+    ("tag", "fine"), [(0, True), (2**31 - 1, True), (2**31, False), (-1, False)]
+)
+def test_message_tags_are_32_bits_without_a_sign(tag: int, fine: bool) -> None:
+    tagged = with_attribute(
+        message(1, sends=True, source=0, target=1), integer("comm_tag", tag, Wire.INT64)
+    )
+    rules = {finding.rule.id for finding in check_trace(trace(tagged))}
+    assert ("message-tags" not in rules) is fine
+
+
+@pytest.mark.parametrize(
+    ("spec", "fine"),
+    [
+        (collective(1, size=0), True),
+        (collective(1, size=-1), False),
+        (collective(1, kind=GATHER, size=0), False),
+        (collective(1, kind=GATHER, size=1), True),
+        (message(1, sends=True, source=0, target=1, size=0), False),
+        (message(1, sends=False, source=1, target=0, size=0), True),
+        (message(1, sends=False, source=1, target=0, size=-5), False),
+    ],
+)
+def test_only_what_sends_or_gathers_needs_bytes(spec: NodeSpec, fine: bool) -> None:
+    rules = {finding.rule.id for finding in check_trace(trace(spec))}
+    assert ("positive-sizes" not in rules) is fine
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "fine"),
+    [
+        (Attribute("pg_name", Wire.STRING, ""), "", True),
+        (Attribute("pg_name", Wire.STRING, "12"), "12", True),
+        (Attribute("pg_name", Wire.STRING, "-3"), "-3", False),
+        (Attribute("pg_name", Wire.STRING, "\u0663"), "\u0663", False),
+        (integer("pg_name", 4), "4", True),
+        (Attribute("pg_name", Wire.DOUBLE, 1.5), "<double_val>", False),
+    ],
+)
+def test_group_names_are_read_as_text_and_must_be_numbers(
+    attribute: Attribute, text: str, fine: bool
+) -> None:
+    named = trace(with_attribute(collective(1), attribute), compute(2))
+    assert group_texts(named) == [text, ""]
+    rules = {finding.rule.id for finding in check_trace(named)}
+    assert ("group-names" not in rules) is fine
+
+
+def test_a_column_tells_absent_values_from_zeros() -> None:
+    found = column(trace(compute(1), collective(2, size=0)), "comm_size")
+    assert found.present_N.tolist() == [False, True]
+    assert found.value_N.tolist() == [0, 0]
+    assert found.integer_N.tolist() == [False, True]
+    none = column(trace(compute(1)), "never_heard_of")
+    assert not none.present_N.any()
+    assert none.wire_N.tolist() == [0]
+
+
+def test_values_that_are_no_integers_count_as_zero_and_are_told_apart() -> None:
+    text = Attribute("comm_size", Wire.STRING, "1024")
+    found = column(trace(with_attribute(collective(1), text)), "comm_size")
+    assert found.present_N.tolist() == [True]
+    assert found.integer_N.tolist() == [False]
+    assert found.value_N.tolist() == [0]
+
+
+def test_costs_must_be_positive_on_the_device_alone() -> None:
+    def costed(ops: int, size: int, on_cpu: bool) -> set[str]:
+        spec = with_attribute(sized(compute(1), size), integer("num_ops", ops))
+        spec = with_attribute(spec, Attribute("is_cpu_op", Wire.BOOL, on_cpu))
+        return {finding.rule.id for finding in check_trace(trace(spec))}
+
+    assert "costed-compute" in costed(0, 65_536, on_cpu=False)
+    assert "costed-compute" in costed(100, 0, on_cpu=False)
+    assert "costed-compute" not in costed(100, 65_536, on_cpu=False)
+    assert costed(0, 0, on_cpu=True) == {"compute-off-cpu"}

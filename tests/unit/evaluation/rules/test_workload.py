@@ -188,3 +188,99 @@ def test_ids_that_descend_along_dependencies_say_nothing_about_the_order() -> No
     )
     groups = {"1": (0, 1), "2": (0, 1)}
     assert "no-deadlock" not in {f.rule.id for f in check_workload(job(*ranks, groups=groups))}
+
+
+def _ring(ranks: int, *, sends_first: bool) -> Workload:
+    """Every rank sends to the next one and receives from the one before, in either order."""
+
+    def rank(own: int) -> tuple:
+        after, before = (own + 1) % ranks, (own - 1) % ranks
+        if sends_first:
+            return (
+                _send(1, source=own, target=after),
+                _receive(2, 1, source=before, target=own),
+            )
+        return (_receive(1, source=before, target=own), _send(2, 1, source=own, target=after))
+
+    return job(*(rank(own) for own in range(ranks)))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_a_ring_whose_ranks_all_receive_first_waits_for_ever(ranks: int) -> None:
+    (finding,) = check_workload(_ring(ranks, sends_first=False))
+    assert finding.rule.id == "no-deadlock"
+    assert all(f"rank {rank} node" in finding.found for rank in range(min(ranks, 3)))
+    assert check_workload(_ring(ranks, sends_first=True)) == []
+
+
+@pytest.mark.parametrize("target", [0, 2, 99])
+def test_a_message_goes_to_another_rank_of_the_job(target: int) -> None:
+    found = check_workload(job((_send(1, target=target),), (compute(1),)))
+    assert "known-peer" in {finding.rule.id for finding in found}
+    said = next(finding.found for finding in found if finding.rule.id == "known-peer")
+    assert said == f"has rank {target} at its other end, in a job of 2"
+
+
+def test_messages_are_matched_by_their_tags() -> None:
+    def tagged(node: int, *deps: int, sends: bool, tag: int):
+        return message(node, *deps, sends=sends, source=0, target=1, tag=tag)
+
+    crossed = job(
+        (tagged(1, sends=True, tag=1), tagged(2, 1, sends=True, tag=2)),
+        (tagged(1, sends=False, tag=2), tagged(2, 1, sends=False, tag=1)),
+    )
+    assert check_workload(crossed) == []
+    other = job((tagged(1, sends=True, tag=1),), (tagged(1, sends=False, tag=3),))
+    assert {finding.rule.id for finding in check_workload(other)} == {"messages-match"}
+
+
+def test_one_finding_a_rule_counts_the_nodes_of_all_ranks() -> None:
+    ranks = [(collective(1, group="7"), collective(2, 1, group="8"))] * 3
+    found = [f for f in check_workload(job(*ranks)) if f.rule.id == "known-group"]
+    assert [(f.where, f.node, f.found, f.count) for f in found] == [
+        ("job.0.et (rank 0)", 1, "uses group '7'", 6)
+    ]
+
+
+def test_a_job_of_one_rank_may_have_groups_of_one() -> None:
+    assert check_workload(job((collective(1, group="1"),), groups={"1": (0,)})) == []
+    several = check_workload(job((collective(1, group="1"),), (compute(1),), groups={"1": (0,)}))
+    assert "several-members" in {finding.rule.id for finding in several}
+
+
+def test_members_of_a_group_are_named_where_a_rank_is_none_of_them() -> None:
+    workload, _ = BROKEN["member-of-group"]
+    said = next(f.found for f in check_workload(workload) if f.rule.id == "member-of-group")
+    assert said == "uses group '2' of ranks [1, 2]"
+
+
+@pytest.mark.parametrize("groups_before", [(1, 1), (2, 2), (0, 0)])
+def test_equally_many_group_collectives_may_precede_one_of_all_ranks(
+    groups_before: tuple[int, int],
+) -> None:
+    def rank(group: str, before: int) -> tuple:
+        first = [
+            collective(i, *([i - 1] if i > 1 else []), group=group) for i in range(1, before + 1)
+        ]
+        return (*first, collective(9, *([before] if before else [])))
+
+    ranks = [rank("1", groups_before[0])] * 2 + [rank("2", groups_before[1])] * 2
+    assert check_workload(job(*ranks, groups=PAIRS)) == []
+
+
+def test_unequally_many_group_collectives_are_told_with_their_numbers() -> None:
+    workload, _ = BROKEN["world-after-equal-groups"]
+    (finding,) = check_workload(workload)
+    assert "the ranks have issued 0 to 1 collectives" in finding.found
+
+
+def test_the_order_of_sound_ranks_does_not_matter() -> None:
+    """Both pairs swap their places: ranks 2 and 3 do what ranks 0 and 1 did."""
+    first, second, third, fourth = (
+        (collective(1, group=group), collective(2, 1)) for group in ("1", "1", "2", "2")
+    )
+    swapped = job(third, fourth, first, second, groups={"1": (2, 3), "2": (0, 1)})
+    assert check_workload(job(first, second, third, fourth, groups=PAIRS)) == []
+    assert check_workload(swapped) == []
+    mixed = job(first, third, second, fourth, groups=PAIRS)
+    assert "member-of-group" in {finding.rule.id for finding in check_workload(mixed)}
