@@ -195,3 +195,13 @@ def test_noise_drops_features_only_where_there_is_a_generator():
     assert found(None) == found(None)
     assert found(1) == found(1) != found(2)
     assert found(1) != found(None)
+
+
+def test_features_of_nodes_and_of_graphs_are_dropped():
+    """The noise that is drawn is one number per feature of a node, then of a pooled graph."""
+    batch = collated(small_dags(2))
+    drawn, expected = (torch.Generator().manual_seed(0) for _ in range(2))
+    Posterior(SIZES, width=16, rounds=1, rate=0.5).log_likelihood(batch, drawn)
+    torch.rand(batch.num_nodes, 16, generator=expected)
+    torch.rand(2, 3 * 16, generator=expected)
+    assert torch.equal(torch.rand(4, generator=drawn), torch.rand(4, generator=expected))

@@ -56,6 +56,10 @@ def forests(layer_sizes: list[int], sizes: GraphSizes) -> list[DAG]:
     [
         ([3, 1], GraphSizes((2,)), 64),
         ([3, 1], GraphSizes((2,)), 1),  # Two of the three parents lie outside of the window.
+        # Three blocks of two lie outside, and inside a block one of its tokens is chosen.
+        ([8, 1], GraphSizes((1,)), 2),
+        # Blocks between the parents' layer and the window are no candidates.
+        ([2, 4], GraphSizes((1,)), 1),
         ([1, 1], GraphSizes((2, 2), edge_types=2), 64),
         ([1, 1, 2], GraphSizes((2,)), 2),
     ],

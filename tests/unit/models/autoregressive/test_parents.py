@@ -47,6 +47,11 @@ def test_the_true_parent_is_always_a_candidate_and_enough_of_them_remain():
     assert (edges.parent_E < decisions.high_Q).all()
     assert (layout.graph_T[decisions.low_Q] == layout.graph_T[decisions.child_Q]).all()
     still = edges.degree_E - edges.rank_E - 1
+    # The lowest token a further parent may be leaves as many below it as are still needed.
+    further = edges.rank_E > 0
+    below = decisions.low_Q - layout.start_B[layout.graph_T[edges.child_E]] - 1
+    assert torch.equal(below[further], still[further])
+    assert still[further].max() > 0
     before = edges.parent_E - layout.start_B[layout.graph_T[edges.child_E]] - 1
     assert (before >= still).all()
 

@@ -31,9 +31,9 @@ def test_gumbel_keys_draw_in_proportion_to_weights(generator: torch.Generator):
 
 
 def test_a_group_without_an_eligible_candidate_is_chosen_by_key_alone():
-    eligible = torch.tensor([True, False, False, False, False, False])
-    chosen = choose_with_one_of(KEY, GROUP, torch.tensor([1, 2, 1, 1]), eligible)
-    assert chosen.tolist() == [True, False, False, True, True, True]
+    eligible = torch.tensor([False, False, False, False, True, True])
+    chosen = choose_with_one_of(KEY, GROUP, torch.tensor([1, 1, 1, 1]), eligible)
+    assert chosen.tolist() == [False, True, False, False, True, True]
 
 
 def test_nothing_is_chosen_of_nothing():
