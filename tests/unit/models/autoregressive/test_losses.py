@@ -55,7 +55,6 @@ def forests(layer_sizes: list[int], sizes: GraphSizes) -> list[DAG]:
     ("layer_sizes", "sizes", "block"),
     [
         ([3, 1], GraphSizes((2,)), 64),
-        ([3, 1], GraphSizes((2,)), 1),  # Two of the three parents lie outside of the window.
         # Three blocks of two lie outside, and inside a block one of its tokens is chosen.
         ([8, 1], GraphSizes((1,)), 2),
         # Blocks between the parents' layer and the window are no candidates.
