@@ -80,7 +80,15 @@ def main() -> None:
         "real": {"train": len(data.graphs["train"]), args.split: len(data.graphs[args.split])},
         "samples": {
             key: getattr(args, key)
-            for key in ("guidance", "best_of", "posterior", "labels", "steps", "copies")
+            for key in (
+                "guidance",
+                "temperature",
+                "best_of",
+                "posterior",
+                "labels",
+                "steps",
+                "copies",
+            )
         },
         "floor": _floor(data, args),
         "rows": rows,
@@ -98,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--largest", type=int, help="data is a corpus: leave larger jobs out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
+    parser.add_argument("--temperature", type=float, default=1.0, help="of a fast model")
     parser.add_argument(
         "--best-of", "--candidates", type=int, default=1, help="graphs drawn for one"
     )
@@ -153,9 +162,9 @@ class BestByPosterior(DAGModel):
         """Return the generator's."""
         return self.generator.objective_parameters()
 
-    def require_options(self, *, steps: int | None, best_of: int) -> None:
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse what the generator cannot do but choose."""
-        self.generator.require_options(steps=steps, best_of=1)
+        self.generator.require_options(steps=steps, best_of=1, temperature=temperature)
 
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample ``request.best_of`` graphs for each one kept."""
@@ -171,7 +180,8 @@ class BestByPosterior(DAGModel):
 def _posterior_of(folder: str, schema: GraphSchema) -> DAGModel:
     """Return the model whose posterior chooses; stops unless it means the same by its codes."""
     checkpoint = load_checkpoint(checkpoint_path(folder))
-    if checkpoint.schema != schema.to_dict() or not checkpoint.model.posterior_objectives():
+    same = GraphSchema.from_dict(checkpoint.schema) == schema
+    if not same or not checkpoint.model.posterior_objectives():
         raise SystemExit(
             f"{checkpoint.path}: has no posterior, or another schema than the model whose samples "
             "it shall choose among; train it with model=fast on the same data."
@@ -196,6 +206,7 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
         best_of=args.best_of if is_fast or args.posterior else 1,
         labels=args.labels,
         steps=None if is_fast else args.steps,
+        temperature=args.temperature if is_fast else 1.0,
         max_nodes=args.max_nodes,
         batch_size=max(256 // args.best_of, 8),
     )

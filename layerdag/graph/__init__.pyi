@@ -11,6 +11,12 @@ from ._layering import (
     longest_path_layers as longest_path_layers,
     union_layers as union_layers,
 )
+from ._neighbor_kinds import (
+    MANY as MANY,
+    KindMultisets as KindMultisets,
+    ListedNeighbors as ListedNeighbors,
+    neighbor_kinds as neighbor_kinds,
+)
 from ._random import random_dag as random_dag
 from ._shared_statistics import SHARED_BY as SHARED_BY, shared_statistics as shared_statistics
 from ._sizes import GraphSizes as GraphSizes

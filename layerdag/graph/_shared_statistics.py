@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from layerdag.graph._dag import DAG
+from layerdag.graph._neighbor_kinds import neighbor_kinds
 from layerdag.graph._sizes import GraphSizes
 from layerdag.graph._statistics import GraphStatistics
 
@@ -53,6 +54,9 @@ def shared_statistics(
                 holders[kind][degree].add(graph)
         for size in np.unique(np.bincount(dag.layer_N.numpy())).tolist():
             layer_holders[size].add(graph)
+    listed_parents, listed_children = neighbor_kinds(
+        dags, sizes.attributes[0], min(SHARED_BY, len(dags))
+    )
     return replace(
         exact,
         graphs=_rounded_up(exact.graphs),
@@ -62,6 +66,8 @@ def shared_statistics(
         out_degrees=_by_kind(exact.out_degrees, children, 0),
         layer_sizes=_by_kind([exact.layer_sizes], {0: layer_holders}, layer_cap)[0],
         layer_counts=(),
+        parents=listed_parents,
+        children=listed_children,
     )
 
 

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph._dag import DAG
+from layerdag.graph._neighbor_kinds import ListedNeighbors
 from layerdag.graph._sizes import GraphSizes
 
 MAX_COUNTED = 1_000_000_000
@@ -32,6 +33,8 @@ class GraphStatistics:
         out_degrees: The same for out-degrees.
         layer_sizes: Pairs (layer size, number of layers), ascending.
         layer_counts: Pairs (number of layers, number of graphs), ascending.
+        parents: The parents that nodes of each kind have in several graphs; by default unknown.
+        children: The same for children.
     """
 
     graphs: int
@@ -41,6 +44,14 @@ class GraphStatistics:
     out_degrees: tuple[tuple[tuple[int, int], ...], ...]
     layer_sizes: tuple[tuple[int, int], ...]
     layer_counts: tuple[tuple[int, int], ...]
+    parents: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
+    children: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
+
+    def __post_init__(self) -> None:
+        kinds = len(self.attributes[0])
+        for name in ("parents", "children"):
+            if not getattr(self, name).multisets:
+                object.__setattr__(self, name, ListedNeighbors.nothing(kinds))
 
     @classmethod
     def measure(cls, dags: Iterable[DAG], sizes: GraphSizes) -> "GraphStatistics":
@@ -86,7 +97,16 @@ class GraphStatistics:
             KeyError, TypeError or ValueError: If an entry is missing or no such count.
         """
         _check_tables(data)
-        return cls(**{name: _frozen(value) for name, value in data.items()})
+        sides = {
+            name: ListedNeighbors.from_dict(data[name])
+            for name in ("parents", "children")
+            if name in data
+        }
+        if any(len(side.unlisted) != len(data["attributes"][0]) for side in sides.values()):
+            raise ValueError("every kind needs its neighbors")
+        counts = {name: _frozen(value) for name, value in data.items() if name not in sides}
+        named: dict[str, Any] = {**counts, **sides}
+        return cls(**named)
 
 
 class _Tally:

@@ -45,8 +45,10 @@ class SampleRequest:
         max_layers: Largest number of layers, likewise.
         steps: Denoising steps of `reference`; None takes those of training.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        temperature: Of every decision, after guidance: logits are divided by it. 1 is the model's
+            own distribution, less is sharper; `reference` knows no other than 1.
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
-            the numbers of children that training shows; `reference` draws one.
+            the neighbors that training shows; `reference` draws one.
     """
 
     numeric_BC: Float[Tensor, "B C"]
@@ -56,6 +58,7 @@ class SampleRequest:
     max_layers: int = 2_000
     steps: int | None = None
     guidance: float = 1.0
+    temperature: float = 1.0
     best_of: int = 1
 
 
@@ -99,16 +102,26 @@ class DAGModel(nn.Module, ABC):
         return ()
 
     @property
+    def sharpens(self) -> bool:
+        """Whether sampling can have another temperature than 1."""
+        return False
+
+    @property
     def usual_best_of(self) -> int:
         """Graphs drawn for each one kept where nothing else is asked for."""
         return 1
 
-    def require_options(self, *, steps: int | None, best_of: int) -> None:
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse options of sampling that this model cannot honor.
 
         Raises:
             UsageError: Names the option and what to do.
         """
+        if temperature != 1.0:
+            raise UsageError(
+                "This model draws by denoising, which has no temperature, so "
+                f"temperature={temperature:g} cannot be done; leave it out."
+            )
         if best_of != 1:
             raise UsageError(
                 "This model has nothing to choose among several graphs by, so "

@@ -15,4 +15,8 @@ from ._settings import (
     REQUESTED as REQUESTED,
     GenerationSettings as GenerationSettings,
 )
-from ._upgrade import read_old_checkpoint as read_old_checkpoint, upgraded as upgraded
+from ._upgrade import (
+    read_old_checkpoint as read_old_checkpoint,
+    upgraded as upgraded,
+    with_neighbor_kinds as with_neighbor_kinds,
+)

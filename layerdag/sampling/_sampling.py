@@ -59,6 +59,7 @@ def sample_like(
     """
     settings = settings.settled(model, schema)
     assert settings.best_of is not None
+    assert settings.temperature is not None
     device = next(model.parameters()).device
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
@@ -71,6 +72,7 @@ def sample_like(
             max_nodes=settings.max_nodes,
             steps=settings.steps,
             guidance=settings.guidance,
+            temperature=settings.temperature,
             best_of=settings.best_of,
         )
         result = finite_sample(model, schema, request)
@@ -190,6 +192,7 @@ def _facts(
         "data": checkpoint.data_settings,
         "format": file_format,
         "guidance": settings.guidance,
+        "temperature": settings.temperature,
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,

@@ -12,6 +12,10 @@ from layerdag.models import DAGModel
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
 """The label recorded with a sample: the requested one, or the one that the posterior predicts."""
 
+JOB_TEMPERATURE = 0.8
+"""Chosen on validation jobs (docs/dev/experiments.md): sharper jobs have more of the neighborhoods
+that real ones have, and are as similar otherwise."""
+
 OLD_NAMES = {"candidates": "best_of"}
 OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
 
@@ -28,8 +32,10 @@ class GenerationSettings:
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        temperature: Of every decision; less than 1 is sharper, `fast` only. None takes
+            ``JOB_TEMPERATURE`` for jobs of `fast`, and 1 otherwise.
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
-            the numbers of children that training shows; None takes the model's own: 4 of `fast`,
+            the neighbors that training shows; None takes the model's own: 4 of `fast`,
             1 of `reference`, which cannot choose.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
@@ -48,6 +54,7 @@ class GenerationSettings:
     ranks: int | None = None
     steps: int | None = None
     guidance: float = 1.5
+    temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED
     max_nodes: int = 10_000
@@ -77,8 +84,11 @@ class GenerationSettings:
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
         best_of = model.usual_best_of if self.best_of is None else self.best_of
-        model.require_options(steps=self.steps, best_of=best_of)
-        return replace(self, best_of=best_of)
+        temperature = self.temperature
+        if temperature is None:
+            temperature = JOB_TEMPERATURE if model.sharpens and schema.kind == "trace" else 1.0
+        model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
+        return replace(self, best_of=best_of, temperature=temperature)
 
 
 def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:

@@ -17,7 +17,7 @@ import torch
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema, fit_table
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.graph import SHARED_BY, GraphStatistics, shared_statistics
+from layerdag.graph import SHARED_BY, GraphStatistics, neighbor_kinds, shared_statistics
 from layerdag.models import ModelSpec, build_model
 from layerdag.training import CheckpointContents, LoadedCheckpoint, read_checkpoint
 
@@ -62,6 +62,37 @@ def upgraded(
     if data is not None:
         meta = replace(meta, data_fingerprint=data.fingerprint, split=data.split)
     return CheckpointContents(spec, old.model.state_dict(), schema, run_config, meta)
+
+
+def with_neighbor_kinds(
+    checkpoint: LoadedCheckpoint, run_config: Mapping[str, Any], data: GraphDataset
+) -> CheckpointContents:
+    """Return a checkpoint with the neighbors that its training graphs share, for sampling.
+
+    Checkpoints have them unless they were written before there were any.
+
+    Args:
+        checkpoint: In the present format.
+        run_config: Its settings without paths.
+        data: The data set it was trained on.
+
+    Raises:
+        UsageError: If the kinds of the data set are others.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    if data.schema.attributes[0] != schema.attributes[0]:
+        raise UsageError(
+            f"{checkpoint.path}: names other kinds of nodes than data set '{data.name}'; give the "
+            "data it was trained on."
+        )
+    train = data.graphs["train"]
+    parents, children = neighbor_kinds(
+        train, checkpoint.spec.sizes.attributes[0], min(SHARED_BY, len(train))
+    )
+    statistics = replace(checkpoint.spec.statistics, parents=parents, children=children)
+    spec = replace(checkpoint.spec, statistics=statistics)
+    weights = checkpoint.model.state_dict()
+    return CheckpointContents(spec, weights, checkpoint.schema, run_config, checkpoint.meta)
 
 
 def _require_same_graphs(old: LoadedCheckpoint, data: GraphDataset) -> None:

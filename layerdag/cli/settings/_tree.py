@@ -83,6 +83,7 @@ class SampleConfig:
     ranks: int | None = None
     steps: int | None = None
     guidance: float = 1.5
+    temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED
     max_nodes: int = 10_000
@@ -107,6 +108,7 @@ class SampleConfig:
             ranks=self.ranks,
             steps=self.steps,
             guidance=self.guidance,
+            temperature=self.temperature,
             best_of=self.best_of,
             labels=self.labels,
             max_nodes=self.max_nodes,

@@ -1,37 +1,72 @@
-"""``layerdag checkpoint upgrade``: a checkpoint of an older format in the present one."""
+"""``layerdag checkpoint``: what an older version wrote, with what the present one would write."""
 
 import argparse
+from typing import Any
 
-SUMMARY = "Convert a checkpoint that an older version wrote."
+SUMMARY = "Convert a checkpoint that an older version wrote, or add what it lacks."
 EXAMPLE = (
     "  layerdag checkpoint upgrade outputs/old/best outputs/old/best-3\n"
-    "  layerdag checkpoint upgrade old new --data traces   # knows how many graphs share a figure"
+    "  layerdag checkpoint upgrade old new --data traces   # knows how many graphs share a figure\n"
+    "  layerdag checkpoint neighbors old new --data traces # samples with fewer new neighborhoods"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the action and its flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="upgrade")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="upgrade|neighbors")
     upgrade = actions.add_parser(
         "upgrade", help="write a checkpoint of format 2 in the present format, for sampling"
     )
-    upgrade.add_argument("old", help="folder of the checkpoint")
-    upgrade.add_argument("new", help="folder to write")
-    upgrade.add_argument(
-        "--data",
-        metavar="DATA",
-        help="data set it was trained on: then what fewer than 5 graphs show is left out, too",
+    _add_arguments(
+        upgrade, help="data set it was trained on: then what fewer than 5 graphs show is left out"
     )
-    upgrade.add_argument(
+    neighbors = actions.add_parser(
+        "neighbors",
+        help="add the parents and children that nodes of each kind have in training, by which "
+        "'sample' chooses while it draws; weights stay as they are",
+    )
+    _add_arguments(neighbors, help="data set it was trained on", required=True)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, **data: Any) -> None:
+    """Add what both actions take; ``data`` describes the flag of the data set."""
+    parser.add_argument("old", help="folder of the checkpoint")
+    parser.add_argument("new", help="folder to write")
+    parser.add_argument("--data", metavar="DATA", **data)
+    parser.add_argument(
         "--labels", metavar="FILE", help="label file it was trained with, if it is not in DATA"
     )
-    upgrade.add_argument(
+    parser.add_argument(
         "--overwrite", action="store_true", help="replace a checkpoint that stands at NEW"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Convert, and say what became of it."""
+    return _upgrade(args) if args.action == "upgrade" else _add_neighbors(args)
+
+
+def _add_neighbors(args: argparse.Namespace) -> int:
+    """Write the checkpoint with the neighbors of its training graphs."""
+    from layerdag.cli.settings import RealData, public_config
+    from layerdag.sampling import with_neighbor_kinds
+    from layerdag.training import load_checkpoint, save_checkpoint
+
+    old = load_checkpoint(args.old)
+    data = RealData(args.data, args.labels).beside_weights(old)
+    contents = with_neighbor_kinds(old, public_config(old.run_config), data)
+    save_checkpoint(args.new, contents, overwrite=args.overwrite)
+    statistics = contents.spec.statistics
+    parents, children = (
+        sum(map(len, side.multisets)) for side in (statistics.parents, statistics.children)
+    )
+    print(f"{args.new}: weights unchanged; {parents:,} sets of parents and {children:,} of "
+          "children that at least 5 training graphs have")  # fmt: skip
+    return 0
+
+
+def _upgrade(args: argparse.Namespace) -> int:
+    """Write the checkpoint in the present format."""
     from layerdag.cli.settings import RealData, public_config
     from layerdag.sampling import read_old_checkpoint, upgraded
     from layerdag.training import save_checkpoint

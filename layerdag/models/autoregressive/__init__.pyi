@@ -15,6 +15,11 @@ from ._constraints import DegreeConstraints as DegreeConstraints
 from ._encoder import EncoderBlock as EncoderBlock, alibi_slopes as alibi_slopes
 from ._heads import Heads as Heads, Pointer as Pointer
 from ._model import FastLayerDAG as FastLayerDAG
+from ._neighborhoods import (
+    NATS_PER_VIOLATION as NATS_PER_VIOLATION,
+    UNSEEN as UNSEEN,
+    NeighborKinds as NeighborKinds,
+)
 from ._parents import (
     NEVER as NEVER,
     CandidatePairs as CandidatePairs,

@@ -106,9 +106,14 @@ class ConstraintConfig:
         out_degree: "observed": no node has more children than any training node of its kind, or
             than predicted for it, and numbers that no training node has count as violations;
             "unlimited": any number.
+        neighbors: "observed": where several graphs are drawn for one, those go on whose nodes have
+            parents and children as several training graphs have; "unlimited": whichever. None:
+            "observed" in jobs of traces, "unlimited" in flow graphs, which need it less and would
+            be copies more often.
     """
 
     out_degree: Literal["observed", "unlimited"] = "observed"
+    neighbors: Literal["observed", "unlimited"] | None = None
 
     def __post_init__(self) -> None:
         require_choices("fast", "constraints", self)

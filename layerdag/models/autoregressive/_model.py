@@ -4,6 +4,10 @@ Shape letters: A node attributes, B graphs, C numeric conditions, D width of a s
 position buckets, K codes, M categorical conditions, N nodes, T tokens.
 """
 
+import math
+from dataclasses import replace
+from functools import partial
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -36,6 +40,7 @@ from layerdag.models.autoregressive._encoder import (
 from layerdag.models.autoregressive._heads import Heads
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 from layerdag.models.autoregressive._losses import Targets, layer_size_loss, node_and_edge_losses
+from layerdag.models.autoregressive._neighborhoods import neighbor_kinds_of
 from layerdag.models.autoregressive._tokens import StructuralFeatures, TokenEmbedding
 from layerdag.models.autoregressive.sampling import Sampler, SamplerModules
 from layerdag.models.layers import dropout, row_dropout
@@ -80,6 +85,7 @@ class FastLayerDAG(DAGModel):
         plans = config.predict_out_degree is not False
         self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
         self.constraints = DegreeConstraints(statistics, config.constraints)
+        self.neighbors = neighbor_kinds_of(config.constraints, statistics)
         self.judge = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
@@ -158,12 +164,19 @@ class FastLayerDAG(DAGModel):
         )
 
     @property
+    def sharpens(self) -> bool:
+        """Every decision is drawn from logits, which a temperature divides."""
+        return True
+
+    @property
     def usual_best_of(self) -> int:
         """4: more gains little (docs/explanation/fast-model.md)."""
         return 4
 
-    def require_options(self, *, steps: int | None, best_of: int) -> None:
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse denoising steps, which this model has none of, and no draw at all."""
+        if not 0 < temperature < math.inf:
+            raise UsageError(f"'temperature' must be above 0, found {temperature:g}.")
         if steps is not None:
             raise UsageError(
                 "The model 'fast' draws every node in one step, so 'steps' would change nothing; "
@@ -181,7 +194,9 @@ class FastLayerDAG(DAGModel):
             UsageError: If a limit of the request is below 1, or it has denoising steps.
         """
         wait_briefly()
-        self.require_options(steps=request.steps, best_of=request.best_of)
+        self.require_options(
+            steps=request.steps, best_of=request.best_of, temperature=request.temperature
+        )
         if min(request.max_nodes, request.max_layers) < 1:
             raise UsageError(
                 "A graph has at least one node and one layer; found limits of "
@@ -190,8 +205,8 @@ class FastLayerDAG(DAGModel):
         if not request.seeds:
             return SampleResult((), ())
         if request.best_of > 1:
-            return resample(self._score, request, self._sample_once)
-        return self._sample_once(request)
+            return resample(self._score, request, partial(self._sample_once, request.best_of))
+        return self._sample_once(1, request)
 
     def _score(self, batch: DAGBatch, candidates: int) -> Float[Tensor, " B"]:
         """Return the log weight of finished graphs for resampling, nats, shape (B,).
@@ -205,7 +220,9 @@ class FastLayerDAG(DAGModel):
         with torch.inference_mode():
             nodes_B = batch.node_ptr.diff().float()
             mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
-            score_B = -_NATS_PER_VIOLATION * self.constraints.violations(batch) * mean_B / nodes_B
+            log_weight_B = self.neighbors.log_weight(batch)
+            log_weight_B = log_weight_B - _NATS_PER_VIOLATION * self.constraints.violations(batch)
+            score_B = log_weight_B * mean_B / nodes_B
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
@@ -223,8 +240,8 @@ class FastLayerDAG(DAGModel):
         with torch.inference_mode():
             return self.judge.means(batch)
 
-    def _sample_once(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph per seed, without resampling."""
+    def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
+        """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
         modules = SamplerModules(
             self.tokens,
             self.conditions,
@@ -232,10 +249,11 @@ class FastLayerDAG(DAGModel):
             self.last_norm,
             self.heads,
             self.constraints,
+            self.neighbors,
             self.block,
         )
         with torch.inference_mode():
-            return Sampler(modules, request).run()
+            return Sampler(modules, replace(request, best_of=particles)).run()
 
 
 def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:

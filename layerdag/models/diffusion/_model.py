@@ -108,9 +108,9 @@ class ReferenceLayerDAG(DAGModel):
         share = len(items) / len(everything)
         return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
 
-    def require_options(self, *, steps: int | None, best_of: int) -> None:
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse a choice among several graphs, and more denoising steps than there are."""
-        super().require_options(steps=steps, best_of=best_of)
+        super().require_options(steps=steps, best_of=best_of, temperature=temperature)
         most = max(self.node.steps, self.edge.steps)
         if steps is not None and not 1 <= steps <= most:
             raise UsageError(
@@ -120,7 +120,9 @@ class ReferenceLayerDAG(DAGModel):
 
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; see ``layerdag.models.diffusion._sampler``."""
-        self.require_options(steps=request.steps, best_of=request.best_of)
+        self.require_options(
+            steps=request.steps, best_of=request.best_of, temperature=request.temperature
+        )
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Int[Tensor, "N A"]:

@@ -24,7 +24,7 @@ from layerdag.models.warm_start._sources import Source
 TUNABLE = frozenset(
     {
         *("encoder.dropout", "encoder.token_dropout", "conditioning.dropout", "posterior.dropout"),
-        *("constraints.out_degree", "budget", "sampling_precision"),
+        *("constraints.out_degree", "constraints.neighbors", "budget", "sampling_precision"),
     }
 )
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from raw_graphs import chain
 
 from layerdag.cli import main
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.graph import GraphStatistics
+from layerdag.graph import GraphStatistics, ListedNeighbors, shared_statistics
 from layerdag.models import ModelSpec, build_model
 from layerdag.sampling import (
     GenerationSettings,
@@ -20,6 +21,7 @@ from layerdag.sampling import (
     generate,
     read_old_checkpoint,
     upgraded,
+    with_neighbor_kinds,
 )
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
@@ -154,3 +156,28 @@ def test_a_damaged_schema_is_told_by_its_checkpoint(tmp_path: Path, key: str):
     damaged = replace(before, schema={**before.schema, key: 3})
     with pytest.raises(CheckpointError, match=r"the schema cannot be read .*; copy the checkpoint"):
         upgraded(damaged, {}, None)
+
+
+def test_a_checkpoint_gets_the_neighbors_of_its_training_graphs(tmp_path: Path):
+    data = GraphDataset.build("chains", "flow", {"train": GRAPHS})
+    sizes = data.schema.sizes()
+    spec = ModelSpec(
+        "fast",
+        sizes,
+        GraphStatistics.measure(data.graphs["train"], sizes),
+        {"width": 32, "depth": 1},
+    )
+    model = build_model(spec, seed=1)
+    schema = json.loads(json.dumps(data.schema.to_dict()))
+    before = LoadedCheckpoint(model, spec, schema, {}, CheckpointMeta(), tmp_path)
+    contents = with_neighbor_kinds(before, {}, data)
+    statistics = contents.spec.statistics
+    assert statistics.children == shared_statistics(data.graphs["train"], sizes).children
+    assert any(statistics.children.multisets)
+    nothing = ListedNeighbors.nothing(sizes.attributes[0])
+    assert replace(statistics, parents=nothing, children=nothing) == spec.statistics
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(contents.weights[name], tensor, rtol=0, atol=0)
+    others = [chain(f"g{i}", "xyz", label=1.0, family="mlp") for i in range(6)]
+    with pytest.raises(UsageError, match="names other kinds of nodes than data set 'others'"):
+        with_neighbor_kinds(before, {}, GraphDataset.build("others", "flow", {"train": others}))

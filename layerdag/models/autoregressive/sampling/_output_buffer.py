@@ -3,14 +3,36 @@
 Shape letters: A node attributes, B graphs, E edges, N nodes, X selected graphs.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from layerdag.graph import expand_ranges
 from layerdag.models import SampleResult
 from layerdag.models.autoregressive.sampling._slots import RandomSlot
 from layerdag.models.draws import assemble_dags, bin_positions, slot_uniforms
+
+Columns = tuple[Tensor, ...]
+"""Rows of nodes or edges by columns; the first is the sample of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Generation:
+    """What was drawn before a branching.
+
+    Attributes:
+        nodes: Sample, attribute codes and layer of each node.
+        edges: Sample, parent, child and type of each edge.
+        source_B: The sample that each sample descends from.
+    """
+
+    nodes: Columns
+    edges: Columns
+    source_B: Int[Tensor, " B"]
 
 
 class OutputBuffer:
@@ -23,8 +45,9 @@ class OutputBuffer:
         self.seed_B = seed_B
         self.truncated_B = torch.zeros(seed_B.shape[0], dtype=torch.bool)
         empty = torch.zeros(0, dtype=torch.int64, device=device)
-        self.nodes: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.nodes: list[tuple[Tensor, ...]] = []
         self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
+        self.generations: list[_Generation] = []
 
     def add_nodes(
         self, sample_B: Int[Tensor, " B"], x_BA: Int[Tensor, "B A"], layer_B: Int[Tensor, " B"]
@@ -42,6 +65,16 @@ class OutputBuffer:
         """Append one edge for each of the samples ``sample_X``; positions count from 1."""
         self.edges.append((sample_X, parent_X - 1, child_X - 1, type_X))
 
+    def branch(self, sample_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
+        """Replace all of the samples ``sample_X`` by what the samples ``source_X`` have so far."""
+        if not self.nodes:
+            return
+        source_B = torch.arange(self.seed_B.shape[0])
+        source_B[sample_X.cpu()] = source_X.cpu()
+        nodes, edges = _on_cpu(_joined(self.nodes)), _on_cpu(_joined(self.edges))
+        self.generations.append(_Generation(nodes, edges, source_B))
+        self.nodes, self.edges = [], [tuple(column[:0] for column in self.edges[0])]
+
     def truncate(self, sample_X: Int[Tensor, " X"]) -> None:
         """Mark the samples ``sample_X`` as truncated by a limit of the request."""
         self.truncated_B[sample_X.cpu()] = True
@@ -53,24 +86,56 @@ class OutputBuffer:
             ValueError: If a graph has no node, as when weights overflow.
         """
         count = self.seed_B.shape[0] - 1
-        if not self.nodes:
+        if not (self.nodes or self.generations):
             raise ValueError("no graph has a node, as where every probability is NaN")
-        samples, codes, layers = zip(*self.nodes, strict=True)
-        sample_N, layer_N = torch.cat(samples).cpu(), torch.cat(layers).cpu()
+        nodes, edges = self._histories()
+        sample_N = nodes[0]
+        layer_N = nodes[2]
         order_N = torch.argsort(sample_N, stable=True)
         nodes_B = torch.bincount(sample_N, minlength=count)[:count]
         if not nodes_B.all():
             raise ValueError("a graph has no node, as where every probability is NaN")
         order_N = order_N[: int(nodes_B.sum())]
-        x_NA = torch.cat(codes).cpu()[order_N]
+        x_NA = nodes[1][order_N]
         start_B = nodes_B.cumsum(0) - nodes_B
         position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
         slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + x_NA.shape[1])
         u_NA = slot_uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
-        columns = torch.stack([torch.cat(column).cpu() for column in zip(*self.edges, strict=True)])
+        columns = torch.stack(edges)
         sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
         edge_index_2E = torch.stack([parent_E, child_E]) + start_B[sample_E]
         dags = assemble_dags(
             x_NA, bin_positions(u_NA), nodes_B, edge_index_2E, type_E, layer_N[order_N]
         )
         return SampleResult(dags, tuple(self.truncated_B[:count].tolist()))
+
+    def _histories(self) -> tuple[Columns, Columns]:
+        """Return nodes and edges of all samples, those of replaced samples left out."""
+        nodes = [_on_cpu(_joined(self.nodes))] if self.nodes else []
+        edges = [_on_cpu(_joined(self.edges))]
+        source_B = torch.arange(self.seed_B.shape[0])
+        for generation in reversed(self.generations):
+            source_B = generation.source_B[source_B]
+            nodes.append(_copies(generation.nodes, source_B))
+            edges.append(_copies(generation.edges, source_B))
+        return _joined(nodes[::-1]), _joined(edges[::-1])
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    """Return the rows of all parts, end to end."""
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+
+def _on_cpu(columns: Columns) -> Columns:
+    return tuple(column.cpu() for column in columns)
+
+
+def _copies(columns: Columns, source_B: Int[Tensor, " B"]) -> Columns:
+    """Return, for each sample, the rows of the sample that it descends from."""
+    order_N = torch.argsort(columns[0], stable=True)
+    end_B = torch.bincount(columns[0], minlength=source_B.shape[0]).cumsum(0)
+    start_B = torch.cat([end_B.new_zeros(1), end_B[:-1]])
+    start_B, end_B = start_B[source_B], end_B[source_B]
+    row_N = order_N[torch.from_numpy(expand_ranges(start_B.numpy(), end_B.numpy()))]
+    sample_N = torch.repeat_interleave(torch.arange(source_B.shape[0]), end_B - start_B)
+    return (sample_N, *(column[row_N] for column in columns[1:]))

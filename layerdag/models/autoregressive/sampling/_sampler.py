@@ -27,12 +27,18 @@ from layerdag.models.autoregressive import (
     DegreeConstraints,
     EncoderBlock,
     Heads,
+    NeighborKinds,
     TokenEmbedding,
     stub_code,
 )
 from layerdag.models.autoregressive.sampling._cache import EncoderCache, ParentList
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._parent_scorer import ParentDecisions, ParentScorer
+from layerdag.models.autoregressive.sampling._particles import (
+    INTERVAL,
+    ParticleWeights,
+    resampled_rows,
+)
 from layerdag.models.autoregressive.sampling._slots import SLOTS_PER_PARENT, RandomSlot
 from layerdag.models.autoregressive.sampling._state import SamplerState
 from layerdag.models.draws import guided, sample_from_logits, slot_uniforms
@@ -51,6 +57,7 @@ class SamplerModules:
         last_norm: Normalization of the encoder's output.
         heads: Readouts.
         constraints: Constraints taken from the training graphs.
+        neighbors: The parents and children that training graphs have.
         block: Number of tokens per attention block.
     """
 
@@ -60,11 +67,15 @@ class SamplerModules:
     last_norm: nn.Module
     heads: Heads
     constraints: DegreeConstraints
+    neighbors: NeighborKinds
     block: int
 
 
 class Sampler:
-    """Sampler of the graphs of one request."""
+    """Sampler of the graphs of one request.
+
+    Consecutive ``request.best_of`` graphs are the particles of one graph.
+    """
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
         self.modules, self.request = modules, request
@@ -80,6 +91,9 @@ class Sampler:
         self.cache = EncoderCache(
             modules.encoder, modules.block, key_width, self.vectors.after_BJD[:, 0]
         )
+        self.weights: ParticleWeights | None = None
+        if request.best_of > 1 and modules.neighbors.any_listed:
+            self.weights = ParticleWeights.start(modules.neighbors, self.rows, device)
         self.x_BA = modules.tokens.start_A.expand(self.rows, -1)
         self.u_BU = torch.zeros(0)
         self.newest_edges: list[tuple[Tensor, Tensor]] = []
@@ -90,6 +104,8 @@ class Sampler:
         position = 0
         while self.rows:
             encoded_RD = self._encode(position)
+            if position and position % INTERVAL == 0 and self.weights is not None:
+                encoded_RD = self._resample(position, self.weights, encoded_RD)
             position += 1
             encoded_RD = self._start_nodes(position, encoded_RD)
             if self.rows:
@@ -119,6 +135,34 @@ class Sampler:
         self.cache.append(position, encoded_RD, modules.heads.pointer.key(encoded_RD))
         return encoded_RD
 
+    def _resample(
+        self, position: int, weights: ParticleWeights, encoded_RD: Float[Tensor, "R D"]
+    ) -> Float[Tensor, "R D"]:
+        """Replace particles of little weight by copies of others of the same graph."""
+        particles = self.request.best_of
+        active_B = self.state.sample_B < self.padding_sample
+        row_X = active_B.nonzero()[:, 0]
+        source_X = resampled_rows(
+            self.state.sample_B[row_X].cpu().numpy(),
+            weights.log_weight_B[row_X].cpu().numpy(),
+            particles,
+            self.seed_B[:-1:particles],
+            position,
+        )
+        weights.log_weight_B = torch.zeros_like(weights.log_weight_B)
+        source_B = torch.arange(self.rows, device=row_X.device)
+        source_B[row_X] = row_X[torch.from_numpy(source_X).to(row_X.device)]
+        if bool((source_B == torch.arange(self.rows, device=row_X.device)).all()):
+            return encoded_RD
+        sample_B = self.state.sample_B
+        self.output.branch(sample_B[row_X], sample_B[source_B[row_X]])
+        encoder_R = self._encoder_rows(source_B)
+        self.state.select(source_B)
+        self.state.sample_B = sample_B
+        self.cache.select(encoder_R)
+        weights.select(source_B)
+        return encoded_RD[encoder_R]
+
     def _parents(self) -> ParentList:
         """Return the parents of the newest nodes, for every encoder row."""
         empty = torch.zeros(0, dtype=torch.int64, device=self.x_BA.device)
@@ -136,11 +180,11 @@ class Sampler:
         return torch.cat([row_X, row_X + self.rows]) if self.rows_per_graph == 2 else row_X
 
     def _guided(self, logits: Float[Tensor, "R K"]) -> Float[Tensor, "B K"]:
-        """Merge the logits of both rows of each graph."""
+        """Merge the logits of both rows of each graph, and divide by the temperature."""
         if self.rows_per_graph == 1:
-            return logits
+            return logits / self.request.temperature
         conditional, unconditional = torch.log_softmax(logits, dim=1).chunk(2)
-        return guided(conditional, unconditional, self.request.guidance)
+        return guided(conditional, unconditional, self.request.guidance) / self.request.temperature
 
     def _uniforms(
         self, position: int, slots: range, row_X: Int[Tensor, " X"] | None = None
@@ -185,6 +229,8 @@ class Sampler:
         """Keep the graphs ``keep_X``."""
         self.state.select(keep_X)
         self.cache.select(encoder_R)
+        if self.weights is not None:
+            self.weights.select(keep_X)
         self.vectors = self.vectors.select(encoder_R)
         self.u_BU = self.u_BU[keep_X]
         self.rows = keep_X.shape[0]
@@ -218,6 +264,8 @@ class Sampler:
             kind_B, None if heads.out_degree is None else out_degree_B
         )
         self.state.set_out_degree(position, out_degree_B, capacity_B)
+        if self.weights is not None:
+            self.weights.add_nodes(position, kind_B, self.newest_edges)
         self.x_BA = torch.stack(codes, dim=1)
         self.output.add_nodes(self.state.sample_B, self.x_BA, self.state.structure.layer_T)
 

@@ -19,6 +19,9 @@ class RandomSlot(IntEnum):
     FURTHER_PARENT = 1 << 16
     """First slot of ``SLOTS_PER_PARENT`` for each parent: its edge type, and the next parent."""
 
+    RESAMPLING = 1 << 31
+    """Which particles go on; only the first particle's is used."""
+
     POSITION_IN_BIN = 1 << 32
     """First slot of the positions of numeric attributes in their bins, one per attribute."""
 

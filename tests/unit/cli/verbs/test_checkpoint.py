@@ -1,13 +1,16 @@
-"""``layerdag checkpoint upgrade``."""
+"""``layerdag checkpoint upgrade`` and ``layerdag checkpoint neighbors``."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint
 
 from layerdag import sampling
 from layerdag.cli import main
+from layerdag.cli.settings import RealData
+from layerdag.datasets import GraphDataset
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 from layerdag.training._checkpoint import CheckpointContents
 
@@ -54,3 +57,23 @@ def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path, capsys) -> None:
     assert main(["checkpoint", "upgrade", str(tmp_path), str(tmp_path / "new")]) == 1
     assert str(tmp_path) in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_neighbors_of_the_training_graphs_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain_checkpoint(tmp_path)
+    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
+    data = GraphDataset.build("chains", "flow", {"train": graphs})
+    monkeypatch.setattr(RealData, "beside_weights", lambda self, checkpoint: data)
+    words = ["checkpoint", "neighbors", str(tmp_path / "model"), str(tmp_path / "new")]
+    assert main([*words, "--data", "given"]) == 0
+    # Parents: none of a, a of b, b of c. Children: b of a, c of b. Fewer graphs show the rest.
+    assert "weights unchanged; 3 sets of parents and 2 of children" in capsys.readouterr().out
+    assert load_checkpoint(tmp_path / "new").model.neighbors.any_listed
+    assert not load_checkpoint(tmp_path / "model").model.neighbors.any_listed
+
+
+def test_neighbors_need_the_data(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["checkpoint", "neighbors", str(tmp_path), str(tmp_path / "new")])

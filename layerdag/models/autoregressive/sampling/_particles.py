@@ -1,0 +1,136 @@
+"""Sequential Monte Carlo: drawing several graphs at once, and going on with those that fit.
+
+The graphs drawn for one that is kept are the particles of a filter. While they are drawn, they are
+weighed by the neighbors of their nodes (``NeighborKinds``), and now and then particles of little
+weight are replaced by copies of others, which then go on by random numbers of their own
+(Doucet and Johansen, A tutorial on particle filtering and smoothing, 2009; for language models Lew
+et al., Sequential Monte Carlo steering, arXiv 2306.03081). An error is so corrected soon after it
+was made, where best-of-n can only throw the whole graph away.
+
+Shape letters: B graphs (the active ones), G groups of rows (particles of one graph), K codes, O
+options (particles), R rows, X selected graphs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerdag.models.autoregressive import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
+from layerdag.models.autoregressive.sampling._cache import PositionBuffer
+from layerdag.models.autoregressive.sampling._slots import RandomSlot
+from layerdag.models.draws import slot_uniforms
+
+INTERVAL = 8
+"""Nodes between two resamplings. Copying a particle costs about as much as drawing a node."""
+
+
+@dataclass(eq=False)
+class ParticleWeights:
+    """The weights of graphs by the neighbors of their nodes, as they are drawn.
+
+    They are those of ``NeighborKinds.log_weight``, except that a node which lacks children costs
+    nothing, since later nodes may become its children.
+
+    Attributes:
+        neighbors: What training graphs have.
+        kind: Kind of each position.
+        children: State of each position's children.
+        log_weight_B: Of each graph since the last resampling, nats.
+    """
+
+    neighbors: NeighborKinds
+    kind: PositionBuffer
+    children: PositionBuffer
+    log_weight_B: Float[Tensor, " B"]
+
+    @classmethod
+    def start(cls, neighbors: NeighborKinds, rows: int, device: torch.device) -> "ParticleWeights":
+        """Return the state before the first node."""
+        kind, children = (PositionBuffer(rows, (), torch.int64, device) for _ in range(2))
+        return cls(neighbors, kind, children, torch.zeros(rows, device=device))
+
+    def add_nodes(
+        self, position: int, kind_B: Int[Tensor, " B"], edges: list[tuple[Tensor, Tensor]]
+    ) -> None:
+        """Weigh the newest node of every graph.
+
+        Args:
+            position: Of the newest nodes.
+            kind_B: Their kinds.
+            edges: Rows and positions of their parents.
+        """
+        parents, children = self.neighbors.of_parents, self.neighbors.of_children
+        self.kind.write(position, kind_B)
+        self.children.write(position, children.start_K[kind_B])
+        state_B = parents.start_K[kind_B]
+        self.log_weight_B = self.log_weight_B + self.neighbors.offset_K[kind_B]
+        for row_X, parent_X in edges:
+            state_B[row_X] = parents.read(state_B[row_X], self.kind.at(row_X, parent_X))
+            before_X = self.children.at(row_X, parent_X)
+            after_X = children.read(before_X, kind_B[row_X])
+            self.children.data[row_X, parent_X] = after_X
+            broken_X = (after_X == UNSEEN) & (before_X != UNSEEN)
+            self.log_weight_B = self.log_weight_B.index_add(
+                0, row_X, broken_X.float(), alpha=-NATS_PER_VIOLATION
+            )
+        unlisted_B = ~parents.final_R[state_B]
+        self.log_weight_B = self.log_weight_B - NATS_PER_VIOLATION * unlisted_B
+
+    def select(self, row_R: Int[Tensor, " R"]) -> None:
+        """Keep the rows ``row_R``."""
+        self.kind.select(row_R)
+        self.children.select(row_R)
+        self.log_weight_B = self.log_weight_B[row_R]
+
+
+def surviving_particles(weight_O: Float[np.ndarray, " O"], uniform: float) -> Int[np.ndarray, " O"]:
+    """Return which particle each of P places goes on with: itself, or one of larger weight.
+
+    Systematic resampling: the number of copies of a particle differs from P times its share of the
+    weight by less than 1, and is that in expectation. A particle with a copy stays in its place.
+
+    Args:
+        weight_O: Non-negative, not all 0.
+        uniform: In [0, 1).
+    """
+    count = weight_O.shape[0]
+    reach_O = np.cumsum(weight_O) / weight_O.sum() * count
+    reach_O[-1] = count
+    copies_O = np.diff(np.floor(reach_O + uniform), prepend=np.floor(uniform)).astype(np.int64)
+    source_O = np.arange(count)
+    source_O[copies_O == 0] = np.repeat(np.arange(count), np.maximum(copies_O - 1, 0))
+    return source_O
+
+
+def resampled_rows(
+    sample_B: Int[np.ndarray, " B"],
+    log_weight_B: Float[np.ndarray, " B"],
+    particles: int,
+    first_seed_G: np.ndarray,
+    position: int,
+) -> Int[np.ndarray, " B"]:
+    """Return the row that each row goes on with.
+
+    Args:
+        sample_B: Index of each row's sample; consecutive ``particles`` ones belong together.
+        log_weight_B: Of each row, nats.
+        particles: Per graph.
+        first_seed_G: Seed of the first particle of each graph.
+        position: Of the newest node.
+    """
+    source_B = np.arange(sample_B.shape[0])
+    graph_B = sample_B // particles
+    slot = int(RandomSlot.RESAMPLING)
+    for graph in np.unique(graph_B):
+        row_O = np.flatnonzero(graph_B == graph)
+        weight_O = np.exp(log_weight_B[row_O] - log_weight_B[row_O].max())
+        if weight_O.min() == weight_O.max():
+            continue
+        uniform = slot_uniforms(
+            first_seed_G[graph : graph + 1], np.array([position]), range(slot, slot + 1)
+        )
+        source_B[row_O] = row_O[surviving_particles(weight_O, float(uniform))]
+    return source_B

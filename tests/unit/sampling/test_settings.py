@@ -1,0 +1,48 @@
+"""What is left to the model is filled in by the model and the kind of its graphs."""
+
+from pathlib import Path
+
+import pytest
+from tiny_checkpoints import chain_checkpoint, job_checkpoint
+
+from layerdag.errors import UsageError
+from layerdag.models import build_model
+from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
+from layerdag.training import LoadedCheckpoint
+
+
+def settled(checkpoint: LoadedCheckpoint, **settings: object) -> GenerationSettings:
+    schema = checkpoint_schema(checkpoint)
+    return GenerationSettings(**settings).settled(checkpoint.model, schema)
+
+
+def test_jobs_are_sharper_than_flow_graphs_unless_asked_otherwise(tmp_path: Path) -> None:
+    job, flow = job_checkpoint(tmp_path / "jobs"), chain_checkpoint(tmp_path / "flow")
+    assert settled(job).temperature == 0.8
+    assert settled(flow).temperature == 1.0
+    assert settled(job, temperature=1.0).temperature == 1.0
+
+
+def test_a_model_that_has_no_temperature_is_sampled_without(tmp_path: Path) -> None:
+    job = job_checkpoint(tmp_path)
+    spec = type(job.spec)("reference", job.spec.sizes, job.spec.statistics, {})
+    model, schema = build_model(spec), checkpoint_schema(job)
+    assert GenerationSettings().settled(model, schema).temperature == 1.0
+    with pytest.raises(UsageError, match=r"temperature=0\.5 cannot be done; leave it out"):
+        GenerationSettings(temperature=0.5).settled(model, schema)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_temperature_that_is_none_is_refused(tmp_path: Path, temperature: float) -> None:
+    with pytest.raises(UsageError, match="'temperature' must be above 0"):
+        settled(chain_checkpoint(tmp_path), temperature=temperature)
+
+
+def test_without_temperature_every_seed_gives_the_likeliest_graph(tmp_path: Path) -> None:
+    checkpoint = chain_checkpoint(tmp_path)
+    cold = GenerationSettings(
+        num=4, temperature=1e-6, best_of=1, guidance=1.0, max_nodes=20, conditions={"label": 2.0}
+    )
+    graphs = list(generate(checkpoint.model, checkpoint_schema(checkpoint), cold))
+    assert len({str(graph.dag.x_NA.tolist()) for graph in graphs}) == 1
+    assert len({str(graph.dag.edge_index_2E.tolist()) for graph in graphs}) == 1
