@@ -51,7 +51,7 @@ SEGMENTS: list[Segment] = [
 ]
 
 
-@pytest.mark.parametrize("segment", SEGMENTS, ids=str)
+@pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment: type(segment).__name__)
 def test_on_the_same_data_every_row_comes_from_itself(segment: Segment, schema: GraphSchema):
     source = segment.source(segment, schema, schema)
     assert source is not None
