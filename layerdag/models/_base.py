@@ -102,7 +102,7 @@ class DAGModel(nn.Module, ABC):
         return ()
 
     @property
-    def sharpens(self) -> bool:
+    def has_temperature(self) -> bool:
         """Whether sampling can have another temperature than 1."""
         return False
 

@@ -86,7 +86,9 @@ class GenerationSettings:
         best_of = model.usual_best_of if self.best_of is None else self.best_of
         temperature = self.temperature
         if temperature is None:
-            temperature = JOB_TEMPERATURE if model.sharpens and schema.kind == "trace" else 1.0
+            temperature = (
+                JOB_TEMPERATURE if model.has_temperature and schema.kind == "trace" else 1.0
+            )
         model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
         return replace(self, best_of=best_of, temperature=temperature)
 

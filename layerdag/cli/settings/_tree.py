@@ -91,7 +91,7 @@ class SampleConfig:
     max_bytes: int = 16_000_000_000
     batch_size: int = 32
     device: str = "auto"
-    threads: int = 0
+    threads: int = 1
     dry_run: bool = False
 
     def generation(self) -> GenerationSettings:

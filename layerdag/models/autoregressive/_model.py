@@ -164,7 +164,7 @@ class FastLayerDAG(DAGModel):
         )
 
     @property
-    def sharpens(self) -> bool:
+    def has_temperature(self) -> bool:
         """Every decision is drawn from logits, which a temperature divides."""
         return True
 
