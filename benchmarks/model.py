@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from layerdag.cli import with_brief_spinning
+
 # Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU
 # Tile are nearest to the fast model's: 504 k and 501 k.
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -294,6 +296,7 @@ def main() -> int:
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--no-growth", dest="growth", action="store_false")
     options = parser.parse_args()
+    with_brief_spinning()  # as the command line does; the processes below inherit it
     spawn = multiprocessing.get_context("spawn")
     clock = "processor" if options.threads == 1 else "wall"
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layerdag.cli import with_brief_spinning
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -168,6 +170,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30, help="training time of each model")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    with_brief_spinning()  # as `layerdag train` does; the processes below inherit it
     tasks = [(model, shape, options) for shape in options.shapes for model in options.models]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:

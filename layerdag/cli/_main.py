@@ -16,6 +16,7 @@ from layerdag._runtime import did_you_mean
 from layerdag._version import __version__
 from layerdag.cli._faults import complain
 from layerdag.cli._old_names import old_names_told
+from layerdag.cli._start import with_brief_spinning
 from layerdag.cli._stopping import TERMINATED, exit_code, terminating
 from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
 from layerdag.errors import UsageError
@@ -34,6 +35,8 @@ VERBS = {
     "checkpoint": "Convert a checkpoint that an older version wrote.",
     "demo": "Run the main job end to end on the embedded corpus and write a report.",
 }
+# Verbs that compute with torch on several threads; others run programs of the user (collect).
+_WITH_THREADS = ("train", "surrogate", "validate")
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
@@ -94,6 +97,8 @@ def _run(verb: str, words: list[str]) -> int:
     if has_settings and {"-h", "--help"} & set(words):
         sys.stdout.write(help_text(verb))
         return 0
+    if verb in _WITH_THREADS:
+        with_brief_spinning()
     module = importlib.import_module(f"layerdag.cli.verbs._{verb}")
     if has_settings:
         return int(module.main(words))

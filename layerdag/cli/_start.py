@@ -1,4 +1,4 @@
-"""What a verb sets before it imports anything large: no needless threads, no garbage search."""
+"""What a verb sets before it imports anything large: threads, how they wait, no garbage search."""
 
 import atexit
 import gc
@@ -6,6 +6,22 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# Turns of a waiting thread before it sleeps (docs/dev/fast-model-figures.md, "Threads"): training
+# is as fast as with OpenMP's own 300,000 on a quiet machine, and not ruined by other work.
+_TURNS = "10000"
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+def with_brief_spinning() -> None:
+    """Let the threads of GNU OpenMP spin for some microseconds when they wait, then sleep.
+
+    To be called before the first import of torch, which reads the setting: a process that has torch
+    already is left to `layerdag._runtime.wait_briefly`. What the user has set in the environment
+    stands.
+    """
+    if "torch" not in sys.modules and not any(name in os.environ for name in _WAITING):
+        os.environ["GOMP_SPINCOUNT"] = _TURNS
 
 
 def without_blas_threads() -> None:

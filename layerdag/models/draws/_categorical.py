@@ -21,9 +21,10 @@ def sample_categorical(
         int64 codes; a code of weight 0 is never sampled.
     """
     reach_K = weight_K.double().cumsum(-1)
-    aim = uniform.double().unsqueeze(-1) * reach_K[..., -1:]
-    code = torch.searchsorted(reach_K, aim, right=True).squeeze(-1)
-    return torch.minimum(code, _last_possible(weight_K))
+    total = reach_K[..., -1:].contiguous()
+    code = torch.searchsorted(reach_K, uniform.double().unsqueeze(-1) * total, right=True)
+    # A product that rounds up to the total belongs to the last code with a positive weight.
+    return torch.minimum(code, torch.searchsorted(reach_K, total)).squeeze(-1)
 
 
 def sample_from_logits(
@@ -31,9 +32,3 @@ def sample_from_logits(
 ) -> Int[Tensor, "*shape"]:
     """Sample codes as ``sample_categorical``; a code with a logit of -inf is never sampled."""
     return sample_categorical(torch.softmax(logits_K.double(), dim=-1), uniform)
-
-
-def _last_possible(weight_K: Float[Tensor, "*shape K"]) -> Int[Tensor, "*shape"]:
-    """Return the last code with a positive weight."""
-    code_K = torch.arange(weight_K.shape[-1], device=weight_K.device)
-    return (code_K * (weight_K > 0)).amax(dim=-1)

@@ -1,6 +1,7 @@
 """A short verb starts no threads and searches for no garbage, and leaves both as they were."""
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -42,3 +43,37 @@ def test_a_numpy_that_is_there_is_left_alone():
         [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "None")],
+)
+def test_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
+    assert _told("with_brief_spinning", "GOMP_SPINCOUNT", given) == expected
+
+
+def test_a_torch_that_is_there_has_read_its_settings():
+    code = (
+        "import os, sys; sys.modules['torch'] = sys; from layerdag.cli._start import "
+        "with_brief_spinning; with_brief_spinning(); print('GOMP_SPINCOUNT' in os.environ)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("verb", "turns"), [("train", "10000"), ("info", "None")])
+def test_a_verb_that_trains_lets_threads_spin_briefly_and_no_other_verb_does(verb, turns):
+    code = (
+        "import os; from layerdag.cli import main\n"
+        f"try: main(['{verb}', 'nothing=such'])\n"
+        "except SystemExit: pass\n"
+        "print(os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().splitlines()[-1] == turns
