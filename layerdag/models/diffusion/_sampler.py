@@ -198,14 +198,14 @@ class _Sampler:
             node.marginal_AK.expand(len(uniform_WSA), -1, -1), uniform_WSA[:, 0]
         )
         for step, (now, then) in enumerate(itertools.pairwise(times)):
-            logits_WAK = self._guided(
-                view,
-                lambda conditions, time_D=time_SD[step], code_WA=code_WA: node(
-                    states[id(conditions)] + time_D, code_WA, segments
-                ),
-            )
+            # Plain annotations: those with shapes would be made again in every step.
+            def predict(
+                conditions: Conditions, code_WA: Tensor = code_WA, step: int = step
+            ) -> Tensor:
+                return node(states[id(conditions)] + time_SD[step], code_WA, segments)
+
             weights_WAK = reverse_distribution(
-                logits_WAK.softmax(-1),
+                self._guided(view, predict).softmax(-1),
                 code_WA,
                 node.marginal_AK,
                 node.alpha_bar_S[now],
@@ -244,14 +244,14 @@ class _Sampler:
         times = strided_timesteps(edge.steps, self.request.steps)
         for now, then in itertools.pairwise(times):
             time_I = torch.full_like(partial.graph_I, now)
-            logits_PK = self._guided(
-                view,
-                lambda conditions, state_P=state_P, time_I=time_I: edge(
-                    partial, conditions, pairs, state_P, time_I
-                ),
-            )
+
+            def predict(
+                conditions: Conditions, state_P: Tensor = state_P, time_I: Tensor = time_I
+            ) -> Tensor:
+                return edge(partial, conditions, pairs, state_P, time_I)
+
             uniform_P3 = self._draw(view, 3 * pairs_per_prefix_I).reshape(-1, 3)
-            x0_P = sample_parents(logits_PK, pairs, uniform_P3[:, :2])
+            x0_P = sample_parents(self._guided(view, predict), pairs, uniform_P3[:, :2])
             state_P = _posterior(edge, x0_P, state_P, marginal_PK, (now, then), uniform_P3[:, 2])
         return state_P
 
