@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,3 +32,11 @@ def test_a_report_as_plain_data_is_json(rng: np.random.Generator) -> None:
     assert plain["generated"] == 6
     assert len(plain["rows"]) == len(found.rows)
     assert plain["rows"][0]["generated"]["metric"]["goal"] == "lower"
+
+
+def test_numbers_that_json_lacks_become_null(rng: np.random.Generator) -> None:
+    found = report(rng)
+    first = replace(found.rows[0], ratio=float("nan"))
+    plain = replace(found, rows=(first, *found.rows[1:])).to_dict()
+    assert plain["rows"][0]["ratio"] is None
+    assert plain["rows"][1]["ratio"] == found.rows[1].ratio

@@ -124,6 +124,7 @@ def test_an_unknown_condition_names_the_nearest():
         (("condition_table", "correlation"), [[float("nan")]]),
         (("condition_table", "correlation"), []),
         (("edge_types",), []),
+        (("numbers", 0, "name"), "kind"),
     ],
 )
 def test_a_damaged_schema_is_refused_in_one_sentence(path, value):
@@ -143,3 +144,27 @@ def test_decoding_a_code_that_no_word_has_is_refused():
     dag = DAG.build(torch.tensor([[5, 0]]), torch.zeros(2, 0, dtype=torch.int64))
     with pytest.raises(VocabularyError, match="codes 0 to 1"):
         schema.decode(dag)
+
+
+def test_a_schema_needs_a_training_graph():
+    with pytest.raises(GraphError, match="no training graph to learn a schema from"):
+        GraphSchema.fit("flow", [])
+
+
+@pytest.mark.parametrize(("lacking", "name"), [("categories", "kind"), ("numbers", "bytes")])
+def test_a_graph_that_lacks_an_attribute_is_told_all_that_are_needed(lacking, name):
+    schema = GraphSchema.fit("flow", [graph(["a", "b"])])
+    with pytest.raises(GraphError, match=f"attribute '{name}' is missing.* 'kind', 'bytes'"):
+        schema.encode(graph(["a", "b"], **{lacking: {}}))
+
+
+def test_a_trace_holds_no_number_beyond_64_bits():
+    data = GraphSchema.fit("flow", [graph(["a", "b"], label=float(v)) for v in range(1, 9)])
+    written = json.loads(json.dumps(data.to_dict()))
+    written["kind"] = "trace"
+    assert GraphSchema.from_dict(written).kind == "trace"
+    written["numbers"][0]["bins"][-1][-1] = float(1 << 63)
+    with pytest.raises(CheckpointError, match=r"2 \*\* 63"):
+        GraphSchema.from_dict(written)
+    written["kind"] = "flow"
+    assert GraphSchema.from_dict(written).kind == "flow"

@@ -1,5 +1,6 @@
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -62,3 +63,19 @@ def test_every_run_of_the_corpus_unfolds_to_matching_ranks_without_repairs(repos
         unfolded = unfold(run_graph(run), run.record.world_size)
         assert not match_communication(unfolded.workload).mismatches
         assert set(unfolded.repairs) <= {"communication_order_added"}
+
+
+def test_a_run_that_is_no_graph_is_listed_with_its_reason(few, monkeypatch):
+    module = sys.modules[load_corpus.__module__]
+    broken = []
+
+    def of_all_but_the_first(run):
+        if not broken:
+            broken.append(run.record.run)
+            raise DataError("rank 1 waits for a send that nobody issues.")
+        return run_graph(run)
+
+    monkeypatch.setattr(module, "run_graph", of_all_but_the_first)
+    data = load_corpus(few())
+    assert len(data.graphs["train"]) == 3
+    assert data.left_out == (f"{broken[0]}: rank 1 waits for a send that nobody issues.",)

@@ -150,3 +150,28 @@ def test_old_names_of_figures_are_read_and_saved_as_ever(rng: np.random.Generato
     assert Attack(**same, **fields) == attack
     with pytest.warns(RenamedWarning):
         assert Attack(**saved) == attack
+
+
+def test_too_few_graphs_say_how_many_it_would_take(rng: np.random.Generator) -> None:
+    for attack in sample_attacks(graphs(rng, 12), graphs(rng, 12), graphs(rng, 12)):
+        assert attack.verdict is Verdict.TOO_FEW
+        assert attack.need is not None
+        assert attack.in_words() == f"{Verdict.TOO_FEW.value} ({attack.need.in_words()})"
+        assert not attack.leaks
+
+
+def test_a_verdict_that_stands_needs_no_more_graphs(rng: np.random.Generator) -> None:
+    train, held_out = graphs(rng, 40), graphs(rng, 40)
+    for attack in sample_attacks(train, held_out, train):
+        assert attack.need is None
+        assert attack.in_words() == Verdict.LEAKS.value
+
+
+def test_an_attack_as_plain_data_keeps_the_names_that_reports_have(
+    rng: np.random.Generator,
+) -> None:
+    attack, *_ = sample_attacks(graphs(rng, 20), graphs(rng, 15), graphs(rng, 20))
+    plain = attack.to_dict()
+    assert {name: plain[name] for name in ("members", "others")} == {"members": 20, "others": 15}
+    assert plain["what"] == attack.description
+    assert plain["caught"] == attack.true_positive_rate
