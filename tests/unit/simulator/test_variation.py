@@ -47,3 +47,16 @@ def test_impossible_speeds_are_refused(factors):
 def test_noise_without_a_mean_is_refused():
     with pytest.raises(ConfigError, match="exponent"):
         PowerLawNoise(1.0, 0.1, 0)
+
+
+def test_nothing_becomes_faster_than_a_nanosecond():
+    quick = workload([comp(0, 1)])
+    for factor, expected in ((1e-6, 1), (0.001, 1), (0.0025, 2), (1.0, 1000)):
+        found = simulate(quick, Cluster(ring(1), system()), variation=Variation({0: factor}))
+        assert found.compute_ns.tolist() == [expected]
+
+
+def test_a_speed_for_the_first_rank_beyond_the_cluster_is_refused():
+    simulate(LOAD, Cluster(ring(4), system()), variation=Variation({3: 1.0}))
+    with pytest.raises(ConfigError, match="rank 4 is given a speed, but ranks are 0 to 3"):
+        simulate(LOAD, Cluster(ring(4), system()), variation=Variation({4: 1.0}))

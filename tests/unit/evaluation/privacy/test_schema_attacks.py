@@ -42,3 +42,11 @@ def test_a_table_of_single_graphs_is_caught_by_both(rng: np.random.Generator):
 def test_a_schema_without_a_table_cannot_be_attacked(rng: np.random.Generator):
     schema = fitted(np.arange(1.0, 4.0))
     assert schema_attacks(schema, with_labels(np.ones(3)), with_labels(np.ones(3))) == ()
+
+
+def test_without_graphs_on_both_sides_there_is_no_attack(rng: np.random.Generator):
+    labels = rng.normal(10.0, 2.0, 20)
+    schema, some = fitted(labels), with_labels(labels)
+    assert schema_attacks(schema, [], some) == ()
+    assert schema_attacks(schema, some, []) == ()
+    assert len(schema_attacks(schema, some, some)) == 2

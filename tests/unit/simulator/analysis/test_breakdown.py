@@ -1,5 +1,6 @@
 """Where a rank's time goes, against counting every span by hand."""
 
+import pytest
 import slow_simulator
 from hypothesis import given, strategies as st
 from laws import tried
@@ -7,7 +8,14 @@ from random_clusters import random_program
 from simulator_traces import all_reduce, comp, node, ring, send, system, workload
 
 from layerdag.errors import SimulationError
-from layerdag.simulator import Cluster, MemoryConfig, MemoryKind, SimulationResult, simulate
+from layerdag.simulator import (
+    Cluster,
+    MemoryConfig,
+    MemoryKind,
+    NetworkConfig,
+    SimulationResult,
+    simulate,
+)
 from layerdag.simulator.analysis import break_down
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.engine import Slot
@@ -100,3 +108,16 @@ def test_the_table_tells_milliseconds_with_the_mean_first_and_at_most_so_many_ra
         ["0", "1.000", "0.000", "1.000"],
         ["1", "2.000", "0.000", "2.000"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("members", "part"), [((1, 5), "dim 1"), ((1, 2), "dim 0"), ((0, 7), "dim 0")]
+)
+def test_messages_of_a_group_are_charged_to_the_first_dimension_they_cross(members, part):
+    # A network of 4 x 2 ranks: ranks 1 and 5 have the same place in the first dimension.
+    calls, idle = [all_reduce(0, 2000, pg_name="1")], [comp(0, 1)]
+    ranks = [calls if rank in members else idle for rank in range(8)]
+    network = NetworkConfig((*ring(4).dimensions, *ring(2).dimensions))
+    cluster = Cluster(network, system(dimensions=2))
+    parts = break_down(simulate(workload(*ranks, groups={"1": members}), cluster)).parts
+    assert [name for name in parts if name.startswith("dim")] == [part]

@@ -177,3 +177,22 @@ def test_clock_and_bandwidth_are_positive():
         Clock(0.0)
     with pytest.raises(ConfigError, match="the bandwidth is -1"):
         SystolicCompute(ARRAY, bytes_per_ns=-1.0)
+
+
+def test_the_first_of_several_products_keeps_its_own_time():
+    small = operator("aten::mm", "[[4, 4], [4, 4]]")
+    large = operator("aten::mm", "[[64, 64], [64, 64]]")
+    other = operator("aten::add", num_ops=1, tensor_size=1, duration_ns=7)
+    model = SystolicCompute(ARRAY)
+    alone = [times([node], model)[0] for node in (small, large, other)]
+    assert len(set(alone)) == 3
+    assert times([small, large, other, small], model) == [*alone, alone[0]]
+
+
+def test_a_product_of_unknown_type_has_elements_of_four_bytes():
+    assert Product(Gemm(2, 2, 2)).item_bytes == 4
+    # The filter has 63 words: 4 bytes each unless a type says otherwise.
+    plain = operator("aten::mm", "[[5, 9], [9, 7]]")
+    single = operator("aten::mm", "[[5, 9], [9, 7]]", dtype="float32")
+    model = SystolicCompute(ARRAY, bytes_per_ns=0.5)
+    assert times([plain], model) == times([single], model)

@@ -169,3 +169,26 @@ def test_published_batch_map_is_close_to_its_measurements(shared_data):
         errors.append(abs(found / row["einsum_us"] - 1))
     assert np.mean(errors) < 0.09  # 7.8 % as published
     assert TPU_V6E_ROOF.microseconds(0, Gemm(1, 1, 1)) == pytest.approx(0.879, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "microseconds"),
+    [
+        # slope * 10^6 cycles + offset of the eight published regions: the cycles bound each.
+        ((128, 128, 128), 5.652 + 1.419),
+        ((2048, 128, 128), 16.23 + 1.579),
+        ((128, 2048, 128), 7.745 + 1.599),
+        ((2048, 2048, 128), 165.3 + 1.468),
+        ((128, 128, 129), 35.33 + 1.470),
+        ((2048, 128, 129), 127.0 + 1.646),
+        ((128, 2048, 129), 86.38 + 1.447),
+        ((2048, 2048, 129), 124.1 + 4.277),
+    ],
+)
+def test_each_region_of_sizes_has_its_published_line(sizes, microseconds):
+    found = TPU_V4_REGIONS.microseconds(10**6, Gemm(*sizes))
+    assert found == pytest.approx(microseconds, rel=1e-9)
+
+
+def test_a_small_product_has_the_published_offset():
+    assert TPU_V4_RANGES.microseconds(100, Gemm(1, 1, 1)) == pytest.approx(0.2762 - 0.062665)

@@ -56,3 +56,19 @@ def test_the_same_traces_give_the_same_model():
     first, second = (OperatorLatency.fit(measured()) for _ in range(2))
     trace, rows = measured().traces[0], np.arange(50)
     np.testing.assert_array_equal(first.microseconds(trace, rows), second.microseconds(trace, rows))
+
+
+def test_durations_in_nanoseconds_alone_are_measured_times():
+    nodes = [dataclasses.replace(comp(i, 0, duration_ns=500), name="aten::mm") for i in range(20)]
+    known = workload(nodes)
+    found = OperatorLatency.fit(known).microseconds(known.traces[0], np.arange(3))
+    np.testing.assert_allclose(found, 0.5, rtol=0.01)
+
+
+def test_more_operators_than_the_regressor_has_categories_are_learned_together():
+    # Forty common operators and 300 that occur once: the rare ones share the unknown one's code.
+    names = [f"common{i % 40}" for i in range(400)] + [f"rare{i}" for i in range(300)]
+    nodes = [dataclasses.replace(comp(i, 3, num_ops=8), name=n) for i, n in enumerate(names)]
+    known = workload(nodes)
+    found = OperatorLatency.fit(known).microseconds(known.traces[0], np.arange(len(nodes)))
+    np.testing.assert_allclose(found, 3.0, rtol=0.01)
