@@ -13,7 +13,12 @@ import layerdag as ld
 from layerdag.simulator import Dimension, NetworkConfig, SystemConfig, Topology, Variation
 from layerdag.simulator.analysis import break_down, by_node, critical_path, sensitivities
 
-wanted = {"family": "gpt", "strategy": "ddp", "world_size": 4, "num_nodes": 400}
+wanted: dict[str, float | str] = {
+    "family": "gpt",
+    "strategy": "ddp",
+    "world_size": 4,
+    "num_nodes": 400,
+}
 (sample,) = ld.sample(num=1, seed=3, conditions=wanted, guidance=1.0, best_of=1)
 workload = sample.workload(ranks=8)
 print(sample)

@@ -118,7 +118,7 @@ print(ld.audit(samples, data))
 # One real and one sampled job, layers from top to bottom, colored by the kind of operator:
 
 # %%
-real_trace = ld.read(folder / small[12].run).traces[0]
+real_trace = ld.read_workload(folder / small[12].run).traces[0]
 made = (sample.workload().traces[0] for sample in samples)
 sampled_trace = min(made, key=lambda trace: abs(trace.num_nodes - real_trace.num_nodes))
 figure, axes = plt.subplots(1, 2, figsize=(9, 8), layout="constrained")
