@@ -164,6 +164,21 @@ def test_a_failure_of_the_disk_names_the_target(
     assert caught.value.filename == str(tmp_path / "b.txt")
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_error_about_the_draft_names_the_target_and_any_other_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    def refused(source: object, target: object) -> None:
+        named = "/etc/other" if elsewhere else str(source)
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), named)
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(OSError, match="Permission denied") as caught:
+        files.write_text(tmp_path / "b.txt", "x")
+    assert caught.value.filename == ("/etc/other" if elsewhere else str(tmp_path / "b.txt"))
+    assert caught.value.filename2 is None
+
+
 def test_a_draft_that_does_not_fit_on_the_disk_names_the_target(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))

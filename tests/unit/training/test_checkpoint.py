@@ -10,7 +10,7 @@ from tiny_checkpoints import chain_checkpoint
 
 from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
-from layerdag.errors import CheckpointError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.models import ModelSpec, build_model
 from layerdag.models.autoregressive import ConditioningConfig, EncoderConfig, FastConfig
 from layerdag.training import load_checkpoint
@@ -103,6 +103,19 @@ FAULTS = {
     ),
     "schema missing": (lambda p: (p / "schema.json").unlink(), "schema.json is missing"),
     "other format": (edit("meta.json", lambda d: d.update(format_version=99)), "format 99"),
+    "step below 0": (
+        edit("meta.json", lambda d: d.update(step=-1)),
+        "found -1 where a whole number belongs",
+    ),
+    "step of 2**63": (
+        edit("meta.json", lambda d: d.update(step=1 << 63)),
+        "where a whole number belongs",
+    ),
+    "step is a fraction": (edit("meta.json", lambda d: d.update(step=1.0)), r"found 1\.0 where"),
+    "old and unknown": (
+        edit("meta.json", lambda d: (d.update(format_version=1), d.pop("layerdag_version"))),
+        r"written by layerdag unknown\. Convert it with|written by layerdag unknown\. Train",
+    ),
     "unknown model": (
         edit("config.json", lambda d: d["model"].update(name="os.system")),
         "no model",
@@ -138,6 +151,22 @@ def test_a_damaged_checkpoint_is_one_sentence(checkpoint: Path, name: str):
     with pytest.raises(CheckpointError, match=words) as caught:
         load_checkpoint(checkpoint)
     assert str(checkpoint.name) in str(caught.value)
+
+
+def test_the_smallest_and_largest_numbers_of_a_record_are_read(checkpoint: Path):
+    edit("meta.json", lambda d: d.update(step=0, seed=(1 << 63) - 1))(checkpoint)
+    meta = load_checkpoint(checkpoint).meta
+    assert (meta.step, meta.seed) == (0, (1 << 63) - 1)
+    assert (meta.torch_version, meta.data_fingerprint) == (str(torch.__version__), "abc")
+    assert meta.origin is None
+
+
+def test_an_export_over_another_one_needs_a_word(checkpoint: Path, tmp_path: Path):
+    export_checkpoint(checkpoint, tmp_path / "small")
+    with pytest.raises(UsageError, match="overwrite"):
+        export_checkpoint(checkpoint, tmp_path / "small")
+    export_checkpoint(checkpoint, tmp_path / "small", overwrite=True)
+    assert load_checkpoint(tmp_path / "small").meta.step == 7
 
 
 def test_the_order_of_keys_does_not_change_a_file(checkpoint: Path, tmp_path: Path):
