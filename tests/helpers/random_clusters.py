@@ -3,6 +3,7 @@
 import numpy as np
 from simulator_traces import coll, comp, recv, send, workload
 
+from layerdag.errors import SimulationError
 from layerdag.simulator import (
     Cluster,
     Dimension,
@@ -132,3 +133,28 @@ def random_program(seed: int) -> Program:
     grouped = ranks % 4 == 0 and not unfit
     load = random_workload(rng, ranks, SCOPES if grouped else ("",))
     return lower(load, cluster, MeasuredCompute())
+
+
+def random_collective(seed: int) -> Program | None:
+    """Return one collective of a random group whose members enter it at different times.
+
+    Groups may be any ranks of a larger network, so that their links differ in length.
+    """
+    rng = np.random.default_rng(seed)
+    cluster = random_cluster(rng)
+    ranks = cluster.network.num_npus
+    members = rng.permutation(ranks)[: int(rng.integers(2, ranks + 1))].tolist()
+    everyone = len(members) == ranks
+    group = {} if everyone else {"pg_name": "1"}
+    kind, size = pick(rng, *TYPES[:4]), pick(rng, 7, 1000, 4096)
+    nodes = [
+        [comp(0, 1, duration_ns=1000 * int(rng.integers(1, 5))), coll(1, kind, size, (0,), **group)]
+        if rank in members
+        else [comp(0, 1)]
+        for rank in range(ranks)
+    ]
+    load = workload(*nodes, groups={} if everyone else {"1": tuple(members)})
+    try:
+        return lower(load, cluster, MeasuredCompute())
+    except SimulationError:
+        return None  # some algorithms serve no group

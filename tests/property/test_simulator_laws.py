@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 from laws import tried
-from random_clusters import random_program
+from random_clusters import random_collective, random_program
 
 from layerdag.simulator.engine import Slot, _event_loop as kernel
 
@@ -22,6 +22,16 @@ def test_solving_collectives_equals_sending_their_messages(seed):
     np.testing.assert_array_equal(solved.issue_ns, sent.issue_ns)
     np.testing.assert_array_equal(solved.finish_ns, sent.finish_ns)
     np.testing.assert_array_equal(solved.rank_finish_ns, sent.rank_finish_ns)
+
+
+@tried(300)
+@given(seeds)
+def test_a_group_on_links_of_different_length_is_solved_as_its_messages_are_sent(seed):
+    program = random_collective(seed)
+    solved = program and kernel.run_with(program, kernel.Method.SOLVED)
+    if solved:
+        sent = kernel.run_with(program, kernel.Method.MESSAGES)
+        np.testing.assert_array_equal(solved.finish_ns, sent.finish_ns)
 
 
 @lasting
