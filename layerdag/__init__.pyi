@@ -28,3 +28,4 @@ from .traces import (
 from .traces.chakra import read_trace as read_trace, write_trace as write_trace
 from .traces.pytorch import capture as capture
 from .training import TrainSettings as TrainSettings, load_checkpoint as load_checkpoint
+from .workloads.symbolic import workload as workload

@@ -7,6 +7,7 @@ from ._files import (
     require_replaceable as require_replaceable,
     strangers as strangers,
     write_bytes as write_bytes,
+    write_files as write_files,
     write_text as write_text,
 )
 from ._limits import (

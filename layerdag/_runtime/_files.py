@@ -7,7 +7,7 @@ resumes; an older folder that was just being replaced is put back in its place.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,6 +149,39 @@ def write_bytes(target: str | Path, data: bytes) -> None:
     """Write ``data`` to ``target``, whole or not at all. Raises as ``atomic_path``."""
     with atomic_path(target) as draft:
         draft.write_bytes(data)
+
+
+def write_files(
+    prefix: str | Path, files: Iterable[tuple[Path, bytes]], replaced: Iterable[Path] = ()
+) -> None:
+    """Write files that lie beside each other; none is put in its place before all are written.
+
+    Args:
+        prefix: Path that their names begin with; names the lock.
+        files: Path and content of each, in the order in which they are put in their places.
+        replaced: Older files that are removed before that.
+
+    Raises:
+        UsageError: If another process is just writing this prefix.
+        OSError: If the disk is full, or the place cannot be written; names the file.
+    """
+    target = Path(prefix)
+    real = Path(os.path.realpath(target.parent)) / target.name
+    with _named(target, real), _holder(real) as holder:
+        drafts = holder / real.name
+        drafts.mkdir()
+        names = []
+        for path, data in files:
+            (drafts / path.name).write_bytes(data)
+            names.append(path.name)
+        if any(real.with_name(name).exists() for name in names):
+            from layerdag._runtime._swap import sync_tree  # as in atomic_path
+
+            sync_tree(drafts)
+        for path in replaced:
+            path.unlink(missing_ok=True)
+        for name in names:
+            os.replace(drafts / name, real.with_name(name))
 
 
 def write_text(target: str | Path, text: str) -> None:

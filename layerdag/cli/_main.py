@@ -27,6 +27,7 @@ VERBS = {
     "info": "Count nodes, types, layers, communication and memory of traces.",
     "view": "Draw a trace or graph as picture, zoomable page or timeline.",
     "validate": "Check traces and graphs against the rules that consumers rely on.",
+    "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
     "simulate": "Run a workload on a described cluster.",
     "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
     "surrogate": "Fit and use models that predict performance from a graph.",

@@ -24,6 +24,7 @@ from ._trace import (
     Attribute as Attribute,
     AttributeTable as AttributeTable,
     CollectiveType as CollectiveType,
+    LazyTraces as LazyTraces,
     NodeType as NodeType,
     Ragged as Ragged,
     Trace as Trace,

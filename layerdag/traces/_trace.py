@@ -3,7 +3,8 @@
 The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 = 1.0.0).
 """
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -238,11 +239,26 @@ class Trace:
             )
 
 
+class LazyTraces(Sequence[Trace], ABC):
+    """Traces of so many ranks that each is made when it is first asked for.
+
+    They share their large columns.
+    """
+
+    @abstractmethod
+    def files(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each rank with the bytes of its file, the last rank first.
+
+        They are those of ``encode_trace(normalize(self[rank]))``, made faster.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Workload:
     """The traces of all ranks of one job, with its communicator groups.
 
-    Ranks that run the same program may share one ``Trace`` object.
+    Ranks that run the same program may share one ``Trace`` object. A job of very many ranks may
+    hold ``LazyTraces``.
 
     Attributes:
         traces: Trace of each rank, rank i at position i.
@@ -250,7 +266,7 @@ class Workload:
         source: Prefix or folder for messages.
     """
 
-    traces: tuple[Trace, ...]
+    traces: Sequence[Trace]
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     source: str = "<memory>"
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag._runtime import read_parsed, read_whole, write_bytes, write_text
+from layerdag._runtime import read_parsed, read_whole, track, write_files, write_text
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces._interning import ColumnInterner
-from layerdag.traces._trace import Trace, Workload
+from layerdag.traces._trace import LazyTraces, Trace, Workload
 from layerdag.traces.analysis import WORLD_NAMES
 from layerdag.traces.chakra import decode_trace, encode_trace, normalize
 
@@ -207,9 +207,9 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
-    ``normalize``. All traces are encoded before the first file is written, so that a faulty
-    one leaves nothing behind. Rank 0 is written last: of a workload that was cut off on the way,
-    rank 0 is missing, which readers refuse.
+    ``normalize``. No file is put in its place before all are written, so that a faulty trace
+    leaves nothing behind. Rank 0 comes last: of a workload that was cut off on the way, rank 0 is
+    missing, which readers refuse.
 
     Args:
         workload: What to write.
@@ -232,18 +232,24 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
                 f"{workload.source}: group '{name}' stands for all ranks, but is described as "
                 f"{list(workload.groups[name])[:8]}; give that group a number above 0."
             )
+    files = track(_files(workload), "writing ranks", total=workload.num_ranks)
+    wanted = {rank_file(prefix, rank) for rank in range(workload.num_ranks)}
+    older = [path for path in standing_files(prefix) if path not in wanted]
+    write_files(prefix, ((rank_file(prefix, rank), data) for rank, data in files), older)
+    if workload.groups:
+        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+
+
+def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
+    """Return the bytes of each rank's file, the last rank first."""
+    if isinstance(workload.traces, LazyTraces):
+        return workload.traces.files()
     encoded: dict[int, bytes] = {}
     for trace in workload.traces:
         if id(trace) not in encoded:
             encoded[id(trace)] = encode_trace(normalize(trace))
-    files = {rank_file(prefix, rank): trace for rank, trace in enumerate(workload.traces)}
-    for path in standing_files(prefix):
-        if path not in files:
-            path.unlink()
-    for path, trace in reversed(files.items()):
-        write_bytes(path, encoded[id(trace)])
-    if workload.groups:
-        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+    ranks = reversed(range(workload.num_ranks))
+    return [(rank, encoded[id(workload.traces[rank])]) for rank in ranks]
 
 
 def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:

@@ -87,6 +87,7 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
     Callback done = {CALL_NODE_DONE, CALL_NOTHING, rank, node, -1, 0, 0};
     int64_t amount = in->duration[row], tag = in->tag[row];
     int32_t peer = in->peer[row];
+    const int32_t *role = in->role + in->role_ptr[rank];
     s->out->issue[in->out_ptr[rank] + node] = s->now;
     r->issued++;
     if (in->kind[row] == NODE_SKIP) { /* ends at once and holds no slot */
@@ -99,9 +100,9 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
     switch (in->kind[row]) {
     case NODE_TIMER: sim_register(s, rank, amount, EVENT_TIMER, node, 0); break;
     case NODE_MEMORY: memory_issue(s, rank, node, amount); break;
-    case NODE_SEND: sim_front_send(s, rank, peer, tag, amount, done); break;
-    case NODE_RECV: sim_front_recv(s, rank, peer, tag, amount, done); break;
-    default: sim_collective_issue(s, rank, node, peer, tag);
+    case NODE_SEND: sim_front_send(s, rank, role[peer], tag, amount, done); break;
+    case NODE_RECV: sim_front_recv(s, rank, role[peer], tag, amount, done); break;
+    default: sim_collective_issue(s, rank, node, peer, tag < 0 ? tag : role[tag]);
     }
     /* The reference aborts on an event in tick 0: its clock must rise before the first one. */
     if (s->now == 0 && s->out->instant[0] < 0 && s->heap_used && s->heap[0].time == 0)
@@ -189,6 +190,9 @@ static void run(Sim *s) {
     }
     sim_loop(s);
 }
+
+/* Size of Input, by which a caller that was written for another one is told. */
+int64_t sim_input_bytes(void) { return sizeof(Input); }
 
 /* Simulate. Returns 0, 1 when memory ran out, or 2 when solving runs was not exact (solve_runs). Nodes that
  * never ran keep -1; whoever waits for a message then is listed in `waits`, rows of (rank, node, from, tag,

@@ -55,10 +55,12 @@ typedef struct {
     const int64_t *node_ptr; /* nodes of a class, in ascending node id */
     const uint8_t *kind, *slot;
     const int64_t *duration; /* ns of timers; bytes of SEND and RECV; ns of memory nodes */
-    const int32_t *peer;     /* rank of SEND and RECV; plan of collectives */
-    const int64_t *tag;      /* of SEND and RECV; group of collectives, -1 for all ranks */
+    const int32_t *peer;     /* role of the other rank of SEND and RECV; plan of collectives */
+    const int64_t *tag;      /* of SEND and RECV; role of a collective's group, -1 for all ranks */
     const int64_t *child_ptr;
     const int32_t *child, *indegree;
+    const int64_t *role_ptr; /* group or rank that stands for each role, by rank */
+    const int32_t *role;
     const int64_t *out_ptr; /* first output row of each rank */
     const int64_t *phase_ptr;
     const Phase *phase;

@@ -8,9 +8,9 @@ from enum import IntEnum
 import numpy as np
 
 from layerdag._runtime import library
-from layerdag.errors import SimulationError
+from layerdag.errors import LayerdagError, SimulationError
 from layerdag.simulator import Congestion
-from layerdag.simulator.engine._nodes import NodeKind
+from layerdag.simulator.engine._nodes import ClassProgram, NodeKind, places
 from layerdag.simulator.engine._program import Program, TopologyCode, endpoint_delay, memory_ranks
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
@@ -52,6 +52,8 @@ _FIELDS = (
             "child_ptr",
             "child",
             "indegree",
+            "role_ptr",
+            "role",
             "out_ptr",
             "phase_ptr",
             "phase",
@@ -185,6 +187,7 @@ def run_with(program: Program, method: Method) -> Outcome | None:
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
     waits, unmatched = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
+    _require_current_kernels()
     function = library().sim_run
     function.restype = ctypes.c_int64
     status = function(
@@ -208,6 +211,16 @@ def run_with(program: Program, method: Method) -> Outcome | None:
         events=int(out["events"][0]),
         instant=int(out["instant"][0]),
     )
+
+
+def _require_current_kernels() -> None:
+    """Refuse kernels that were compiled for another layout of struct Input."""
+    size = getattr(library(), "sim_input_bytes", None)
+    if size is None or size() != ctypes.sizeof(_Input):
+        raise LayerdagError(
+            "The compiled kernels of layerdag belong to another version of it; install the package "
+            "again with 'pip install .' (in a checkout: python setup.py build_ext --inplace)."
+        )
 
 
 def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
@@ -238,11 +251,13 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),
         "duration": _joined((c.amount_N for c in classes), np.int64),
-        "peer": _joined((c.peer_N for c in classes), np.int32),
-        "tag": _joined((c.tag_N for c in classes), np.int64),
+        "peer": _joined((_roles(c)[0] for c in classes), np.int32),
+        "tag": _joined((_roles(c)[1] for c in classes), np.int64),
         "child_ptr": _joined(child_ptr, np.int64),
         "child": _joined((c.child_E for c in classes), np.int32),
         "indegree": _joined((c.indegree_N for c in classes), np.int32),
+        "role_ptr": program.role_ptr,
+        "role": program.role,
         "out_ptr": program.out_ptr,
         "phase_ptr": _pointers(len(plan.phases) for plan in program.plans),
         "phase": np.array(phases, dtype=_PHASE),
@@ -258,6 +273,16 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
         "dim_bandwidth": np.array([d.bytes_per_ns for d in dimensions], dtype=np.float64),
         "dim_latency": np.array([d.latency_ns for d in dimensions], dtype=np.float64),
     }
+
+
+def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns peer and tag with a rank's roles in place of its peers and groups."""
+    message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
+    grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
+    peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
+    tag_N[grouped_N] = places(nodes.groups, tag_N[grouped_N])
+    peer_N[message_N] = len(nodes.groups) + places(nodes.peers, peer_N[message_N])
+    return peer_N, tag_N
 
 
 def _scalars(program: Program) -> dict[str, int | float]:

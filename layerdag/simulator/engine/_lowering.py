@@ -107,7 +107,7 @@ class Lowering:
             child_E=child_E,
             indegree_N=indegree_N,
             groups=tuple(sorted(set(used[used >= 0].tolist()))),
-            peers=frozenset(nodes.peer_N[messages].tolist()),
+            peers=tuple(sorted(set(nodes.peer_N[messages].tolist()))),
             stated=stated_ranks(trace) if messages.any() else frozenset(),
         )
 

@@ -1,6 +1,6 @@
 """Nodes of one trace as the kernel's columns, in ascending node id."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -48,8 +48,8 @@ class ClassProgram:
         child_ptr: int64 (N+1,).
         child_E: int32 rows.
         indegree_N: int32.
-        groups: Distinct group indexes of its collectives.
-        peers: Distinct ranks that its messages go to or come from.
+        groups: Distinct group indexes of its collectives, of its first rank.
+        peers: Distinct ranks that its messages go to or come from, of its first rank.
         stated: Distinct ranks that its messages state as the rank of the trace itself.
     """
 
@@ -64,8 +64,32 @@ class ClassProgram:
     child_E: np.ndarray
     indegree_N: np.ndarray
     groups: tuple[int, ...]
-    peers: frozenset[int]
+    peers: tuple[int, ...]
     stated: frozenset[int]
+
+
+def for_rank(nodes: ClassProgram, roles: tuple[int, ...]) -> ClassProgram:
+    """Return the nodes of a class as a rank runs them, in groups and with peers of its own.
+
+    Args:
+        nodes: The class.
+        roles: What stands for each of ``nodes.groups``, then for each of ``nodes.peers``.
+    """
+    groups, peers = roles[: len(nodes.groups)], roles[len(nodes.groups) :]
+    if (groups, peers) == (nodes.groups, nodes.peers):
+        return nodes
+    message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
+    grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
+    peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
+    tag_N[grouped_N] = np.array(groups)[places(nodes.groups, tag_N[grouped_N])]
+    peer_N[message_N] = np.array(peers)[places(nodes.peers, peer_N[message_N])]
+    return replace(nodes, peer_N=peer_N, tag_N=tag_N, groups=groups, peers=peers)
+
+
+def places(known: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    """Return the place of each value in ``known``, which has it."""
+    order = np.argsort(known, kind="stable")
+    return order[np.searchsorted(known, values, sorter=order)] if values.size else values
 
 
 class NodeColumns:

@@ -1,7 +1,8 @@
 """A workload and a cluster as the flat arrays that the event kernel runs on.
 
-Nodes are lowered once for each distinct ``Trace`` object, so ranks that share one cost no more
-than their outcome. Inside a trace nodes stand in ascending id, which is the reference's priority.
+Nodes are lowered once for each class of ranks (``_sharing``), so ranks that run the same program
+cost no more than their outcome. Inside a trace nodes stand in ascending id, which is the
+reference's priority.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from layerdag.simulator import (
 from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.engine._groups import GroupIndex
 from layerdag.simulator.engine._lowering import Lowering
-from layerdag.simulator.engine._nodes import ClassProgram, NodeKind
+from layerdag.simulator.engine._nodes import ClassProgram, NodeKind, for_rank
 from layerdag.simulator.engine._phases import CollectivePlan
+from layerdag.simulator.engine._sharing import Sharing
 from layerdag.traces import Workload
 
 DEFAULT_DELAY_NS = 10
@@ -35,8 +37,11 @@ class Program:
     Attributes:
         workload: What was lowered, for messages and reports.
         cluster: The machine.
-        classes: One entry a distinct trace.
+        classes: One entry for ranks that differ in groups and peers only.
         class_of_rank: int32 (R,).
+        role_ptr: int64 (R+1,); what stands for groups and peers of its class on rank r is
+            ``role[role_ptr[r]:role_ptr[r+1]]``, see ``for_rank``.
+        role: int32.
         out_ptr: int64 (R+1,); outcomes of rank r are rows ``out_ptr[r]:out_ptr[r+1]``.
         groups: Communicator groups as arrays.
         plans: Distinct collectives.
@@ -46,6 +51,8 @@ class Program:
     cluster: Cluster
     classes: tuple[ClassProgram, ...]
     class_of_rank: np.ndarray
+    role_ptr: np.ndarray
+    role: np.ndarray
     out_ptr: np.ndarray
     groups: GroupIndex
     plans: tuple[CollectivePlan, ...]
@@ -57,7 +64,8 @@ class Program:
 
     def of_rank(self, rank: int) -> ClassProgram:
         """Return the nodes of ``rank``."""
-        return self.classes[self.class_of_rank[rank]]
+        roles = self.role[self.role_ptr[rank] : self.role_ptr[rank + 1]]
+        return for_rank(self.classes[self.class_of_rank[rank]], tuple(roles.tolist()))
 
 
 def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Program:
@@ -70,21 +78,35 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Progra
     _check_fit(workload, cluster)
     groups = GroupIndex.build(workload)
     lowering = Lowering(cluster.system, cluster.network, cluster.memory, compute, groups)
+    sharing = Sharing(groups, tuple(d.npus for d in cluster.network.dimensions))
     index_of: dict[int, int] = {}
     classes: list[ClassProgram] = []
     class_of_rank = np.zeros(workload.num_ranks, dtype=np.int32)
+    roles: list[tuple[int, ...]] = []
     for rank, trace in enumerate(workload.traces):
+        found = None if id(trace) in index_of else sharing.find(trace, rank)
+        if found is not None:
+            class_of_rank[rank] = found[0]
+            roles.append(found[1])
+            continue
         if id(trace) not in index_of:
             index_of[id(trace)] = len(classes)
             classes.append(lowering.lower(trace, rank))
+            sharing.add(len(classes) - 1, trace, classes[-1])
+        nodes = classes[index_of[id(trace)]]
         class_of_rank[rank] = index_of[id(trace)]
-        lowering.check_rank(classes[class_of_rank[rank]], trace, rank)
+        lowering.check_rank(nodes, trace, rank)
+        roles.append((*nodes.groups, *nodes.peers))
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
     out_ptr = np.concatenate([[0], np.cumsum(counts[class_of_rank])]).astype(np.int64)
     plans = lowering.plans()
     if any((c.kind_N == NodeKind.MEMORY).any() for c in classes):
         _check_memory(cluster.memory, workload.num_ranks)
-    return Program(workload, cluster, tuple(classes), class_of_rank, out_ptr, groups, plans)
+    role_ptr = np.cumsum([0, *map(len, roles)]).astype(np.int64)
+    role = np.array([value for each in roles for value in each], dtype=np.int32)
+    return Program(
+        workload, cluster, tuple(classes), class_of_rank, role_ptr, role, out_ptr, groups, plans
+    )
 
 
 def _check_fit(workload: Workload, cluster: Cluster) -> None:

@@ -1,16 +1,18 @@
 import gzip
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trace_examples import comp, pair_workload
 
-from layerdag import _runtime as files
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces import (
+    LazyTraces,
     RankFile,
     Workload,
-    _workload as workload_module,
     rank_file,
     rank_files,
     read_workload,
@@ -139,19 +141,38 @@ def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_
 def test_a_workload_that_was_cut_off_while_it_was_written_is_not_read_as_a_smaller_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = files.write_bytes, []
+    real, calls = os.replace, []
 
-    def write_bytes(path: Path, data: bytes) -> None:
-        calls.append(path)
+    def replace(source: Path, target: Path) -> None:
+        calls.append(target)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        real(path, data)
+        real(source, target)
 
-    monkeypatch.setattr(workload_module, "write_bytes", write_bytes)
+    monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(KeyboardInterrupt):
         write_workload(Workload((build_trace([comp(0)]),) * 4), tmp_path / "job")
     with pytest.raises(TraceError, match="lacks rank 0"):
         read_workload(tmp_path / "job")
+
+
+def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_path: Path) -> None:
+    class Broken(LazyTraces):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: Any) -> Any:
+            return build_trace([comp(0)])
+
+        def files(self) -> Iterator[tuple[int, bytes]]:
+            yield 1, b""
+            raise TraceError("cannot be made")
+
+    write_workload(Workload((build_trace([comp(0)]),)), tmp_path / "job")
+    with pytest.raises(TraceError, match="cannot be made"):
+        write_workload(Workload(Broken()), tmp_path / "job", overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["job.0.et"]
+    assert read_workload(tmp_path / "job").num_ranks == 1
 
 
 @pytest.mark.parametrize(

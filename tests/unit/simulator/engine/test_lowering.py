@@ -81,7 +81,7 @@ def test_amounts_are_ns_of_timers_and_memory_and_bytes_of_messages():
     assert nodes.amount_N.tolist() == [3000, 1, 10, 400, 300, 1]
     assert nodes.tag_N[3:5].tolist() == [4, 2]
     assert nodes.peer_N[3:5].tolist() == [1, 1]
-    assert nodes.peers == {1}
+    assert nodes.peers == (1,)
 
 
 def test_collectives_carry_their_plan_and_group():

@@ -1,0 +1,142 @@
+"""``layerdag workload``: traces of jobs that nobody has to own."""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from layerdag.cli import without_blas_threads, without_garbage_search
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.workloads.symbolic import SymbolicJob
+
+SUMMARY = (
+    "Write the trace of one step of a transformer on any number of ranks, from its shape and a "
+    "plan: no device, no weights."
+)
+EXAMPLE = (
+    "  layerdag workload llama3-8b --tensor 8 --data 4 --pipeline 2 --micro-batches 8 \\\n"
+    "      --sequence 8192 --batch 64 --out traces/llama\n"
+    "  layerdag simulate traces/llama --preset small --compute h100\n"
+    "  layerdag workload path/to/config.json --tensor 2 --json      (a model of Hugging Face)\n"
+    "  layerdag workload llama3-70b --phase decode --tensor 8 --sequence 4096 --batch 32 --json\n"
+    "  layerdag workload --list"
+)
+
+_PLAN = (
+    ("data", "replicas that share the batch"),
+    ("tensor", "ranks that share each layer's matrices"),
+    ("pipeline", "stages that share the layers"),
+    ("context", "ranks that share each sequence"),
+    ("expert", "ranks that share the experts; inside data x context, as in Megatron-LM"),
+    ("zero", "ZeRO stage: 1 shares optimizer states, 2 gradients, too, 3 parameters, too"),
+)
+_STEP = (
+    ("batch", "sequences of a step, of all replicas together"),
+    ("sequence", "tokens of a sequence; in decode those in the KV cache (default: 2048)"),
+    ("micro-batches", "parts into which a replica cuts its share of the batch"),
+    ("tokens", "tokens that decode makes"),
+)
+_WORDS = (
+    ("schedule", "order of micro-batches: 1f1b, gpipe"),
+    ("recompute", "what the backward pass computes again: none, selective (attention), full"),
+    ("attention", "flash, or unfused, which keeps all scores"),
+    ("phase", "training, prefill, decode"),
+    ("precision", "bf16, fp16, bf16-fp32-gradients, fp32"),
+    ("causal", "operations of causal attention: full square (as published), half of it"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("model", nargs="?", help="a model of --list, or a config.json")
+    parser.add_argument("--list", action="store_true", help="show the models that are known")
+    parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
+    parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
+        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
+    for flag, text in (*_PLAN, *_STEP):
+        parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
+    parser.add_argument("--sequence-parallel", action="store_true", default=None,
+        help="split norms and residuals over the tensor ranks, too")  # fmt: skip
+    for flag, text in _WORDS:
+        parser.add_argument(f"--{flag}", metavar="WORD", help=text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the workload and tell its figures."""
+    without_blas_threads()
+    with without_garbage_search():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from layerdag.traces import require_free_prefix, write_workload
+    from layerdag.workloads.symbolic import job
+
+    if args.list:
+        return _list(args)
+    if not args.model:
+        raise UsageError("Name a model ('layerdag workload --list' shows them) or a config.json.")
+    if not args.out and not args.json:
+        raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
+    if args.out:
+        require_free_prefix(args.out, overwrite=args.overwrite)
+    made = job(args.model, **_settings(args))
+    if args.out:
+        write_workload(made.workload(), args.out, overwrite=args.overwrite)
+    _tell(args, made)
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what was given of plan and step."""
+    names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_WORDS)]
+    given = {name: getattr(args, name) for name in (*names, "sequence_parallel")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _tell(args: argparse.Namespace, made: "SymbolicJob") -> None:
+    """Print or write the figures."""
+    figures = made.summary()
+    if args.json == "-":
+        json.dump(figures, sys.stdout, indent=1)
+        print()
+        return
+    if args.json:
+        from layerdag._runtime import write_text
+
+        write_text(args.json, json.dumps(figures, indent=1) + "\n")
+    print("\n".join(_lines(figures)))
+
+
+def _lines(figures: dict[str, Any]) -> list[str]:
+    """Return the figures as a table."""
+    lines = [
+        f"{figures['model']}: {figures['parameters'] / 1e9:.2f} B parameters on "
+        f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes",
+        f"{figures['flops']:.4g} floating-point operations, {figures['tokens']:,} tokens",
+        f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
+    ]
+    if figures["communication"]:
+        lines += ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
+    for name, held in figures["communication"].items():
+        lines.append(f"{name:<32} {held['count']:>12,} {held['bytes'] / 1e9:>14,.3f}")
+    return lines
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Show the models that are known."""
+    from layerdag.workloads.symbolic import PRESETS
+
+    if args.json:
+        document = {name: shape.parameters for name, shape in PRESETS.items()}
+        json.dump(document, sys.stdout, indent=1)
+        print()
+        return 0
+    for name, shape in PRESETS.items():
+        active = shape.active_parameters
+        more = f", {active / 1e9:.2f} B a token" if active != shape.parameters else ""
+        print(f"{name:<18} {shape.parameters:>17,} parameters{more}")
+    return 0

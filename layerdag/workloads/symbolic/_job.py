@@ -1,0 +1,174 @@
+"""A job: model, plan and step; its traces, its figures."""
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from layerdag._runtime import did_you_mean
+from layerdag.errors import UsageError
+from layerdag.traces import CollectiveType, NodeType, Trace, Workload
+from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._memory import rank_memory
+from layerdag.workloads.symbolic._models import model
+from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
+from layerdag.workloads.symbolic._shape import ModelShape
+from layerdag.workloads.symbolic._stage import stage_trace
+from layerdag.workloads.symbolic._traces import StageTraces
+
+
+@final
+@dataclass(frozen=True)
+class SymbolicJob:
+    """One step of a model under a plan.
+
+    Attributes:
+        shape: The model.
+        plan: How it is split over ranks.
+        step: What is done.
+
+    Raises:
+        ConfigError: If the plan cannot split the model; names the numbers.
+    """
+
+    shape: ModelShape
+    plan: Plan = field(default_factory=Plan)
+    step: Step = field(default_factory=Step)
+
+    def __post_init__(self) -> None:
+        check_fit(self.shape, self.plan, self.step)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """Costs of a rank."""
+        return Costs(self.shape, self.plan, self.step)
+
+    @cached_property
+    def stages(self) -> tuple[Trace, ...]:
+        """The program of each pipeline stage; groups and peers are roles, see ``Tape``."""
+        return tuple(stage_trace(self.costs, stage) for stage in range(self.plan.pipeline))
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks with their groups; each is made when it is asked for."""
+        traces = StageTraces(self.plan, self.stages)
+        return Workload(traces, traces.groups, self.shape.name)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that ``layerdag workload --json`` prints.
+
+        Operations and bytes are those of all ranks in one step, bytes of communication the
+        ``comm_size`` of every node.
+        """
+        found = [_StageFigures.of(trace) for trace in self.stages]
+        ranks = self.plan.ranks // self.plan.pipeline
+        memory = [rank_memory(self.costs, stage) for stage in range(self.plan.pipeline)]
+        return {
+            "model": self.shape.name,
+            "parameters": self.shape.parameters,
+            "active_parameters": self.shape.active_parameters,
+            "plan": asdict(self.plan),
+            "step": asdict(self.step),
+            "ranks": self.plan.ranks,
+            "nodes": ranks * sum(figures.nodes for figures in found),
+            "flops": ranks * sum(figures.flops for figures in found),
+            "matrix_flops": ranks * sum(figures.matrix_flops for figures in found),
+            "bytes": ranks * sum(figures.moved for figures in found),
+            "tokens": self.tokens,
+            "communication": _added([figures.communication for figures in found], ranks),
+            "memory": [
+                {"stage": stage, "total": held.total, **asdict(held)}
+                for stage, held in enumerate(memory)
+            ],
+            "peak_memory": max(held.total for held in memory),
+        }
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences of the step."""
+        step = self.step
+        return step.batch * (step.tokens if step.phase == "decode" else step.sequence)
+
+
+@dataclass(frozen=True)
+class _StageFigures:
+    """What one rank of a stage does."""
+
+    nodes: int
+    flops: int
+    matrix_flops: int
+    moved: int
+    communication: dict[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, trace: Trace) -> "_StageFigures":
+        num_ops, _ = trace.integers("num_ops")
+        size, _ = trace.integers("comm_size")
+        matrix_N = _of_matrices(trace)
+        kind_N, coll_N = trace.integers("comm_type")
+        role_N, _ = trace.texts("pg_name")
+        found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for row in np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist():
+            if coll_N[row]:
+                name = f"{CollectiveType(kind_N[row]).name.lower()}:{role_N[row]}"
+            else:
+                name = NodeType(trace.type_N[row]).name.removeprefix("COMM_").lower()
+            count, moved = found[name]
+            found[name] = (count + 1, moved + int(size[row]))
+        moved = int(trace.integers("tensor_size")[0].sum())
+        operations = int(num_ops.sum())
+        return cls(trace.num_nodes, operations, int(num_ops[matrix_N].sum()), moved, dict(found))
+
+
+def _of_matrices(trace: Trace) -> np.ndarray:
+    """Return which nodes are matrix products, bool (N,)."""
+    of_text = np.array([text.startswith(("mm.", "attention.")) for text in trace.strings])
+    return of_text[trace.name_N]
+
+
+def _added(parts: list[dict[str, tuple[int, int]]], ranks: int) -> dict[str, dict[str, int]]:
+    """Return count and bytes of each kind of communication of all ranks."""
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for name, (count, moved) in sorted(part.items()):
+            held = total.setdefault(name, {"count": 0, "bytes": 0})
+            held["count"] += ranks * count
+            held["bytes"] += ranks * moved
+    return total
+
+
+def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
+    """Return the traces of one step of a model on all its ranks, without a device or weights.
+
+    Args:
+        name: A model of ``PRESETS``, a Hugging Face ``config.json``, or a ``ModelShape``.
+        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``.
+
+    Returns:
+        What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank
+        is made when it is asked for.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    return job(name, **settings).workload()
+
+
+def job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
+    """Return a step as ``workload`` does, with its figures."""
+    plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
+    strange = [key for key in settings if key not in plan | step]
+    if strange:
+        raise UsageError(
+            f"workload() has no setting '{strange[0]}'."
+            f"{did_you_mean(strange[0], sorted(plan | step))} Known: "
+            f"{', '.join(sorted(plan | step))}."
+        )
+    shape = name if isinstance(name, ModelShape) else model(name)
+    return SymbolicJob(
+        shape,
+        Plan(**{key: value for key, value in settings.items() if key in plan}),
+        Step(**{key: value for key, value in settings.items() if key in step}),
+    )

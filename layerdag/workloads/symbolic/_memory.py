@@ -1,0 +1,130 @@
+"""Memory of a rank: weights, gradients, optimizer states, activations, KV cache."""
+
+from dataclasses import dataclass
+
+from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._schedule import layers_of_stage, stage_tasks
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Peak memory of one rank in bytes, by what it holds.
+
+    Attributes:
+        weights: Weights that the rank keeps.
+        gathered: Weights of two layers, gathered for the time of their use (ZeRO 3).
+        gradients: Gradients that the rank keeps.
+        optimizer: States of the optimizer.
+        activations: What forward passes keep for backward passes, at its peak.
+        kv_cache: Keys and values of all sequences (inference).
+    """
+
+    weights: int
+    gathered: int
+    gradients: int
+    optimizer: int
+    activations: int
+    kv_cache: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        kept = self.weights + self.gathered + self.gradients + self.optimizer
+        return kept + self.activations + self.kv_cache
+
+
+def rank_memory(costs: Costs, stage: int) -> RankMemory:
+    """Return the memory of the ranks of a pipeline stage.
+
+    States follow the ZeRO paper (Rajbhandari et al. 2020, 16 bytes a parameter in mixed precision),
+    activations Korthikanti et al. 2022, extended to grouped heads, gates, experts and contexts;
+    the number of micro-batches in flight is counted along the schedule.
+    """
+    plan, numbers, training = costs.plan, costs.step.numbers, costs.step.training
+    dense, experts = rank_parameters(costs, stage)
+
+    def shared(from_stage: int) -> int:
+        if plan.zero < from_stage:
+            return dense + experts
+        return -(-dense // plan.replicas) + -(-experts // plan.expert_replicas)
+
+    largest = max(costs.layer_dense + costs.layer_experts, 0)
+    return RankMemory(
+        weights=shared(3) * numbers.weights,
+        gathered=2 * largest * numbers.weights if plan.zero == 3 and plan.replicas > 1 else 0,
+        gradients=shared(2) * numbers.gradients if training else 0,
+        optimizer=shared(1) * numbers.optimizer if training else 0,
+        activations=_kept(costs, stage) if training else _passing(costs),
+        kv_cache=0 if training else _cache(costs, stage),
+    )
+
+
+def rank_parameters(costs: Costs, stage: int) -> tuple[int, int]:
+    """Return the dense parameters and those of experts that a rank of a stage computes with."""
+    shape, plan = costs.shape, costs.plan
+    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
+    first, last = stage == 0, stage == plan.pipeline - 1
+    dense = layers * costs.layer_dense
+    if first:
+        dense += costs.table + costs.position_table
+    if last:
+        dense += shape.norm_parameters + (0 if shape.tied and first else costs.table)
+    return dense, layers * costs.layer_experts
+
+
+def layer_activations(costs: Costs) -> int:
+    """Return the bytes that one layer keeps of one micro-batch for its backward pass.
+
+    For a GPT with dropout these are sbh(10 + 24/t) bytes, sbh * 34/t with sequence parallelism, and
+    5as^2b/t more where the scores are kept (s tokens, b sequences, h width, a heads, t tensor
+    ranks): Korthikanti et al. 2022, equations 2 and 4.
+    """
+    shape, plan, number = costs.shape, costs.plan, costs.number
+    own = costs.own_tokens * shape.hidden
+    kept = 3 * own * number  # inputs of both norms and of the queries' layer
+    kept += (2 * own) if shape.dropout else 0  # masks of a byte
+    queries = costs.tokens * shape.query_width * number
+    keys = costs.tokens * plan.context * shape.kv_width * number
+    kept += (2 * queries + 2 * keys) // plan.tensor  # attention's inputs and its output
+    if plan.attention == "unfused" and plan.recompute == "none":
+        scores = costs.tokens * costs.step.sequence * shape.heads // plan.tensor
+        kept += scores * (2 * number + 1 if shape.dropout else number)
+    if not shape.experts:
+        inner = costs.tokens * (shape.up_width + shape.feed_forward) // plan.tensor
+        return kept + own * number + inner * number
+    inner = costs.routed * (shape.up_width + shape.feed_forward) // plan.tensor
+    copies = own * shape.experts_per_token
+    return kept + (own + 2 * copies + inner) * number
+
+
+def _kept(costs: Costs, stage: int) -> int:
+    """Return the peak of what forward passes keep, walking along the schedule."""
+    shape, plan, number = costs.shape, costs.plan, costs.number
+    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
+    full, own = plan.recompute == "full", costs.own_tokens * shape.hidden
+    each = layers * (own * number if full else layer_activations(costs))
+    each += own if shape.dropout and stage == 0 else 0
+    if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
+        each += 2 * own * number + 4 * costs.tokens * costs.logits.outputs
+    flying = most = 0
+    for task in stage_tasks(plan.schedule, stage, plan.pipeline, costs.step.micro_batches):
+        flying += -1 if task.backward else 1
+        most = max(most, flying)
+    return most * each + (layer_activations(costs) if full else 0)
+
+
+def _passing(costs: Costs) -> int:
+    """Return what a forward pass holds at once: stream, block input, inner tensors."""
+    shape, tensor = costs.shape, costs.plan.tensor
+    tokens = costs.routed if shape.experts else costs.tokens
+    inner = tokens * (shape.up_width + shape.feed_forward) // tensor
+    return (2 * costs.tokens * shape.hidden + inner) * costs.number
+
+
+def _cache(costs: Costs, stage: int) -> int:
+    """Return the bytes of the KV cache at the end of the step."""
+    shape, plan, step = costs.shape, costs.plan, costs.step
+    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
+    grown = step.tokens if step.phase == "decode" else 0
+    tokens = step.batch // plan.data * (step.sequence // plan.context + grown)
+    return layers * 2 * tokens * shape.kv_width // plan.tensor * costs.number

@@ -1,0 +1,156 @@
+"""Public models by name, from their papers and published configurations; Hugging Face's form."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from layerdag._runtime import did_you_mean, read_parsed
+from layerdag.errors import DataError, UsageError
+from layerdag.workloads.symbolic._shape import ModelShape
+
+
+def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int = 50257,
+         positions: int = 2048) -> ModelShape:  # fmt: skip
+    """Return a GPT-2 or GPT-3: learned positions, biases, dropout, tied embeddings."""
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, vocabulary, positions=positions, tied=True,
+        dropout=True,
+    )  # fmt: skip
+
+
+def _llama(name: str, layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int,
+           vocabulary: int, **rest: object) -> ModelShape:  # fmt: skip
+    """Return a LLaMA-like model: gated, root-mean-square norm, no biases, untied embeddings."""
+    given: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none", **rest}
+    return ModelShape(name, layers, hidden, heads, feed_forward, vocabulary, kv_heads, **given)
+
+
+PRESETS = {
+    shape.name: shape
+    for shape in (
+        _gpt("gpt2", 12, 768, 12, positions=1024),
+        _gpt("gpt2-xl", 48, 1600, 25, positions=1024),
+        _gpt("gpt3-6.7b", 32, 4096, 32),
+        _gpt("gpt3-13b", 40, 5120, 40),
+        _gpt("gpt3-175b", 96, 12288, 96),
+        _gpt("transformer-1t", 128, 25600, 160, vocabulary=51200),
+        _llama("llama2-7b", 32, 4096, 32, 32, 11008, 32000),
+        _llama("llama2-13b", 40, 5120, 40, 40, 13824, 32000),
+        _llama("llama2-70b", 80, 8192, 64, 8, 28672, 32000),
+        _llama("llama3-8b", 32, 4096, 32, 8, 14336, 128256),
+        _llama("llama3-70b", 80, 8192, 64, 8, 28672, 128256),
+        _llama("llama3-405b", 126, 16384, 128, 8, 53248, 128256),
+        _llama("llama3.2-1b", 16, 2048, 32, 8, 8192, 128256, tied=True),
+        _llama("mistral-7b", 32, 4096, 32, 8, 14336, 32000),
+        _llama("mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, experts=8, experts_per_token=2),
+        _llama("mixtral-8x22b", 56, 6144, 48, 8, 16384, 32768, experts=8, experts_per_token=2),
+        _llama("qwen2.5-7b", 28, 3584, 28, 4, 18944, 152064, biases="qkv"),
+        _llama("qwen2.5-72b", 80, 8192, 64, 8, 29568, 152064, biases="qkv"),
+        _llama("qwen3-8b", 36, 4096, 32, 8, 12288, 151936, head_size=128, qk_norm=True),
+        _llama("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 151936, head_size=128, qk_norm=True,
+               experts=128, experts_per_token=8),
+        _llama("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 151936, head_size=128, qk_norm=True,
+               experts=128, experts_per_token=8),
+    )
+}  # fmt: skip
+"""Shapes by name."""
+
+
+def preset(name: str) -> ModelShape:
+    """Return a public model by its name.
+
+    Raises:
+        UsageError: If there is none of that name; suggests the nearest.
+    """
+    if name not in PRESETS:
+        raise UsageError(
+            f"There is no model '{name}'.{did_you_mean(name, PRESETS)} Known are "
+            f"{', '.join(PRESETS)}; or name a Hugging Face config.json."
+        )
+    return PRESETS[name]
+
+
+def model(name: str | Path) -> ModelShape:
+    """Return a public model by its name, or the one that a Hugging Face ``config.json`` describes.
+
+    Raises:
+        UsageError: If there is no such model.
+        DataError: If the file describes a model whose shape is not known here.
+    """
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.suffix == ".json" or path.is_file():
+        return _from_config(path)
+    return preset(str(name))
+
+
+def _from_config(path: Path) -> ModelShape:
+    """Read a ``config.json``."""
+    try:
+        config = json.loads(read_parsed(path, DataError))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    reader = _gpt_config if kind == "gpt2" else _llama_config
+    if kind != "gpt2" and kind not in _LLAMA_LIKE:
+        known = ("gpt2", *_LLAMA_LIKE)
+        raise DataError(
+            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), known)} Known "
+            f"types: {', '.join(known)}."
+        )
+    _refuse_parts(config, path)
+    for key, value in config.items():
+        if key in _NUMBERS and type(value) is not int:
+            raise DataError(f"{path}: {key} is {value!r}; it must be a whole number.")
+    label = str(config.get("_name_or_path") or path.parent.name or path.stem)
+    try:
+        return reader(label, config)
+    except KeyError as error:
+        raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
+
+
+def _gpt_config(name: str, config: dict[str, Any]) -> ModelShape:
+    hidden = config["n_embd"]
+    return ModelShape(
+        name, config["n_layer"], hidden, config["n_head"], config.get("n_inner") or 4 * hidden,
+        config["vocab_size"], positions=config["n_positions"],
+        tied=config.get("tie_word_embeddings", True), dropout=config.get("resid_pdrop", 0.1) > 0,
+    )  # fmt: skip
+
+
+def _llama_config(name: str, config: dict[str, Any]) -> ModelShape:
+    kind = config["model_type"]
+    experts = config.get("num_local_experts", config.get("num_experts")) or 0
+    inner = config.get("moe_intermediate_size") if experts else None
+    attention_bias = config.get("attention_bias", False) or kind in _QKV_BIAS
+    return _llama(
+        name, config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"],
+        config.get("num_key_value_heads") or config["num_attention_heads"],
+        inner or config["intermediate_size"], config["vocab_size"],
+        head_size=config.get("head_dim") or 0, tied=config.get("tie_word_embeddings", False),
+        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
+        experts=experts, experts_per_token=config["num_experts_per_tok"] if experts else 0,
+    )  # fmt: skip
+
+
+def _refuse_parts(config: dict[str, Any], path: Path) -> None:
+    """Refuse what changes shapes and is not known here."""
+    for key in ("shared_expert_intermediate_size", "n_shared_experts", "mlp_bias",
+                "kv_lora_rank", "mlp_only_layers"):  # fmt: skip
+        if config.get(key):
+            raise DataError(
+                f"{path}: has {key} {config[key]!r}, which the shape of a model here cannot say; "
+                "describe a near model in Python with ModelShape."
+            )
+    if (config.get("decoder_sparse_step") or 1) != 1:
+        raise DataError(f"{path}: has mixtures in some layers only, which is not known here.")
+
+
+_LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_NUMBERS = (
+    "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size",
+    "n_embd", "n_head", "n_layer", "n_positions",
+)  # fmt: skip
+_QKV_BIAS = ("qwen2",)
+_QK_NORM = ("qwen3", "qwen3_moe")

@@ -1,0 +1,169 @@
+"""The shape of a decoder-only transformer: all that sizes and operations follow from."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from layerdag.errors import ConfigError
+
+Biases = Literal["none", "qkv", "all"]
+Norm = Literal["layer", "rms"]
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A decoder-only transformer.
+
+    Attributes:
+        name: For messages and summaries.
+        layers: Transformer layers.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        feed_forward: Inner width of the feed-forward block, of one expert in a mixture.
+        vocabulary: Tokens, as the embedding table has rows.
+        kv_heads: Key and value heads; 0 for as many as query heads.
+        head_size: Width of one head; 0 for ``hidden / heads``.
+        positions: Rows of a learned position embedding; 0 for rotary or no positions.
+        gated: Whether the feed-forward block has a gate (three matrices instead of two).
+        norm: "layer" (weight and bias) or "rms" (weight).
+        biases: Which linear layers have a bias.
+        qk_norm: Whether queries and keys are normalized per head.
+        tied: Whether the output layer is the transposed embedding table.
+        dropout: Whether training applies dropout, whose masks are kept for the backward pass.
+        experts: Experts of each mixture; 0 for a dense model.
+        experts_per_token: Experts that each token is sent to.
+
+    Raises:
+        ConfigError: If a number is not possible; names it.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    kv_heads: int = 0
+    head_size: int = 0
+    positions: int = 0
+    gated: bool = False
+    norm: Norm = "layer"
+    biases: Biases = "all"
+    qk_norm: bool = False
+    tied: bool = False
+    dropout: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is not int:
+                continue
+            least = 1 if field.name in _AT_LEAST_ONE else 0
+            if type(value) is not int or value < least:
+                raise ConfigError(
+                    f"model {self.name}: {field.name} is {value!r}; it must be a whole number of "
+                    f"at least {least}."
+                )
+        if not self.head_size and self.hidden % self.heads:
+            raise ConfigError(
+                f"model {self.name}: {self.heads} heads do not divide the width {self.hidden}; "
+                "give head_size."
+            )
+        if self.heads % self.key_heads:
+            raise ConfigError(
+                f"model {self.name}: {self.heads} query heads are no multiple of {self.key_heads} "
+                "key heads."
+            )
+        if bool(self.experts) != bool(self.experts_per_token) or (
+            self.experts_per_token > self.experts
+        ):
+            raise ConfigError(
+                f"model {self.name}: {self.experts_per_token} of {self.experts} experts a token "
+                "make no mixture; give both numbers, or neither."
+            )
+
+    @property
+    def key_heads(self) -> int:
+        """Key heads, as many as value heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def query_width(self) -> int:
+        """Width of all query heads together."""
+        return self.heads * self.head_width
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key heads together."""
+        return self.key_heads * self.head_width
+
+    @property
+    def up_width(self) -> int:
+        """Outputs of the first linear layer of a feed-forward block: twice as many with a gate."""
+        return self.feed_forward * (2 if self.gated else 1)
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one normalization of the residual stream."""
+        return self.hidden * (2 if self.norm == "layer" else 1)
+
+    @property
+    def attention_parameters(self) -> int:
+        """Parameters of the attention block of one layer, without its normalization."""
+        qkv = self.query_width + 2 * self.kv_width
+        count = self.hidden * qkv + self.query_width * self.hidden
+        count += qkv if self.biases != "none" else 0
+        count += self.hidden if self.biases == "all" else 0
+        return count + (2 * self.head_width if self.qk_norm else 0)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of one feed-forward block (of one expert in a mixture)."""
+        count = self.hidden * (self.up_width + self.feed_forward)
+        return count + (self.up_width + self.hidden if self.biases == "all" else 0)
+
+    @property
+    def router_parameters(self) -> int:
+        """Parameters of the router of one layer, 0 in a dense model."""
+        return self.hidden * self.experts
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer."""
+        return (
+            self.attention_parameters
+            + max(self.experts, 1) * self.expert_parameters
+            + self.router_parameters
+            + 2 * self.norm_parameters
+        )
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of the token and position embeddings."""
+        return (self.vocabulary + self.positions) * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, each counted once."""
+        output = 0 if self.tied else self.vocabulary * self.hidden
+        return (
+            self.layers * self.layer_parameters
+            + self.embedding_parameters
+            + self.norm_parameters
+            + output
+        )
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that a token passes: those of all its experts, not of all experts."""
+        idle = self.experts - self.experts_per_token if self.experts else 0
+        return self.parameters - self.layers * idle * self.expert_parameters
+
+
+_AT_LEAST_ONE = ("layers", "hidden", "heads", "feed_forward", "vocabulary")

@@ -1,0 +1,320 @@
+"""The program of a pipeline stage: all its ranks run it, each in groups of its own."""
+
+from dataclasses import dataclass, field, replace
+from typing import final
+
+from layerdag.traces import CollectiveType, Trace
+from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._layers import LayerWriter
+from layerdag.workloads.symbolic._schedule import layers_of_stage, stage_tasks
+from layerdag.workloads.symbolic._tape import Nodes, Tape
+
+_LOSS_BYTES = 4  # the loss is computed in single precision
+
+
+def stage_trace(costs: Costs, stage: int) -> Trace:
+    """Return the program of all ranks of a pipeline stage; groups and peers as `Tape` has them."""
+    return _StageWriter(costs, stage).written()
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Gradients that are summed together: those of a layer, or of what stands before and after.
+
+    Attributes:
+        name: For node names.
+        role: Ranks that hold the same weights.
+        members: How many these are.
+        parameters: Parameters on this rank.
+        ready: Nodes that make the gradients of the latest micro-batch.
+    """
+
+    name: str
+    role: str
+    members: int
+    parameters: int
+    ready: list[int] = field(default_factory=list)
+
+
+@final
+class _StageWriter:
+    """Writes one stage.
+
+    Args:
+        costs: Costs of its ranks.
+        stage: Its place in the pipeline.
+    """
+
+    def __init__(self, costs: Costs, stage: int) -> None:
+        plan, step = costs.plan, costs.step
+        self._costs, self._plan, self._step, self._stage = costs, plan, step, stage
+        self._layers = layers_of_stage(costs.shape.layers, stage, plan.pipeline)
+        self._first, self._last = stage == 0, stage == plan.pipeline - 1
+        self._tape = Tape(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
+        self._write = LayerWriter(self._tape, costs)
+        self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
+        self._reduced: list[int] = []
+        self._loss: dict[int, Nodes] = {}
+
+    def written(self) -> Trace:
+        """Return the program."""
+        if not self._step.training:
+            self._infer()
+            return self._tape.trace()
+        tasks = stage_tasks(
+            self._plan.schedule, self._stage, self._plan.pipeline, self._step.micro_batches
+        )
+        for task in tasks:
+            self._tape.begin_task()
+            (self._backward if task.backward else self._forward)(task.micro_batch)
+        self._update()
+        return self._tape.trace()
+
+    # ---- weights ----
+
+    def _all_buckets(self) -> list[_Bucket]:
+        costs, plan = self._costs, self._plan
+        buckets = []
+        for layer in self._layers:
+            buckets.append(_Bucket(f"L{layer}", "data", plan.replicas, costs.layer_dense))
+            if costs.layer_experts:
+                buckets.append(_Bucket(
+                    f"L{layer}.experts", "expert_data", plan.expert_replicas, costs.layer_experts
+                ))  # fmt: skip
+        if self._first:
+            size = costs.table + costs.position_table
+            buckets.append(_Bucket("embedding", "data", plan.replicas, size))
+        if self._last:
+            table = 0 if costs.shape.tied and self._first else costs.table
+            size = table + costs.shape.norm_parameters
+            buckets.append(_Bucket("head", "data", plan.replicas, size))
+        return buckets
+
+    def _fetch(self, name: str, where: str, after: Nodes) -> Nodes:
+        """Gather the sharded weights of a bucket (ZeRO 3), while what comes before is computed."""
+        bucket = self._buckets[name]
+        if self._plan.zero < 3 or bucket.members == 1:
+            return ()
+        return self._gather_weights(bucket, f"weights.{name}.{where}", after)
+
+    def _gather_weights(self, bucket: _Bucket, name: str, after: Nodes) -> Nodes:
+        size = _shard(bucket) * self._step.numbers.weights
+        return self._tape.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
+
+    def _made(self, name: str, micro_batch: int, nodes: Nodes) -> None:
+        """Note gradients; sum them where their sum is due.
+
+        Gradients add up over micro-batches and are summed over ranks once a step; ranks that keep
+        a shard of the gradients only (ZeRO 2 and 3) sum those of each micro-batch.
+        """
+        bucket = self._buckets[name]
+        bucket.ready[:] = nodes
+        last = micro_batch == self._step.micro_batches - 1
+        if bucket.members == 1 or not (last or self._plan.zero >= 2):
+            return
+        kind = CollectiveType.REDUCE_SCATTER if self._plan.zero else CollectiveType.ALL_REDUCE
+        size = bucket.parameters * self._step.numbers.gradients
+        where = f"gradients.{name}.B{micro_batch}"
+        bucket.ready[:] = self._tape.collective(where, kind, bucket.role, size, nodes)
+
+    # ---- training ----
+
+    def _forward(self, micro_batch: int) -> None:
+        where = f"F{micro_batch}"
+        x = self._enter(where, micro_batch)
+        x = self._through(where, x)
+        if self._last:
+            self._loss[micro_batch] = self._head(where, x)
+        else:
+            self._pass_on(where, "next", micro_batch, x)
+
+    def _through(self, where: str, x: Nodes) -> Nodes:
+        before = x
+        for layer in self._layers:
+            weights = self._fetch(f"L{layer}", where, before)
+            experts = self._fetch_experts(layer, where, before)
+            before = x
+            x = self._write.forward(f"{layer}.{where}", (*x, *weights, *experts))
+        return x
+
+    def _fetch_experts(self, layer: int, where: str, after: Nodes) -> Nodes:
+        name = f"L{layer}.experts"
+        return self._fetch(name, where, after) if name in self._buckets else ()
+
+    def _backward(self, micro_batch: int) -> None:
+        where = f"B{micro_batch}"
+        if self._last:
+            dy = self._head_back(where, micro_batch)
+        else:
+            tag = self._tag(self._stage + 1, micro_batch, backward=True)
+            dy = self._tape.receive(f"recv.{where}", "next", self._costs.own_stream, tag)
+        before = dy
+        for layer in reversed(self._layers):
+            weights = self._fetch(f"L{layer}", where, before)
+            experts = self._fetch_experts(layer, where, before)
+            before = dy
+            passed = self._write.backward(f"{layer}.{where}", (*dy, *weights, *experts))
+            self._made(f"L{layer}", micro_batch, passed.dense)
+            if passed.experts:
+                self._made(f"L{layer}.experts", micro_batch, passed.experts)
+            dy = passed.dx
+        if self._first:
+            dy = self._write.gather(f"gather.embedding.{where}", dy)
+            dy = self._tape.compute(f"embedding.{where}", self._costs.embedding(), dy)
+            self._made("embedding", micro_batch, dy)
+        else:
+            self._pass_on(where, "previous", micro_batch, dy)
+
+    # ---- what stands before and after the layers ----
+
+    def _enter(self, where: str, micro_batch: int) -> Nodes:
+        """Return what makes the input of the first layer of this stage."""
+        if not self._first:
+            tag = self._tag(self._stage, micro_batch)
+            size = self._costs.own_stream
+            return self._tape.receive(f"recv.{where}", "previous", size, tag)
+        weights = self._fetch("embedding", where, ())
+        x = self._tape.compute(f"embedding.{where}", self._costs.embedding(), weights)
+        return self._write.total(f"sum.embedding.{where}", x)
+
+    def _head(self, where: str, x: Nodes) -> Nodes:
+        """Write the last norm, the output layer and the loss."""
+        costs, write = self._costs, self._write
+        weights = self._fetch("head", where, x)
+        h = self._final_norm(where, (*x, *weights))
+        h = write.gather(f"gather.head.{where}", h)
+        tokens = costs.tokens if self._step.training else costs.sequences  # the last of each
+        h = self._tape.compute(f"mm.logits.{where}", costs.linear(costs.logits, tokens), h)
+        if not self._step.training:
+            return self._sample(where, h)
+        cost = costs.elementwise(costs.tokens, costs.logits.outputs)
+        if self._plan.tensor == 1:
+            return self._tape.compute(f"loss.{where}", cost, h)
+        # The softmax over a split vocabulary: its maximum, the target's logit, its sum.
+        for name in ("max", "target", "sum"):
+            if name == "sum":
+                h = self._tape.compute(f"loss.{where}", cost, h)
+            size = costs.tokens * _LOSS_BYTES
+            kind = CollectiveType.ALL_REDUCE
+            h = self._tape.collective(f"loss_{name}.{where}", kind, "tensor", size, h)
+        return h
+
+    def _final_norm(self, where: str, x: Nodes) -> Nodes:
+        cost = self._costs.elementwise(self._costs.own_tokens, self._costs.shape.hidden)
+        return self._tape.compute(f"norm.{where}", cost, x)
+
+    def _head_back(self, where: str, micro_batch: int) -> Nodes:
+        costs, tape = self._costs, self._tape
+        loss = self._loss.pop(micro_batch)
+        weights = self._fetch("head", where, loss)
+        cost = costs.elementwise(costs.tokens, costs.logits.outputs)
+        dy = tape.compute(f"loss.{where}", cost, (*loss, *weights))
+        x = self._write.gather(f"gather_again.head.{where}", dy)
+        dx = tape.compute(f"mm.logits.{where}.dx", costs.linear_dx(costs.logits, costs.tokens), dy)
+        dx = self._write.total(f"sum_dx.head.{where}", dx)
+        both = tuple(dict.fromkeys((*dy, *x)))
+        cost = costs.linear_dw(costs.logits, costs.tokens)
+        dw = tape.compute(f"mm.logits.{where}.dw", cost, both)
+        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
+        dx = tape.compute(f"norm.{where}", cost, dx)
+        self._made("head", micro_batch, (*dw, *dx))
+        return dx
+
+    def _pass_on(self, where: str, peer: str, micro_batch: int, made: Nodes) -> None:
+        backward = peer == "previous"
+        tag = self._tag(self._stage + (not backward), micro_batch, backward)
+        self._tape.send(f"send.{where}", peer, self._costs.own_stream, tag, made)
+
+    def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
+        """Return the tag of a message across a boundary between stages, unique in the job."""
+        parts = self._step.micro_batches * self._step.tokens
+        return 1 + 2 * (boundary * parts + micro_batch) + backward
+
+    # ---- the end of a training step ----
+
+    def _update(self) -> None:
+        """Write the sums that are left, the optimizer, and the gathers of updated weights."""
+        tape, plan = self._tape, self._plan
+        tape.begin_task()
+        costs, numbers = self._costs, self._step.numbers
+        if costs.shape.tied and plan.pipeline > 1 and (self._first or self._last):
+            bucket = self._buckets["embedding" if self._first else "head"]
+            size = costs.table * numbers.gradients
+            if plan.zero:
+                size = -(-size // bucket.members)
+            bucket.ready[:] = tape.collective(
+                "gradients.tied", CollectiveType.ALL_REDUCE, "embedding", size, tuple(bucket.ready)
+            )
+        ready = tuple(dict.fromkeys(n for b in self._buckets.values() for n in b.ready))
+        if plan.tensor > 1 and plan.sequence_parallel:
+            norms = 2 * len(self._layers) + self._last
+            size = norms * costs.shape.norm_parameters * numbers.gradients
+            kind = CollectiveType.ALL_REDUCE
+            ready = (*ready, *tape.collective("gradients.norms", kind, "tensor", size, ready))
+        held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
+        done = tape.compute("adam", costs.adam(held), ready)
+        for bucket in self._buckets.values():
+            if plan.zero in (1, 2) and bucket.members > 1:
+                self._gather_weights(bucket, f"weights.{bucket.name}", done)
+
+    # ---- inference ----
+
+    def _infer(self) -> None:
+        """Write prefill, or one token of decode after the other."""
+        tokens = self._step.tokens if self._step.phase == "decode" else 1
+        sampled: dict[int, Nodes] = {}
+        for token in range(tokens):
+            self._write = LayerWriter(self._tape, _later(self._costs, token))
+            for part in range(self._step.micro_batches):
+                self._tape.begin_task()
+                sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
+
+    def _infer_part(self, token: int, part: int, before: Nodes) -> Nodes:
+        """Write one forward pass; return what makes the next token, where this stage does."""
+        number = token * self._step.micro_batches + part
+        where = f"F{part}.T{token}" if self._step.phase == "decode" else f"F{part}"
+        if self._first and token and not self._last:
+            size, tag = self._sampled_bytes, self._tag(0, number)
+            before = self._tape.receive(f"recv_token.{where}", "previous", size, tag)
+        x = self._enter_inference(where, number, before)
+        x = self._through(where, x)
+        if not self._last:
+            self._pass_on(where, "next", number, x)
+            return ()
+        made = self._head(where, x)
+        if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":
+            tag = self._tag(0, number + self._step.micro_batches)
+            self._tape.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
+        return made
+
+    def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:
+        if not self._first:
+            return self._enter(where, number)
+        x = self._tape.compute(f"embedding.{where}", self._costs.embedding(), before)
+        return self._write.total(f"sum.embedding.{where}", x)
+
+    def _sample(self, where: str, logits: Nodes) -> Nodes:
+        """Write the choice of the next token from the logits of all tensor ranks."""
+        costs = self._costs
+        if self._plan.tensor > 1:
+            size = costs.sequences * costs.logits.outputs * costs.number
+            kind = CollectiveType.ALL_GATHER
+            logits = self._tape.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
+        width = costs.logits.outputs * self._plan.tensor
+        cost = costs.elementwise(costs.sequences, width, 1)
+        return self._tape.compute(f"sample.{where}", cost, logits)
+
+    @property
+    def _sampled_bytes(self) -> int:
+        return self._costs.sequences * 8  # a token is a 64-bit integer
+
+
+def _later(costs: Costs, token: int) -> Costs:
+    """Return the costs of a token of decode: the cache has grown by those before it."""
+    step = replace(costs.step, sequence=costs.step.sequence + token)
+    return replace(costs, step=step)
+
+
+def _shard(bucket: _Bucket) -> int:
+    """Return the parameters of a bucket that one of its ranks keeps."""
+    return -(-bucket.parameters // bucket.members)

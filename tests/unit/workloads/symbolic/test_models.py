@@ -1,0 +1,85 @@
+"""Models by name and by Hugging Face's config.json."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerdag.errors import DataError, UsageError
+from layerdag.workloads.symbolic import PRESETS, model
+
+LLAMA3_8B = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "tie_word_embeddings": False, "attention_bias": False,
+}  # fmt: skip
+MIXTRAL = {
+    **LLAMA3_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2,
+    "vocab_size": 32000,
+}  # fmt: skip
+QWEN3_MOE = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+    "moe_intermediate_size": 768, "num_attention_heads": 32, "num_hidden_layers": 48,
+    "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+    "vocab_size": 151936, "decoder_sparse_step": 1, "mlp_only_layers": [],
+}  # fmt: skip
+QWEN2 = {
+    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+    "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+    "vocab_size": 152064, "tie_word_embeddings": False,
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+        "vocab_size": 50257}  # fmt: skip
+
+
+def _file(folder: Path, config: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder / "config.json"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (LLAMA3_8B, "llama3-8b"), (MIXTRAL, "mixtral-8x7b"), (QWEN3_MOE, "qwen3-30b-a3b"),
+        (QWEN2, "qwen2.5-7b"), (GPT2, "gpt2"),
+    ],
+)  # fmt: skip
+def test_a_config_describes_the_same_shape_as_the_preset(
+    tmp_path: Path, config: dict[str, Any], name: str
+) -> None:
+    for place in (_file(tmp_path, config), tmp_path):
+        assert dataclasses.replace(model(place), name=name) == PRESETS[name]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model_type": "lama"}, "type 'lama'. Did you mean 'llama'"),
+        ({"hidden_size": None}, "hidden_size is None; it must be a whole number"),
+        ({"n_shared_experts": 1}, "has n_shared_experts 1"),
+        ({"decoder_sparse_step": 2}, "mixtures in some layers only"),
+    ],
+)
+def test_configs_of_other_models_are_refused(
+    tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises((DataError, UsageError), match=sentence):
+        model(_file(tmp_path, {**LLAMA3_8B, **change}))
+
+
+def test_a_config_that_lacks_a_number_or_is_no_json_is_refused(tmp_path: Path) -> None:
+    config = {key: value for key, value in LLAMA3_8B.items() if key != "hidden_size"}
+    with pytest.raises(DataError, match="lacks 'hidden_size', which a llama has"):
+        model(_file(tmp_path, config))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DataError, match="is no JSON"):
+        model(tmp_path)
+    with pytest.raises(DataError):
+        model(tmp_path / "absent.json")
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'llama3-8b'"):
+        model("llama-3-8b")

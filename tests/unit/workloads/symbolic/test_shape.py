@@ -1,0 +1,66 @@
+"""Parameter counts as published, and what is no model."""
+
+import pytest
+
+from layerdag.errors import ConfigError
+from layerdag.workloads.symbolic import PRESETS, ModelShape
+
+PUBLISHED = {
+    "gpt2": 124_439_808,
+    "gpt2-xl": 1_557_611_200,
+    "llama2-7b": 6_738_415_616,
+    "llama2-13b": 13_015_864_320,
+    "llama2-70b": 68_976_648_192,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+    "llama3-405b": 405_853_388_800,
+    "llama3.2-1b": 1_235_814_400,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_630_071_296,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624,
+}
+"""Numbers of elements of the published checkpoints."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_have_the_parameters_of_their_checkpoints(name: str) -> None:
+    assert PRESETS[name].parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"), [("gpt3-175b", 174.6), ("transformer-1t", 1008.0), ("gpt3-13b", 12.85)]
+)
+def test_gpt_presets_have_the_parameters_of_their_papers(name: str, billions: float) -> None:
+    shape = PRESETS[name]
+    assert shape.parameters / 1e9 == pytest.approx(billions, rel=1e-3)
+    # Narayanan et al. 2021, equation 2, whose last term counts the token and position tables.
+    h, layers = shape.hidden, shape.layers
+    tables = shape.vocabulary + shape.positions
+    formula = 12 * layers * h**2 * (1 + 13 / (12 * h) + tables / (12 * layers * h))
+    assert shape.parameters == pytest.approx(formula, rel=1e-6)
+
+
+def test_a_token_passes_the_experts_that_it_is_sent_to() -> None:
+    assert PRESETS["mixtral-8x7b"].active_parameters / 1e9 == pytest.approx(12.9, abs=0.05)
+    assert PRESETS["qwen3-235b-a22b"].active_parameters / 1e9 == pytest.approx(22.2, abs=0.05)
+    dense = PRESETS["llama3-8b"]
+    assert dense.active_parameters == dense.parameters
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"layers": 0}, "layers is 0; it must be a whole number of at least 1"),
+        ({"heads": 3}, "3 heads do not divide the width 8; give head_size"),
+        ({"heads": 4, "kv_heads": 3}, "4 query heads are no multiple of 3 key heads"),
+        ({"experts": 4}, "0 of 4 experts a token make no mixture"),
+        ({"experts": 2, "experts_per_token": 4}, "4 of 2 experts"),
+    ],
+)
+def test_impossible_shapes_are_refused(change: dict[str, int], sentence: str) -> None:
+    given = {"layers": 2, "hidden": 8, "heads": 2, "feed_forward": 16, "vocabulary": 10}
+    with pytest.raises(ConfigError, match=sentence):
+        ModelShape("tiny", **{**given, **change})
