@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag.cli.demo import kind_of
+from layerdag.api.stages import kind_of
 from layerdag.cli.verbs import checkpoint_path
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import load_corpus

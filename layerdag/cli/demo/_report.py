@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag._runtime import atomic_folder
-from layerdag.api import attribute_views
-from layerdag.cli.demo import _simulation as simulation_stages, _stages as stages
+from layerdag.api import attribute_views, stages as judging
+from layerdag.api.stages import SimulatedWorkloads
+from layerdag.cli.demo import _stages as stages
 from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
 from layerdag.cli.demo._provenance import caveats, provenance, training
-from layerdag.cli.demo._simulation import SimulatedWorkloads
 from layerdag.cli.demo._stages import DemoSettings, timed
 from layerdag.cli.demo._start import load_stage
 from layerdag.codec import repair_in_words
@@ -71,12 +71,14 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = timed(seconds, "sample", now)
     judged = _judged(data, samples, checkpoint)
     real = _test_workloads(settings, data)
-    synthetic, repairs = stages.synthetic_workloads(data, samples)
+    synthetic, repairs = judging.synthetic_workloads(data, samples)
     trace_row = _trace_row(settings, real, synthetic, repairs)
     now = timed(seconds, "judge", now)
     simulation = _simulated(real, synthetic)
     now = timed(seconds, "simulate", now)
-    transferred = stages.transfer_stage(settings, data, samples)
+    transferred = judging.transferred(
+        data, samples, families=settings.families, seeds=settings.surrogate_seeds
+    )
     timed(seconds, "surrogate", now)
     rows = summary_rows(
         judged.structure,
@@ -157,7 +159,7 @@ def _judged(
         similarity=compare(train, test, dags, views),
         depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
-        shares=attribute_shares(train, test, dags, views, stages.vocabularies(data)),
+        shares=attribute_shares(train, test, dags, views, judging.vocabularies(data)),
     )
 
 
@@ -167,8 +169,8 @@ def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
     real = data.graphs["test"][int(np.argsort(sizes_B)[sizes_B.size // 3])]
     nearest = min(dags, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
     return (
-        stages.picture_of(data, real, "real test job"),
-        stages.picture_of(data, nearest, "sampled job"),
+        judging.picture_of(data, real, "real test job"),
+        judging.picture_of(data, nearest, "sampled job"),
     )
 
 
@@ -204,9 +206,9 @@ def _rule_share(workloads: list[Workload]) -> float:
 
 def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
     """Simulate real test jobs and synthetic ones on small clusters."""
-    judged = simulation_stages.simulate_stage(real, "simulating real jobs")
-    made = simulation_stages.simulate_stage(synthetic, "simulating synthetic jobs")
-    parts, times = simulation_stages.simulation_parts(judged, made)
+    judged = judging.simulate_stage(real, "simulating real jobs")
+    made = judging.simulate_stage(synthetic, "simulating synthetic jobs")
+    parts, times = judging.simulation_parts(judged, made)
     rows = [
         SummaryRow(
             "jobs that simulate to their end",
@@ -218,7 +220,7 @@ def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
             "median simulated makespan, ms",
             _median_ms(made),
             _median_ms(judged),
-            f"on {next(iter(simulation_stages.systems()))}",
+            f"on {next(iter(judging.systems()))}",
         ),
     ]
     return _Simulation(tuple(rows), parts, times)

@@ -1,31 +1,17 @@
 """The stages of ``layerdag demo``: plain results in and out; the verb puts them in order."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from layerdag._runtime import track
 from layerdag.api import WarmStart
 from layerdag.cli.demo._folder import MARK, TRAINING
 from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import CategoryAttribute
-from layerdag.graph import DAG
 from layerdag.models import spec_for
-from layerdag.sampling import GeneratedGraph, GenerationSettings, as_workload, sample_like
-from layerdag.surrogates import (
-    FAMILIES,
-    REAL,
-    SHUFFLED,
-    SYNTHETIC,
-    Labeled,
-    TransferReport,
-    transfer,
-)
-from layerdag.traces import Workload
+from layerdag.sampling import GeneratedGraph, GenerationSettings, sample_like
 from layerdag.training import (
     LOG,
     LearningRateSchedule,
@@ -39,20 +25,6 @@ from layerdag.training import (
     train,
 )
 from layerdag.training.monitoring import JsonlLogger
-from layerdag.viz import Picture
-
-# What the surrogate must not see: the sum of the durations is the target, nearly.
-HIDDEN_FROM_SURROGATE = "duration"
-
-KINDS = (
-    (("foreach", "fused_adam", "fused_sgd"), "optimizer"),
-    (("mm", "convolution", "attention", "linear"), "matrix product"),
-    (
-        ("embedding", "index", "gather", "scatter", "cat", "copy", "clone", "select"),
-        "data movement",
-    ),
-    (("norm", "softmax", "sum", "mean", "max", "loss", "amax", "pool"), "reduction"),
-)
 
 
 @dataclass(frozen=True)
@@ -163,74 +135,6 @@ def sample_stage(
     plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=64)
     sampled = sample_like(checkpoint.model, data.schema, rows, plan)
     return tuple(track(sampled, "sampling", settings.samples))
-
-
-def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
-    """Return the name of each code of each attribute."""
-    return tuple(
-        a.values if isinstance(a, CategoryAttribute) else tuple(map(str, range(a.num_codes)))
-        for a in data.schema.attributes
-    )
-
-
-def synthetic_workloads(
-    data: GraphDataset, samples: Sequence[GeneratedGraph]
-) -> tuple[list[Workload], dict[str, int]]:
-    """Decode samples into traces; return them with the repairs that were needed."""
-    workloads, repairs = [], dict[str, int]()
-    for sample in samples:
-        unfolded = as_workload(data.schema.decode(sample.dag, sample.name))
-        workloads.append(unfolded.workload)
-        for name, count in unfolded.repairs.items():
-            repairs[name] = repairs.get(name, 0) + count
-    return workloads, repairs
-
-
-def transfer_stage(
-    settings: DemoSettings, data: GraphDataset, samples: Sequence[GeneratedGraph]
-) -> TransferReport:
-    """Train surrogates of the step time on real and on synthetic graphs, test on real ones."""
-    column = [a.name for a in data.schema.attributes].index(HIDDEN_FROM_SURROGATE)
-
-    def labeled(dags: Sequence[DAG]) -> Labeled:
-        target_B = np.array([float(dag.conditions["label"]) for dag in dags])
-        return Labeled(tuple(_without(dag, column) for dag in dags), target_B)
-
-    return transfer(
-        labeled(data.graphs["train"]),
-        labeled([sample.dag for sample in samples]),
-        labeled(data.graphs["test"]),
-        data.schema.sizes(),
-        {name: FAMILIES[name] for name in settings.families},
-        seeds=settings.surrogate_seeds,
-        conditions=(REAL, SYNTHETIC, SHUFFLED),
-    )
-
-
-def _without(dag: DAG, column: int) -> DAG:
-    """Return the DAG with one attribute set to "absent" everywhere."""
-    x_NA = dag.x_NA.clone()
-    x_NA[:, column] = 0
-    return dag.with_columns(x_NA)
-
-
-def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:
-    """Return a graph with the operator and stage of each node, to be drawn."""
-    graph = data.schema.decode(dag)
-    operators = tuple(graph.categories["op"])
-    kinds = zip(operators, graph.categories["type"], strict=True)
-    return Picture(title, dag, operators, tuple(kind_of(*pair) for pair in kinds))
-
-
-def kind_of(operator: str, node_type: str) -> str:
-    """Return what a node does, in a word or two, for colors."""
-    if node_type != "COMP":
-        return "communication"
-    name = operator.partition("::")[2]
-    for words, kind in KINDS:
-        if any(word in name for word in words):
-            return kind
-    return "element-wise"
 
 
 def timed(seconds: dict[str, float], name: str, start: float) -> float:

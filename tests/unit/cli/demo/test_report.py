@@ -58,7 +58,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         patch.setattr(demo, "write_report", kept)
         patch.setattr(demo.stages, "sample_stage", copied)
-        patch.setattr(demo.stages, "transfer_stage", lambda *_: TransferReport((), (), 4, (0,)))
+        patch.setattr(demo.judging, "transferred", lambda *_, **__: TransferReport((), (), 4, (0,)))
         report(settings, as_json=False)
     return Ran(settings, out.getvalue(), seen[0])
 

@@ -1,4 +1,4 @@
-"""The demo's simulations: real and synthetic jobs on a few small clusters."""
+"""Real and synthetic jobs on a few small clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

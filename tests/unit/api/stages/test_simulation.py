@@ -1,10 +1,10 @@
-"""Real and synthetic jobs on small clusters, as the demo runs them."""
+"""Real and synthetic jobs on small clusters, as the demo and a release run them."""
 
 import numpy as np
 import pytest
 from simulator_traces import all_reduce, comp, recv, workload
 
-from layerdag.cli.demo._simulation import (
+from layerdag.api.stages import (
     SimulatedWorkloads,
     simulate_stage,
     simulation_parts,

@@ -1,0 +1,13 @@
+from ._graphs import (
+    kind_of as kind_of,
+    picture_of as picture_of,
+    synthetic_workloads as synthetic_workloads,
+    vocabularies as vocabularies,
+)
+from ._simulation import (
+    SimulatedWorkloads as SimulatedWorkloads,
+    simulate_stage as simulate_stage,
+    simulation_parts as simulation_parts,
+    systems as systems,
+)
+from ._transfer import transferred as transferred
