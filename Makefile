@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short test test-slow docs-test sanitize search lint docs mutation corpus pretrained clean help
+.PHONY: demo demo-short release test test-slow docs-test sanitize search lint docs mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
+	@echo "make release     make a package to publish from the embedded corpus, in ten minutes"
 	@echo "make test        install, then run the tests"
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
 	@echo "make docs-test   the commands of README and docs, as a user runs them"
@@ -30,6 +31,9 @@ demo: $(STAMP)
 
 demo-short: $(STAMP)
 	$(BIN)/layerdag demo --out outputs/demo-short --short
+
+release: $(STAMP)
+	$(BIN)/layerdag release data --out outputs/release --budget 10m --num 200 --max-nodes 600 --license CC-BY-4.0
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n 2

@@ -3,6 +3,7 @@ from .api import (
     audit as audit,
     compare as compare,
     read as read,
+    release as release,
     train as train,
     validate as validate,
     write as write,

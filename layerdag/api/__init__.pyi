@@ -15,3 +15,4 @@ from ._train import train as train
 from ._validate import validate as validate
 from ._warm_start import PRETRAINED as PRETRAINED, WarmStart as WarmStart, warm_start as warm_start
 from ._write import write as write
+from .publication import release as release

@@ -34,10 +34,11 @@ VERBS = {
     "train": "Train a generator (Hydra overrides; the same as train.py).",
     "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
     "checkpoint": "Convert a checkpoint that an older version wrote.",
+    "release": "Make a package from your traces that you may publish, with a verdict.",
     "demo": "Run the main job end to end on the embedded corpus and write a report.",
 }
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
-_WITH_THREADS = ("train", "surrogate", "validate")
+_WITH_THREADS = ("train", "surrogate", "validate", "release")
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 

@@ -33,6 +33,7 @@ from ._split_fingerprint import (
     require_same_split as require_same_split,
 )
 from ._splits import (
+    content_key as content_key,
     enough_to_judge as enough_to_judge,
     held_out_fraction as held_out_fraction,
     named_splits as named_splits,

@@ -5,6 +5,7 @@ from ._charts import (
     shares_chart as shares_chart,
 )
 from ._content import (
+    Answer as Answer,
     Distribution as Distribution,
     ReportContent as ReportContent,
     Sample as Sample,

@@ -92,6 +92,25 @@ class SystemTimes:
     quantity: str
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The verdict on one question.
+
+    Attributes:
+        question: What a reader wants to know.
+        answer: A word or a few.
+        tone: "good", "fair" or "poor".
+        reason: Why, in one sentence.
+        at: Section of the page with the figures, "" for none.
+    """
+
+    question: str
+    answer: str
+    tone: str
+    reason: str
+    at: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class ReportContent:
     """Everything on the page. A part that is None or empty has no section.
@@ -99,6 +118,7 @@ class ReportContent:
     Attributes:
         title: Heading.
         lead: One or two sentences below it.
+        answers: The verdicts that come first.
         summary: The table on top.
         structure: Verdict on the synthetic graphs.
         real_structure: Verdict on the real test graphs by the same rules.
@@ -121,6 +141,7 @@ class ReportContent:
 
     title: str
     lead: str
+    answers: tuple[Answer, ...] = ()
     summary: tuple[SummaryRow, ...] = ()
     structure: StructureReport | None = None
     real_structure: StructureReport | None = None

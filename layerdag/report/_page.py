@@ -17,10 +17,11 @@ from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord
 from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
-from layerdag.report.sections import _sections as sections, membership, usefulness
+from layerdag.report.sections import _sections as sections, answers, membership, usefulness
 from layerdag.viz import Markup, element, joined, text
 
 SECTIONS = (
+    ("verdict", "Verdict", answers),
     ("summary", "Summary", sections.summary),
     ("pictures", "Pictures", sections.pictures),
     ("validity", "Validity", sections.validity),

@@ -1,3 +1,15 @@
+from ._copies import (
+    CopyTest as CopyTest,
+    Resemblance as Resemblance,
+    keys_of_one_run as keys_of_one_run,
+    program_of as program_of,
+    tuple_keys as tuple_keys,
+)
+from ._foreign_words import (
+    ForeignWord as ForeignWord,
+    foreign_words as foreign_words,
+    private_words as private_words,
+)
 from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
 from ._membership import (
     FALSE_POSITIVE_RATE as FALSE_POSITIVE_RATE,

@@ -55,7 +55,9 @@ def pictures(content: ReportContent) -> Markup | None:
     drawings = element(
         "div", *(draw(picture, slot_of) for picture in content.pictures), class_="grid-pictures"
     )
-    return section("pictures", "A real and a sampled graph", class_legend(slot_of), drawings)
+    first = content.pictures[0].title
+    heading = "Sampled graphs" if first.startswith("sample-") else "A real and a sampled graph"
+    return section("pictures", heading, class_legend(slot_of), drawings)
 
 
 def validity(content: ReportContent) -> Markup | None:

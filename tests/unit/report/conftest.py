@@ -7,6 +7,7 @@ from layerdag.evaluation.privacy import leak_series, novelty
 from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
 from layerdag.report import (
+    Answer,
     Distribution,
     ReportContent,
     Sample,
@@ -58,6 +59,7 @@ def content() -> ReportContent:
     times = tuple(Sample(name, rng.random(9)) for name in ("real test", "synthetic"))
     labels = tuple(f"node {i}" for i in range(test[0].num_nodes))
     return ReportContent(
+        answers=(Answer("May it be shared?", "no", "poor", "There is a copy.", "membership"),),
         title="A <title>",
         lead="What & why.",
         summary=summary_rows(structure, real, novel, similar, taught),

@@ -1,0 +1,84 @@
+"""What a release is made of, checked before anything is read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerdag.errors import UsageError
+
+STAGES = ("read", "train", "sample", "judge")
+LEAST_BUDGET = 20.0
+
+
+@dataclass(frozen=True)
+class ReleaseSettings:
+    """How to make a release.
+
+    Attributes:
+        traces: Folder of traces or flow graphs, in any format that is read.
+        out: Folder of the release.
+        budget: Wall-clock seconds for everything, about.
+        num: Samples wanted; fewer are kept if time runs out.
+        seed: Of the split, of training and of sampling.
+        labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
+        max_nodes: Larger jobs are left out, and listed.
+        steps: Most optimizer steps.
+        temperature: Of sampling; None is the usual one.
+        license: Of the samples, for the data card; an SPDX name or a URL.
+        until: The last stage of ``STAGES`` to run; the same call goes on from there.
+        overwrite: Whether another release, or another unfinished one, may be replaced.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    traces: Path
+    out: Path
+    budget: float = 900.0
+    num: int = 200
+    seed: int = 0
+    labels: Path | None = None
+    max_nodes: int = 2000
+    steps: int = 120
+    temperature: float | None = None
+    license: str = ""
+    until: str = STAGES[-1]
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("num", "max_nodes", "steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
+        if not LEAST_BUDGET <= self.budget < float("inf"):
+            raise UsageError(
+                f"'budget' must be at least {LEAST_BUDGET:.0f} seconds, found {self.budget:g}."
+            )
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+        if self.temperature is not None and not 0 < self.temperature <= 10:
+            raise UsageError(f"'temperature' must lie in (0, 10], found {self.temperature:g}.")
+        if self.until not in STAGES:
+            raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
+        self._check_places()
+
+    def _check_places(self) -> None:
+        """Refuse a release inside its own traces, or the other way around."""
+        traces, out = self.traces.resolve(), self.out.resolve()
+        if not traces.is_dir():
+            what = "is a file; name the folder that holds it" if traces.exists() else (
+                "there is no such folder; check the path"
+            )  # fmt: skip
+            raise UsageError(f"{self.traces}: {what}.")
+        if out == traces or traces in out.parents or out in traces.parents:
+            raise UsageError(
+                f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
+                "another folder with --out."
+            )
+
+    @property
+    def private(self) -> Path:
+        """Folder beside the release that stays with the owner."""
+        return self.out.with_name(f"{self.out.name}.private")
+
+    def request(self) -> dict[str, object]:
+        """Return what determines the model, besides the traces; a later run may change the rest."""
+        return {"seed": self.seed, "max_nodes": self.max_nodes, "steps": self.steps}

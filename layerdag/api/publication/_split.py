@@ -1,0 +1,132 @@
+"""Splitting jobs by run, so that every later test has as many held-out graphs as it can have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from layerdag._runtime import derive_seed
+from layerdag.api.publication.reading import FoundJobs
+from layerdag.codec import AttributedGraph
+from layerdag.datasets import GraphDataset, Split
+from layerdag.evaluation.privacy import MARGIN, chance_half_width
+
+LEAST_RUNS = 8
+"""Distinct runs below which nothing is trained: each part would hold one or two graphs."""
+LEAST_SHARE, MOST_SHARE = 0.2, 0.4
+"""Of the runs that are held out, for validation and test together."""
+FOR_SIMILARITY, FOR_USEFULNESS = 8, 20
+
+
+@dataclass(frozen=True)
+class Need:
+    """How many graphs a test needs.
+
+    Attributes:
+        test: What is tested, in words.
+        needed: Graphs of that part that it needs.
+        found: Graphs there are.
+        part: Which graphs: "held-out graphs", "labeled held-out graphs", "distinct runs".
+    """
+
+    test: str
+    needed: int
+    found: int
+    part: str = "held-out graphs"
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there are enough."""
+        return self.found >= self.needed
+
+    def sentence(self) -> str:
+        """Return the need as a line."""
+        verdict = "enough" if self.is_met else "too few to tell"
+        return f"{self.test}: {self.found:,} {self.part}, needs {self.needed:,}: {verdict}"
+
+
+def held_out_of(runs: int) -> int:
+    """Return the number of runs to hold out: as few as an audit needs, else all that may be.
+
+    An attack can only be told from chance if the interval of a score that says nothing is within
+    ``MARGIN`` of one half (``layerdag.evaluation.privacy``).
+    """
+    least, most = round(LEAST_SHARE * runs), round(MOST_SHARE * runs)
+    for held in range(max(least, 1), most):
+        if chance_half_width(runs - held, held) <= MARGIN:
+            return held
+    return max(most, min(2, runs - 1))
+
+
+def runs_for_membership() -> int:
+    """Return the smallest number of runs from which on a membership attack can be told."""
+    low, high = LEAST_RUNS, 4096
+    while low < high:
+        middle = (low + high) // 2
+        held = round(MOST_SHARE * middle)
+        if chance_half_width(middle - held, held) <= MARGIN:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:
+    """Return the graphs of each part; those of one run are in one part.
+
+    The split depends on the seed and on what the graphs are, not on names or order. A corpus comes
+    with its own.
+    """
+    if jobs.parts:
+        return _given_parts(jobs)
+    runs = sorted(set(jobs.runs), key=lambda run: derive_seed(seed, "release split", run))
+    held = held_out_of(len(runs))
+    num_val = max(held // 2, 1)
+    part: dict[str, Split] = {}
+    for place, run in enumerate(runs):
+        back = len(runs) - place
+        part[run] = "train" if back > held else "val" if back > held - num_val else "test"
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
+        parts[part[run]].append(graph)
+    return parts
+
+
+def _given_parts(jobs: FoundJobs) -> dict[Split, list[AttributedGraph]]:
+    """Return the split of a corpus; repetitions of a run follow the first of them."""
+    part: dict[str, Split] = {}
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
+        parts[part.setdefault(run, jobs.parts.get(graph.name, "train"))].append(graph)
+    return parts
+
+
+def dataset_of(jobs: FoundJobs, seed: int) -> GraphDataset:
+    """Return the split jobs as codes; what the training part cannot express is left out."""
+    return GraphDataset.build("traces", jobs.kind, split_jobs(jobs, seed))
+
+
+def run_of_graphs(jobs: FoundJobs) -> Mapping[str, str]:
+    """Return the run of each graph by its name."""
+    return dict(zip((graph.name for graph in jobs.graphs), jobs.runs, strict=True))
+
+
+def needs_of(data: GraphDataset, labeled: Sequence[bool]) -> tuple[Need, ...]:
+    """Return what each test needs and has.
+
+    Args:
+        data: The split graphs.
+        labeled: Whether each held-out graph has a label.
+    """
+    train, held = len(data.graphs["train"]), len(data.held_out)
+    needed = held
+    while chance_half_width(max(train, 1), max(needed, 1)) > MARGIN and needed < 10_000:
+        needed += 1
+    test = "membership attacks, told from chance"
+    if needed >= 10_000:
+        membership = Need(test, runs_for_membership(), train + held, "distinct runs")
+    else:
+        membership = Need(test, needed, held)
+    return (
+        membership,
+        Need("similarity to real graphs", FOR_SIMILARITY, held),
+        Need("usefulness for predictors", FOR_USEFULNESS, sum(labeled), "labeled held-out graphs"),
+    )

@@ -1,0 +1,230 @@
+"""From all findings to one line: what may be published, and if not, which setting helps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from layerdag.api.publication._judging import Judged
+from layerdag.api.publication._settings import ReleaseSettings
+from layerdag.api.publication._split import LEAST_RUNS, Need, runs_for_membership
+from layerdag.api.publication.drawing import KEPT, Drawn
+from layerdag.evaluation.privacy import Attack, LeakRow, Verdict
+from layerdag.viz import interval, number, percent
+
+LEAST_KEPT = 8
+
+
+class Outcome(Enum):
+    """Whether the samples may be published."""
+
+    YES = "may be published"
+    RESERVED = "may be published, with a reserve"
+    NO = "must not be published"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why nothing is published.
+
+    Attributes:
+        what: What was found, in a clause.
+        remedies: What helps, each with its cost, as sentences.
+    """
+
+    what: str
+    remedies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReleaseVerdict:
+    """The decision.
+
+    Attributes:
+        outcome: Whether the samples may be published.
+        reasons: Why not.
+        reserves: What could not be told, in clauses.
+        found: What was found in order, in clauses.
+    """
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...] = ()
+    reserves: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The verdict of one line."""
+        if self.outcome is Outcome.NO:
+            told = "; ".join(reason.what for reason in self.reasons)
+        elif self.outcome is Outcome.RESERVED:
+            told = f"{'; '.join(self.found)}. But {'; '.join(self.reserves)}"
+        else:
+            told = "; ".join(self.found)
+        return f"The samples {self.outcome.value}: {told}."
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What helps, without repetition."""
+        return tuple(dict.fromkeys(word for reason in self.reasons for word in reason.remedies))
+
+
+def too_few_runs(runs: int) -> ReleaseVerdict:
+    """Return the verdict on a folder with hardly any jobs."""
+    what = (
+        f"too few graphs to tell: {runs} distinct {'run was' if runs == 1 else 'runs were'} found, "
+        f"and a release needs at least {LEAST_RUNS}"
+    )
+    return ReleaseVerdict(
+        Outcome.NO,
+        (
+            Reason(
+                what,
+                (
+                    f"Collect at least {LEAST_RUNS - runs} more runs of other sizes or settings "
+                    "(layerdag collect; about ten seconds each).",
+                    f"From about {runs_for_membership()} runs on, membership attacks can be told "
+                    "from chance, too.",
+                ),
+            ),
+        ),
+    )
+
+
+def verdict_of(
+    settings: ReleaseSettings,
+    drawn: Drawn,
+    judged: Judged | None,
+    needs: Sequence[Need],
+    foreign: Sequence[str] = (),
+) -> ReleaseVerdict:
+    """Decide.
+
+    Args:
+        settings: Of the release.
+        drawn: What was drawn.
+        judged: What was found on what was kept; None if too little was kept to judge.
+        needs: What each test needs and has.
+        foreign: Sentences on what the written files hold and must not.
+    """
+    reasons = [*_of_drawing(settings, drawn)]
+    if judged is not None:
+        reasons += [*_of_rules(judged), *_of_attacks(settings, judged)]
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        reasons.append(
+            Reason(
+                f"a file of the release says what it must not: {foreign[0].rstrip('.')}{more}",
+                (
+                    "Take the word out of the traces (layerdag convert --scrub) and start anew "
+                    "with --overwrite; costs one whole run.",
+                ),
+            )
+        )
+    if reasons or judged is None:
+        return ReleaseVerdict(Outcome.NO, tuple(reasons))
+    reserves = tuple(_reserves(judged, needs))
+    found = tuple(_in_order(drawn, judged, settings))
+    outcome = Outcome.RESERVED if reserves else Outcome.YES
+    return ReleaseVerdict(outcome, (), reserves, found)
+
+
+def _of_drawing(settings: ReleaseSettings, drawn: Drawn) -> Iterator[Reason]:
+    """Yield why too little could be kept."""
+    kept = len(drawn.kept(settings.num))
+    if kept >= min(LEAST_KEPT, settings.num):
+        return
+    counts = {word: n for word, n in drawn.counts().items() if word != KEPT}
+    worst = max(counts, key=lambda word: counts[word]) if counts else "nothing was drawn"
+    yield Reason(
+        f"only {kept} of {len(drawn.outcomes)} drawn samples could be kept (most often, a sample "
+        f"{worst if worst[0] in 'bhr' else 'was a ' + worst})",
+        (
+            "A higher --temperature (1.0 or 1.2) makes samples less like single real jobs; costs "
+            f"sampling again, about {drawn.seconds:.0f} s, and some similarity.",
+            f"Fewer --steps ({max(settings.steps // 2, 1)}) with --overwrite leave the model "
+            "further from single jobs; costs a whole run and some similarity.",
+            "A larger --budget draws more; costs the time.",
+        ),
+    )
+
+
+def _of_rules(judged: Judged) -> Iterator[Reason]:
+    """Yield errors that the samples have."""
+    wrong = int((~judged.structure.valid_B).sum())
+    if wrong:
+        yield Reason(
+            f"{wrong} samples break rules that consumers rely on",
+            ("Start anew with --overwrite and another --seed; costs a whole run.",),
+        )
+    if judged.novelty.copied > 0:
+        count = round(judged.novelty.copied * judged.novelty.graphs)
+        yield Reason(
+            f"{count} samples are copies of training graphs",
+            ("Start anew with --overwrite and another --seed; costs a whole run.",),
+        )
+
+
+def _of_attacks(settings: ReleaseSettings, judged: Judged) -> Iterator[Reason]:
+    """Yield the attacks that succeed on all samples together."""
+    if not judged.leaks:
+        return
+    last = judged.leaks[-1]
+    remedies = tuple(_remedies(settings, judged.leaks))
+    if last.nearness.verdict is Verdict.LEAKS:
+        share = percent(last.nearness.dcr_share)
+        yield Reason(
+            f"{share} of the samples are nearer to training than to held-out graphs "
+            f"({interval(last.nearness.interval)} around .5 is chance)",
+            remedies,
+        )
+    for attack in last.attacks:
+        if attack.verdict is Verdict.LEAKS:
+            yield Reason(_succeeded(attack, last.samples), remedies)
+
+
+def _succeeded(attack: Attack, samples: int) -> str:
+    return (
+        f"the attack {attack.name} tells which graphs were trained on, from {samples} samples "
+        f"(area {number(attack.auc, 2)} {interval(attack.interval)}, .5 is chance)"
+    )
+
+
+def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[str]:
+    """Yield which settings help against an attack, and what they cost."""
+    quiet = [row for row in leaks[:-1] if Verdict.LEAKS not in row.verdicts]
+    if quiet:
+        row = quiet[-1]
+        yield (
+            f"--num {row.samples} publishes fewer samples, on which no attack succeeds; costs "
+            f"{leaks[-1].samples - row.samples} samples and no time, since they are drawn already."
+        )
+    yield (
+        f"--steps {max(settings.steps // 2, 1)} --overwrite trains less; costs a whole run and "
+        "some similarity."
+    )
+    yield "More runs: the more a model learns from, the less it holds of each; costs collecting."
+
+
+def _reserves(judged: Judged, needs: Sequence[Need]) -> Iterator[str]:
+    """Yield what could not be told."""
+    unknown = [name for name, found in judged.verdicts.items() if found is Verdict.TOO_FEW]
+    uneven = [name for name, found in judged.verdicts.items() if found is Verdict.REVERSED]
+    if unknown or not judged.verdicts:
+        need = needs[0]
+        yield (
+            "too few graphs to tell whether membership attacks succeed "
+            f"({need.found:,} {need.part}, about {need.needed:,} needed)"
+        )
+    if uneven:
+        yield (
+            f"training and held-out graphs are not alike by {', '.join(uneven)}, so that it says "
+            "nothing"
+        )
+
+
+def _in_order(drawn: Drawn, judged: Judged, settings: ReleaseSettings) -> Iterator[str]:
+    """Yield what was looked for and not found."""
+    yield f"{len(drawn.kept(settings.num))} samples, no error, no copy, no foreign word"
+    chance = [name for name, found in judged.verdicts.items() if found is Verdict.CHANCE]
+    if chance:
+        yield f"no better than chance: {', '.join(chance)}"

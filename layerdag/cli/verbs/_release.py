@@ -1,0 +1,131 @@
+"""``layerdag release``: from traces to a package that may be published, or the reasons why not."""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+from layerdag.errors import UsageError
+
+SUMMARY = (
+    "Make a package that you may publish from your own traces, in one command: read them, split "
+    "them by run, train, sample without copies, judge, attack, and write synthetic traces with a "
+    "data card, a report and a verdict. Exit code 1, and nothing to publish, while a sample breaks "
+    "a rule, copies a real job, holds a foreign word, or an attack succeeds. A run that was "
+    "stopped goes on with the same command."
+)
+EXAMPLE = (
+    "  layerdag release traces --out release                 # about a quarter of an hour\n"
+    "  layerdag release traces --out release --budget 5m --num 100\n"
+    "  layerdag release traces --out release --until read    # only say what is there\n"
+    "\n"
+    "RELEASE may be published. RELEASE.private beside it stays with you: weights, split, hashes,\n"
+    "and the report with figures of real jobs."
+)
+_WEIGHTS = (
+    "Weights give away what they were trained on, so that they are released only after a white-box "
+    "audit with shadow models, which this version of layerdag does not have. Leave --with-weights "
+    "out: the release then holds samples, which are audited, and the weights stay with you."
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument("traces", type=Path, metavar="TRACES", help="folder of traces of jobs")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="RELEASE", help="folder of the release"
+    )
+    parser.add_argument(
+        "--budget",
+        default="15m",
+        metavar="TIME",
+        help="wall-clock time for everything, about: 900, 15m, 1h (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--num", type=int, default=200, help="samples at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of split, training, sampling (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="step times by name: CSV, JSON or JSON Lines"
+    )
+    parser.add_argument(
+        "--max-nodes", type=int, default=2000, help="leave larger jobs out (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=120, help="of training at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--temperature", type=float, help="of sampling; higher is less like single jobs"
+    )
+    parser.add_argument(
+        "--license", default="", metavar="NAME", help="of the samples, for the data card"
+    )
+    parser.add_argument(
+        "--until",
+        choices=("read", "train", "sample", "judge"),
+        default="judge",
+        help="stop after this stage; the same command without it goes on",
+    )
+    parser.add_argument(
+        "--with-weights", action="store_true", help="release the weights, too (refused so far)"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a release, or start one anew"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the release; 1 if nothing may be published."""
+    if args.with_weights:
+        raise UsageError(_WEIGHTS)
+    budget = _seconds(args.budget)
+    import torch
+
+    from layerdag.api.publication import ReleaseSettings, run_release
+
+    torch.set_num_threads(1)  # its model is small: two threads take longer than one
+    found = run_release(
+        ReleaseSettings(
+            traces=args.traces,
+            out=args.out,
+            budget=budget,
+            num=args.num,
+            seed=args.seed,
+            labels=args.labels,
+            max_nodes=args.max_nodes,
+            steps=args.steps,
+            temperature=args.temperature,
+            license=args.license,
+            until=args.until,
+            overwrite=args.overwrite,
+        ),
+        _tell,
+    )
+    if args.json:
+        print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
+    else:
+        print(found)
+    return int(found.verdict is not None and not found.released)
+
+
+def _tell(line: str) -> None:
+    """Print a line on what happens; the verdict alone goes to standard output."""
+    print(f"layerdag: {line}", file=sys.stderr, flush=True)
+
+
+def _seconds(text: str) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise UsageError(f"--budget is '{text}'; write a time such as 900, 15m or 1h.")
+    return float(match[1]) * _SECONDS[match[2]]

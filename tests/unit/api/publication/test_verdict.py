@@ -1,0 +1,102 @@
+"""From findings to one line."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from layerdag.api.publication import Outcome, ReleaseSettings
+from layerdag.api.publication._split import Need
+from layerdag.api.publication._verdict import too_few_runs, verdict_of
+from layerdag.api.publication.drawing import KEPT, Drawn
+from layerdag.evaluation.metrics import Interval
+from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord, LeakRow, Verdict
+
+NEEDS = (Need("membership attacks", 535, 32, "distinct runs"),)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ReleaseSettings:
+    (tmp_path / "traces").mkdir()
+    return ReleaseSettings(tmp_path / "traces", tmp_path / "out", num=20)
+
+
+def drawn(kept: int, copies: int = 0) -> Drawn:
+    words = (KEPT,) * kept + ("copy of a real graph",) * copies
+    samples: Any = tuple(SimpleNamespace(name=f"s{i}") for i in range(len(words)))
+    return Drawn(samples, words, 0, 0.5, 12.0)
+
+
+def row(samples: int, verdict: Verdict) -> LeakRow:
+    attack = Attack(
+        "nearest_sample", "how near", 0.6, Interval(0.55, 0.65), 0.1, 10, 10, verdict, None
+    )
+    near = DistanceToClosestRecord(
+        0.5, Interval(0.46, 0.54), 1.0, 1.0, 10, samples, Verdict.CHANCE, None
+    )
+    return LeakRow(samples, near, (attack,))
+
+
+def judged(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
+    last = rows[-1]
+    return SimpleNamespace(
+        leaks=rows,
+        novelty=SimpleNamespace(copied=copied, graphs=20),
+        structure=SimpleNamespace(valid_B=np.arange(20) >= wrong),
+        verdicts={"nearness": last.nearness.verdict, "nearest_sample": last.attacks[0].verdict},
+    )
+
+
+def test_all_at_chance_may_be_published(settings: ReleaseSettings) -> None:
+    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.CHANCE)), NEEDS)
+    assert found.outcome is Outcome.YES
+    assert found.line.startswith("The samples may be published: 20 samples, no error, no copy")
+    assert "\n" not in found.line
+
+
+def test_too_few_to_tell_is_a_reserve(settings: ReleaseSettings) -> None:
+    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.TOO_FEW)), NEEDS)
+    assert found.outcome is Outcome.RESERVED
+    assert "32 distinct runs, about 535 needed" in found.line
+
+
+def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
+    settings: ReleaseSettings,
+) -> None:
+    rows = (row(8, Verdict.TOO_FEW), row(20, Verdict.LEAKS))
+    found = verdict_of(settings, drawn(20), judged(*rows), NEEDS)
+    assert found.outcome is Outcome.NO
+    assert "nearest_sample tells which graphs were trained on" in found.line
+    assert found.remedies[0].startswith("--num 8 publishes fewer samples")
+    assert "costs 12 samples and no time" in found.remedies[0]
+    assert any("--steps 60" in word for word in found.remedies)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (judged(row(20, Verdict.CHANCE), wrong=2), "2 samples break rules"),
+        (judged(row(20, Verdict.CHANCE), copied=0.1), "2 samples are copies"),
+    ],
+)
+def test_errors_and_copies_refuse(settings: ReleaseSettings, result: Any, words: str) -> None:
+    found = verdict_of(settings, drawn(20), result, NEEDS)
+    assert found.outcome is Outcome.NO
+    assert words in found.line
+
+
+def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
+    settings: ReleaseSettings,
+) -> None:
+    found = verdict_of(settings, drawn(2, 98), judged(row(2, Verdict.TOO_FEW)), NEEDS)
+    assert found.outcome is Outcome.NO
+    assert "only 2 of 100 drawn samples could be kept" in found.line
+    assert "copy of a real graph" in found.line
+    assert any("about 12 s" in word for word in found.remedies)
+    assert verdict_of(settings, drawn(0), None, NEEDS).outcome is Outcome.NO
+
+
+def test_one_run_is_called_one_run() -> None:
+    assert "1 distinct run was found" in too_few_runs(1).line
