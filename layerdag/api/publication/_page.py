@@ -25,7 +25,7 @@ from layerdag.report import (
 )
 from layerdag.sampling import GeneratedGraph
 from layerdag.surrogates import REAL, SYNTHETIC
-from layerdag.viz import interval, number, percent
+from layerdag.viz import Picture, interval, number, percent
 
 AS_REAL, CLOSE = 1.25, 2.5
 _TONES = {Outcome.YES: "good", Outcome.RESERVED: "fair", Outcome.NO: "poor"}
@@ -237,7 +237,7 @@ def _verdict_word(verdict: Verdict) -> str:
     return "as near to both" if verdict is Verdict.CHANCE else verdict.value
 
 
-def _samples_drawn(results: Results) -> tuple:
+def _samples_drawn(results: Results) -> tuple[Picture, ...]:
     """Return pictures of two samples of middling size."""
     if results.data is None or len(results.kept) < 2:
         return ()

@@ -116,7 +116,8 @@ class Sieve:
         counts = [a.num_codes if hasattr(a, "bins") else 0 for a in sample.schema.attributes]
         columns = [column for column, count in enumerate(counts) if count]
         fresh = rng.random((len(rows), len(columns)), dtype=np.float32)
-        u_NA[np.ix_(rows, columns)] = torch.from_numpy(np.minimum(fresh, np.float32(1 - 2**-24)))
+        at = np.ix_(rows, np.array(columns, dtype=np.int64))
+        u_NA[at] = torch.from_numpy(np.minimum(fresh, np.float32(1 - 2**-24)))
         if trial >= SAME_BIN:
             for row in rows.tolist():
                 stated = [c for c in columns if x_NA[row, c] > 0 and counts[c] > 2]
