@@ -84,6 +84,29 @@ def test_a_varint_may_have_ten_bytes() -> None:
     assert trace.id_N.tolist() == [2**64 - 1]
 
 
+@pytest.mark.parametrize("word", ["é", "\u0800", "矩阵", "\ud7ff", "𐀀", "🔥 gemm", "\U0010ffff"])
+def test_names_are_any_text_that_utf8_can_hold(word: str) -> None:
+    assert decode_trace(framed(b"", number(1, 7) + text(2, word))).names() == [word]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80"],
+)
+def test_overlong_forms_and_what_lies_beyond_unicode_are_refused(written: bytes) -> None:
+    with pytest.raises(TraceError, match="not UTF-8"):
+        decode_trace(framed(b"", number(1, 7) + text(2, written)))
+
+
+def test_the_length_of_a_message_takes_five_bytes_at_most() -> None:
+    node = number(1, 7)
+    five = bytes([0x80 | len(node), 0x80, 0x80, 0x80, 0])
+    assert decode_trace(framed(b"") + five + node).id_N.tolist() == [7]
+    six = bytes([0x80 | len(node), 0x80, 0x80, 0x80, 0x80, 0])
+    with pytest.raises(TraceError, match="too long"):
+        decode_trace(framed(b"") + six + node)
+
+
 def test_no_empty_node_is_written() -> None:
     # Python tools take a message of length 0 for the end of the file.
     trace = decode_trace(framed(b"", b"", number(1, 1)))
