@@ -87,6 +87,8 @@ def test_a_varint_may_have_ten_bytes() -> None:
 @pytest.mark.parametrize("word", ["é", "\u0800", "矩阵", "\ud7ff", "𐀀", "🔥 gemm", "\U0010ffff"])
 def test_names_are_any_text_that_utf8_can_hold(word: str) -> None:
     assert decode_trace(framed(b"", number(1, 7) + text(2, word))).names() == [word]
+    listed = framed(b"", number(1, 7) + text(10, text(1, "list") + text(30, text(1, word))))
+    assert word.encode() in encode_trace(decode_trace(listed))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,8 @@ def test_names_are_any_text_that_utf8_can_hold(word: str) -> None:
 def test_overlong_forms_and_what_lies_beyond_unicode_are_refused(written: bytes) -> None:
     with pytest.raises(TraceError, match="not UTF-8"):
         decode_trace(framed(b"", number(1, 7) + text(2, written)))
+    with pytest.raises(TraceError, match="not UTF-8"):
+        decode_trace(framed(b"", number(1, 7) + text(10, text(30, text(1, written)))))
 
 
 def test_the_length_of_a_message_takes_five_bytes_at_most() -> None:
