@@ -151,6 +151,9 @@ def write_bytes(target: str | Path, data: bytes) -> None:
         draft.write_bytes(data)
 
 
+_FEW_FILES = 100  # more are written to the disk at once, which takes a fraction of one by one
+
+
 def write_files(
     prefix: str | Path, files: Iterable[tuple[Path, bytes]], replaced: Iterable[Path] = ()
 ) -> None:
@@ -177,7 +180,10 @@ def write_files(
         if any(real.with_name(name).exists() for name in names):
             from layerdag._runtime._swap import sync_tree  # as in atomic_path
 
-            sync_tree(drafts)
+            if len(names) < _FEW_FILES:
+                sync_tree(drafts)
+            else:
+                os.sync()
         for path in replaced:
             path.unlink(missing_ok=True)
         for name in names:

@@ -1,6 +1,5 @@
 """Workloads on disk: ``PREFIX.<rank>.et`` (or ``.et.gz``) with communicator groups beside them."""
 
-import hashlib
 import itertools
 import json
 import re
@@ -11,10 +10,10 @@ from pathlib import Path
 
 from layerdag._runtime import read_parsed, read_whole, track, write_files, write_text
 from layerdag.errors import TraceError, UsageError
-from layerdag.traces._interning import ColumnInterner
-from layerdag.traces._trace import LazyTraces, Trace, Workload
+from layerdag.traces._interning import RankDecoder
+from layerdag.traces._trace import LazyTraces, Workload
 from layerdag.traces.analysis import WORLD_NAMES
-from layerdag.traces.chakra import decode_trace, encode_trace, normalize
+from layerdag.traces.chakra import encode_trace, normalize
 
 _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
 
@@ -61,15 +60,8 @@ def read_workload(location: str | Path, groups_file: str | Path | None = None) -
     """
     location = Path(location)
     files = rank_files(location)
-    traces: list[Trace] = []
-    by_content: dict[bytes, Trace] = {}
-    pool = ColumnInterner()
-    for path in files:
-        data = read_whole(path, error=TraceError)
-        key = hashlib.sha256(data).digest()
-        if key not in by_content:
-            by_content[key] = pool.intern(decode_trace(data, str(path)))
-        traces.append(by_content[key])
+    decoder = RankDecoder()
+    traces = [decoder.decode(read_whole(path, error=TraceError), str(path)) for path in files]
     groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
     groups = read_groups(groups_path, len(files)) if groups_path else {}
     return Workload(tuple(traces), groups, str(location))
