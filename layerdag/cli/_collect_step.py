@@ -1,18 +1,42 @@
-"""Running a user's script while one of its training steps is captured."""
+"""Running a user's script while one of its training steps is captured, and others are timed."""
 
 import runpy
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import distributed
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from layerdag.errors import DataError, LayerdagError
 from layerdag.traces.pytorch import Capture
 
 StartCapture = Callable[[], AbstractContextManager[Capture]]
+
+
+@dataclass(frozen=True)
+class CollectedStep:
+    """A step that was traced.
+
+    Attributes:
+        path: The file of this rank's trace.
+        nodes: Number of its nodes.
+        rank: This process's rank.
+        world_size: Number of ranks.
+        step_times_s: Wall time of the steps that were measured without the profiler, the slowest
+            rank of each.
+    """
+
+    path: Path
+    nodes: int
+    rank: int
+    world_size: int
+    step_times_s: tuple[float, ...]
 
 
 class _Done(BaseException):
@@ -22,9 +46,12 @@ class _Done(BaseException):
 class _StepHook:
     """Counts optimizer steps and captures what lies between two of them."""
 
-    def __init__(self, start: StartCapture, step: int, keep_going: bool) -> None:
+    def __init__(self, start: StartCapture, step: int, repeats: int, keep_going: bool) -> None:
         self.start = start
         self.step = step
+        self.repeats = repeats
+        self.times: list[float] = []
+        self.last = 0.0
         self.keep_going = keep_going
         self.seen = 0
         self.first: Optimizer | None = None
@@ -41,13 +68,41 @@ class _StepHook:
             self.captured = self.open.enter_context(self.start())
         elif self.seen == self.step:
             self.open.close()
-            if not self.keep_going:
-                raise _Done
+        elif self.seen > self.step + 1 and len(self.times) < self.repeats:
+            # The step right after the traced one still pays for the end of the profiler.
+            self.times.append(_now() - self.last)
+            if len(self.times) == self.repeats:
+                self.times = _of_slowest_rank(self.times)
+        if self.seen >= self.step and len(self.times) == self.repeats and not self.keep_going:
+            raise _Done
+        self.last = _now()
+
+
+def _now() -> float:
+    """Return the time at which all work handed to the device is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _of_slowest_rank(times: Sequence[float]) -> list[float]:
+    """Return the longest time of each step over all ranks, which end a step together."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return list(times)
+    gathered: list[list[float]] = [[]] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, list(times))
+    return [max(step) for step in zip(*gathered, strict=False)]
 
 
 def collect_step(
-    script: Path, words: list[str], start: StartCapture, step: int, keep_going: bool
-) -> tuple[Path, int]:
+    script: Path,
+    words: list[str],
+    start: StartCapture,
+    step: int,
+    *,
+    repeats: int = 0,
+    keep_going: bool = False,
+) -> CollectedStep:
     """Run ``script`` with ``words`` and capture its ``step``-th training step.
 
     Args:
@@ -55,20 +110,21 @@ def collect_step(
         words: Its arguments.
         start: Begins the capture.
         step: Which step.
+        repeats: How many later steps to measure without the profiler; fewer if the script ends.
         keep_going: Whether the script runs on afterwards.
-
-    Returns:
-        The file of this rank's trace and its number of nodes.
 
     Raises:
         DataError: If the script fails, or ends before the step.
     """
-    hook = _StepHook(start, step, keep_going)
+    hook = _StepHook(start, step, repeats, keep_going)
     handle = register_optimizer_step_post_hook(hook)
     try:
         _run_script(script, words)
     except _Done:
         pass
+    except DataError:
+        if keep_going or hook.captured is None or hook.captured.path is None:
+            raise  # else the trace is written, and what came later is not asked for
     finally:
         handle.remove()
     captured = hook.captured
@@ -78,7 +134,9 @@ def collect_step(
             "let it do more steps, lower --step, or mark the step in the script with "
             "layerdag.traces.pytorch._capture.capture()."
         )
-    return captured.path, captured.imported().trace.num_nodes
+    nodes = captured.imported().trace.num_nodes
+    times = tuple(hook.times)
+    return CollectedStep(captured.path, nodes, captured.rank, captured.world_size, times)
 
 
 def _run_script(script: Path, words: list[str]) -> None:

@@ -3,17 +3,20 @@
 import csv
 import json
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag._runtime import read_parsed
+from layerdag._runtime import read_parsed, write_text
 from layerdag.datasets import SPLITS, Split
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError
 from layerdag.graph import Condition
 
 NAME, SPLIT = "name", "split"
+STEP_TIMES = ".steps.json"
+"""Ending of the file with the measured step times of a job, behind the prefix of its traces."""
 
 
 @dataclass(frozen=True)
@@ -122,3 +125,41 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -> Path:
+    """Write measured step times beside the traces of a job, as ``PREFIX.steps.json``.
+
+    Args:
+        prefix: Of the traces.
+        seconds: Wall time of each measured step, the slowest rank of each; at least one.
+        ranks: Number of ranks.
+    """
+    path = Path(f"{prefix}{STEP_TIMES}")
+    told = {
+        "step_time_s": {
+            "min": min(seconds),
+            "median": statistics.median(seconds),
+            "repeats": list(seconds),
+        },
+        "ranks": ranks,
+        "measured": "wall time of later steps, without profiler; slowest rank of each",
+    }
+    write_text(path, json.dumps(told, indent=1) + "\n")
+    return path
+
+
+def read_step_time(path: str | Path) -> float:
+    """Return the least of the step times that ``write_step_times`` wrote, in seconds.
+
+    Raises:
+        DataError: If the file holds none.
+    """
+    try:
+        least = json.loads(read_parsed(path))["step_time_s"]["min"]
+        is_number = isinstance(least, int | float) and not isinstance(least, bool)
+        if is_number and math.isfinite(least) and least > 0:
+            return float(least)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise DataError(f"{path}: holds no measured step time; collect the trace again.")

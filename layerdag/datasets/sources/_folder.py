@@ -24,9 +24,18 @@ from layerdag.datasets import (
     named_splits,
     split_graphs,
 )
-from layerdag.datasets.files import Labels, read_graphml, read_json, read_labels
+from layerdag.datasets.files import (
+    STEP_TIMES,
+    Labels,
+    read_graphml,
+    read_json,
+    read_labels,
+    read_step_time,
+)
+from layerdag.datasets.schema import LABEL
 from layerdag.datasets.sources._public_words import publish
 from layerdag.errors import DataError
+from layerdag.graph import Condition
 from layerdag.traces import RankFile, read_workload
 
 # A text attribute with more words than this is a name of nodes, not a category.
@@ -55,7 +64,8 @@ def load_folder(
 
     Args:
         folder: Searched with its sub-folders, for traces or for flow graphs, not both.
-        labels: CSV or JSON, see ``label_file``. A graph without a line in it has no label.
+        labels: CSV or JSON, see ``label_file``. A graph without a line in it has the step time that
+            ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
         seed: Of the split.
         max_nodes: Larger graphs are left out, and listed.
         num_bins: Bins of each numeric attribute.
@@ -81,9 +91,8 @@ def load_folder(
         if graph.num_nodes > max_nodes:
             left_out.append(f"{name}: {graph.num_nodes} nodes, more than {max_nodes}")
             continue
-        graphs.append(
-            replace(graph, conditions={**graph.conditions, **known.conditions.get(name, {})})
-        )
+        told = known.conditions.get(name) or _measured(folder / f"{name}{STEP_TIMES}", left_out)
+        graphs.append(replace(graph, conditions={**graph.conditions, **told}))
     if not graphs:
         raise DataError(
             f"{folder}: no graph could be read; "
@@ -107,6 +116,17 @@ def load_folder(
     )
     data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins)
     return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+
+
+def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
+    """Return the step time that was measured when a job was traced, nothing if there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        return {LABEL: read_step_time(path)}
+    except DataError as error:
+        left_out.append(f"label of {path.name}: {error}")
+        return {}
 
 
 def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:

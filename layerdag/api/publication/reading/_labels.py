@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag._runtime import read_parsed
-from layerdag.datasets.files import read_labels
+from layerdag.datasets.files import STEP_TIMES, read_labels, read_step_time
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError
 from layerdag.graph import Condition
@@ -16,7 +16,6 @@ from layerdag.graph import Condition
 _NAMES = ("name", "run", "uid", "job", "trace")
 _TIMES = (LABEL, "step_time_s_min", "step_time_s", "step_time")
 _WORDS = ("family", "strategy", "phase")
-STEP_TIMES = ".steps.json"
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,7 @@ def _read(path: Path, folder: Path | None) -> dict[str, dict[str, Condition]]:
 
 def _measured(path: Path) -> dict[str, dict[str, Condition]]:
     """Return the least step time that was measured for one job."""
-    try:
-        data = json.loads(read_parsed(path))
-        time = _number(data["step_time_s"]["min"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        time = None
-    if time is None:
-        raise DataError(f"{path}: holds no measured step time; collect the trace again.")
-    return {path.name.removesuffix(STEP_TIMES): {LABEL: time}}
+    return {path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}}
 
 
 def _listed(path: Path) -> Iterator[tuple[str, dict[str, Condition]]]:

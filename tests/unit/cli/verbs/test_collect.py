@@ -1,4 +1,6 @@
+import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,7 +141,7 @@ def test_several_ranks_are_started_by_torchrun_with_the_same_flags(
     words = " ".join(launcher.command[1:])
     assert words == (
         "-m torch.distributed.run --standalone --nproc-per-node 3 -m layerdag collect "
-        f"--out {tmp_path / 'job'} --step 4 --keep-going --overwrite {script} -- 7"
+        f"--out {tmp_path / 'job'} --step 4 --repeats 5 --keep-going --overwrite {script} -- 7"
     )
     assert launcher.environment["OMP_NUM_THREADS"]
     # What torchrun says of itself is not the user's concern.
@@ -189,3 +191,52 @@ def test_errors_of_our_own_in_a_script_are_passed_on(tmp_path, capsys):
     path.write_text("from layerdag.errors import DataError\nraise DataError('x.et: is cut off.')\n")
     assert main(["collect", "--out", str(tmp_path / "mine"), str(path)]) == 1
     assert capsys.readouterr().err == "layerdag: error: x.et: is cut off.\n"
+
+
+def test_later_steps_are_timed_without_the_profiler(script, tmp_path, capsys):
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(script), "--", "50"]) == 0
+    told = json.loads((tmp_path / "mine.steps.json").read_text())
+    times = told["step_time_s"]["repeats"]
+    assert len(times) == 5
+    assert told["step_time_s"]["min"] == min(times) > 0
+    assert "mine.steps.json: " in capsys.readouterr().out
+
+
+def test_a_script_that_ends_early_has_its_trace_and_the_times_there_are(script, tmp_path, capsys):
+    assert main(["collect", "--out", str(tmp_path / "a"), str(script), "--", "6"]) == 0
+    assert len(json.loads((tmp_path / "a.steps.json").read_text())["step_time_s"]["repeats"]) == 2
+    assert main(["collect", "--out", str(tmp_path / "a"), "--overwrite", str(script), "3"]) == 0
+    assert not (tmp_path / "a.steps.json").exists()
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_the_measured_time_is_the_label_of_a_folder(script, tmp_path):
+    from layerdag.datasets.files import read_step_time
+    from layerdag.datasets.sources import load_folder
+
+    out = tmp_path / "traces" / "mine"
+    assert main(["collect", "--out", str(out), str(script), "--", "50"]) == 0
+    [dag] = load_folder(tmp_path / "traces").graphs["train"]
+    assert dag.conditions["label"] == read_step_time(f"{out}.steps.json")
+
+
+def test_a_sweep_runs_each_line_and_names_those_that_failed(script, tmp_path, monkeypatch, capsys):
+    lines = tmp_path / "runs.txt"
+    lines.write_text("9\n\n# a comment\n1 'two words'\n")
+    ran = []
+
+    def run(command, check):
+        ran.append(command)
+        return SimpleNamespace(returncode=int("PREFIX" in command[-1] or command[-1] != "9"))
+
+    monkeypatch.setattr(collect.subprocess, "run", run)
+    call = ["collect", "--out", str(tmp_path / "job"), "--sweep", str(lines), str(script)]
+    assert main(call) == 1
+    assert "1 of 2 runs" in capsys.readouterr().err
+    assert [command[command.index("--out") + 1] for command in ran] == [
+        str(tmp_path / "job-1"),
+        str(tmp_path / "job-4"),
+    ]
+    assert ran[1][-2:] == ["1", "two words"]
+    lines.write_text("\n")
+    assert main(call) == 2
