@@ -143,7 +143,7 @@ def _categories(stage: int, trace: Trace, groups: JobGroups) -> dict[str, list[s
     group_N, _ = group_names(trace)
     on_host_N, _ = trace.integers("is_cpu_op")
     device_N, _ = trace.texts("device")
-    dtype_N, _ = trace.texts("dtype")
+    dtype_N = trace.dtypes()
     joins_N = (trace.type_N == NodeType.COMM_COLL).tolist()
     return {
         "op": [public_name(word) for word in trace.names()],

@@ -224,6 +224,18 @@ class Trace:
         self._refuse_contradictions(name, row_A, node_A)
         return value_N, present_N
 
+    def dtypes(self) -> list[str]:
+        """Return the number format of each node: its ``dtype``, else that of the metadata, or "".
+
+        Raises:
+            TraceError: As ``texts``.
+        """
+        names, stated_N = self.texts("dtype")
+        common = next((str(a.value) for a in self.metadata if a.name == "dtype"), "")
+        if not common:
+            return names
+        return [name if stated else common for name, stated in zip(names, stated_N, strict=True)]
+
     def _refuse_contradictions(self, name: str, row_A: np.ndarray, node_A: np.ndarray) -> None:
         """Raise TraceError where a node carries the attribute of these rows twice, differently."""
         repeated_A = node_A[1:] == node_A[:-1]

@@ -42,7 +42,7 @@ def jobs(draw: Any) -> SymbolicJob:
             return made
 
 
-@tried(10)
+@tried(6)
 @given(jobs(), st.integers(0, 2**16))
 def test_every_plan_is_valid_and_runs_to_its_end_whatever_ranks_are_slow(made, seed):
     workload = made.workload()

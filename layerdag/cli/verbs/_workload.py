@@ -33,7 +33,7 @@ _PLAN = (
     ("zero", "ZeRO stage: 1 shares optimizer states, 2 gradients, too, 3 parameters, too"),
 )
 _STEP = (
-    ("batch", "sequences of a step, of all replicas together"),
+    ("batch", "sequences of a step, of all replicas together (default: one a micro-batch)"),
     ("sequence", "tokens of a sequence; in decode those in the KV cache (default: 2048)"),
     ("micro-batches", "parts into which a replica cuts its share of the batch"),
     ("tokens", "tokens that decode makes"),
@@ -77,6 +77,8 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.list:
         return _list(args)
+    if not args.model and args.json not in (None, "-"):
+        raise UsageError(f"'{args.json}' was taken as the file of --json; name the model first.")
     if not args.model:
         raise UsageError("Name a model ('layerdag workload --list' shows them) or a config.json.")
     if not args.out and not args.json:

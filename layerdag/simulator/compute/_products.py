@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from layerdag.simulator.compute._roofline import dtypes_of, item_bytes
+from layerdag.simulator.compute._roofline import item_bytes
 from layerdag.simulator.compute._systolic import Gemm
 from layerdag.traces import Trace
 
@@ -68,7 +68,7 @@ def products_of(trace: Trace, rows: np.ndarray) -> tuple[list[Product], np.ndarr
     """
     num_ops = trace.integers("num_ops")[0][rows]
     tensor_size = trace.integers("tensor_size")[0][rows]
-    dtypes = dtypes_of(trace)
+    dtypes = trace.dtypes()
     size_M = np.array([item_bytes(dtypes[row]) for row in rows.tolist()], dtype=np.int64)
     io_M6 = trace.io_N6[rows]
     keys = (trace.name_N[rows], io_M6[:, 1], io_M6[:, 4], num_ops, tensor_size, size_M)

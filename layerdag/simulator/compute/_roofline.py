@@ -33,15 +33,6 @@ def item_bytes(dtype: str) -> int:
     return _ITEM_BYTES[_CLASS_OF_DTYPE.get(dtype.removeprefix("c10::").lower(), "f32")]
 
 
-def dtypes_of(trace: Trace) -> list[str]:
-    """Return the number format of each node: its own ``dtype``, else that of the whole trace."""
-    names, present_N = trace.texts("dtype")
-    common = next((str(a.value) for a in trace.metadata if a.name == "dtype"), "")
-    if not common:
-        return names
-    return [name if stated else common for name, stated in zip(names, present_N, strict=True)]
-
-
 @dataclass(frozen=True)
 class Device:
     """Data-sheet rates of one device, dense.
@@ -118,7 +109,7 @@ class RooflineCompute(ComputeModel):
     def _peaks(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
         """Return the peak rate of each node's number format; f32 where the device lacks it."""
         flops = self._device.flops
-        names = dtypes_of(trace)
+        names = trace.dtypes()
         rate_of = {
             name: flops.get(
                 _CLASS_OF_DTYPE.get(name.removeprefix("c10::").lower(), "f32"), flops["f32"]

@@ -144,7 +144,8 @@ def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
 
     Args:
         name: A model of ``PRESETS``, a Hugging Face ``config.json``, or a ``ModelShape``.
-        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``.
+        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
+            ``batch`` each micro-batch has one sequence.
 
     Returns:
         What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank
@@ -167,6 +168,8 @@ def job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
             f"{', '.join(sorted(plan | step))}."
         )
     shape = name if isinstance(name, ModelShape) else model(name)
+    if "batch" not in settings:
+        settings["batch"] = settings.get("data", 1) * settings.get("micro_batches", 1)
     return SymbolicJob(
         shape,
         Plan(**{key: value for key, value in settings.items() if key in plan}),

@@ -177,8 +177,8 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
     ):
         if total % parts:
             raise ConfigError(
-                f"{shape.name}: {total} {what} cannot be split evenly over {parts} {over}; choose "
-                "numbers that divide."
+                f"{shape.name}: a number of {total} {what} cannot be split evenly over {parts} "
+                f"{over}; choose numbers that divide."
             )
     if plan.pipeline > shape.layers:
         raise ConfigError(

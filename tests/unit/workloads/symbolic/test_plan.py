@@ -7,7 +7,7 @@ from symbolic_jobs import LLAMA, MIXTURE, small
 
 import layerdag as ld
 from layerdag.errors import UsageError
-from layerdag.workloads.symbolic import ModelShape
+from layerdag.workloads.symbolic import ModelShape, job
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,9 @@ def test_what_cannot_be_is_refused(
 def test_the_front_door_makes_a_workload() -> None:
     workload = ld.workload(LLAMA, tensor=2, data=2, batch=4, sequence=64)
     assert workload.num_ranks == 4
-    assert ld.workload("gpt2", batch=1, sequence=128).num_ranks == 1
+    assert ld.workload("gpt2", sequence=128).num_ranks == 1
+
+
+def test_a_micro_batch_has_one_sequence_unless_told_otherwise() -> None:
+    made = job(LLAMA, data=2, micro_batches=3, sequence=64)
+    assert (made.step.batch, made.tokens) == (6, 6 * 64)

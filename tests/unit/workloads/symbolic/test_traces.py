@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
+from layerdag.codec import job_graph, rank_classes
+from layerdag.simulator import Cluster, simulate
 from layerdag.traces import NodeType, Workload, read_workload, write_workload
 from layerdag.traces.chakra import encode_trace, normalize
 from layerdag.workloads.symbolic import Plan
@@ -95,3 +97,24 @@ def test_traces_are_made_once_and_share_their_columns() -> None:
     assert traces[0].id_N is traces[3].id_N
     assert traces[0].strings != traces[3].strings
     assert traces[1:3] == (traces[1], traces[2])
+
+
+def test_the_number_format_of_the_trace_holds_for_its_nodes() -> None:
+    trace = small(LLAMA).stages[0]
+    assert set(trace.dtypes()) == {"bfloat16"}
+    assert set(small(LLAMA, precision="fp32").stages[0].dtypes()) == {"float32"}
+    fast, slow = (
+        simulate(
+            small(LLAMA, precision=name).workload(), Cluster.preset("small"), compute="h100"
+        ).makespan_ns
+        for name in ("bf16", "fp32")
+    )
+    assert fast < slow
+
+
+def test_a_job_folds_into_one_class_of_ranks_a_stage() -> None:
+    workload = small(LLAMA, tensor=2, pipeline=2, data=2, micro_batches=2).workload()
+    classes = rank_classes(workload)
+    assert [found.ranks for found in classes] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    graph = job_graph("job", classes, workload.groups, {})
+    assert set(graph.categories["dtype"]) == {"bfloat16"}
