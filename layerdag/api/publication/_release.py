@@ -163,7 +163,7 @@ def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
             )
             return _finished(work, empty, tell)
         data = dataset_of(jobs, settings.seed)
-        needs = _needs(data)
+        needs = _needs(data, jobs.num_runs)
         _tell_split(data, needs, tell)
         work.require_same("read", "fingerprint", data.fingerprint)
         work.note("read", {"fingerprint": data.fingerprint})
@@ -224,8 +224,8 @@ class _Clock:
         self._last = now
 
 
-def _needs(data: GraphDataset) -> tuple[Need, ...]:
-    return needs_of(data, [isinstance(d.conditions.get(LABEL), float) for d in data.held_out])
+def _needs(data: GraphDataset, runs: int) -> tuple[Need, ...]:
+    return needs_of(data, runs, [isinstance(d.conditions.get(LABEL), float) for d in data.held_out])
 
 
 def _note_found(work: Work, jobs: FoundJobs) -> None:

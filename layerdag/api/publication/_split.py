@@ -109,11 +109,12 @@ def run_of_graphs(jobs: FoundJobs) -> Mapping[str, str]:
     return dict(zip((graph.name for graph in jobs.graphs), jobs.runs, strict=True))
 
 
-def needs_of(data: GraphDataset, labeled: Sequence[bool]) -> tuple[Need, ...]:
+def needs_of(data: GraphDataset, runs: int, labeled: Sequence[bool]) -> tuple[Need, ...]:
     """Return what each test needs and has.
 
     Args:
         data: The split graphs.
+        runs: Number of distinct runs.
         labeled: Whether each held-out graph has a label.
     """
     train, held = len(data.graphs["train"]), len(data.held_out)
@@ -122,7 +123,7 @@ def needs_of(data: GraphDataset, labeled: Sequence[bool]) -> tuple[Need, ...]:
         needed += 1
     test = "membership attacks, told from chance"
     if needed >= 10_000:
-        membership = Need(test, runs_for_membership(), train + held, "distinct runs")
+        membership = Need(test, runs_for_membership(), runs, "distinct runs")
     else:
         membership = Need(test, needed, held)
     return (

@@ -209,17 +209,25 @@ def _reserves(judged: Judged, needs: Sequence[Need]) -> Iterator[str]:
     """Yield what could not be told."""
     unknown = [name for name, found in judged.verdicts.items() if found is Verdict.TOO_FEW]
     uneven = [name for name, found in judged.verdicts.items() if found is Verdict.REVERSED]
-    if unknown or not judged.verdicts:
-        need = needs[0]
+    if not needs[0].is_met and (unknown or not judged.verdicts):
         yield (
             "too few graphs to tell whether membership attacks succeed "
-            f"({need.found:,} {need.part}, about {need.needed:,} needed)"
+            f"({needs[0].found:,} {needs[0].part}, about {needs[0].needed:,} needed)"
         )
+    elif unknown:
+        yield f"too few graphs to tell by {', '.join(unknown)} ({_largest_need(judged)})"
     if uneven:
         yield (
             f"training and held-out graphs are not alike by {', '.join(uneven)}, so that it says "
             "nothing"
         )
+
+
+def _largest_need(judged: Judged) -> str:
+    """Return how many graphs the figure without a verdict that needs most would take."""
+    last = judged.leaks[-1]
+    needs = [one.need for one in (last.nearness, *last.attacks) if one.need is not None]
+    return max(needs, key=lambda need: need.count).in_words()
 
 
 def _in_order(drawn: Drawn, judged: Judged, settings: ReleaseSettings) -> Iterator[str]:

@@ -59,9 +59,10 @@ def test_copies_of_a_run_are_in_one_part_and_the_order_does_not_matter(tmp_path:
 def test_needs_say_what_is_too_few(tmp_path: Path) -> None:
     folder = write_jobs(tmp_path / "traces", 20)
     data = dataset_of(read_jobs(ReleaseSettings(folder, tmp_path / "out")), 0)
-    membership, similarity, usefulness = needs_of(data, [True] * len(data.held_out))
+    membership, similarity, usefulness = needs_of(data, 20, [True] * len(data.held_out))
     assert not membership.is_met
     assert membership.needed >= 500
+    assert membership.found == 20
     assert similarity.is_met
     assert not usefulness.is_met
     assert Need("x", 3, 2).sentence() == "x: 2 held-out graphs, needs 3: too few to tell"

@@ -1,5 +1,6 @@
 """From findings to one line."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from layerdag.api.publication._verdict import too_few_runs, verdict_of
 from layerdag.api.publication.drawing import KEPT, Drawn
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord, LeakRow, Verdict
+from layerdag.evaluation.privacy._verdict import Need as GraphsNeeded
 
 NEEDS = (Need("membership attacks", 535, 32, "distinct runs"),)
 
@@ -60,6 +62,19 @@ def test_too_few_to_tell_is_a_reserve(settings: ReleaseSettings) -> None:
     found = verdict_of(settings, drawn(20), judged(row(20, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is Outcome.RESERVED
     assert "32 distinct runs, about 535 needed" in found.line
+
+
+def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(
+    settings: ReleaseSettings,
+) -> None:
+    last = row(20, Verdict.TOO_FEW)
+    attack = replace(last.attacks[0], need=GraphsNeeded("held-out graphs", 40, 900))
+    rows = replace(last, attacks=(attack,))
+    enough = (Need("membership attacks", 30, 40),)
+    found = verdict_of(settings, drawn(20), judged(rows), enough)
+    assert found.reserves == (
+        "too few graphs to tell by nearest_sample (40 held-out graphs, about 900 needed)",
+    )
 
 
 def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
