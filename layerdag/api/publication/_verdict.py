@@ -226,8 +226,9 @@ def _reserves(judged: Judged, needs: Sequence[Need]) -> Iterator[str]:
 def _largest_need(judged: Judged) -> str:
     """Return how many graphs the figure without a verdict that needs most would take."""
     last = judged.leaks[-1]
-    needs = [one.need for one in (last.nearness, *last.attacks) if one.need is not None]
-    return max(needs, key=lambda need: need.count).in_words()
+    needs = [last.nearness.need, *(attack.need for attack in last.attacks)]
+    known = [need for need in needs if need is not None]
+    return max(known, key=lambda need: need.count).in_words()
 
 
 def _in_order(drawn: Drawn, judged: Judged, settings: ReleaseSettings) -> Iterator[str]:
