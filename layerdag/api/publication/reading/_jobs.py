@@ -272,8 +272,9 @@ def _name_words(folder: Path, names: Iterable[str]) -> Iterator[str]:
     yield str(folder.resolve())
     yield str(Path.home())
     for name in names:
-        yield name
-        yield from (part for part in name.split("/") if not is_public(part))
+        parts = [name, *(part for part in name.split("/") if not is_public(part))]
+        # Samples of an earlier model are called as those of the release are.
+        yield from (part for part in parts if "sample-" not in part)
     try:
         yield from (word for word in (getpass.getuser(), socket.gethostname()) if len(word) > 4)
     except (OSError, KeyError, ImportError):  # no name in the system's tables

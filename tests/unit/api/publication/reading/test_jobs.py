@@ -48,6 +48,12 @@ def test_names_and_the_folder_are_private_words(tmp_path: Path) -> None:
     assert {"secretproj-0", "secretproj-1", str(tmp_path / "traces")} <= found.private
 
 
+def test_names_that_samples_have_anyway_are_not_private(tmp_path: Path) -> None:
+    folder = write_jobs(tmp_path / "traces", 1)
+    (folder / "secretproj-0.0.et").rename(folder / "sample-00000.0.et")
+    assert "sample-00000" not in read(folder).private
+
+
 def test_larger_jobs_are_left_out(tmp_path: Path) -> None:
     folder = write_jobs(tmp_path / "traces", 4)
     sizes = sorted(graph.num_nodes for graph in read(folder).graphs)
