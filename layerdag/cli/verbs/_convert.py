@@ -33,6 +33,14 @@ from layerdag.traces.pytorch import (
     run_by_every_rank,
     taken_alone,
 )
+from layerdag.workloads.hlo import (
+    HARDWARE,
+    Hardware,
+    Split,
+    is_program_file,
+    program_workload,
+    read_program,
+)
 
 SUMMARY = "Convert traces between formats; scrub what may not be shared."
 EXAMPLE = (
@@ -40,6 +48,7 @@ EXAMPLE = (
     "  layerdag convert folder_of_host_traces_and_profiles --out run/job\n"
     "  layerdag convert old_trace.et --out new/job            (any Chakra generation to 1.0.0)\n"
     "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
+    "  layerdag convert model.mlir --compute a100-80 --out run/model  (StableHLO or HLO text)\n"
     "  layerdag convert run/job --scrub --out shared/job"
 )
 
@@ -81,7 +90,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="Kineto profiles of the same steps, one for each host trace, in the same order",
     )
     parser.add_argument(
-        "--ranks", type=int, default=1, help="number of ranks of an ASTRA-sim text workload"
+        "--ranks",
+        type=int,
+        default=1,
+        help="number of ranks of an ASTRA-sim text workload, or of a program for one device",
+    )
+    parser.add_argument(
+        "--compute",
+        metavar="HARDWARE",
+        help="of StableHLO and HLO: a100-40, a100-80, tpu-v3, or a JSON file with peak_flops, "
+        "memory_bandwidth and per_datatype_flops",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("linear", "individual"),
+        default="linear",
+        help="of StableHLO and HLO: one node for all computation between two collectives "
+        "(default), or one for each operation with its dependencies",
     )
     parser.add_argument(
         "--max-ranks",
@@ -154,6 +179,12 @@ def _say(text: str) -> None:
 
 def _read(args: argparse.Namespace) -> Workload:
     """Read the inputs: one of any kind, or PyTorch traces of several ranks."""
+    if is_program_file(args.inputs[0]):
+        return _compiled(args)
+    if args.compute:
+        raise UsageError(
+            f"--compute is for StableHLO and HLO text, which {args.inputs[0]} is not; leave it out."
+        )
     job = _import(args)
     if job is not None:
         return _imported(job, args)
@@ -163,6 +194,21 @@ def _read(args: argparse.Namespace) -> Workload:
             "none; leave them out."
         )
     return read_any(args.inputs[0], args.comm_group, args.ranks)
+
+
+def _compiled(args: argparse.Namespace) -> Workload:
+    """Read a compiled program and say what its operations were taken for."""
+    if not args.compute or len(args.inputs) > 1:
+        raise UsageError(
+            "A compiled program is converted alone and takes its times from --compute HARDWARE: "
+            f"{', '.join(HARDWARE)}, or a JSON file."
+        )
+    hardware = Hardware.of(args.compute)
+    program = read_program(args.inputs[0])
+    for note in program.notes:
+        _say(f"{program.name}: {note}")
+    ranks = args.ranks if args.ranks != 1 else None
+    return program_workload(program, hardware, split=Split(args.split), ranks=ranks)
 
 
 def _import(args: argparse.Namespace) -> ImportedJob | None:

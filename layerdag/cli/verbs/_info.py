@@ -6,11 +6,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from layerdag.errors import UsageError
 from layerdag.traces import read_any
 from layerdag.traces.analysis import GroupSummary, RankSummary, WorkloadSummary, summarize
+from layerdag.workloads.hlo import Hardware, is_program_file, read_program, summarize_program
 
 SUMMARY = "Count nodes, types, layers, widths, critical path, communication and memory of traces."
-EXAMPLE = "  layerdag info traces/run\n  layerdag info traces/run.0.et --json"
+EXAMPLE = (
+    "  layerdag info traces/run\n"
+    "  layerdag info traces/run.0.et --json\n"
+    "  layerdag info model.mlir --compute a100-80 --json    (StableHLO or HLO text)"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +24,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workload",
         help="prefix of PREFIX.<rank>.et, folder of one such set, or one trace file of any format "
-        "that 'layerdag convert' reads",
+        "that 'layerdag convert' reads, StableHLO and HLO text included",
+    )
+    parser.add_argument(
+        "--compute",
+        metavar="HARDWARE",
+        help="of StableHLO and HLO: a100-40, a100-80, tpu-v3, or a JSON file with peak_flops, "
+        "memory_bandwidth and per_datatype_flops; adds times",
     )
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
@@ -28,12 +40,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the summary."""
+    if is_program_file(args.workload):
+        return _program(args)
+    if args.compute:
+        raise UsageError(
+            "--compute is for StableHLO and HLO text; 'layerdag simulate' takes it for traces."
+        )
     summary = summarize(read_any(args.workload, args.comm_group))
     if args.json:
         json.dump(summary.to_json(), sys.stdout, indent=1)
         print()
     else:
         print("\n".join(_lines(summary)))
+    return 0
+
+
+def _program(args: argparse.Namespace) -> int:
+    """Print the figures of a compiled program."""
+    hardware = Hardware.of(args.compute) if args.compute else None
+    found = summarize_program(read_program(args.workload), hardware)
+    if args.json:
+        json.dump(found.to_dict(), sys.stdout, indent=1)
+        print()
+    else:
+        print(found)
     return 0
 
 
