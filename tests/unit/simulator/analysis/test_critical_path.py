@@ -99,3 +99,16 @@ def test_time_on_the_path_is_summed_by_name_and_the_longest_comes_first():
         ("n2", 4000),
         ("n0", 2000),
     ]
+
+
+def test_a_receive_that_was_posted_late_is_on_the_path_instead_of_its_send():
+    # The message of 64 B is there after 5 us, the receive is posted after 9 us, and then a timer.
+    sender = [comp(0, 1), send(1, 1, 64, (0,))]
+    receiver = [comp(0, 9), recv(1, 0, 64, (0,)), comp(2, 3, (1,))]
+    result = run(workload(sender, receiver))
+    assert shown(result)[0][:2] == (1, 0)
+    early = [comp(0, 1), recv(1, 0, 64), comp(2, 3, (1,))]
+    late = [comp(0, 9), send(1, 1, 64, (0,))]
+    path = [place[:2] for place in shown(run(workload(late, early)))]
+    assert path[:2] == [(0, 0), (0, 1)]
+    assert path[-1] == (1, 2)

@@ -192,3 +192,30 @@ def test_each_region_of_sizes_has_its_published_line(sizes, microseconds):
 
 def test_a_small_product_has_the_published_offset():
     assert TPU_V4_RANGES.microseconds(100, Gemm(1, 1, 1)) == pytest.approx(0.2762 - 0.062665)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slope", "offset", "bytes_per_cycle"),
+    [
+        ((128, 128, 128), 5.652e-6, 1.419, 5.261),
+        ((2048, 128, 128), 1.623e-5, 1.579, 20.38),
+        ((128, 2048, 128), 7.745e-6, 1.599, 9.399),
+        ((2048, 2048, 128), 1.653e-4, 1.468, 305.7),
+        ((128, 128, 129), 3.533e-5, 1.470, 24.73),
+        ((2048, 128, 129), 1.270e-4, 1.646, 116.2),
+        ((128, 2048, 129), 8.638e-5, 1.447, 78.92),
+        ((2048, 2048, 129), 1.241e-4, 4.277, 141.0),
+    ],
+)
+def test_few_cycles_are_bounded_by_the_published_memory_rate(sizes, slope, offset, bytes_per_cycle):
+    m, n, k = sizes
+    moved = 2 * (m * k + k * n + m * n)
+    found = TPU_V4_REGIONS.microseconds(1, Gemm(*sizes))
+    assert found == pytest.approx(slope * moved / bytes_per_cycle + offset, rel=1e-9)
+
+
+def test_a_csv_that_is_no_text_is_one_sentence(tmp_path):
+    file = tmp_path / "bad.csv"
+    file.write_bytes(b"d0,d1,d2,latency_us\n" + b"\xff\xfe,1,1,1\n" * 30)
+    with pytest.raises(ConfigError, match=r"bad\.csv"):
+        ElementwiseLatency.from_csv(file)

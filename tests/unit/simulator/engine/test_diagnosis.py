@@ -131,3 +131,13 @@ def test_groups_of_collectives_are_named_and_the_world_is_not():
 def test_nodes_without_a_name_are_told_by_rank_id_and_type():
     bare = dataclasses.replace(recv(2, 1, 8), name="")
     assert "rank 0 node 2 (COMM_RECV, 8 bytes, tag 0) waits" in complaint([bare], [comp(0, 1)])
+
+
+def test_of_several_sends_the_one_that_nobody_receives_is_named():
+    # Peer, tag and size must all fit: each other send differs from the lost one in one of them.
+    sends = [send(0, 2, 64, tag=7), send(1, 1, 64, tag=8), send(2, 1, 65, tag=7)]
+    lost = send(3, 1, 64, tag=7)
+    receives = [[recv(0, 0, 64, tag=8), recv(1, 0, 65, tag=7)], [recv(0, 0, 64, tag=7)]]
+    told = complaint([*sends, lost, comp(4, 1)], *receives)
+    assert "rank 0 node 3 'n3' (COMM_SEND" in told
+    assert "sends 64 bytes with tag 7 to rank 1, which never receives them" in told

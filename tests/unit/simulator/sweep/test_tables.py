@@ -3,10 +3,12 @@
 import csv
 import dataclasses
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
+from matplotlib.figure import Figure
 
 from layerdag.errors import UsageError
 from layerdag.simulator.sweep import SweepRow, draw, pareto_front, speed_ups, write_rows
@@ -111,3 +113,20 @@ def test_parquet_gets_the_same_columns(tmp_path, monkeypatch):
 def test_pictures_have_the_format_of_their_name_and_png_without_one(tmp_path, name, magic):
     draw([row(), row(makespan=50), row(error="stuck")], tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_a_picture_has_a_bar_for_each_complete_row_in_milliseconds(tmp_path, monkeypatch):
+    drawn = {}
+
+    def keep(figure: Figure, file: Path, **ignored: object) -> None:
+        drawn["figure"] = figure
+        file.touch()
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    rows = [row("b", makespan=3_000_000), row("a", makespan=2_000_000), row(error="stuck")]
+    draw(rows, tmp_path / "p")
+    (axes,) = drawn["figure"].axes
+    assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["a | s | n | reference", "b | s | n | reference"]
+    assert drawn["figure"].get_figheight() == pytest.approx(1 + 0.28 * 2)
