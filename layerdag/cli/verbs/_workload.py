@@ -5,6 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from layerdag._runtime import Limits, require_few_bytes, require_few_ranks
 from layerdag.cli import without_blas_threads, without_garbage_search
 from layerdag.errors import UsageError
 
@@ -23,6 +24,9 @@ EXAMPLE = (
     "  layerdag workload llama3-70b --phase decode --tensor 8 --sequence 4096 --batch 32 --json\n"
     "  layerdag workload --list"
 )
+
+_LIMITS = Limits(max_ranks=65_536)
+_NODE_BYTES = 65  # measured: GPT-3 175B on 32,768 ranks, 1.90 GB for 29.5 million nodes
 
 _PLAN = (
     ("data", "replicas that share the batch"),
@@ -56,6 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
         help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
+    parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
+        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
+        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
     for flag, text in (*_PLAN, *_STEP):
         parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
     parser.add_argument("--sequence-parallel", action="store_true", default=None,
@@ -87,6 +95,10 @@ def _run(args: argparse.Namespace) -> int:
         require_free_prefix(args.out, overwrite=args.overwrite)
     made = job(args.model, **_settings(args))
     if args.out:
+        figures = made.summary()
+        limits = Limits(args.max_ranks, args.max_bytes)
+        require_few_ranks(figures["ranks"], limits, figures["model"])
+        require_few_bytes(figures["nodes"] * _NODE_BYTES, limits, figures["model"])
         write_workload(made.workload(), args.out, overwrite=args.overwrite)
     _tell(args, made)
     return 0

@@ -60,3 +60,19 @@ def test_wrong_use_is_told(
 ) -> None:
     assert main(["workload", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--data", "100000"], "100,000 ranks are more than max_ranks, 65,536"),
+        (["--data", "8", "--max-ranks", "4"], "8 ranks are more than max_ranks, 4"),
+        (["--data", "8", "--max-bytes", "1000"], "are more than max_bytes, 1.0 kB"),
+    ],
+)
+def test_more_than_a_disk_takes_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert main(["workload", "gpt2", *words, "--out", str(tmp_path / "w")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
