@@ -1,13 +1,13 @@
 """A short verb starts no threads and searches for no garbage, and leaves both as they were."""
 
 import gc
-import os
 import subprocess
 import sys
 
 import pytest
 
-from layerdag.cli import without_garbage_search
+from layerdag.cli import _main as start, main, without_garbage_search
+from layerdag.errors import UsageError
 
 
 def test_the_search_is_off_inside_only():
@@ -64,16 +64,15 @@ def test_a_torch_that_is_there_has_read_its_settings():
     assert done.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize(("verb", "turns"), [("train", "10000"), ("info", "None")])
-def test_a_verb_that_trains_lets_threads_spin_briefly_and_no_other_verb_does(verb, turns):
-    code = (
-        "import os; from layerdag.cli import main\n"
-        f"try: main(['{verb}', 'nothing=such'])\n"
-        "except SystemExit: pass\n"
-        "print(os.environ.get('GOMP_SPINCOUNT'))"
-    )
-    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip().splitlines()[-1] == turns
+@pytest.mark.parametrize(("verb", "expected"), [("train", True), ("simulate", False)])
+def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, verb, expected):
+    order = []
+
+    def imported(name):
+        order.append(name)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(start, "with_brief_spinning", lambda: order.append("told"))
+    monkeypatch.setattr(start.importlib, "import_module", imported)
+    assert main([verb]) == 2
+    assert order == [*(["told"] if expected else []), f"layerdag.cli.verbs._{verb}"]
