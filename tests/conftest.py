@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import first_calls
 import jaxtyping
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("fixed")
 
+# Before the package is imported: pytest's plugin of jaxtyping decorates its functions then.
+first_calls.install()
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -45,6 +49,12 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", inside.startswith(WHOLE_COMMANDS))
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def first_calls_of_a_test() -> None:
+    """Check the shapes of the first calls of each function again."""
+    first_calls.CALLS.begin_test()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Shapes in signatures: every public function of tensors says them, and one letter has one meaning.
 
-The annotations are checked at every call in the tests (``--jaxtyping-packages`` in pyproject.toml).
+The annotations are checked in the tests (``--jaxtyping-packages`` in pyproject.toml), in the first
+calls of each function in each test (tests/helpers/first_calls.py).
 """
 
 import ast
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from first_calls import CHECKED, Calls
 from rooms import PACKAGE
 
+from layerdag.models import Conditions
 from layerdag.models.layers import segment_mean
 
 MEANINGS = {
@@ -113,6 +116,22 @@ def test_shapes_are_checked_when_tests_call_a_function() -> None:
         segment_mean(torch.zeros(3, 4), group, count)
     with pytest.raises(TypeError, match="segment_mean"):
         segment_mean(torch.zeros(2, 4, dtype=torch.int64), group, count)
+
+
+def test_shapes_are_checked_when_tests_make_a_dataclass() -> None:
+    with pytest.raises(TypeError, match="Conditions"):
+        Conditions(torch.zeros(3, 1), torch.zeros(2, 1, dtype=torch.int64))
+
+
+def test_the_first_calls_of_a_function_are_checked_in_each_test() -> None:
+    calls = Calls()
+    function = calls.limited(lambda: "checked", lambda: "not checked")
+    other = calls.limited(lambda: "checked", lambda: "not checked")
+    for _ in range(2):
+        calls.begin_test()
+        assert [function() for _ in range(CHECKED)] == CHECKED * ["checked"]
+        assert function() == "not checked"
+        assert other() == "checked"
 
 
 def _public_functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:

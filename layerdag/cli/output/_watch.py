@@ -5,27 +5,38 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets import GraphDataset
 from layerdag.evaluation.rules import check_structure
 from layerdag.models import DAGModel
 from layerdag.sampling import GenerationSettings, generate
 from layerdag.training import CallbackResult
 from layerdag.viz import write_picture
 
+MAX_NODES = 1000
+"""No sample of a validation is larger: it is looked at, not measured."""
+
 
 class Watch:
     """Samples a few graphs with fixed seeds, so that pictures of one run can be compared.
 
+    A model that has hardly been trained does not know when to end a graph, so a sample is cut at
+    twice the nodes of the largest training graph.
+
     Args:
-        schema: Of the data set.
+        data: The data set of the run.
         folder: Where the pictures go.
-        num_graphs: Graphs a validation.
+        num_graphs: Graphs per validation.
     """
 
-    def __init__(self, schema: GraphSchema, folder: Path, num_graphs: int) -> None:
-        self._schema, self._folder = schema, folder
+    def __init__(self, data: GraphDataset, folder: Path, num_graphs: int) -> None:
+        self._schema, self._folder = data.schema, folder
+        largest = max(dag.num_nodes for dag in data.graphs["train"])
         self._settings = GenerationSettings(
-            num=max(num_graphs, 1), seed=0, guidance=1.0, best_of=1, max_nodes=1000
+            num=max(num_graphs, 1),
+            seed=0,
+            guidance=1.0,
+            best_of=1,
+            max_nodes=min(2 * largest, MAX_NODES),
         )
 
     def __call__(self, model: DAGModel, step: int) -> CallbackResult:

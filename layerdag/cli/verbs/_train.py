@@ -130,7 +130,7 @@ def _trained(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainRe
                 sys.stderr.write(announcement(data, training.spec, device))
         record = training.run_config
         loggers = [] if quiet else open_loggers(logging, directory, record, asked.resume)
-        watch = Watch(data.schema, directory / PICTURES, logging.sample_graphs)
+        watch = Watch(data, directory / PICTURES, logging.sample_graphs)
         try:
             result = train(
                 training,
