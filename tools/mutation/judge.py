@@ -215,14 +215,20 @@ def _exchange(
     if not len(sound) == len(broken) == len(lines):
         return False
     done = False
-    for before, after, line in zip(sound, broken, lines, strict=True):
-        if before == after:
-            continue
-        for function in functions:
-            if function.__code__.co_firstlineno == line:
-                if function.__code__.co_freevars != after.co_freevars:
+    for before, after in zip(sound, broken, strict=True):
+        old, new = list(_walk(before)), list(_walk(after))
+        if [code.co_qualname for code in old] != [code.co_qualname for code in new]:
+            return False
+        # Functions inside, such as the wrapper that a decorator returned, live on their own.
+        for inside, changed in zip(old, new, strict=True):
+            if inside == changed:
+                continue
+            for function in live.get((file, inside.co_qualname), []):
+                if function.__code__.co_firstlineno != inside.co_firstlineno:
+                    continue
+                if function.__code__.co_freevars != changed.co_freevars:
                     return False
-                function.__code__ = after
+                function.__code__ = changed
                 done = True
     return done
 

@@ -68,19 +68,27 @@ def case_of(tree: Path, fault: Fault, known: CoverageMap, budget: float) -> Case
     """Return a fault with the tests that cover it."""
     found = _covering(tree, fault, known)
     if needs_import(fault, known):
-        found = _in_few_files(found, known)
+        found = _in_few_files(found, known, _mirror(fault))
     tests = known.quickest(found, budget)
     return Case(fault, tuple(tests), sum(known.seconds[name] for name in tests))
 
 
-def _in_few_files(tests: set[str], known: CoverageMap) -> set[str]:
+def _mirror(fault: Fault) -> str:
+    """Return the test file of a module: tests/unit mirrors the package."""
+    place = Path(fault.path).relative_to("layerdag")
+    return str("tests/unit" / place.with_name(f"test_{place.name.lstrip('_')}"))
+
+
+def _in_few_files(tests: set[str], known: CoverageMap, mirror: str) -> set[str]:
     """Return the tests of the files about the fault: importing a test file takes time.
 
-    A file is about what most of its tests run.
+    First comes the file that mirrors the module; else a file is about what most of its tests run.
     """
     there = Counter(name.split("::")[0] for name in sorted(known.seconds))
     count = Counter(name.split("::")[0] for name in sorted(tests))
-    files = sorted(count, key=lambda name: (-count[name] / there[name], -count[name]))
+    files = sorted(
+        count, key=lambda name: (name != mirror, -count[name] / there[name], -count[name])
+    )
     files = files[:FILES_IMPORTED]
     return {name for name in tests if name.split("::")[0] in files}
 

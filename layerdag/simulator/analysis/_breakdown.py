@@ -65,7 +65,7 @@ def _labels(nodes: ClassProgram, program: Program) -> list[str]:
         NodeType.MEM_STORE: "memory",
         NodeType.COMM_COLL: "replayed",
     }
-    labels = [fixed.get(NodeType(kind), "idle") for kind in nodes.type_N.tolist()]
+    labels = [fixed[NodeType(kind)] for kind in nodes.type_N.tolist()]
     for row in np.flatnonzero(nodes.slot_N == Slot.CPU).tolist():
         labels[row] = "cpu"
     for row in np.flatnonzero(nodes.kind_N == NodeKind.COLLECTIVE).tolist():
@@ -93,7 +93,7 @@ def _dimensions_of_group(program: Program, group: int) -> set[int]:
 def _in_order(found: set[str]) -> tuple[str, ...]:
     """Return the labels that occur in a fixed order; compute and idle always."""
     first = ["compute"]
-    middle = sorted(found - {"compute", "memory", "cpu", "receive", "idle"})
+    middle = sorted(found - {"compute", "memory", "cpu", "receive"})
     last = [label for label in ("memory", "cpu", "receive") if label in found]
     return (*first, *middle, *last, "idle")
 

@@ -9,15 +9,31 @@ from simulator_traces import system
 from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.simulator import (
+    Congestion,
     Dimension,
+    GroupCollectives,
     MemoryConfig,
     MemoryKind,
+    MissingImplementations,
     NetworkConfig,
     RunOptions,
     SystemConfig,
     Topology,
     UnsupportedCollectives,
 )
+
+WORDS = {
+    Topology: ["Ring", "FullyConnected", "Switch"],
+    Congestion: ["unaware", "aware", "aware-multi"],
+    MemoryKind: [
+        "NO_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION",
+        "MEMORY_POOL",
+    ],
+    UnsupportedCollectives: ["refuse", "replay"],
+    MissingImplementations: ["refuse", "skip"],
+    GroupCollectives: ["flat", "hierarchical"],
+}  # fmt: skip
+"""What files and flags call each choice: ASTRA-sim's words, and ours where it has none."""
 
 LINK = Dimension(Topology.RING, 4, 50.0, 500.0)
 REMOTE = MemoryConfig(MemoryKind.PER_NODE, 10, 1.0, 1, 1)
@@ -54,6 +70,11 @@ BOUNDS = [
     (RunOptions(), "comm_streams", "comm-streams", [1, 64], [0, 65]),
     (RunOptions(), "injection_scale", "injection-scale", [0.0, 9.0], [-0.1, math.inf, math.nan]),
 ]
+
+
+@pytest.mark.parametrize("choices", WORDS)
+def test_choices_have_the_words_of_files_and_flags(choices):
+    assert [choice.value for choice in choices] == WORDS[choices]
 
 
 @pytest.mark.parametrize(

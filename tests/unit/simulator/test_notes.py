@@ -100,3 +100,15 @@ def test_costs_under_measured_times_are_refused_with_the_device_as_remedy():
 def test_jobs_that_only_communicate_need_no_durations():
     load = workload([send(0, 1, 400)], [recv(0, 0, 400)])
     assert simulate(load, Cluster(ring(2), system())).makespan_ns == 500
+
+
+@pytest.mark.parametrize("costs", [{"num_ops": 1}, {"tensor_size": 1}])
+def test_a_single_operation_or_byte_is_a_cost(costs):
+    assert notes([comp(0, 0, **costs), all_reduce(1, 64, (0,))]) == ["no compute node states"]
+    with pytest.raises(SimulationError, match="choose a device with --compute, such as h100, to"):
+        notes([comp(0, 0, **costs)], compute=MeasuredCompute())
+
+
+def test_a_cost_of_nothing_is_none():
+    with pytest.raises(SimulationError, match="convert the host trace together with its profile"):
+        notes([comp(0, 0, num_ops=0, tensor_size=0)], compute=MeasuredCompute())

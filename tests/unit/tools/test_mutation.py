@@ -33,6 +33,18 @@ def fits(box: Box) -> bool:
     if box.size > LIMIT:
         raise ValueError("the box is too large")
     return True
+
+
+def larger(function):
+    """Return a function of a box that gives 5 more."""
+
+    def called(box: Box) -> int:
+        return function(box) + 5
+
+    return called
+
+
+area = larger(lambda box: box.size)
 '''
 
 
@@ -81,6 +93,29 @@ def test_a_fault_of_a_setter_reaches_objects_that_exist_and_spares_the_getter(
     assert box.size == 2
     box.size = 1
     assert box.size == 1 + 3 + 1
+
+
+def test_a_fault_inside_a_wrapper_reaches_the_functions_that_are_wrapped_already(
+    tool: Path, module: types.ModuleType, tmp_path: Path
+) -> None:
+    from judge import _exchange, _live_functions
+
+    fault = changes(tmp_path, tool)["larger: 5 -> 6"]
+    assert module.area(module.Box(1)) == 2 + 5
+    assert _exchange(tmp_path, fault, _live_functions(tmp_path))
+    assert module.area(module.Box(1)) == 2 + 6
+
+
+def test_the_file_that_mirrors_a_module_comes_first_among_those_imported(tool: Path) -> None:
+    from coverage_map import CoverageMap
+    from sampling import FILES_IMPORTED, _in_few_files
+
+    others = [f"tests/unit/test_{i}.py::test" for i in range(FILES_IMPORTED)]
+    mirror = "tests/unit/box/test_box.py"
+    known = CoverageMap(seconds=dict.fromkeys([*others, f"{mirror}::a", f"{mirror}::b"], 1.0))
+    found = _in_few_files({*others, f"{mirror}::a"}, known, mirror)
+    assert f"{mirror}::a" in found
+    assert len(found) == FILES_IMPORTED
 
 
 def test_a_sample_does_not_change_with_code_around_it(

@@ -33,6 +33,11 @@ def test_nodes_are_rows_by_rank_and_ascending_id(tmp_path):
     ]
 
 
+def test_lines_end_alike_on_every_system(tmp_path):
+    write_nodes(simulate(LOAD, Cluster(ring(2), system(), memory=MEMORY)), tmp_path / "nodes.csv")
+    assert b"\r" not in (tmp_path / "nodes.csv").read_bytes()
+
+
 def test_a_timeline_has_a_process_for_each_rank_and_microseconds(tmp_path):
     result = simulate(LOAD, Cluster(ring(2), system(), memory=MEMORY))
     write_timeline(result, tmp_path / "t.json")

@@ -188,3 +188,20 @@ def test_the_complaint_counts_the_ranks_above_the_capacity():
     told = run(CHAIN, CHAIN[:1]).over(100)
     assert "(2 of 2 ranks exceed it)" in told
     assert "more than the capacity of 100 bytes" in told
+
+
+def test_a_node_that_states_no_bytes_touches_none():
+    assert run([comp(0, 1), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [0]
+    assert run([comp(0, 1, tensor_size=7), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("size", "allowed"), [("0", True), (str(2**61), True), (str(2**62), False), ("-1", False)]
+)
+def test_a_tensor_has_less_than_two_to_the_62_bytes(size, allowed):
+    nodes = [layer(0, (), f"w:{size}", "a:1")]
+    if allowed:
+        assert run(nodes).peak_bytes_R.tolist() == [int(size) + 1]
+        return
+    with pytest.raises(SimulationError, match="node 0 has an attribute 'inputs' that is no string"):
+        run(nodes)

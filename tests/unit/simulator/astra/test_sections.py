@@ -4,8 +4,9 @@ import pytest
 
 from layerdag.errors import ConfigError
 from layerdag.simulator.astra import read_network
-from layerdag.simulator.astra._sections import yaml_integer, yaml_number
+from layerdag.simulator.astra._sections import Section, yaml_integer, yaml_number
 
+KNOWN = frozenset({"roofline-enabled", "policy", "many"})
 NETWORK = "topology: [ Ring ]\nnpus_count: [ {npus} ]\nbandwidth: [ {rate} ]\nlatency: [ 0 ]\n"
 
 
@@ -48,3 +49,24 @@ def test_counts_follow_the_base_of_their_prefix(text, value):
 def test_counts_that_are_no_integers_are_refused(text):
     with pytest.raises(ConfigError, match="is no whole number"):
         yaml_integer("npus_count", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(True, "true, which ASTRA-sim takes for 1"), (False, "false, which"), (2, "2; write 0 or 1")],
+)
+def test_a_flag_that_is_neither_0_nor_1_is_told(value, told):
+    with pytest.raises(ConfigError, match=f"'roofline-enabled' is {told}"):
+        Section({"roofline-enabled": value}, frozenset({"roofline-enabled"})).flag(
+            "roofline-enabled"
+        )
+
+
+def test_a_word_that_is_not_known_is_told_with_those_that_are():
+    section = Section({"policy": "FILO", "many": 3}, KNOWN)
+    with pytest.raises(ConfigError, match="'policy' is 'FILO'; write one of LIFO, FIFO"):
+        section.word("policy", None, ("LIFO", "FIFO"))
+    with pytest.raises(ConfigError, match="'many' is 3; write a list of names"):
+        section.texts("many")
+    with pytest.raises(ConfigError, match="'policy' is 'FILO'; write a number"):
+        section.number("policy")

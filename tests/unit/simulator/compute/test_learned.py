@@ -8,6 +8,7 @@ from simulator_traces import comp, workload
 
 from layerdag.errors import ConfigError
 from layerdag.simulator.compute import OperatorLatency
+from layerdag.simulator.compute._fitting import fit_log_latency
 from layerdag.traces import Workload
 
 
@@ -72,3 +73,28 @@ def test_more_operators_than_the_regressor_has_categories_are_learned_together()
     known = workload(nodes)
     found = OperatorLatency.fit(known).microseconds(known.traces[0], np.arange(len(nodes)))
     np.testing.assert_allclose(found, 3.0, rtol=0.01)
+
+
+def test_few_long_outliers_do_not_move_the_prediction():
+    rng = np.random.default_rng(0)
+    features = rng.uniform(0, 1, (200, 1))
+    latency = np.full(200, 10.0)
+    latency[::10] = 1e6
+    found = np.exp(fit_log_latency(features, latency, seed=0).predict(features[:5]))
+    np.testing.assert_allclose(found, 10.0, rtol=0.2)
+
+
+def test_twenty_samples_are_enough_to_tell_two_kinds_apart():
+    features = np.repeat([[0.0], [1.0]], 10, axis=0)
+    latency = np.repeat([1.0, 100.0], 10)
+    low, high = np.exp(fit_log_latency(features, latency, seed=0).predict([[0.0], [1.0]]))
+    assert low < 2
+    assert high > 50
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
+def test_a_latency_that_is_no_positive_number_is_refused(wrong):
+    latency = np.full(20, 1.0)
+    latency[3] = wrong
+    with pytest.raises(ConfigError, match="latencies must all be positive"):
+        fit_log_latency(np.zeros((20, 1)), latency, seed=0)

@@ -70,6 +70,16 @@ def test_empty_products_and_arrays_are_refused():
         Gemm(0, 1, 1)
     with pytest.raises(ConfigError, match="cannot compute"):
         SystolicArray(0, 1, Dataflow.INPUT_STATIONARY)
+    with pytest.raises(ConfigError, match="0 cells"):
+        SystolicArray(1, 0, Dataflow.INPUT_STATIONARY)
+
+
+@pytest.mark.parametrize("dataflow", Dataflow)
+def test_an_array_of_one_cell_takes_a_cycle_for_each_multiply_add(dataflow):
+    report = SystolicArray(1, 1, dataflow).run(Gemm(2, 3, 4))
+    folds, time = {"os": (6, 4), "ws": (12, 2), "is": (8, 3)}[dataflow.value]
+    fill = 1 if dataflow is Dataflow.OUTPUT_STATIONARY else 2
+    assert report.cycles == folds * (time + fill + 1 - 2) - 1
 
 
 def recorded(case: dict) -> tuple[SystolicArray, Gemm, SystolicReport]:
