@@ -4,8 +4,8 @@ Structural knobs (depth, kinds of layers, optimizer, ...) are drawn until their 
 sizes (widths, batch) freely: so runs differ in structure, and equal structures in size are rare.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -207,3 +207,36 @@ def _constrain(drawn: dict[str, Value], kind: tuple[str, str, str]) -> dict[str,
             norm="layer" if drawn["norm"] in ("none", "batch") else drawn["norm"], residual=1
         )
     return drawn
+
+
+def twin_plans() -> tuple[RunPlan, ...]:
+    """Return runs that differ from one of the corpus in one number only: pairs, to test scaling.
+
+    Knobs of structure are never drawn twice, so that no two runs of the corpus are such a pair.
+    Names say what differs: "0700_gpt_ddp_ws4.ws2" is run 0700 on two ranks, "0012_gpt_single_ws1.deep5"
+    is run 12 with five layers.
+    """
+    plans = corpus_plan()
+    fewer = [_on_two_ranks(plan) for plan in plans if plan.world_size == 4 and plan.strategy != "pp"]
+    return (*fewer, *_deeper(plans))
+
+
+def _on_two_ranks(plan: RunPlan) -> RunPlan:
+    """Return a run of four ranks on two: each rank has its batch, as before."""
+    hyper = dict(plan.hyper)
+    if "parallel" in hyper:
+        hyper["parallel"] = 2
+    return replace(plan, run=f"{plan.run}.ws2", world_size=2, hyper=hyper)
+
+
+def _deeper(plans: Sequence[RunPlan]) -> Iterator[RunPlan]:
+    """Yield runs of more layers: the first eight of each family and strategy on at most two ranks."""
+    taken: dict[tuple[str, str], int] = {}
+    for plan in plans:
+        depth, key = int(plan.hyper.get("depth", 0)), (plan.family, plan.strategy)
+        if depth < 2 or plan.world_size > 2 or plan.strategy == "pp" or taken.get(key, 0) == 8:
+            continue
+        taken[key] = taken.get(key, 0) + 1
+        deep = depth + 2 + depth % 2
+        hyper = {**plan.hyper, "depth": deep}
+        yield replace(plan, run=f"{plan.run}.deep{deep}", hyper=hyper)

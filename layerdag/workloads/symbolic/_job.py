@@ -17,7 +17,7 @@ from layerdag.workloads.symbolic._models import model
 from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
 from layerdag.workloads.symbolic._shape import ModelShape
 from layerdag.workloads.symbolic._stage import stage_trace
-from layerdag.workloads.symbolic._traces import StageTraces
+from layerdag.workloads.symbolic._traces import stage_traces
 
 
 @final
@@ -53,7 +53,7 @@ class SymbolicJob:
 
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
-        traces = StageTraces(self.plan, self.stages)
+        traces = stage_traces(self.plan, self.stages)
         return Workload(traces, traces.groups, self.shape.name)
 
     def summary(self) -> dict[str, Any]:

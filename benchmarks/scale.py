@@ -1,0 +1,170 @@
+"""Scale one run of a pair to the other, and compare: operators, groups, bytes.
+
+    python benchmarks/scale.py --twins FOLDER --json results/scale.json
+
+Pairs are runs of the corpus and their twins (``python data/make_twins.py``): the same run on two
+ranks instead of four, or with more layers. Three things are compared, rank by rank: the multiset of
+operators (name, type, collective), with their operations and bytes and the bytes that they
+communicate, and the ranks of every group in which something is communicated. Pairs are split by a
+hash of the run's name into those that rules were written with ("development") and others ("held").
+"""
+
+import argparse
+import json
+import sys
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerdag._runtime import track, write_text
+from layerdag.errors import LayerdagError
+from layerdag.traces import RunRecord, Trace, Workload, read_index, read_runs
+from layerdag.traces.analysis import group_names
+from layerdag.workloads.scaling import scale
+
+HELD = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two runs of which one is predicted from the other.
+
+    Attributes:
+        name: Of the twin.
+        record: Of the run of the corpus.
+        source: What is scaled.
+        target: What should come out.
+        asked: Arguments of ``scale``.
+    """
+
+    name: str
+    record: RunRecord
+    source: Workload
+    target: Workload
+    asked: dict[str, int]
+
+    @property
+    def kind(self) -> str:
+        """What is predicted."""
+        return "ranks" if "ranks" in self.asked else "layers"
+
+    @property
+    def part(self) -> str:
+        """Part of the pairs: by a hash of the name."""
+        return "held" if zlib.crc32(self.record.run.encode()) / 2**32 < HELD else "development"
+
+
+def pairs(corpus: Path, twins: Path, only: str = "") -> Iterator[Pair]:
+    """Yield all pairs."""
+    of_run = {record.run: record for record in read_index(corpus)}
+    records = [record for record in read_index(twins) if only in record.run]
+    wanted = [of_run[record.run.partition(".")[0]] for record in records]
+    runs = {run.record.run: run.workload() for run in read_runs(corpus, wanted)}
+    for run in read_runs(twins, records):
+        name, _, what = run.record.run.partition(".")
+        if what.startswith("ws"):
+            yield Pair(run.record.run, of_run[name], run.workload(), runs[name], {"ranks": 4})
+        else:
+            asked = {"layers": int(run.record.hyper["depth"])}
+            yield Pair(run.record.run, of_run[name], runs[name], run.workload(), asked)
+
+
+def operators(trace: Trace) -> Counter[tuple[Any, ...]]:
+    """Return the operators of a rank: name, type, collective, operations, bytes, message."""
+    columns = [trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size", "comm_size")]
+    kind_N = trace.integers("comm_type", -1)[0].tolist()
+    return Counter(zip(trace.names(), trace.type_N.tolist(), kind_N, *columns, strict=True))
+
+
+def groups(workload: Workload, rank: int) -> Counter[tuple[int, ...]]:
+    """Return how often a rank communicates in each set of ranks."""
+    names, _ = group_names(workload.traces[rank])
+    everyone = tuple(range(workload.num_ranks))
+    joins_N = (workload.traces[rank].type_N == 7).tolist()
+    return Counter(
+        tuple(sorted(workload.groups.get(name, everyone)))
+        for name, joins in zip(names, joins_N, strict=True)
+        if joins
+    )
+
+
+def compare(pair: Pair) -> dict[str, Any]:
+    """Scale the source of a pair; return what differs from its target."""
+    about = {"pair": pair.name, "family": pair.record.family, "plan": pair.record.strategy,
+             "kind": pair.kind, "part": pair.part}  # fmt: skip
+    try:
+        made = scale(pair.source, **pair.asked).workload
+    except LayerdagError as error:
+        return {**about, "refused": str(error)}
+    same_names = same_costs = same_bytes = same_groups = made.num_ranks == pair.target.num_ranks
+    missing: Counter[str] = Counter()
+    for rank in range(min(made.num_ranks, pair.target.num_ranks)):
+        mine, theirs = operators(made.traces[rank]), operators(pair.target.traces[rank])
+        same_names &= _only(mine, 3) == _only(theirs, 3)
+        same_costs &= mine == theirs
+        same_bytes &= _only(mine, slice(5, 6)) == _only(theirs, slice(5, 6))
+        same_groups &= groups(made, rank) == groups(pair.target, rank)
+        if rank == 0:
+            missing.update(f"lacks {_word(key)}" for key in (theirs - mine))
+            missing.update(f"has too many {_word(key)}" for key in (mine - theirs))
+    return {
+        **about, "operators": same_names, "groups": same_groups, "messages": same_bytes,
+        "costs": same_costs, "all": same_names and same_groups and same_bytes and same_costs,
+        "differences": dict(missing.most_common(6)),
+    }  # fmt: skip
+
+
+def _only(found: Counter[tuple[Any, ...]], until: int | slice) -> Counter[tuple[Any, ...]]:
+    """Return the multiset of some of the columns."""
+    kept: Counter[tuple[Any, ...]] = Counter()
+    for key, count in found.items():
+        kept[key[:until] if isinstance(until, int) else key[until]] += count
+    return kept
+
+
+def _word(key: tuple[Any, ...]) -> str:
+    return f"{key[0]} ({key[3]} operations, {key[4]} bytes, {key[5]} sent)"
+
+
+def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return shares of equal pairs by kind, part and plan."""
+    cells: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        for part in (result["part"], "both"):
+            for plan in (result["plan"], "all plans"):
+                cells[f"{result['kind']}/{part}/{plan}"].append(result)
+    return {
+        name: {
+            "pairs": len(found),
+            "refused": sum("refused" in result for result in found),
+            **{
+                what: sum(bool(result.get(what)) for result in found)
+                for what in ("operators", "groups", "messages", "costs", "all")
+            },
+        }
+        for name, found in sorted(cells.items())
+    }
+
+
+def main() -> int:
+    """Compare all pairs and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", type=Path, default=Path("data"))
+    parser.add_argument("--twins", type=Path, default=Path("data/twins"))
+    parser.add_argument("--only", default="", help="pairs whose name holds this")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    args = parser.parse_args()
+    results = [compare(pair) for pair in track(pairs(args.corpus, args.twins, args.only), "pairs")]
+    figures = {"summary": summary(results), "pairs": [r for r in results if not r.get("all")]}
+    if args.json:
+        write_text(args.json, json.dumps(figures, indent=1) + "\n")
+    for name, cell in figures["summary"].items():
+        print(f"{name:<36}" + "  ".join(f"{key} {value}" for key, value in cell.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

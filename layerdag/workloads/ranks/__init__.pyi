@@ -1,0 +1,1 @@
+from ._rank_traces import RankTraces as RankTraces

@@ -1,0 +1,1 @@
+from ._scale import Scaled as Scaled, scale as scale
