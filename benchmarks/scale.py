@@ -44,7 +44,7 @@ class Pair:
     record: RunRecord
     source: Workload
     target: Workload
-    asked: dict[str, int]
+    asked: dict[str, Any]
 
     @property
     def kind(self) -> str:
@@ -68,8 +68,8 @@ def pairs(corpus: Path, twins: Path, only: str = "") -> Iterator[Pair]:
         if what.startswith("ws"):
             yield Pair(run.record.run, of_run[name], run.workload(), runs[name], {"ranks": 4})
         else:
-            asked = {"layers": int(run.record.hyper["depth"])}
-            yield Pair(run.record.run, of_run[name], runs[name], run.workload(), asked)
+            deep = {"layers": int(run.record.hyper["depth"])}
+            yield Pair(run.record.run, of_run[name], runs[name], run.workload(), deep)
 
 
 def operators(trace: Trace) -> Counter[tuple[Any, ...]]:
@@ -158,10 +158,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the figures go")
     args = parser.parse_args()
     results = [compare(pair) for pair in track(pairs(args.corpus, args.twins, args.only), "pairs")]
-    figures = {"summary": summary(results), "pairs": [r for r in results if not r.get("all")]}
+    found = summary(results)
+    figures = {"summary": found, "pairs": [r for r in results if not r.get("all")]}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
-    for name, cell in figures["summary"].items():
+    for name, cell in found.items():
         print(f"{name:<36}" + "  ".join(f"{key} {value}" for key, value in cell.items()))
     return 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Collect twins of runs of the corpus: the same run on two ranks instead of four, or with more layers.
+"""Collect twins of runs of the corpus: the same on two ranks instead of four, or with more layers.
 
     python data/make_twins.py --raw FOLDER --out FOLDER
 

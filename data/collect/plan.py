@@ -213,11 +213,13 @@ def twin_plans() -> tuple[RunPlan, ...]:
     """Return runs that differ from one of the corpus in one number only: pairs, to test scaling.
 
     Knobs of structure are never drawn twice, so that no two runs of the corpus are such a pair.
-    Names say what differs: "0700_gpt_ddp_ws4.ws2" is run 0700 on two ranks, "0012_gpt_single_ws1.deep5"
-    is run 12 with five layers.
+    Names say what differs: "0700_gpt_ddp_ws4.ws2" is run 700 on two ranks,
+    "0012_gpt_single_ws1.deep4" run 12 with four layers.
     """
     plans = corpus_plan()
-    fewer = [_on_two_ranks(plan) for plan in plans if plan.world_size == 4 and plan.strategy != "pp"]
+    fewer = [
+        _on_two_ranks(plan) for plan in plans if plan.world_size == 4 and plan.strategy != "pp"
+    ]
     return (*fewer, *_deeper(plans))
 
 
@@ -230,7 +232,7 @@ def _on_two_ranks(plan: RunPlan) -> RunPlan:
 
 
 def _deeper(plans: Sequence[RunPlan]) -> Iterator[RunPlan]:
-    """Yield runs of more layers: the first eight of each family and strategy on at most two ranks."""
+    """Yield runs of more layers: eight of each family and strategy, on at most two ranks."""
     taken: dict[tuple[str, str], int] = {}
     for plan in plans:
         depth, key = int(plan.hyper.get("depth", 0)), (plan.family, plan.strategy)

@@ -1,4 +1,4 @@
-"""From the programs of classes of ranks to the traces of all ranks, made when they are asked for."""
+"""From the programs of classes of ranks to the traces of all ranks, made when asked for."""
 
 import lazy_loader
 

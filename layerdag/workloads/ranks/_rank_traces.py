@@ -1,7 +1,7 @@
-"""The traces of all ranks of a job: the program of a class of ranks with groups and peers filled in.
+"""The traces of all ranks of a job: the program of a class with groups and peers filled in.
 
-In such a program ``pg_name`` holds the role of a group ("tensor"), and ``comm_src`` and ``comm_dst``
-the number of the peer in a table that every rank fills with ranks of its own.
+In such a program ``pg_name`` holds the role of a group ("tensor"), and ``comm_src`` and
+``comm_dst`` the number of the peer in a table that each rank fills with ranks of its own.
 """
 
 import re

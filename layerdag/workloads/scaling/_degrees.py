@@ -1,8 +1,10 @@
 """What degrees were asked for, and whether a trace has them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import prod
 
+from layerdag._runtime import did_you_mean
 from layerdag.errors import UsageError
 from layerdag.workloads.scaling._roles import Kind
 
@@ -25,17 +27,25 @@ class Degrees:
     tensor: int | None = None
     expert: int | None = None
 
-    def check(self, layers: int | None) -> None:
-        """Refuse numbers below 1, and the wish for nothing."""
-        named = {"ranks": self.ranks, "layers": layers}
-        named |= {kind: getattr(self, kind) for kind in _FLAGS}
-        if all(value is None for value in named.values()):
-            raise UsageError(
-                "Say what should change: --ranks, --data, --tensor, --expert or --layers."
-            )
-        for name, value in named.items():
+    @classmethod
+    def of(cls, words: Mapping[str, int | None]) -> "Degrees":
+        """Return what was asked for.
+
+        Raises:
+            UsageError: If a word is unknown, a number is below 1, or nothing is asked for.
+        """
+        known = [field.name for field in fields(cls)]
+        for name, value in words.items():
+            if name not in known:
+                raise UsageError(
+                    f"scale() has no setting '{name}'.{did_you_mean(name, known)} Known: "
+                    f"{', '.join(known)}, plan, limits."
+                )
             if value is not None and (type(value) is not int or value < 1):
-                raise UsageError(f"--{name} is {value}; it must be a whole number, at least 1.")
+                raise UsageError(f"{name} is {value!r}; it must be a whole number, at least 1.")
+        if all(value is None for value in words.values()):
+            raise UsageError(f"Say what should change: {', '.join(known)}.")
+        return cls(**words)
 
 
 @dataclass(frozen=True)
@@ -93,9 +103,7 @@ def new_sizes(asked: Degrees, found: Found, source: str) -> tuple[int, ...]:
 
 def _free_axis(told: dict[Kind, int], found: Found, source: str) -> int:
     """Return the axis that takes the ranks: data parallelism, or the only one that can change."""
-    free = [
-        axis for axis, kind in enumerate(found.kinds) if kind in _FLAGS and kind not in told
-    ]
+    free = [axis for axis, kind in enumerate(found.kinds) if kind in _FLAGS and kind not in told]
     data = [axis for axis in free if found.kinds[axis] == "data"]
     if len(data) == 1:
         return data[0]

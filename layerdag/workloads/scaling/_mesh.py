@@ -1,6 +1,7 @@
 """Ranks as coordinates of a mesh, found from the groups in which they communicate."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -60,22 +61,23 @@ class Mesh:
 
     def groups(self, extents: Sequence[Extent]) -> np.ndarray:
         """Return all groups of these extents, int64 (G, members), by their first ranks."""
+        if not self.sizes:
+            return np.zeros((1, 1), dtype=np.int64)
         own = [axis for axis, extent in enumerate(extents) if extent == OWN]
-        inner_MA = self._boxes({
-            axis: range(self.sizes[axis]) if extent == FULL else extent
-            for axis, extent in enumerate(extents) if axis not in own
-        })  # fmt: skip
+        inner: dict[int, Iterable[int]] = {}
+        for axis, extent in enumerate(extents):
+            if axis not in own:
+                inner[axis] = range(self.sizes[axis]) if isinstance(extent, str) else extent
+        inner_MA = self._boxes(inner)
         outer_GA = self._boxes({axis: range(self.sizes[axis]) for axis in own})
         place_GMA = outer_GA[:, None] + inner_MA[None]
         rank_GM = self.ranks(place_GMA.reshape(-1, len(self.sizes)))
         rank_GM = np.sort(rank_GM.reshape(len(outer_GA), len(inner_MA)), axis=1)
         return rank_GM[np.argsort(rank_GM[:, 0])]
 
-    def _boxes(self, along: dict[int, Iterable[int]]) -> np.ndarray:
+    def _boxes(self, along: Mapping[int, Iterable[int]]) -> np.ndarray:
         """Return all places with these coordinates, and 0 on the other axes, int64 (K, A)."""
         lists = [np.array([*along.get(axis, (0,))]) for axis in range(len(self.sizes))]
-        if not lists:
-            return np.zeros((1, 0), dtype=np.int64)
         return np.stack([g.reshape(-1) for g in np.meshgrid(*lists, indexing="ij")], axis=1)
 
 
@@ -97,14 +99,13 @@ def mesh_of(num_ranks: int, groups: Iterable[Sequence[int]], source: str) -> Mes
             if num_ranks % (step * count) == 0:
                 cuts |= {step, step * count}
     ordered = sorted(cuts)
-    for below, above in zip(ordered[:-1], ordered[1:], strict=True):
+    for below, above in itertools.pairwise(ordered):
         if above % below:
             raise TraceError(
                 f"{source}: the communicator groups do not form a grid of ranks (one has steps of "
                 f"{below}, another of {above}), so that no degree of parallelism can be read."
             )
-    pairs = zip(ordered[:-1], ordered[1:], strict=True)
-    return Mesh(tuple(above // below for below, above in pairs))
+    return Mesh(tuple(above // below for below, above in itertools.pairwise(ordered)))
 
 
 def _steps(ranks: Sequence[int]) -> list[tuple[int, int]]:

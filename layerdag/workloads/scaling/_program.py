@@ -112,26 +112,24 @@ class Program:
         return bool(np.isin(self.trace.type_N, kinds).any())
 
     def descendants(self, from_N: np.ndarray) -> np.ndarray:
-        """Return which nodes depend on the given ones by data, themselves not counted, bool (N,)."""
+        """Return which nodes depend on the given ones by data, bool (N,)."""
         return _reached(self.data_edges_2E, from_N)
 
     def ancestors(self, to_N: np.ndarray) -> np.ndarray:
-        """Return which nodes the given ones depend on by data, themselves not counted, bool (N,)."""
+        """Return which nodes the given ones depend on by data, bool (N,)."""
         return _reached(self.data_edges_2E[::-1], to_N)
 
     def parents(self, row: int) -> list[int]:
         """Return the rows on which a node depends by data."""
         source_E, target_E = self.data_edges_2E
-        return source_E[target_E == row].tolist()  # type: ignore[no-any-return]
+        found: list[int] = source_E[target_E == row].tolist()
+        return found
 
     def children(self, row: int) -> list[int]:
         """Return the rows that depend on a node by data."""
         source_E, target_E = self.data_edges_2E
-        return target_E[source_E == row].tolist()  # type: ignore[no-any-return]
-
-    def with_numbers(self, **numbers: np.ndarray) -> "Program":
-        """Return the program with other ``ops_N``, ``bytes_N`` or ``comm_N``."""
-        return replace(self, **numbers)
+        found: list[int] = target_E[source_E == row].tolist()
+        return found
 
 
 _NUMBERS = {"num_ops": "ops_N", "tensor_size": "bytes_N", "comm_size": "comm_N"}
@@ -156,19 +154,22 @@ def _reached(edges_2E: np.ndarray, from_N: np.ndarray) -> np.ndarray:
     return reached_N
 
 
-def written(program: Program, before: Program) -> Trace:
+def written(program: Program, before: Program, regrouped_N: np.ndarray) -> Trace:
     """Return the trace of a program whose numbers a rule has changed.
 
     Durations of operators follow their costs: the larger of the ratios of operations and bytes.
-    Shapes of changed operators are left out.
+    Measured times of collectives on other ranks or of other sizes are dropped, and so are the
+    shapes of changed operators.
 
     Args:
         program: With new numbers.
         before: The same nodes as they were.
+        regrouped_N: Collectives of groups that have other members, bool (N,).
     """
     changed_N = program.ops_N != before.ops_N
     changed_N |= (program.bytes_N != before.bytes_N) | (program.comm_N != before.comm_N)
-    if not changed_N.any():
+    stale_N = regrouped_N | (changed_N & ~program.computes_N)
+    if not (changed_N | stale_N).any():
         return program.trace
     trace = program.trace
     values = {name: getattr(program, column) for name, column in _NUMBERS.items()}
@@ -176,7 +177,7 @@ def written(program: Program, before: Program) -> Trace:
         _ratio(program.ops_N, before.ops_N), _ratio(program.bytes_N, before.bytes_N)
     )
     ratio_N = np.where((before.ops_N > 0) | (before.bytes_N > 0), ratio_N, 1.0)
-    ratio_N = np.where(program.computes_N & changed_N, ratio_N, 1.0)
+    ratio_N = np.where(program.computes_N & changed_N, ratio_N, np.where(stale_N, 0.0, 1.0))
     nanoseconds_N, _ = trace.integers("duration_ns")
     values["duration_ns"] = np.rint(nanoseconds_N * ratio_N).astype(np.int64)
     io_N6 = np.where(changed_N[:, None], np.int32(-1), trace.io_N6)

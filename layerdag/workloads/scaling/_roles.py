@@ -126,8 +126,10 @@ class Job:
 
     def _kind(self, axis: int) -> Kind:
         spanning = [role for role in self.roles if axis in role.full_axes]
+        if self._talk_along(axis):
+            return "pipeline"
         if not spanning:
-            return "pipeline" if self._talk_along(axis) else "unknown"
+            return "unknown"
         fewest = min(len(role.full_axes) for role in spanning)
         found = {self._kind_of(role) for role in spanning if len(role.full_axes) == fewest}
         return next(kind for kind in ("expert", "tensor", "sequence", "data", "unknown")

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from layerdag.workloads.scaling._program import Program
 
 
@@ -52,29 +50,27 @@ def _own(rows: int, members: int, place: int) -> int:
 
 
 def units_of(
-    program: Program, gathers: np.ndarray, scatters: np.ndarray, members: int
+    program: Program, gathers: list[int], scatters: list[int], members: int
 ) -> dict[int, Unit]:
     """Return the unit of each gather and scatter of a role, by row."""
     padded = any("chunk_cat" in name for name in program.names)
     item = _gradient_item(program, gathers, scatters, members)
     found = {}
-    for row in gathers.tolist():
+    for row in gathers:
         size = int(program.item_N[row])
         found[row] = Unit(int(program.comm_N[row]) // size, members, size, padded)
-    for row in scatters.tolist():
+    for row in scatters:
         whole = int(program.comm_N[row]) // item
         found[row] = Unit(-(-whole // members), members, item, padded)
     return found
 
 
-def _gradient_item(
-    program: Program, gathers: np.ndarray, scatters: np.ndarray, members: int
-) -> int:
+def _gradient_item(program: Program, gathers: list[int], scatters: list[int], members: int) -> int:
     """Return the bytes of an element of the gradients: shards of weights have as many elements."""
-    if not scatters.size:
+    if not scatters:
         return 1
     stated = int(program.item_N[scatters[0]])
-    shards = {int(program.comm_N[row]) // int(program.item_N[row]) for row in gathers.tolist()}
+    shards = {int(program.comm_N[row]) // int(program.item_N[row]) for row in gathers}
     for item in (stated, 2, 4, 8):
         whole = [int(size) // item for size in program.comm_N[scatters].tolist()]
         if shards and {-(-size // members) for size in whole} == shards:

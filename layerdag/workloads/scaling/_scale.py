@@ -1,7 +1,7 @@
 """A job on other ranks: the degrees that were asked for, and the rules that follow from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -9,16 +9,17 @@ import numpy as np
 
 from layerdag._runtime import Limits, require_few_bytes, require_few_ranks
 from layerdag.codec import rank_classes
-from layerdag.errors import UsageError
+from layerdag.errors import TraceError, UsageError
 from layerdag.traces import Trace, Workload, read_any
 from layerdag.workloads.scaling._degrees import Degrees, Found, new_sizes
 from layerdag.workloads.scaling._mesh import Mesh
 from layerdag.workloads.scaling._program import Program, written
-from layerdag.workloads.scaling._roles import Job, Kind, is_sharded, stated_kinds
+from layerdag.workloads.scaling._roles import Job, Kind, Role, is_sharded, stated_kinds
 from layerdag.workloads.scaling._shards import Change, Resharding
 from layerdag.workloads.scaling._unfold import Layout
 
-NODE_BYTES = 135
+NODE_BYTES = 135  # measured on jobs of the corpus
+_RULES = ("data",)
 
 
 @final
@@ -38,26 +39,18 @@ class Scaled:
 def scale(
     trace: Workload | str | Path,
     *,
-    ranks: int | None = None,
-    data: int | None = None,
-    tensor: int | None = None,
-    expert: int | None = None,
-    layers: int | None = None,
     plan: str | None = None,
     limits: Limits | None = None,
+    **degrees: int | None,
 ) -> Scaled:
-    """Return a job on other ranks or with other layers, by rules; each rank keeps its batch.
+    """Return a job on other ranks, by rules; each rank keeps its batch.
 
     Args:
         trace: A workload, or anything that ``layerdag.read`` reads traces from.
-        ranks: All ranks afterwards; the data-parallel degree follows.
-        data: Data-parallel degree.
-        tensor: Tensor-parallel degree.
-        expert: Expert-parallel degree.
-        layers: Number of layers.
         plan: Kinds of parallelism, "tensor,data", that of neighboring ranks first, where the trace
             does not tell them.
         limits: The most ranks and bytes that may come out.
+        **degrees: Fields of ``Degrees``: ``ranks``, ``data``, ``tensor``, ``expert``.
 
     Returns:
         The workload with what was found.
@@ -67,11 +60,12 @@ def scale(
         TraceError: If the trace is damaged, or does not determine the result.
     """
     workload = trace if isinstance(trace, Workload) else read_any(trace)
-    asked = Degrees(ranks, data, tensor, expert)
-    asked.check(layers)
+    asked = Degrees.of(degrees)
     job, kinds = _job(workload, plan)
     found = Found(kinds, job.mesh.sizes, tuple(_sharded_axes(job)))
     mesh = Mesh(new_sizes(asked, found, job.source))
+    _require_rules(found, mesh, job.source)
+    _require_whole_groups(job, mesh)
     limits = limits or Limits(max_ranks=65_536)
     require_few_ranks(mesh.num_ranks, limits, job.source)
     layout, changes = _Scaling(job, kinds, mesh).layout()
@@ -91,6 +85,7 @@ def scale(
             )
         ],
         "changes": changes,
+        "notes": _notes(found, mesh, changes),
     })  # fmt: skip
 
 
@@ -99,6 +94,24 @@ def _job(workload: Workload, plan: str | None) -> tuple[Job, tuple[Kind, ...]]:
     programs = [Program.of(part.trace, part.ranks) for part in rank_classes(workload)]
     job = Job.of(programs, dict(workload.groups), workload.source)
     return job, stated_kinds(plan, job) if plan else job.kinds
+
+
+def _notes(found: Found, mesh: Mesh, changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what a user should know of the result, a sentence each."""
+    notes = []
+    if changes:
+        notes.append("Durations of operators whose cost changed were scaled with it.")
+    if found.sizes != mesh.sizes:
+        notes.append(
+            "Measured times of collectives whose ranks or sizes changed were dropped; a simulator "
+            "computes them."
+        )
+    if any(
+        kind == "data" and old != new
+        for kind, old, new in zip(found.kinds, found.sizes, mesh.sizes, strict=True)
+    ):
+        notes.append("Each rank keeps its batch: the batch of all ranks grows with their number.")
+    return notes
 
 
 def _nodes(job: Job) -> int:
@@ -115,6 +128,28 @@ def _sharded_axes(job: Job) -> list[bool]:
         )
         for axis in range(len(job.mesh.sizes))
     ]  # fmt: skip
+
+
+def _require_rules(found: Found, mesh: Mesh, source: str) -> None:
+    """Refuse to change what no rule is known for."""
+    for kind, old, new in zip(found.kinds, found.sizes, mesh.sizes, strict=True):
+        if old != new and kind not in _RULES:
+            raise UsageError(
+                f"{source}: the {kind} degree cannot change from {old} to {new}: a trace does not "
+                f"tell what other {kind} ranks do. Found {found}; leave it at {old}."
+            )
+
+
+def _require_whole_groups(job: Job, mesh: Mesh) -> None:
+    """Refuse groups of some of the ranks along an axis that changes."""
+    for role in job.roles:
+        for extent, old, new in zip(role.extents, job.mesh.sizes, mesh.sizes, strict=True):
+            if old != new and not isinstance(extent, str):
+                raise TraceError(
+                    f"{job.source}: a group joins places {list(extent)[:8]} of {old} along an axis "
+                    "whose size changes; which ones it would join is not determined. Leave this "
+                    "degree as it is."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +175,7 @@ class _Scaling:
         for number, program in enumerate(self.job.programs):
             changed = self._resized(number, program)
             of_class[number] = len(traces)
-            traces.append(written(changed, program))
+            traces.append(written(changed, program, self._regrouped(number)))
             origin.append(number)
             changes += _told(number, program, changed)
         class_R = np.array([of_class[old] for old in self._old_classes().tolist()], dtype=np.int64)
@@ -160,20 +195,35 @@ class _Scaling:
 
     def _resized(self, number: int, program: Program) -> Program:
         """Return a program on the new degrees."""
-        for role in self.job.roles:
-            rows_N = self.job.rows(number, role)
-            change = Change(*(self._members(role, mesh) for mesh in (self.job.mesh, self.mesh)))
-            if change.old == change.new or not rows_N.any():
-                continue
-            kinds = {
-                self.kinds[axis] for axis in role.full_axes
-                if self.job.mesh.sizes[axis] != self.mesh.sizes[axis]
-            }  # fmt: skip
-            if kinds == {"data"} and is_sharded(program, rows_N):
-                program = Resharding(program, rows_N, change).done()
+        changes = self._changes(number, program, "data")
+        if any(change.old != change.new for _, change in changes):
+            program = Resharding(program, changes).done()
         return program
 
-    def _members(self, role: Any, mesh: Mesh) -> int:
+    def _changes(
+        self, number: int, program: Program, kind: Kind
+    ) -> list[tuple[np.ndarray, Change]]:
+        """Return the sharding groups that span an axis of a kind: rows, and how they grow."""
+        found = []
+        for role in self.job.roles:
+            rows_N = self.job.rows(number, role)
+            if any(self.kinds[axis] == kind for axis in role.full_axes) and is_sharded(
+                program, rows_N
+            ):
+                sizes = (self._members(role, mesh) for mesh in (self.job.mesh, self.mesh))
+                found.append((rows_N, Change(*sizes)))
+        return found
+
+    def _regrouped(self, number: int) -> np.ndarray:
+        """Return which collectives of a class have other members now, bool (N,)."""
+        roles = self.job.role_CN[number]
+        other = {
+            role: self._members(role, self.mesh) != self._members(role, self.job.mesh)
+            for role in self.job.roles
+        }
+        return np.array([role is not None and other[role] for role in roles], dtype=bool)
+
+    def _members(self, role: Role, mesh: Mesh) -> int:
         return int(np.prod([mesh.sizes[axis] for axis in role.full_axes], dtype=np.int64))
 
 

@@ -9,9 +9,10 @@ FSDP2 of PyTorch cuts each parameter by rows and fills the last shards up, so th
 where rows do not divide; rows are found where products of matrices tell them (`_rows`).
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import gcd
+from typing import final
 
 import numpy as np
 
@@ -40,41 +41,66 @@ class Change:
         return -(-size * self.old // self.new)
 
 
-@dataclass(frozen=True, eq=False)
+@final
 class Resharding:
-    """Shards of one role of one program.
+    """The shards of a program on another number of ranks.
 
-    Attributes:
+    Args:
         program: What runs.
-        rows_N: Collectives of the role, bool (N,).
-        change: Of the number of ranks that share.
+        changes: Of each group that shares: its collectives, bool (N,), and how it grows.
+        place: Place of the rank among those that share; the last ones can hold less.
     """
 
-    program: Program
-    rows_N: np.ndarray
-    change: Change
+    def __init__(
+        self, program: Program, changes: Sequence[tuple[np.ndarray, Change]], place: int = 0
+    ) -> None:
+        self.program, self._place = program, place
+        self._numbers = Numbers(program)
+        self._change: dict[int, Change] = {}
+        self._unit: dict[int, Unit] = {}
+        for rows_N, change in changes:
+            gathers = self._of_kind(rows_N, CollectiveType.ALL_GATHER)
+            scatters = self._of_kind(rows_N, CollectiveType.REDUCE_SCATTER)
+            self._unit |= units_of(program, gathers, scatters, change.old)
+            self._change |= {row: change for row in (*gathers, *scatters)}
+        rows = sorted(self._unit)
+        kinds = program.collective_N[rows].tolist()
+        self._scatters = [
+            row for row, kind in zip(rows, kinds, strict=True)
+            if kind == CollectiveType.REDUCE_SCATTER
+        ]  # fmt: skip
+        self._gathers = [row for row in rows if row not in set(self._scatters)]
+
+    def _of_kind(self, rows_N: np.ndarray, kind: CollectiveType) -> list[int]:
+        found: list[int] = np.flatnonzero(rows_N & (self.program.collective_N == kind)).tolist()
+        return found
+
+    @property
+    def uneven(self) -> bool:
+        """Whether ranks at other places hold shards of another size."""
+        return any(
+            self._unit[row].held(self._change[row].new, place)
+            != self._unit[row].held(self._change[row].new)
+            for row in self._scatters
+            for place in range(self._change[row].new)
+        )
 
     def done(self) -> Program:
         """Return the program on the other number of ranks."""
-        program, change = self.program, self.change
-        numbers = _Numbers(program)
-        gathers = np.flatnonzero(self.rows_N & (program.collective_N == CollectiveType.ALL_GATHER))
-        scatters = np.flatnonzero(
-            self.rows_N & (program.collective_N == CollectiveType.REDUCE_SCATTER)
-        )
-        units = units_of(program, gathers, scatters, change.old)
-        for row in gathers.tolist():
-            self._gather(numbers, row, units)
-        for row in scatters.tolist():
-            self._scatter(numbers, row, units)
-        self._optimize(numbers, scatters, units)
-        return numbers.program()
+        for row in self._gathers:
+            self._gather(row)
+        for row in self._scatters:
+            self._scatter(row)
+        if self._scatters:
+            self._optimize()
+        return self._numbers.program()
 
-    def _gather(self, numbers: "_Numbers", row: int, units: dict[int, Unit]) -> None:
-        program, item = self.program, int(self.program.item_N[row])
-        old = int(program.comm_N[row])
-        new = units[row].shard(self.change.new) * item
-        whole = (old * self.change.old, new * self.change.new)
+    def _gather(self, row: int) -> None:
+        program, numbers, change = self.program, self._numbers, self._change[row]
+        item, old = int(program.item_N[row]), int(program.comm_N[row])
+        new = self._unit[row].shard(change.new) * item
+        whole = (old * change.old, new * change.new)
+        numbers.comm_N[row] = new
         numbers.communicate(row, (old, new), whole)
         for parent in program.parents(row):
             if _COPY_IN in program.names[parent]:
@@ -85,75 +111,72 @@ class Resharding:
                 numbers.ops_N[child] = whole[1] // item
                 numbers.bytes_N[child] = 2 * whole[1]
 
-    def _scatter(self, numbers: "_Numbers", row: int, units: dict[int, Unit]) -> None:
-        program, unit = self.program, units[row]
-        item, old = unit.item, int(program.comm_N[row])
-        shard = unit.shard(self.change.new) * item
-        new = shard * self.change.new if unit.padded else old
+    def _scatter(self, row: int) -> None:
+        program, numbers, change = self.program, self._numbers, self._change[row]
+        unit, old = self._unit[row], int(program.comm_N[row])
+        shard = unit.shard(change.new) * unit.item
+        new = shard * change.new if unit.padded else old
         numbers.comm_N[row] = new
-        numbers.communicate(row, (old // self.change.old, shard), (old, new), scatters=True)
+        numbers.communicate(row, (old // change.old, shard), (old, new))
         for parent in program.parents(row):
             if _CONCATENATE in program.names[parent]:
-                numbers.ops_N[parent] = new // item
+                numbers.ops_N[parent] = new // unit.item
                 numbers.bytes_N[parent] += new - old
 
     # ---- the optimizer ----
 
-    def _optimize(
-        self, numbers: "_Numbers", scatters: np.ndarray, units: dict[int, Unit]
-    ) -> None:
+    def _optimize(self) -> None:
         """Change what works on shards of gradients, weights and states."""
-        if not scatters.size:
-            return
         program = self.program
-        of_shards_N = _after(program, scatters)
-        by_size = _number_of_each([units[row].elements for row in scatters.tolist()])
-        total = sum(units[row].held(self.change.old) for row in scatters.tolist()) // by_size
-        later = sum(units[row].held(self.change.new) for row in scatters.tolist()) // by_size
+        of_shards_N = _after(program, self._scatters)
+        times = _number_of_each([self._unit[row].elements for row in self._scatters])
+        total = sum(self._unit[r].held(self._change[r].old) for r in self._scatters) // times
+        later = sum(self._held(row) for row in self._scatters) // times
         computes_N = of_shards_N & program.computes_N
         joint = bool((program.ops_N[computes_N] >= total).any())
-        copies = {child for row in scatters.tolist() for child in program.children(row)}
         for row in np.flatnonzero(computes_N).tolist():
-            if row in copies and self._copy(numbers, row, units):
+            if self._copy(row):
                 continue
-            pair = (total, later) if joint else self._own_shard(numbers, row, units)
-            numbers.follow(row, *pair)
-        others_N = of_shards_N & ~program.computes_N & ~self.rows_N & (program.comm_N > 0)
+            pair = (total, later) if joint else self._own_shard(row)
+            self._numbers.follow(row, *pair)
+        others_N = of_shards_N & ~program.computes_N & (program.comm_N > 0)
         for row in np.flatnonzero(others_N).tolist():
-            self._sum_of_shards(numbers, row)
+            self._sum_of_shards(row)
 
-    def _copy(self, numbers: "_Numbers", row: int, units: dict[int, Unit]) -> bool:
+    def _held(self, row: int) -> int:
+        return self._unit[row].held(self._change[row].new, self._place)
+
+    def _copy(self, row: int) -> bool:
         """Change an operator on all that one scatter left; return whether this is one."""
-        sources = [units[parent] for parent in self.program.parents(row) if parent in units]
-        if len(sources) != 1 or int(self.program.ops_N[row]) != sources[0].shard(self.change.old):
+        sources = [parent for parent in self.program.parents(row) if parent in self._unit]
+        if len(sources) != 1:
             return False
-        numbers.follow(row, *(sources[0].shard(n) for n in (self.change.old, self.change.new)))
+        unit, change = self._unit[sources[0]], self._change[sources[0]]
+        if int(self.program.ops_N[row]) != unit.shard(change.old):
+            return False
+        self._numbers.follow(row, unit.shard(change.old), unit.shard(change.new))
         return True
 
-    def _own_shard(
-        self, numbers: "_Numbers", row: int, units: dict[int, Unit]
-    ) -> tuple[int, int]:
+    def _own_shard(self, row: int) -> tuple[int, int]:
         """Return the elements of one parameter's shard before and after."""
-        old = int(numbers.ops_N[row])
-        if old <= 1:
-            return (1, 1)
-        return (old, self.change.shard(old))
+        old = int(self.program.ops_N[row])
+        return (old, self._change[self._scatters[0]].shard(old)) if old > 1 else (1, 1)
 
-    def _sum_of_shards(self, numbers: "_Numbers", row: int) -> None:
+    def _sum_of_shards(self, row: int) -> None:
         """Change a sum of one shard over other ranks, such as that of tied embeddings."""
         parents = self.program.parents(row)
-        scattered = [parent for parent in parents if self.rows_N[parent]]
-        if len(parents) != 1 or not scattered or "norm" in self.program.names[row].lower():
+        if row in self._unit or len(parents) != 1 or parents[0] not in self._scatters:
             return
-        item = int(self.program.item_N[row])
-        numbers.comm_N[row] = self.change.shard(int(self.program.comm_N[row]) // item) * item
+        if "norm" not in self.program.names[row].lower():
+            change = self._change[parents[0]]
+            self._numbers.comm_N[row] = change.shard(int(self.program.comm_N[row]))
 
 
-def _after(program: Program, scatters: np.ndarray) -> np.ndarray:
+def _after(program: Program, scatters: Sequence[int]) -> np.ndarray:
     """Return what works on scattered gradients, or comes after them all, bool (N,)."""
     rows_N = np.zeros(program.num_nodes, dtype=bool)
-    rows_N[scatters] = True
-    tail_N = np.arange(program.num_nodes) > scatters.max()
+    rows_N[list(scatters)] = True
+    tail_N = np.arange(program.num_nodes) > max(scatters)
     return program.descendants(rows_N) | (tail_N & ~program.ancestors(rows_N))
 
 
@@ -163,7 +186,8 @@ def _number_of_each(sizes: list[int]) -> int:
     return gcd(*counts)
 
 
-class _Numbers:
+@final
+class Numbers:
     """Columns of a program while they change."""
 
     def __init__(self, program: Program) -> None:
@@ -174,16 +198,10 @@ class _Numbers:
 
     def program(self) -> Program:
         """Return the program with the columns as they are now."""
-        return self._program.with_numbers(
-            ops_N=self.ops_N, bytes_N=self.bytes_N, comm_N=self.comm_N
-        )
+        return replace(self._program, ops_N=self.ops_N, bytes_N=self.bytes_N, comm_N=self.comm_N)
 
-    def communicate(
-        self, row: int, shard: tuple[int, int], whole: tuple[int, int], *, scatters: bool = False
-    ) -> None:
-        """Set the sizes of a gather or scatter: (before, after) of its shard and whole."""
-        if not scatters:
-            self.comm_N[row] = shard[1]
+    def communicate(self, row: int, shard: tuple[int, int], whole: tuple[int, int]) -> None:
+        """Set what a gather or scatter moves in memory: (before, after) of its shard and whole."""
         moved = int(self.bytes_N[row])
         for times in (2, 1):  # buffers that are written in place count as read, too
             if moved == times * whole[0] + shard[0]:
@@ -197,8 +215,3 @@ class _Numbers:
         for column in (self.ops_N, self.bytes_N):
             times, rest = divmod(int(column[row]), old)
             column[row] = times * new + rest
-
-
-def as_fraction(change: Change) -> Fraction:
-    """Return by what the degree grows."""
-    return Fraction(change.new, change.old)

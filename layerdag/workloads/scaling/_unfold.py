@@ -13,7 +13,6 @@ from layerdag.workloads.scaling._mesh import Mesh
 from layerdag.workloads.scaling._roles import Job, Role
 
 
-
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Where the classes of a job run after its degrees have changed.
@@ -59,28 +58,20 @@ class Layout:
 
     def _with_roles(self, trace: Trace, old: int, texts: dict[Role, str]) -> Trace:
         """Return a program whose collectives name roles."""
-        if "pg_name" not in trace.strings:
-            return trace
+        pairs = zip(self.job.programs[old].group_N, self.job.role_CN[old], strict=True)
+        role_of = {group: role for group, role in pairs if role is not None}
         table = trace.attributes
-        row_C = np.flatnonzero(table.name_A == trace.strings.index("pg_name"))
-        named = [self._role_of(trace, old, int(word)) for word in table.word_A[row_C].tolist()]
-        strings = list(trace.strings)
-        places = {role: len(strings) + at for at, role in enumerate(dict.fromkeys(named))}
-        strings += [texts[role] for role in places]
-        word_A = table.word_A.copy()
-        word_A[row_C] = [places[role] for role in named]
-        return replace(
-            trace, strings=tuple(strings), attributes=replace(table, word_A=word_A)
-        )
-
-    def _role_of(self, trace: Trace, old: int, word: int) -> Role:
-        """Return the role of a group that a program of the old job names."""
-        group = trace.strings[word]
-        program, roles = self.job.programs[old], self.job.role_CN[old]
-        return next(
-            role for name, role in zip(program.group_N, roles, strict=True)
-            if role is not None and name == group
-        )  # fmt: skip
+        named_A = [trace.strings[name] == "pg_name" for name in table.name_A.tolist()]
+        strings, word_A = list(trace.strings), table.word_A.copy()
+        place: dict[Role, int] = {}
+        for row in np.flatnonzero(named_A).tolist():
+            role = role_of.get(trace.strings[int(word_A[row])])
+            if role is not None:
+                if role not in place:
+                    place[role] = len(strings)
+                    strings.append(texts[role])
+                word_A[row] = place[role]
+        return replace(trace, strings=tuple(strings), attributes=replace(table, word_A=word_A))
 
     def _with_peers(self, trace: Trace, old: int, steps: dict[tuple[int, ...], int]) -> Trace:
         """Return a program whose messages name steps on the mesh."""
@@ -92,7 +83,9 @@ class Layout:
         mesh = self.job.mesh
         own_A = mesh.places(np.array(self.job.programs[old].ranks[:1]))[0]
         step_MA = mesh.places(table.word_A[row_M].astype(np.int64)) - own_A
-        moved = [axis for axis in range(len(mesh.sizes)) if mesh.sizes[axis] != self.mesh.sizes[axis]]
+        moved = [
+            axis for axis in range(len(mesh.sizes)) if mesh.sizes[axis] != self.mesh.sizes[axis]
+        ]
         if step_MA[:, moved].any():
             raise TraceError(
                 f"{trace.source}: messages go along an axis whose size changes; what a longer "

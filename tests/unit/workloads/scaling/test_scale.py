@@ -1,0 +1,169 @@
+"""Jobs on other degrees: equal to what the symbolic generator makes for them; refusals."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from same_jobs import assert_same
+from symbolic_jobs import GPT, LLAMA, MIXTURE, small
+
+from layerdag._runtime import Limits
+from layerdag.errors import TraceError, UsageError
+from layerdag.simulator import Cluster, simulate
+from layerdag.traces import (
+    NodeType,
+    Workload,
+    embedded_corpus,
+    read_index,
+    read_runs,
+    read_workload,
+)
+from layerdag.traces.analysis import match_communication
+from layerdag.workloads.scaling import Degrees, scale
+from layerdag.workloads.symbolic import ModelShape
+
+_RECORDS = {record.run: record for record in read_index(embedded_corpus())}
+
+
+def made(shape: ModelShape, data: int, **plan: Any) -> Workload:
+    """Return a job in which each data rank has four sequences."""
+    return small(shape, data=data, batch=4 * data, **plan).workload()
+
+
+PLANS: list[tuple[ModelShape, dict[str, Any]]] = [
+    (GPT, {}),
+    (LLAMA, {"zero": 1, "tensor": 2}),
+    (GPT, {"zero": 2, "micro_batches": 2, "pipeline": 2}),
+    (GPT, {"zero": 1, "pipeline": 4, "micro_batches": 4}),
+    (LLAMA, {"zero": 3, "micro_batches": 2, "precision": "bf16-fp32-gradients"}),
+    (LLAMA, {"zero": 3, "tensor": 2, "sequence_parallel": True}),
+    (LLAMA, {"zero": 1, "context": 2}),
+    (MIXTURE, {"zero": 2, "precision": "fp32"}),
+    (GPT, {"tensor": 2, "pipeline": 2, "micro_batches": 2, "recompute": "full"}),
+]
+
+
+@pytest.mark.parametrize(("shape", "plan"), PLANS)
+def test_more_data_ranks_are_what_the_symbolic_generator_makes_for_them(
+    shape: ModelShape, plan: dict[str, Any]
+) -> None:
+    for degree in (4, 24):
+        assert_same(
+            scale(made(shape, 2, **plan), data=degree).workload, made(shape, degree, **plan)
+        )
+
+
+def test_fewer_data_ranks_are_scaled_back_where_shards_divide() -> None:
+    large = made(LLAMA, 16, zero=3)
+    assert_same(scale(large, data=2).workload, made(LLAMA, 2, zero=3))
+
+
+def test_expert_ranks_stay_while_data_grows_around_them() -> None:
+    """``data`` of the generator counts expert ranks, too; here they are an axis of their own."""
+    source = made(MIXTURE, 4, expert=2, zero=1)
+    assert_same(scale(source, ranks=16).workload, made(MIXTURE, 16, expert=2, zero=1))
+
+
+def test_an_inference_job_has_no_degree_that_may_grow() -> None:
+    with pytest.raises(UsageError, match=r"found one rank"):
+        scale(small(GPT, phase="prefill").workload(), ranks=8)
+
+
+def test_the_result_runs_and_all_communication_matches() -> None:
+    found = scale(made(GPT, 2, tensor=2, pipeline=2, micro_batches=2, zero=1), data=8)
+    assert match_communication(found.workload).mismatches == ()
+    assert simulate(found.workload, Cluster.preset("small"), compute="h100").makespan_ns > 0
+
+
+def test_a_measured_job_of_two_ranks_runs_on_a_thousand() -> None:
+    source = read_workload("data/examples/ddp_mlp")
+    found = scale(source, ranks=1024)
+    assert len({id(column) for column in (found.workload.traces[r].id_N for r in (0, 9))}) == 1
+    assert simulate(found.workload, Cluster.preset("small")).makespan_ns > 0
+    assert found.found["plan"] == [{"kind": "data", "before": 2, "after": 1024, "sharded": False}]
+
+
+def test_measured_times_of_collectives_on_other_ranks_are_dropped() -> None:
+    source = read_workload("data/examples/ddp_mlp")
+    before, after = source.traces[0], scale(source, ranks=4).workload.traces[0]
+    joins_N = before.type_N == NodeType.COMM_COLL
+    assert before.integers("duration_ns")[0][joins_N].all()
+    assert not after.integers("duration_ns")[0][joins_N].any()
+    kept = (before.integers("duration_ns")[0], after.integers("duration_ns")[0])
+    np.testing.assert_array_equal(kept[0][~joins_N], kept[1][~joins_N])
+
+
+def test_durations_follow_the_costs_of_shards() -> None:
+    run = next(
+        run for run in read_runs(embedded_corpus(), [_RECORDS["0732_cnn_fsdp2_ws2"]])
+    ).workload()
+    before, after = run.traces[0], scale(run, ranks=4).workload.traces[0]
+    copies = [row for row, name in enumerate(before.names()) if name == "aten::copy_"]
+    old, new = (trace.integers("duration_ns")[0][copies] for trace in (before, after))
+    np.testing.assert_allclose(new[1:-1] / old[1:-1], 0.5, atol=0.01)
+
+
+def test_a_name_or_a_path_is_read() -> None:
+    assert scale("data/examples/ddp_mlp", data=4).workload.num_ranks == 4
+
+
+def test_a_plan_may_be_stated() -> None:
+    source = read_workload("data/examples/ddp_mlp")
+    assert scale(source, ranks=8, plan="data").found["plan"][0]["kind"] == "data"
+    with pytest.raises(UsageError, match="names 2 kinds of parallelism"):
+        scale(source, ranks=8, plan="tensor,data")
+    with pytest.raises(UsageError, match="'dat' is unknown"):
+        scale(source, ranks=8, plan="dat")
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, "Say what should change"),
+        ({"rank": 4}, "no setting 'rank'. Did you mean 'ranks'"),
+        ({"ranks": 0}, "ranks is 0; it must be a whole number"),
+        ({"tensor": 4}, "has no tensor parallelism"),
+        ({"ranks": 70_000}, "70,000 ranks are more than max_ranks"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(asked: dict[str, int], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        scale("data/examples/ddp_mlp", **asked)
+
+
+def test_ranks_that_the_other_degrees_do_not_divide_are_refused() -> None:
+    with pytest.raises(UsageError, match="9 ranks are no multiple of the 2 ranks"):
+        scale(made(GPT, 2, tensor=2), ranks=9)
+
+
+def test_a_pipeline_does_not_grow() -> None:
+    with pytest.raises(UsageError, match="None of these can grow by a rule"):
+        scale(small(GPT, pipeline=2).workload(), ranks=4)
+    with pytest.raises(UsageError, match="has no data parallelism"):
+        scale(small(GPT, pipeline=2).workload(), data=4)
+
+
+def test_what_is_called_pipeline_is_not_taken_for_data() -> None:
+    with pytest.raises((UsageError, TraceError)):
+        scale(small(GPT, pipeline=2).workload(), ranks=4, plan="data")
+
+
+def test_groups_of_some_ranks_of_a_growing_axis_are_refused() -> None:
+    """Ranks 0, 1 and 3 of four."""
+    source = read_workload("data/examples/ddp_mlp")
+    odd = Workload((source.traces[0],) * 4, {"0": (0, 1, 2, 3), "1": (0, 1, 3)}, "odd")
+    trace = source.traces[0]
+    strings = tuple("1" if text == "0" else text for text in trace.strings)
+    odd = replace(odd, traces=(replace(trace, strings=strings),) * 4)
+    with pytest.raises(TraceError, match=r"joins places \[0, 1, 3\] of 4"):
+        scale(odd, data=8, plan="data")
+
+
+def test_bytes_are_limited() -> None:
+    with pytest.raises(UsageError, match="more than max_bytes"):
+        scale("data/examples/ddp_mlp", ranks=64, limits=Limits(max_bytes=1000))
+
+
+def test_degrees_say_what_is_known() -> None:
+    assert Degrees.of({"ranks": 8, "data": None}) == Degrees(ranks=8)
