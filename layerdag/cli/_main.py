@@ -40,6 +40,8 @@ VERBS = {
 }
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "release")
+# First words after a verb that make it another one, with flags of its own.
+_MODES = {("workload", "stage")}
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
@@ -102,17 +104,28 @@ def _run(verb: str, words: list[str]) -> int:
         return 0
     if verb in _WITH_THREADS:
         with_brief_spinning()
-    module = importlib.import_module(f"layerdag.cli.verbs._{verb}")
+    name = [verb]
+    if (verb, *words[:1]) in _MODES:
+        name.append(words.pop(0))
+    module = importlib.import_module(f"layerdag.cli.verbs._{'_'.join(name)}")
     if has_settings:
         return int(module.main(words))
     parser = argparse.ArgumentParser(
-        prog=f"layerdag {verb}",
+        prog=f"layerdag {' '.join(name)}",
         description=module.SUMMARY,
         epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
-    return int(module.run(parser.parse_args(words)))
+    args, strange = parser.parse_known_args(words)
+    if strange:
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][0] == "-" else ""
+        raise UsageError(
+            f"'{parser.prog}' does not take '{strange[0]}'.{near} '{parser.prog} --help' shows "
+            "what it takes."
+        )
+    return int(module.run(args))
 
 
 if __name__ == "__main__":

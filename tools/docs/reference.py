@@ -14,8 +14,8 @@ import layerdag
 from layerdag.cli import main
 
 VERBS = (
-    "collect", "convert", "info", "view", "validate", "simulate", "sweep", "surrogate",
-    "train", "sample", "demo",
+    "collect", "convert", "info", "view", "validate", "workload", "workload stage", "simulate",
+    "sweep", "surrogate", "train", "sample", "demo",
 )  # fmt: skip
 PACKAGE = Path(str(layerdag.__file__)).parent
 
@@ -62,7 +62,7 @@ def rooms() -> list[str]:
 with mkdocs_gen_files.open("reference/cli.md", "w") as page:
     page.write("# Command line\n\n```text\n" + help_of([]) + "\n```\n")
     for verb in VERBS:
-        page.write(f"\n## layerdag {verb}\n\n```text\n{help_of([verb])}\n```\n")
+        page.write(f"\n## layerdag {verb}\n\n```text\n{help_of(verb.split())}\n```\n")
 
 with mkdocs_gen_files.open("reference/api.md", "w") as index:
     index.write("# Python\n\nThe names most programs need stand in `layerdag` itself.\n\n")
