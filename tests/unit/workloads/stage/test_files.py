@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layerdag.errors import UsageError
-from layerdag.traces import read_workload, write_workload
+from layerdag.traces import Workload, read_workload, write_workload
 from layerdag.traces.chakra import encode_trace, normalize, read_trace
 from layerdag.workloads.stage import StageFlags, StageJob, StageLayout
 
@@ -65,3 +65,8 @@ def test_names(name: str, file: str, groups: str) -> None:
 def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="--output_name"):
         StageLayout(tmp_path, name).require_free(overwrite=False)
+
+
+def test_a_workload_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="StageJob"):
+        StageLayout(tmp_path, "w").write(Workload(()))
