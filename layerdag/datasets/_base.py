@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from layerdag.codec import AttributedGraph
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.schema.costs import NO_COSTS
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph import DAG, Condition, DAGBatch, graph_hash, layers_of
 
@@ -143,8 +144,13 @@ class GraphDataset:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of schema and training graphs with their conditions, to tell data sets apart."""
-        digest = hashlib.sha256(repr(self.schema.to_dict()).encode())
+        """Hash of schema and training graphs with their conditions, to tell data sets apart.
+
+        Costs of operators are left out: they follow from the graphs, and schemas of before have
+        none.
+        """
+        schema = replace(self.schema, costs=NO_COSTS)
+        digest = hashlib.sha256(repr(schema.to_dict()).encode())
         for dag in self.graphs["train"]:
             digest.update(graph_hash(dag).encode())
             digest.update(dag.u_NA.numpy().tobytes())

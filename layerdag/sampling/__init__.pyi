@@ -18,5 +18,6 @@ from ._settings import (
 from ._upgrade import (
     read_old_checkpoint as read_old_checkpoint,
     upgraded as upgraded,
+    with_costs as with_costs,
     with_neighbor_kinds as with_neighbor_kinds,
 )

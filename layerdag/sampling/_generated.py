@@ -1,7 +1,10 @@
 """One sampled graph: as codes, in names and numbers, and as traces."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import GraphSchema
@@ -20,6 +23,8 @@ class GeneratedGraph:
         dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
+        numbers: Values of numeric attributes, where they are known better than positions in bins
+            tell: those of costs that programs have. float64 (N,), NaN for absent.
     """
 
     name: str
@@ -27,11 +32,19 @@ class GeneratedGraph:
     dag: DAG
     truncated: bool
     schema: GraphSchema
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> AttributedGraph:
         """The graph in names and numbers."""
-        return self.schema.decode(self.dag, self.name)
+        graph = self.schema.decode(self.dag, self.name)
+        return replace(graph, numbers={**graph.numbers, **self.numbers})
+
+    def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
+        """Return the graph with these numbers, in its codes and positions, too."""
+        named = replace(self, numbers=numbers)
+        coded = self.schema.codes(named.graph)
+        return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
 
     def workload(self, ranks: int | None = None) -> Workload:
         """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.

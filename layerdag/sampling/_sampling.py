@@ -11,7 +11,7 @@ from layerdag._version import __version__
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.graph import DAG, Condition
+from layerdag.graph import Condition
 from layerdag.models import DAGModel, SampleRequest
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
@@ -19,6 +19,7 @@ from layerdag.sampling._generated import GeneratedGraph
 from layerdag.sampling._sample_files import SampleFiles
 from layerdag.sampling._settings import PREDICTED, GenerationSettings
 from layerdag.sampling._volume import Volume, expected_volume
+from layerdag.sampling.numbers import NumberAssigner
 from layerdag.training import LoadedCheckpoint
 
 FORMATS = ("auto", "et", "graphml", "json")
@@ -61,6 +62,7 @@ def sample_like(
     assert settings.best_of is not None
     assert settings.temperature is not None
     device = next(model.parameters()).device
+    assigner = NumberAssigner(schema) if schema.costs else None
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
         numeric_BC, category_BM = schema.encode_conditions(part)
@@ -77,24 +79,32 @@ def sample_like(
         )
         result = finite_sample(model, schema, request)
         dags = [dag.to("cpu") for dag in result.dags]
-        conditions = [dict(row) for row in part]
+        graphs = [
+            GeneratedGraph(
+                sample_name(start + i), seeds[i], dag.with_conditions(part[i]), cut, schema
+            )
+            for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True))
+        ]
+        if assigner is not None:
+            graphs = [g.with_numbers(assigner.numbers(g.dag, g.seed)) for g in graphs]
         if settings.labels == PREDICTED:
-            labels = _predicted_labels(model, schema, dags)
-            conditions = [{**row, LABEL: y} for row, y in zip(conditions, labels, strict=True)]
-        for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True)):
-            dag = dag.with_conditions(conditions[i])
-            yield GeneratedGraph(sample_name(start + i), seeds[i], dag, cut, schema)
+            graphs = _with_predicted_labels(model, schema, graphs)
+        yield from graphs
 
 
-def _predicted_labels(model: DAGModel, schema: GraphSchema, dags: Sequence[DAG]) -> list[float]:
-    """Return the label that the model's posterior predicts for each graph, in its own unit."""
-    found_BC = model.predict_numeric_conditions(
-        encode_batch(schema, dags).to(next(model.parameters()).device)
-    )
+def _with_predicted_labels(
+    model: DAGModel, schema: GraphSchema, graphs: Sequence[GeneratedGraph]
+) -> list[GeneratedGraph]:
+    """Return graphs with the label that the model's posterior predicts, in its own unit."""
+    batch = encode_batch(schema, [graph.dag for graph in graphs])
+    found_BC = model.predict_numeric_conditions(batch.to(next(model.parameters()).device))
     assert found_BC is not None
     column = [condition.name for condition in schema.numeric_conditions].index(LABEL)
     label = schema.numeric_conditions[column]
-    return [label.decode(scaled) for scaled in found_BC[:, column].tolist()]
+    return [
+        replace(graph, dag=graph.dag.with_conditions({**graph.dag.conditions, LABEL: y}))
+        for graph, y in zip(graphs, map(label.decode, found_BC[:, column].tolist()), strict=True)
+    ]
 
 
 def volume_of(
@@ -168,10 +178,9 @@ def write_samples(
             on_each()
         for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
             named = replace(sample, name=sample_name(i))
-            raw = schema.decode(named.dag, named.name)
-            sample_files = SampleFiles.of(raw, file_format, settings.ranks, settings.limits)
+            sample_files = SampleFiles.of(named.graph, file_format, settings.ranks, settings.limits)
             size += sample_files.num_bytes
-            require_few_bytes(size, settings.limits, f"The samples up to {raw.name}")
+            require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
             extra = sample_files.write(folder.path)
             folder.add(_entry(named, extra))
             on_each()

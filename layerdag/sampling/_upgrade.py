@@ -95,6 +95,38 @@ def with_neighbor_kinds(
     return CheckpointContents(spec, weights, checkpoint.schema, run_config, checkpoint.meta)
 
 
+def with_costs(
+    checkpoint: LoadedCheckpoint, run_config: Mapping[str, Any], data: GraphDataset
+) -> CheckpointContents:
+    """Return a checkpoint with what operators cost in its training jobs, for sampling.
+
+    Checkpoints have it unless they were written before there was any.
+
+    Args:
+        checkpoint: In the present format.
+        run_config: Its settings without paths.
+        data: The data set it was trained on.
+
+    Raises:
+        UsageError: If the operators or bins of the data set are others, or it has no costs.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    if data.schema.attributes != schema.attributes:
+        raise UsageError(
+            f"{checkpoint.path}: names other operators or bins than data set '{data.name}'; give "
+            "the data it was trained on."
+        )
+    if not data.schema.costs:
+        raise UsageError(
+            f"Data set '{data.name}' has no costs of operators that several graphs share; give "
+            "jobs with FLOPs and bytes."
+        )
+    costs = data.schema.costs.to_dict()
+    described = _as_json({**checkpoint.schema, "costs": costs})
+    weights = checkpoint.model.state_dict()
+    return CheckpointContents(checkpoint.spec, weights, described, run_config, checkpoint.meta)
+
+
 def _require_same_graphs(old: LoadedCheckpoint, data: GraphDataset) -> None:
     """Raise UsageError unless the training graphs are those that the checkpoint counted."""
     found = GraphStatistics.measure(data.graphs["train"], data.schema.sizes())

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from costed_jobs import costed_jobs
 from random_jobs import random_job
 from raw_graphs import chain
 
@@ -22,6 +23,12 @@ def job_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of jobs, written to ``folder/model``."""
     jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
     return _untrained(folder, GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2))
+
+
+def costed_checkpoint(folder: Path) -> LoadedCheckpoint:
+    """Return a checkpoint of jobs that share what operators cost, written to ``folder/model``."""
+    jobs = costed_jobs([8, 16] * 10)
+    return _untrained(folder, GraphDataset.build("costed", "trace", {"train": jobs}, num_bins=2))
 
 
 def _untrained(folder: Path, data: GraphDataset) -> LoadedCheckpoint:

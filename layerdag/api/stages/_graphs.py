@@ -34,7 +34,7 @@ def synthetic_workloads(
     """Decode samples into traces; return them with the repairs that were needed."""
     workloads, repairs = [], dict[str, int]()
     for sample in samples:
-        unfolded = as_workload(data.schema.decode(sample.dag, sample.name))
+        unfolded = as_workload(sample.graph)
         workloads.append(unfolded.workload)
         for name, count in unfolded.repairs.items():
             repairs[name] = repairs.get(name, 0) + count

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from layerdag._runtime import did_you_mean
-from layerdag.codec import OTHER
+from layerdag.codec import OTHER, AttributedGraph
 from layerdag.errors import VocabularyError
 
 MAX_WORD = 4096
@@ -77,6 +77,14 @@ class CategoryAttribute:
                 f"{int(code_N.min())} to {int(code_N.max())}; decode with the schema of the model."
             )
         return [self.values[code] for code in code_N.tolist()]
+
+
+def fit_category(name: str, graphs: Sequence[AttributedGraph]) -> CategoryAttribute:
+    """Return the attribute with every word of the training graphs and of fixed vocabularies."""
+    words = {word for graph in graphs for word in graph.categories[name]}
+    words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
+    open_ended = any(name in graph.open_vocabularies for graph in graphs)
+    return CategoryAttribute.fit(name, words, open_ended=open_ended)
 
 
 def words_of(values: Any) -> tuple[str, ...]:

@@ -141,3 +141,23 @@ class CategoryCondition:
                 f"Known: {', '.join(self.values)}."
             )
         return self.values.index(word)
+
+
+def fit_conditions(
+    rows: Sequence[Mapping[str, Condition]],
+) -> tuple[tuple[NumericCondition, ...], tuple[CategoryCondition, ...]]:
+    """Return the conditions of training graphs; one that any graph gives in words is a category."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {name: [row[name] for row in rows if name in row] for name in names}
+    texts = {name for name, values in found.items() if any(isinstance(v, str) for v in values)}
+    numeric = tuple(
+        NumericCondition.fit(name, [float(v) for v in values])
+        for name, values in found.items()
+        if name not in texts
+    )
+    category = tuple(
+        CategoryCondition(name, tuple(sorted({str(v) for v in values})))
+        for name, values in found.items()
+        if name in texts
+    )
+    return numeric, category

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from layerdag._runtime import did_you_mean
 from layerdag.codec import AttributedGraph
-from layerdag.datasets.schema._categorical import CategoryAttribute, words_of
+from layerdag.datasets.schema._categorical import CategoryAttribute, fit_category, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
-from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition
+from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition, fit_conditions
 from layerdag.datasets.schema._numeric import NumericAttribute
+from layerdag.datasets.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
-from layerdag.graph import DAG, Condition, GraphSizes
+from layerdag.graph import DAG, SHARED_BY, Condition, GraphSizes
 
 KINDS = ("trace", "flow")
 NO_TABLE = ConditionTable()
@@ -39,6 +40,7 @@ class GraphSchema:
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
         category_conditions: Graph-level categories, in the order of ``category_BM``.
         condition_table: What training graphs were like, to draw plausible requests from.
+        costs: What operators cost in training jobs, for the numbers of samples.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class GraphSchema:
     numeric_conditions: tuple[NumericCondition, ...] = ()
     category_conditions: tuple[CategoryCondition, ...] = ()
     condition_table: ConditionTable = NO_TABLE
+    costs: CostTable = NO_COSTS
 
     @classmethod
     def fit(
@@ -68,7 +71,7 @@ class GraphSchema:
                     f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
                     "set need the same."
                 )
-        categories = [_fit_category(name, graphs) for name in first.categories]
+        categories = [fit_category(name, graphs) for name in first.categories]
         numbers = [
             NumericAttribute.fit(
                 name, first.units.get(name, "1"),
@@ -77,23 +80,14 @@ class GraphSchema:
             )
             for name in first.numbers
         ]  # fmt: skip
-        names = list(dict.fromkeys(name for graph in graphs for name in graph.conditions))
-        found = {n: [g.conditions[n] for g in graphs if n in g.conditions] for n in names}
-        texts = {n for n, values in found.items() if any(isinstance(v, str) for v in values)}
+        conditions = fit_conditions([graph.conditions for graph in graphs])
         schema = cls(
             kind=kind,
             attributes=(*categories, *numbers),
             edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
-            numeric_conditions=tuple(
-                NumericCondition.fit(n, [float(v) for v in values])
-                for n, values in found.items()
-                if n not in texts
-            ),
-            category_conditions=tuple(
-                CategoryCondition(n, tuple(sorted({str(v) for v in values})))
-                for n, values in found.items()
-                if n in texts
-            ),
+            numeric_conditions=conditions[0],
+            category_conditions=conditions[1],
+            costs=fit_costs(graphs, min(SHARED_BY, len(graphs))),
         )
         return schema.with_table([graph.conditions for graph in graphs])
 
@@ -123,7 +117,8 @@ class GraphSchema:
     @property
     def condition_names(self) -> list[str]:
         """Names of all conditions, numbers first."""
-        return [*_names(self.numeric_conditions), *_names(self.category_conditions)]
+        numbers = [condition.name for condition in self.numeric_conditions]
+        return [*numbers, *(condition.name for condition in self.category_conditions)]
 
     def sizes(self) -> GraphSizes:
         """Return the counts that fix a model's shapes."""
@@ -248,6 +243,7 @@ class GraphSchema:
             "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
             "category_conditions": [asdict(c) for c in self.category_conditions],
             "condition_table": self.condition_table.to_dict(),
+            **({"costs": self.costs.to_dict()} if self.costs else {}),
         }
 
     @classmethod
@@ -272,6 +268,7 @@ class GraphSchema:
                     map(CategoryCondition.from_dict, data["category_conditions"])
                 ),
                 condition_table=ConditionTable.from_dict(data["condition_table"]),
+                costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
             )
             schema._check()
         except (
@@ -295,20 +292,9 @@ class GraphSchema:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError("two attributes have the same name")
+        if self.costs and {"op", *COST_NAMES} - set(names):
+            raise ValueError("there are costs, but no operators or numbers")
         if self.kind == "trace" and self._largest_number() >= 1 << 63:
             raise ValueError("a trace holds no number of 2 ** 63 or more")
         sizes = [len(condition.values) for condition in self.category_conditions]
         self.condition_table.check(sizes, len(self.numeric_conditions))
-
-
-def _names(conditions: Iterable[NumericCondition | CategoryCondition]) -> list[str]:
-    """Return the names of some conditions."""
-    return [condition.name for condition in conditions]
-
-
-def _fit_category(name: str, graphs: Sequence[AttributedGraph]) -> CategoryAttribute:
-    """Return the attribute with every word of the training graphs and of fixed vocabularies."""
-    words = {word for graph in graphs for word in graph.categories[name]}
-    words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
-    open_ended = any(name in graph.open_vocabularies for graph in graphs)
-    return CategoryAttribute.fit(name, words, open_ended=open_ended)

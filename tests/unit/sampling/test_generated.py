@@ -1,7 +1,8 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
+from tiny_checkpoints import chain_checkpoint, costed_checkpoint, job_checkpoint
 
 from layerdag.errors import DataError, UsageError
 from layerdag.sampling import pretrained_checkpoint, sample
@@ -29,6 +30,18 @@ def test_a_sample_depends_on_its_seed_alone_and_on_no_file(tmp_path: Path) -> No
     assert alone.dag.conditions["label"] == 2.0
     with pytest.raises(DataError):
         alone.workload()
+
+
+def test_numbers_of_a_job_are_those_of_its_files_and_of_its_seed_alone(tmp_path: Path) -> None:
+    checkpoint = costed_checkpoint(tmp_path)
+    (alone,) = sample(checkpoint, num=1, seed=5, max_nodes=20)
+    many = sample(checkpoint, num=2, seed=4, max_nodes=20)
+    for name, value_N in alone.numbers.items():
+        np.testing.assert_array_equal(value_N, alone.graph.numbers[name])
+        np.testing.assert_array_equal(value_N, many[1].numbers[name])
+    assert {"flops", "bytes", "comm_bytes"} <= set(alone.numbers)
+    moved_N = alone.graph.numbers["bytes"]
+    assert not (moved_N[np.isfinite(moved_N)] % 4).any()
 
 
 def test_settings_out_of_bounds_are_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from costed_jobs import costed_jobs
 from raw_graphs import chain
 
 from layerdag.cli import main
@@ -21,6 +22,7 @@ from layerdag.sampling import (
     generate,
     read_old_checkpoint,
     upgraded,
+    with_costs,
     with_neighbor_kinds,
 )
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -181,3 +183,30 @@ def test_a_checkpoint_gets_the_neighbors_of_its_training_graphs(tmp_path: Path):
     others = [chain(f"g{i}", "xyz", label=1.0, family="mlp") for i in range(6)]
     with pytest.raises(UsageError, match="names other kinds of nodes than data set 'others'"):
         with_neighbor_kinds(before, {}, GraphDataset.build("others", "flow", {"train": others}))
+
+
+def test_costs_of_the_data_set_are_added_to_a_schema_without(tmp_path: Path) -> None:
+    jobs = GraphDataset.build("jobs", "trace", {"train": costed_jobs([8, 16] * 10)}, num_bins=2)
+    before = _checkpoint_without_costs(jobs, tmp_path)
+    contents = with_costs(before, {"seed": 1}, jobs)
+    assert GraphSchema.from_dict(contents.schema) == jobs.schema
+    assert contents.run_config == {"seed": 1}
+    assert contents.spec is before.spec
+
+
+def test_costs_of_other_data_are_refused(tmp_path: Path, data: GraphDataset) -> None:
+    jobs = GraphDataset.build("jobs", "trace", {"train": costed_jobs([8, 16] * 10)}, num_bins=2)
+    others = GraphDataset.build("others", "trace", {"train": costed_jobs([8] * 10)}, num_bins=2)
+    with pytest.raises(UsageError, match="other operators or bins than data set 'others'"):
+        with_costs(_checkpoint_without_costs(jobs, tmp_path), {}, others)
+    with pytest.raises(UsageError, match="Data set 'chains' has no costs"):
+        with_costs(_checkpoint_without_costs(data, tmp_path), {}, data)
+
+
+def _checkpoint_without_costs(data: GraphDataset, folder: Path) -> LoadedCheckpoint:
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    schema = json.loads(json.dumps(data.schema.to_dict()))
+    schema.pop("costs", None)
+    return LoadedCheckpoint(build_model(spec, seed=1), spec, schema, {}, CheckpointMeta(), folder)

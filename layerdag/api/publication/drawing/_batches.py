@@ -21,6 +21,7 @@ def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
         dag = sample.dag
         parts = {"x": dag.x_NA, "u": dag.u_NA, "e": dag.edge_index_2E, "t": dag.edge_type_E}
         arrays |= {f"{name}{i}": part.numpy() for name, part in parts.items()}
+        arrays |= {f"{name}:{i}": values for name, values in sample.numbers.items()}
     notes = [
         {"seed": s.seed, "truncated": bool(s.truncated), "conditions": dict(s.dag.conditions)}
         for s in batch
@@ -48,4 +49,6 @@ def _sample_of(
     assert isinstance(conditions, dict)
     dag = DAG.build(x_NA, edges, edge_type_E=types, u_NA=u_NA, conditions=conditions)
     seed = int(str(note["seed"]))
-    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema)
+    known = [a.name for a in schema.attributes if f"{a.name}:{i}" in held]
+    numbers = {name: held[f"{name}:{i}"] for name in known}
+    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema, numbers)

@@ -1,13 +1,14 @@
-"""``layerdag checkpoint upgrade`` and ``layerdag checkpoint neighbors``."""
+"""``layerdag checkpoint upgrade``, ``neighbors`` and ``costs``."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from costed_jobs import costed_jobs
 from raw_graphs import chain
-from tiny_checkpoints import chain_checkpoint
+from tiny_checkpoints import chain_checkpoint, costed_checkpoint
 
-from layerdag import sampling
+from layerdag import sampling, training
 from layerdag.cli import main
 from layerdag.cli.settings import RealData
 from layerdag.datasets import GraphDataset
@@ -77,3 +78,20 @@ def test_neighbors_of_the_training_graphs_are_added(
 def test_neighbors_need_the_data(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["checkpoint", "neighbors", str(tmp_path), str(tmp_path / "new")])
+
+
+def test_costs_of_the_training_jobs_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = costed_checkpoint(tmp_path)
+    bare = {name: part for name, part in before.schema.items() if name != "costs"}
+    jobs = costed_jobs([8, 16] * 10)
+    data = GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2)
+    monkeypatch.setattr(RealData, "beside_weights", lambda self, checkpoint: data)
+    monkeypatch.setattr(training, "load_checkpoint", lambda path: replace(before, schema=bare))
+    words = ["checkpoint", "costs", "old", str(tmp_path / "new"), "--data", "given"]
+    assert main(words) == 0
+    # Four operators on two widths; of the four kinds of dependencies, two change by the width.
+    assert "weights unchanged; 8 costs of operators and 6 changes" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert load_checkpoint(tmp_path / "new").schema == before.schema

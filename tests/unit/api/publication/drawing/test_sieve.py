@@ -71,11 +71,13 @@ def test_numbers_of_a_single_run_do_not_survive(real: Real) -> None:
 
 def test_batches_come_back_as_they_were_and_damage_is_noticed(real: Real, tmp_path: Path) -> None:
     batch, schema = drawn(real, 3), real[1].schema
+    batch[0] = replace(batch[0], numbers={"flops": np.full(batch[0].dag.num_nodes, 7.0)})
     write_batch(tmp_path / "0.npz", batch)
     again = read_batch(tmp_path / "0.npz", schema)
     for one, other in zip(batch, again, strict=True):
         assert one.seed == other.seed
         assert one.dag.conditions == other.dag.conditions
+        np.testing.assert_array_equal(one.graph.numbers["flops"], other.graph.numbers["flops"])
         assert torch.equal(one.dag.x_NA, other.dag.x_NA)
         assert torch.equal(one.dag.u_NA, other.dag.u_NA)
         assert torch.equal(one.dag.edge_index_2E, other.dag.edge_index_2E)

@@ -1,0 +1,2 @@
+from ._assign import CostAssigner as CostAssigner
+from ._numbers import NumberAssigner as NumberAssigner

@@ -1,0 +1,53 @@
+"""The numbers of a sampled job: costs that programs have, and durations of a usual sum."""
+
+from functools import cached_property
+
+import numpy as np
+
+from layerdag._runtime import numpy_generator
+from layerdag.datasets.schema import LABEL, GraphSchema, NumericAttribute
+from layerdag.datasets.schema.costs import COST_NAMES
+from layerdag.graph import DAG
+from layerdag.sampling.numbers._assign import CostAssigner
+
+
+class NumberAssigner:
+    """Gives the nodes of sampled jobs numbers that go together.
+
+    Costs take the place of those drawn, in the same bins wherever a program can have them (see
+    ``CostAssigner``). Durations keep their proportions: all of them are multiplied by one factor
+    where their sum is not one that jobs with this step time and number of nodes have.
+    """
+
+    def __init__(self, schema: GraphSchema) -> None:
+        """Use the costs of a schema, which must have some."""
+        self._schema = schema
+
+    @cached_property
+    def _numbers(self) -> dict[str, NumericAttribute]:
+        """Numeric attributes by name."""
+        return {a.name: a for a in self._schema.attributes if isinstance(a, NumericAttribute)}
+
+    @cached_property
+    def _costs(self) -> CostAssigner:
+        """What assigns costs."""
+        return CostAssigner(self._schema.costs, self._numbers)
+
+    def numbers(self, dag: DAG, seed: int) -> dict[str, np.ndarray]:
+        """Return the costs, and durations if there are any, of all nodes; NaN for absent.
+
+        Args:
+            dag: Codes, and the conditions it was asked for with.
+            seed: Of the sample.
+        """
+        column = {attribute.name: i for i, attribute in enumerate(self._schema.attributes)}
+        codes = {name: dag.x_NA[:, column[name]].numpy() for name in COST_NAMES}
+        graph = self._schema.decode(dag)
+        found = self._costs.assigned(graph, codes, numpy_generator(seed, "costs of nodes"))
+        time, duration = self._schema.costs.time, self._numbers.get("duration")
+        if time is None or duration is None or not duration.bins:
+            return found
+        drawn_N = graph.numbers["duration"]
+        factor = time.factor(drawn_N, dag.conditions.get(LABEL))
+        least, most = duration.bins[0][0], duration.bins[-1][-1]
+        return {**found, "duration": np.clip(np.rint(drawn_N * factor), least, most)}
