@@ -117,15 +117,20 @@ def _run(verb: str, words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
+    return int(module.run(_parsed(parser, words)))
+
+
+def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
     args, strange = parser.parse_known_args(words)
     if strange:
         flags = [flag for action in parser._actions for flag in action.option_strings]
-        near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][0] == "-" else ""
+        near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][:1] == "-" else ""
         raise UsageError(
             f"'{parser.prog}' does not take '{strange[0]}'.{near} '{parser.prog} --help' shows "
             "what it takes."
         )
-    return int(module.run(args))
+    return args
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ EXAMPLE = (
     "  layerdag simulate traces/llama --preset small --compute h100\n"
     "  layerdag workload path/to/config.json --tensor 2 --json      (a model of Hugging Face)\n"
     "  layerdag workload llama3-70b --phase decode --tensor 8 --sequence 4096 --batch 32 --json\n"
-    "  layerdag workload --list"
+    "  layerdag workload --list\n"
+    "  layerdag workload stage --help                     (STAGE's own flags and figures)"
 )
 
 _LIMITS = Limits(max_ranks=65_536)

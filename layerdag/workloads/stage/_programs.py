@@ -168,25 +168,29 @@ class _Program:
 
     def _nodes_of(self, tensor: Tensor) -> int:
         """Return how many nodes a tensor has."""
-        own = tensor in self._cut.received or not self._sizes.cost(tensor.form).is_nothing
         communicated = sum(len(self._of(tensor, place)[0]) for place in range(len(tensor.sources)))
-        return own + communicated + len(self._cut.sent.get(tensor, ()))
+        sent = len(self._cut.sent.get(tensor, ()))
+        return self._is_node(tensor) + communicated + sent
+
+    def _is_node(self, tensor: Tensor) -> bool:
+        """Whether a tensor is computed or received, and not only passed on."""
+        return tensor in self._cut.received or not self._sizes.cost(tensor.form).is_nothing
 
     def _of(self, tensor: Tensor, place: int) -> tuple[list[tuple[str, CollectiveType]], int]:
+        """Return the collectives of an operand and their size."""
         made = tensor.sources[place].form.result
         return self._sizes.collectives(made, tensor.form.operands[place])
 
     def _output(self, tensor: Tensor) -> _Nodes:
         """Return the nodes that end when a tensor is there."""
         if tensor not in self._outputs:
-            received = tensor in self._cut.received
-            own = received or not self._sizes.cost(tensor.form).is_nothing
-            self._outputs[tensor] = (self._number[tensor],) if own else self._inputs(tensor)
+            own = (self._number[tensor],)
+            self._outputs[tensor] = own if self._is_node(tensor) else self._inputs(tensor)
         return self._outputs[tensor]
 
     def _inputs(self, tensor: Tensor) -> _Nodes:
         """Return the nodes that a tensor's operator waits for."""
-        number = self._number[tensor] + (not self._sizes.cost(tensor.form).is_nothing)
+        number = self._number[tensor] + self._is_node(tensor)
         found: list[int] = []
         for place, source in enumerate(tensor.sources):
             count = len(self._of(tensor, place)[0])

@@ -14,6 +14,27 @@ def test_a_misspelled_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str
     assert "Did you mean 'train'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["info", "traces", "--jsn"],
+            "'layerdag info' does not take '--jsn'. Did you mean '--json'?",
+        ),
+        (
+            ["info", "traces", "--zzz=3"],
+            "'layerdag info' does not take '--zzz=3'. 'layerdag info --",
+        ),
+        (["workload", "gpt2", "--out", "x", "more"], "'layerdag workload' does not take 'more'. '"),
+    ],
+)
+def test_a_word_that_a_verb_does_not_take_is_told_the_nearest_flag(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_help_is_a_verb_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["help", "info"])
