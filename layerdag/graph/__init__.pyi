@@ -18,6 +18,15 @@ from ._neighbor_kinds import (
     neighbor_kinds as neighbor_kinds,
 )
 from ._random import random_dag as random_dag
+from ._repeats import (
+    Blocks as Blocks,
+    Pattern as Pattern,
+    Place as Place,
+    Run as Run,
+    Unrolled as Unrolled,
+    nested_runs as nested_runs,
+    repeated_runs as repeated_runs,
+)
 from ._shared_statistics import SHARED_BY as SHARED_BY, shared_statistics as shared_statistics
 from ._sizes import GraphSizes as GraphSizes
 from ._statistics import GraphStatistics as GraphStatistics
