@@ -69,6 +69,7 @@ def pairs(corpus: Path, twins: Path, only: str = "") -> Iterator[Pair]:
             yield Pair(run.record.run, of_run[name], run.workload(), runs[name], {"ranks": 4})
         else:
             deep = {"layers": int(run.record.hyper["depth"])}
+            deep["layers_now"] = int(of_run[name].hyper["depth"])
             yield Pair(run.record.run, of_run[name], runs[name], run.workload(), deep)
 
 

@@ -28,7 +28,7 @@ VERBS = {
     "view": "Draw a trace or graph as picture, zoomable page or timeline.",
     "validate": "Check traces and graphs against the rules that consumers rely on.",
     "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
-    "scale": "Write your own trace on more ranks, by rules.",
+    "scale": "Write your own trace on more ranks or with more layers, by rules.",
     "simulate": "Run a workload on a described cluster.",
     "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
     "surrogate": "Fit and use models that predict performance from a graph.",

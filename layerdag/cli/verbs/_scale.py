@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from layerdag.workloads.scaling import Scaled
 
 SUMMARY = (
-    "Write your own trace on more ranks: fold it into classes of ranks that run the same program, "
-    "change degrees by rules, write every rank."
+    "Write your own trace on more ranks or with more layers: fold it into classes of ranks and "
+    "repeated blocks, change degrees and counts by rules, write every rank."
 )
 EXAMPLE = (
     "  layerdag scale data/examples/ddp_mlp --ranks 1024 --out traces/mlp_1024\n"
     "  layerdag simulate traces/mlp_1024 --preset small\n"
-    "  layerdag scale traces/llama --data 64 --out traces/llama_large\n"
+    "  layerdag scale traces/llama --data 64 --layers 80 --out traces/llama_large\n"
     "  layerdag scale traces/llama --ranks 512 --json          (what changes; nothing is written)"
 )
 
@@ -28,7 +28,8 @@ _DEGREES = (
     ("ranks", "all ranks; the data-parallel degree follows, or the only degree that there is"),
     ("data", "data-parallel degree; each rank keeps its batch"),
     ("tensor", "tensor-parallel degree"),
-    ("expert", "expert-parallel degree"),
+    ("layers", "layers of the model, those of all pipeline stages together"),
+    ("layers-now", "layers that the trace has, where several numbers of blocks repeat"),
 )
 
 
@@ -65,7 +66,8 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
     if args.out:
         require_free_prefix(args.out, overwrite=args.overwrite)
-    asked = {name: getattr(args, name) for name, _ in _DEGREES}
+    names = [flag.replace("-", "_") for flag, _ in _DEGREES]
+    asked = {name: getattr(args, name) for name in names}
     limits = Limits(args.max_ranks, args.max_bytes)
     made = scale(args.trace, **asked, plan=args.plan, limits=limits)
     if args.out:
@@ -98,6 +100,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for axis in found["plan"]:
         shards = ", sharded" if axis["sharded"] else ""
         lines.append(f"{axis['kind']}{shards}: {axis['before']} to {axis['after']} ranks")
+    if found["layers"]:
+        lines.append(f"layers: {found['layers']['before']} to {found['layers']['after']}")
     if found["changes"]:
         lines += [
             "",

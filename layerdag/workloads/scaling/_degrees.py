@@ -8,7 +8,7 @@ from layerdag._runtime import did_you_mean
 from layerdag.errors import UsageError
 from layerdag.workloads.scaling._roles import Kind
 
-_FLAGS: tuple[Kind, ...] = ("data", "tensor", "expert")
+_FLAGS: tuple[Kind, ...] = ("data", "tensor")
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,17 @@ class Degrees:
 
     Attributes:
         ranks: All ranks.
-        data: Data-parallel degree, expert ranks inside it included.
+        data: Data-parallel degree.
         tensor: Tensor-parallel degree.
-        expert: Expert-parallel degree.
+        layers: Layers of the model, those of all pipeline stages together.
+        layers_now: Layers that the trace has, where several numbers of blocks repeat.
     """
 
     ranks: int | None = None
     data: int | None = None
     tensor: int | None = None
-    expert: int | None = None
+    layers: int | None = None
+    layers_now: int | None = None
 
     @classmethod
     def of(cls, words: Mapping[str, int | None]) -> "Degrees":
@@ -43,8 +45,9 @@ class Degrees:
                 )
             if value is not None and (type(value) is not int or value < 1):
                 raise UsageError(f"{name} is {value!r}; it must be a whole number, at least 1.")
-        if all(value is None for value in words.values()):
-            raise UsageError(f"Say what should change: {', '.join(known)}.")
+        wanted = [name for name in known if name != "layers_now"]
+        if all(words.get(name) is None for name in wanted):
+            raise UsageError(f"Say what should change: {', '.join(wanted)}.")
         return cls(**words)
 
 
@@ -111,7 +114,7 @@ def _free_axis(told: dict[Kind, int], found: Found, source: str) -> int:
         return free[0]
     raise UsageError(
         f"{source}: --ranks does not say which degree changes: found {found}. "
-        + ("Give --data, --tensor or --expert." if free else _NONE_FREE)
+        + ("Give --data or --tensor." if free else _NONE_FREE)
     )
 
 

@@ -185,6 +185,12 @@ def written(program: Program, before: Program, regrouped_N: np.ndarray) -> Trace
     return replace(with_words(trace, values), duration_us_N=duration_N, io_N6=io_N6)
 
 
+def numbers_written(program: Program) -> Trace:
+    """Return the trace of a program with its operations, bytes and messages as they are now."""
+    values = {name: getattr(program, column) for name, column in _NUMBERS.items()}
+    return with_words(program.trace, values)
+
+
 def _ratio(after_N: np.ndarray, before_N: np.ndarray) -> np.ndarray:
     """Return by what numbers grew, 0 where there was none."""
     return np.divide(after_N, before_N, out=np.zeros(len(after_N)), where=before_N > 0)

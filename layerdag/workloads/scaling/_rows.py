@@ -1,8 +1,14 @@
 """What a unit of fully sharded data parallelism holds, as far as a trace tells it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
 
 from layerdag.workloads.scaling._program import Program
+
+_MOST_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,13 @@ class Unit:
         rest = -(-(self.elements - known) * self.members // members)
         return rest + sum(_cut(rows, members) * each for rows, each in self.uneven)
 
+    def resized(self, elements: int, members: int, place: int) -> int | None:
+        """Return the elements of one parameter's shard, None if its rows are not known."""
+        for rows, each in self.uneven:
+            if _own(rows, self.members, 0) * each == elements:
+                return _own(rows, members, place) * each
+        return None
+
     def held(self, members: int, place: int = 0) -> int:
         """Return the elements of the shard of the rank at ``place``, without filling."""
         missing = sum(
@@ -55,14 +68,46 @@ def units_of(
     """Return the unit of each gather and scatter of a role, by row."""
     padded = any("chunk_cat" in name for name in program.names)
     item = _gradient_item(program, gathers, scatters, members)
+    known = _known_rows(program, gathers, members) if padded else {}
     found = {}
     for row in gathers:
         size = int(program.item_N[row])
-        found[row] = Unit(int(program.comm_N[row]) // size, members, size, padded)
+        elements = int(program.comm_N[row]) // size
+        found[row] = Unit(elements, members, size, padded, known.get(elements, ()))
     for row in scatters:
-        whole = int(program.comm_N[row]) // item
-        found[row] = Unit(-(-whole // members), members, item, padded)
+        elements = -(-(int(program.comm_N[row]) // item) // members)
+        found[row] = Unit(elements, members, item, padded, known.get(elements, ()))
     return found
+
+
+def _known_rows(
+    program: Program, gathers: list[int], members: int
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return the rows of the parameters of units that are one linear layer, by shard elements."""
+    found: dict[int, tuple[tuple[int, int], ...]] = {}
+    for row in gathers:
+        elements = int(program.comm_N[row]) // int(program.item_N[row])
+        for copy in program.children(row):
+            for user in program.children(copy):
+                if "addmm" in program.names[user]:
+                    found |= [(elements, f) for f in _linear(program, user, elements, members)]
+    return found
+
+
+def _linear(
+    program: Program, row: int, elements: int, members: int
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield (rows, elements of a row) of weight and bias of a layer that fills a shard."""
+    item = int(program.item_N[row])
+    product, total = int(program.ops_N[row]) // 2, int(program.bytes_N[row]) // item
+    rows_R = np.arange(1, min(product, _MOST_ROWS) + 1)
+    for rows in rows_R[product % rows_R == 0].tolist():
+        left = total - product // rows - rows  # what is left of the weight and the result
+        if left <= 0 or left % rows:
+            continue
+        for inputs in factors(product // rows, left // rows):
+            if _cut(rows, members) * (inputs + 1) == elements:
+                yield ((rows, inputs), (rows, 1))
 
 
 def _gradient_item(program: Program, gathers: list[int], scatters: list[int], members: int) -> int:
@@ -76,3 +121,12 @@ def _gradient_item(program: Program, gathers: list[int], scatters: list[int], me
         if shards and {-(-size // members) for size in whole} == shards:
             return item
     return stated
+
+
+def factors(product: int, total: int) -> tuple[int, ...]:
+    """Return two whole numbers of this product and sum, () if there are none."""
+    root = total * total - 4 * product
+    if total <= 0 or root < 0 or isqrt(root) ** 2 != root or (total + isqrt(root)) % 2:
+        return ()
+    larger = (total + isqrt(root)) // 2
+    return (total - larger, larger) if larger * (total - larger) == product else ()

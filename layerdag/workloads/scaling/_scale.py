@@ -1,6 +1,6 @@
 """A job on other ranks: the degrees that were asked for, and the rules that follow from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -12,14 +12,16 @@ from layerdag.codec import rank_classes
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces import Trace, Workload, read_any
 from layerdag.workloads.scaling._degrees import Degrees, Found, new_sizes
+from layerdag.workloads.scaling._depth import with_layers
 from layerdag.workloads.scaling._mesh import Mesh
 from layerdag.workloads.scaling._program import Program, written
 from layerdag.workloads.scaling._roles import Job, Kind, Role, is_sharded, stated_kinds
 from layerdag.workloads.scaling._shards import Change, Resharding
+from layerdag.workloads.scaling._tensor import TensorSplit
 from layerdag.workloads.scaling._unfold import Layout
 
 NODE_BYTES = 135  # measured on jobs of the corpus
-_RULES = ("data",)
+_RULES = ("data", "tensor")
 
 
 @final
@@ -43,14 +45,15 @@ def scale(
     limits: Limits | None = None,
     **degrees: int | None,
 ) -> Scaled:
-    """Return a job on other ranks, by rules; each rank keeps its batch.
+    """Return a job on other ranks or with other layers, by rules; each rank keeps its batch.
 
     Args:
         trace: A workload, or anything that ``layerdag.read`` reads traces from.
         plan: Kinds of parallelism, "tensor,data", that of neighboring ranks first, where the trace
             does not tell them.
         limits: The most ranks and bytes that may come out.
-        **degrees: Fields of ``Degrees``: ``ranks``, ``data``, ``tensor``, ``expert``.
+        **degrees: Fields of ``Degrees``: ``ranks``, ``data``, ``tensor``, ``layers``,
+            ``layers_now``.
 
     Returns:
         The workload with what was found.
@@ -62,6 +65,9 @@ def scale(
     workload = trace if isinstance(trace, Workload) else read_any(trace)
     asked = Degrees.of(degrees)
     job, kinds = _job(workload, plan)
+    layers: dict[str, Any] = {}
+    if asked.layers is not None:
+        job, layers = with_layers(job, kinds, asked.layers, asked.layers_now)
     found = Found(kinds, job.mesh.sizes, tuple(_sharded_axes(job)))
     mesh = Mesh(new_sizes(asked, found, job.source))
     _require_rules(found, mesh, job.source)
@@ -84,6 +90,7 @@ def scale(
                 kinds, job.mesh.sizes, mesh.sizes, found.sharded, strict=True
             )
         ],
+        "layers": layers,
         "changes": changes,
         "notes": _notes(found, mesh, changes),
     })  # fmt: skip
@@ -171,15 +178,34 @@ class _Scaling:
         traces: list[Trace] = []
         origin: list[int] = []
         changes: list[dict[str, Any]] = []
-        of_class: dict[int, int] = {}
+        old_R = self._old_classes()
+        class_R = np.zeros(len(old_R), dtype=np.int64)
         for number, program in enumerate(self.job.programs):
-            changed = self._resized(number, program)
-            of_class[number] = len(traces)
-            traces.append(written(changed, program, self._regrouped(number)))
-            origin.append(number)
-            changes += _told(number, program, changed)
-        class_R = np.array([of_class[old] for old in self._old_classes().tolist()], dtype=np.int64)
+            for changed, of_variant_R in self._variants(number, program):
+                class_R[(old_R == number) & of_variant_R] = len(traces)
+                traces.append(written(changed, program, self._regrouped(number)))
+                origin.append(number)
+                changes += _told(number, program, changed)
         return Layout(self.job, self.mesh, tuple(traces), tuple(origin), class_R), changes
+
+    def _variants(self, number: int, program: Program) -> Iterator[tuple[Program, np.ndarray]]:
+        """Yield a program on the new degrees, with the ranks whose shards are as large."""
+        program = self._split(number, program)
+        changes = self._changes(number, program)
+        everywhere_R = np.ones(self.mesh.num_ranks, dtype=bool)
+        if all(change.old == change.new for _, change in changes):
+            yield program, everywhere_R
+            return
+        axis = self.kinds.index("data")
+        places = range(self.mesh.sizes[axis])
+        ends = [Resharding(program, changes, place).held() for place in (places[0], places[-1])]
+        of_held: dict[tuple[int, ...], list[int]] = {}
+        for place in places if ends[0] != ends[1] else places[:1]:  # the last one holds least
+            of_held.setdefault(Resharding(program, changes, place).held(), []).append(place)
+        for alike in of_held.values():
+            ranks_R = np.isin(self.mesh.place_RA[:, axis], alike)
+            ranks_R = ranks_R if len(of_held) > 1 else everywhere_R
+            yield Resharding(program, changes, alike[0]).done(), ranks_R
 
     def _old_classes(self) -> np.ndarray:
         """Return the class of the old rank that stands for each new one, int64 (R,)."""
@@ -193,21 +219,26 @@ class _Scaling:
         found: np.ndarray = old_R[self.job.mesh.ranks(place_RA)]
         return found
 
-    def _resized(self, number: int, program: Program) -> Program:
-        """Return a program on the new degrees."""
-        changes = self._changes(number, program, "data")
-        if any(change.old != change.new for _, change in changes):
-            program = Resharding(program, changes).done()
-        return program
+    def _split(self, number: int, program: Program) -> Program:
+        """Return a program on the new tensor degree."""
+        moved = [
+            axis for axis, kind in enumerate(self.kinds)
+            if kind == "tensor" and self.job.mesh.sizes[axis] != self.mesh.sizes[axis]
+        ]  # fmt: skip
+        if not moved:
+            return program
+        axis = moved[0]
+        of_tensor = [role for role in self.job.roles if role.full_axes == (axis,)]
+        rows_N = np.any([self.job.rows(number, role) for role in of_tensor], axis=0)
+        change = Change(self.job.mesh.sizes[axis], self.mesh.sizes[axis])
+        return TensorSplit(program, rows_N, change).done()
 
-    def _changes(
-        self, number: int, program: Program, kind: Kind
-    ) -> list[tuple[np.ndarray, Change]]:
-        """Return the sharding groups that span an axis of a kind: rows, and how they grow."""
+    def _changes(self, number: int, program: Program) -> list[tuple[np.ndarray, Change]]:
+        """Return the groups that share weights or states: rows, and how they grow."""
         found = []
         for role in self.job.roles:
             rows_N = self.job.rows(number, role)
-            if any(self.kinds[axis] == kind for axis in role.full_axes) and is_sharded(
+            if any(self.kinds[axis] == "data" for axis in role.full_axes) and is_sharded(
                 program, rows_N
             ):
                 sizes = (self._members(role, mesh) for mesh in (self.job.mesh, self.mesh))

@@ -75,15 +75,9 @@ class Resharding:
         found: list[int] = np.flatnonzero(rows_N & (self.program.collective_N == kind)).tolist()
         return found
 
-    @property
-    def uneven(self) -> bool:
-        """Whether ranks at other places hold shards of another size."""
-        return any(
-            self._unit[row].held(self._change[row].new, place)
-            != self._unit[row].held(self._change[row].new)
-            for row in self._scatters
-            for place in range(self._change[row].new)
-        )
+    def held(self) -> tuple[int, ...]:
+        """Return the elements that the rank at this place holds of each unit."""
+        return tuple(self._held(row) for row in self._scatters)
 
     def done(self) -> Program:
         """Return the program on the other number of ranks."""
@@ -160,6 +154,11 @@ class Resharding:
     def _own_shard(self, row: int) -> tuple[int, int]:
         """Return the elements of one parameter's shard before and after."""
         old = int(self.program.ops_N[row])
+        for scatter in self._scatters:
+            members = self._change[scatter].new
+            new = self._unit[scatter].resized(old, members, self._place)
+            if new is not None:
+                return old, new
         return (old, self._change[self._scatters[0]].shard(old)) if old > 1 else (1, 1)
 
     def _sum_of_shards(self, row: int) -> None:
