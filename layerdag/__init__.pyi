@@ -29,5 +29,6 @@ from .traces import (
 from .traces.chakra import read_trace as read_trace, write_trace as write_trace
 from .traces.pytorch import capture as capture
 from .training import TrainSettings as TrainSettings, load_checkpoint as load_checkpoint
+from .workloads.exploration import explore as explore
 from .workloads.scaling import scale as scale
 from .workloads.symbolic import workload as workload

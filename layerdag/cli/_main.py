@@ -30,6 +30,7 @@ VERBS = {
     "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
     "scale": "Write your own trace on more ranks or with more layers, by rules.",
     "simulate": "Run a workload on a described cluster.",
+    "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
     "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
     "surrogate": "Fit and use models that predict performance from a graph.",
     "train": "Train a generator (Hydra overrides; the same as train.py).",

@@ -13,6 +13,7 @@ from ._content import (
     SummaryRow as SummaryRow,
     SystemTimes as SystemTimes,
 )
+from ._document import document as document
 from ._gather import (
     attribute_shares as attribute_shares,
     structure_distributions as structure_distributions,

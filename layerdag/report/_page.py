@@ -4,21 +4,19 @@ import dataclasses
 import json
 import math
 from enum import Enum
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from layerdag._runtime import write_text
-from layerdag._version import __version__
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Declaration
 from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord
 from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
+from layerdag.report._document import document
 from layerdag.report.sections import _sections as sections, answers, membership, usefulness
-from layerdag.viz import Markup, element, joined, text
 
 SECTIONS = (
     ("verdict", "Verdict", answers),
@@ -32,9 +30,6 @@ SECTIONS = (
     ("simulation", "Simulation", sections.simulation),
     ("provenance", "Provenance", sections.provenance),
 )
-
-# The page needs nothing from anywhere, so it forbids itself everything but its own style.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def require_replaceable_report(path: str | Path) -> None:
@@ -75,30 +70,7 @@ def render(content: ReportContent) -> str:
     """Return the page as one HTML document."""
     made = [(name, label, make(content)) for name, label, make in SECTIONS]
     present = [(name, label, part) for name, label, part in made if part is not None]
-    links = (element("li", element("a", label, href=f"#{name}")) for name, label, _ in present)
-    head = element(
-        "header",
-        element("h1", content.title),
-        element("p", content.lead, class_="lead"),
-        element("nav", element("ul", *links), aria_label="Sections"),
-    )
-    main = element("main", *(part for _, _, part in present), id="main")
-    foot = element(
-        "footer", f"Written by layerdag {__version__}. The figures lie beside this page as JSON."
-    )
-    skip = element("a", "Skip to the content", class_="skip", href="#main")
-    style = (files("layerdag.report") / "style.css").read_text()
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{text(content.title).html}</title><style>{style}</style></head>"
-        f"<body>{_body(skip, head, main, foot)}</body></html>\n"
-    )
-
-
-def _body(*parts: Markup) -> str:
-    return joined(parts).html
+    return document(content.title, content.lead, present)
 
 
 def plain(value: object) -> object:

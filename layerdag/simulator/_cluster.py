@@ -65,8 +65,8 @@ class GroupCollectives(Enum):
     """How a collective runs in a group that is smaller than the cluster.
 
     FLAT is the reference's: one ring over the members, in the order of the group file.
-    HIERARCHICAL is ours: a group that spans whole dimensions runs phase by phase in these, as a
-    collective of all ranks would; other groups stay flat.
+    HIERARCHICAL is ours: a group that is a grid of equally spaced ranks of each dimension runs
+    phase by phase in those it spans, as a collective of all ranks would; other groups stay flat.
     """
 
     FLAT = "flat"

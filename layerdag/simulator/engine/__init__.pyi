@@ -1,4 +1,4 @@
-from ._algorithms import Algorithm as Algorithm
+from ._algorithms import Algorithm as Algorithm, parse_implementation as parse_implementation
 from ._diagnosis import describe as describe, explain as explain
 from ._event_loop import Outcome as Outcome
 from ._groups import refuse_described_world as refuse_described_world

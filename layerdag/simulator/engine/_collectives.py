@@ -3,9 +3,12 @@
 Source: docs/reference/simulator.md, "Collectives" (ASTRA-sim 2.x, Sys::generate_collective).
 """
 
+from dataclasses import dataclass
+
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator import MissingImplementations, NetworkConfig, SystemConfig, Topology
 from layerdag.simulator.engine._algorithms import Algorithm, Implementation, parse_implementation
+from layerdag.simulator.engine._groups import Line
 from layerdag.simulator.engine._phases import CollectivePlan, Phase, PhaseType, QueueChoice
 from layerdag.traces import CollectiveType
 
@@ -20,21 +23,31 @@ SUPPORTED: frozenset[CollectiveType] = frozenset(_LISTS) - {CollectiveType.BROAD
 """Collective types that are simulated in any case; a broadcast only where a switch does it."""
 
 
-def plan_collective(
-    kind: CollectiveType,
-    size: int,
-    involved: tuple[bool, ...],
-    group_size: int | None,
-    system: SystemConfig,
-    network: NetworkConfig,
-) -> CollectivePlan:
-    """Return chunks and phases of one collective.
+@dataclass(frozen=True)
+class Asked:
+    """A collective as a node asks for it.
 
-    Args:
+    Attributes:
         kind: One of ``SUPPORTED``, or BROADCAST.
         size: Bytes: the full buffer of a rank, for an all-gather its shard.
         involved: Whether each dimension takes part.
-        group_size: Ranks of the communicator group; None for all ranks of the cluster.
+        members: Ranks of the communicator group; None for all ranks of the cluster.
+        lines: What a group that runs phase by phase fills of each dimension; None where it runs as
+            one flat ring.
+    """
+
+    kind: CollectiveType
+    size: int
+    involved: tuple[bool, ...]
+    members: int | None = None
+    lines: tuple[Line, ...] | None = None
+
+
+def plan_collective(asked: Asked, system: SystemConfig, network: NetworkConfig) -> CollectivePlan:
+    """Return chunks and phases of one collective.
+
+    Args:
+        asked: What is to be done by whom.
         system: Algorithms and chunking.
         network: Dimensions.
 
@@ -42,11 +55,11 @@ def plan_collective(
         SimulationError: If nothing would ever be sent, or the algorithm cannot do it.
         ConfigError: If the system names no or too many implementations.
     """
-    attribute, phase_type = _LISTS[kind]
+    attribute, phase_type = _LISTS[asked.kind]
     names: tuple[str, ...] = getattr(system, attribute)
     if not names:
         raise ConfigError(
-            f"the workload has a collective of type {kind.name}, but '{_key(attribute)}' is "
+            f"the workload has a collective of type {asked.kind.name}, but '{_key(attribute)}' is "
             'missing; add it, e.g. ["ring"].'
         )
     if len(names) > len(network.dimensions):
@@ -54,18 +67,33 @@ def plan_collective(
             f"{_key(attribute)} has {len(names)} entries for "
             f"{len(network.dimensions)} dimensions; give at most one a dimension."
         )
-    chunk, chunks = _chunks(kind, size, system.preferred_dataset_splits, network.num_npus)
+    size, splits = asked.size, system.preferred_dataset_splits
+    chunk, chunks = _chunks(asked.kind, size, splits, network.num_npus)
     implementations = [parse_implementation(name) for name in names]
-    if group_size is not None:
-        phases = _group_phases(phase_type, chunk, group_size, implementations, (system, network))
+    involved, lines = asked.involved, _usable(asked.lines, implementations, network)
+    if asked.members is not None and lines is None:
+        cluster = (system, network)
+        phases = _group_phases(phase_type, chunk, asked.members, implementations, cluster)
     else:
+        if lines is not None:
+            involved = tuple(line.members > 1 for line in lines)
+        elif implementations[0].flat:
+            lines = (Line(network.num_npus, 1),)
+            involved = involved[:1]
+        else:
+            lines = _whole(network)
         if not implementations[0].flat:
             _check_dimensions(attribute, involved, system, network)
-        phases = _world_phases(phase_type, chunk, involved, implementations, (system, network))
+        dims = [
+            d
+            for d in range(min(len(implementations), len(lines)))
+            if lines[d].members > 1 and d < len(involved) and involved[d]
+        ]
+        phases = _grid_phases(phase_type, chunk, dims, implementations, lines, system)
     if not phases:
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
-        _check(phase, kind, network.dimensions[phase.dimension].topology)
+        _check(phase, asked.kind, network.dimensions[phase.dimension].topology)
     return CollectivePlan(chunks, tuple(phases), size)
 
 
@@ -137,48 +165,51 @@ def _group_phases(
     return [Phase(size, phase_type, implementation.algorithm, window, 0, members, 0, choice)]
 
 
-def _world_phases(
+def _whole(network: NetworkConfig) -> tuple[Line, ...]:
+    """Return the lines that all ranks fill."""
+    lines, stride = [], 1
+    for dimension in network.dimensions:
+        lines.append(Line(dimension.npus, stride))
+        stride *= dimension.npus
+    return tuple(lines)
+
+
+def _usable(
+    lines: tuple[Line, ...] | None, implementations: list[Implementation], network: NetworkConfig
+) -> tuple[Line, ...] | None:
+    """Return the lines of a group, None where its algorithm has to run as one flat ring.
+
+    A switch sums up what all ranks below it send, so it serves whole dimensions only.
+    """
+    if lines is None or implementations[0].flat:
+        return None
+    switched = any(entry.algorithm is Algorithm.IN_NETWORK for entry in implementations)
+    sizes = [dimension.npus for dimension in network.dimensions]
+    partly = any(line.members not in (1, n) for line, n in zip(lines, sizes, strict=True))
+    return None if switched and partly else lines
+
+
+def _grid_phases(
     phase_type: PhaseType,
     size: int,
-    involved: tuple[bool, ...],
+    dims: list[int],
     implementations: list[Implementation],
-    cluster: tuple[SystemConfig, NetworkConfig],
+    lines: tuple[Line, ...],
+    system: SystemConfig,
 ) -> list[Phase]:
-    """All ranks: one phase a dimension, or up and down again for an all-reduce."""
-    system, network = cluster
-    sizes = [dimension.npus for dimension in network.dimensions]
-    if implementations[0].flat:
-        sizes, involved = [network.num_npus], involved[:1]
-    strides = [1]
-    for count in sizes:
-        strides.append(strides[-1] * count)
-    dims = [
-        d
-        for d in range(min(len(implementations), len(sizes)))
-        if sizes[d] > 1 and d < len(involved) and involved[d]
-    ]
+    """All ranks, or a grid of them: one phase a dimension, or up and down for an all-reduce."""
     phases = []
     for d, kind, choice in _steps(phase_type, dims, system.collective_optimization):
-        implementation = implementations[d]
-        window = _window(implementation, sizes[d])
+        line, algorithm = lines[d], implementations[d].algorithm
+        window = _window(implementations[d], line.members)
         counter = 4 * d + phase_type
         phases.append(
-            Phase(
-                size,
-                kind,
-                implementation.algorithm,
-                window,
-                d,
-                sizes[d],
-                strides[d],
-                choice,
-                counter,
-            )
+            Phase(size, kind, algorithm, window, d, line.members, line.stride, choice, counter)
         )
         if kind is PhaseType.REDUCE_SCATTER:
-            size //= sizes[d]
+            size //= line.members
         elif kind is PhaseType.ALL_GATHER:
-            size *= sizes[d]
+            size *= line.members
     return phases
 
 

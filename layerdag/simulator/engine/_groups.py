@@ -69,22 +69,51 @@ class GroupIndex:
         """Return the number of ranks of ``group``."""
         return int(self.ptr[group + 1] - self.ptr[group])
 
-    def spanned(self, group: int, sizes: tuple[int, ...]) -> tuple[bool, ...] | None:
-        """Return which dimensions ``group`` spans in full, None if it is no such sub-grid.
+    def lines(self, group: int, sizes: tuple[int, ...]) -> tuple["Line", ...] | None:
+        """Return the line that ``group`` fills in each dimension, None if it is no grid of lines.
+
+        The group holds every rank whose place in each dimension lies on the line there, such as
+        every second rank of the first node, of all nodes.
 
         Args:
             group: Position of the group.
             sizes: Ranks of each dimension of the network, dimension 0 varying fastest.
         """
         member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
-        counts = []
+        found, below = [], 1
         for size in sizes:
-            counts.append(len(np.unique(member % size)))
-            member = member // size
-        whole = all(count in (1, size) for count, size in zip(counts, sizes, strict=True))
-        if not whole or math.prod(counts) != self.size(group):
-            return None
-        return tuple(count > 1 for count in counts)
+            place = np.unique(member % size)
+            step = int(place[1] - place[0]) if len(place) > 1 else 1
+            if not _is_line(place, step, size):
+                return None
+            found.append(Line(len(place), step * below))
+            member, below = member // size, below * size
+        whole_grid = math.prod(line.members for line in found) == self.size(group)
+        return tuple(found) if whole_grid else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Equally spaced ranks of one dimension.
+
+    Attributes:
+        members: How many.
+        stride: Distance of neighbors in rank numbers.
+    """
+
+    members: int
+    stride: int
+
+
+def _is_line(place: np.ndarray, step: int, size: int) -> bool:
+    """Return whether places are equally spaced and every rank can tell its own from its number.
+
+    The kernel takes rank / stride modulo members for a rank's place on its line, which holds where
+    lines of this kind tile the dimension.
+    """
+    even = (np.diff(place) == step).all()
+    tiles = size % (step * len(place)) == 0 and place[0] // step % len(place) == 0
+    return bool(even and tiles)
 
 
 def refuse_described_world(workload: Workload) -> None:

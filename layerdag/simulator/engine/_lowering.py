@@ -12,8 +12,8 @@ from layerdag.simulator import (
     UnsupportedCollectives,
 )
 from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
-from layerdag.simulator.engine._collectives import SUPPORTED, plan_collective
-from layerdag.simulator.engine._groups import GroupIndex, is_group_name
+from layerdag.simulator.engine._collectives import SUPPORTED, Asked, plan_collective
+from layerdag.simulator.engine._groups import GroupIndex, Line, is_group_name
 from layerdag.simulator.engine._messages import foreign_end, lower_messages, stated_ranks
 from layerdag.simulator.engine._nodes import (
     MAX_TIME_NS,
@@ -55,7 +55,7 @@ class Lowering:
         self._slowest = min([*rates, system.local_mem_bw_gb or rates[0]])
         self._plan_of: dict[tuple[object, ...], int] = {}
         self._plans: list[CollectivePlan] = []
-        self._spanned: dict[int, tuple[bool, ...] | None] = {}
+        self._lines: dict[int, tuple[Line, ...] | None] = {}
 
     def plans(self) -> tuple[CollectivePlan, ...]:
         """Return the distinct plans met so far."""
@@ -224,15 +224,14 @@ class Lowering:
             involved = (True,) * count
         elif involved is None:
             involved = (True,) * DEFAULT_INVOLVED
+        lines = None
         if part and self._system.group_collectives is GroupCollectives.HIERARCHICAL:
-            spanned = self._spanned_by(group)
-            part, involved = (part, involved) if spanned is None else (None, spanned)
-        key = (kind, size, part, involved)
+            lines = self._lines_of(group)
+        key = (kind, size, part, involved, lines)
         if key not in self._plan_of:
             try:
-                plan = plan_collective(
-                    CollectiveType(kind), size, involved, part, self._system, self._network
-                )
+                asked = Asked(CollectiveType(kind), size, involved, part, lines)
+                plan = plan_collective(asked, self._system, self._network)
             except SimulationError as error:
                 raise nodes.error_at(np.array([row]), f"cannot run: {error}") from None
             except ConfigError as error:
@@ -241,12 +240,12 @@ class Lowering:
             self._plans.append(plan)
         return self._plan_of[key]
 
-    def _spanned_by(self, group: int) -> tuple[bool, ...] | None:
-        """Return ``GroupIndex.spanned`` of a group, worked out once."""
-        if group not in self._spanned:
+    def _lines_of(self, group: int) -> tuple[Line, ...] | None:
+        """Return ``GroupIndex.lines`` of a group, worked out once."""
+        if group not in self._lines:
             sizes = tuple(dimension.npus for dimension in self._network.dimensions)
-            self._spanned[group] = self._groups.spanned(group, sizes)
-        return self._spanned[group]
+            self._lines[group] = self._groups.lines(group, sizes)
+        return self._lines[group]
 
     def check_rank(self, program: ClassProgram, trace: Trace, rank: int) -> None:
         """Raise SimulationError if ``rank`` cannot run ``trace``: foreign groups, wrong ends."""

@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from layerdag.simulator.engine._groups import GroupIndex, is_group_name
+from layerdag.simulator.engine._groups import GroupIndex, Line, is_group_name
 from layerdag.simulator.engine._nodes import ClassProgram, places
 from layerdag.traces import NodeType, Trace, Wire
 
@@ -30,7 +30,7 @@ class Sharing:
     def __init__(self, groups: GroupIndex, sizes: tuple[int, ...]) -> None:
         self._groups, self._sizes = groups, sizes
         self._known: dict[Hashable, list[_Class]] = {}
-        self._extents: dict[int, tuple[int, ...]] = {}
+        self._extents: dict[int, tuple[int, tuple[Line, ...] | None]] = {}
 
     def add(self, index: int, trace: Trace, program: ClassProgram) -> None:
         """Note a class by the trace of its first rank."""
@@ -76,16 +76,11 @@ class Sharing:
             return -1
         return self._groups.index_of.get(str(int(name)) if is_group_name(name) else "")
 
-    def _extent(self, group: int) -> tuple[int, ...]:
-        """Return the size of a group, and how many coordinates it has in each dimension."""
+    def _extent(self, group: int) -> tuple[int, tuple[Line, ...] | None]:
+        """Return what a collective in a group depends on: its size, and its line in dimensions."""
         if group not in self._extents:
-            index = self._groups
-            member = index.rank[index.ptr[group] : index.ptr[group + 1]].astype(np.int64)
-            counts = [member.size]
-            for size in self._sizes:
-                counts.append(np.unique(member % size).size)
-                member = member // size
-            self._extents[group] = tuple(counts)
+            lines = self._groups.lines(group, self._sizes)
+            self._extents[group] = (self._groups.size(group), lines)
         return self._extents[group]
 
 

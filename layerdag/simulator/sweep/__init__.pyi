@@ -1,3 +1,4 @@
+from ._journal import Journal as Journal
 from ._ray_cluster import run_on_ray as run_on_ray
 from ._run import (
     SweepRow as SweepRow,

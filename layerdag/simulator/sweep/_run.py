@@ -16,10 +16,11 @@ import yaml
 
 from layerdag._runtime import MAX_CONFIG_BYTES, load_yaml, read_whole
 from layerdag._version import __version__
-from layerdag.errors import ConfigError, LayerdagError, UsageError
+from layerdag.errors import ConfigError, LayerdagError
 from layerdag.simulator import Cluster, Congestion, RunOptions, simulate
 from layerdag.simulator.compute import model_files
 from layerdag.simulator.engine import refuse_described_world
+from layerdag.simulator.sweep._journal import Journal
 from layerdag.traces import rank_files, read_workload
 
 _KEYS = frozenset({"workloads", "systems", "networks", "compute", "congestion", "costs"})
@@ -211,8 +212,8 @@ def run_sweep(
             example ``in_processes`` or ``ray_cluster.run_on_ray`` with their first argument bound;
             by default this process.
     """
-    journal = Path(journal)
-    known = _read_journal(journal)
+    record = Journal(journal, SweepRow)
+    known = record.read()
     todo = []
     for point in points:
         key = point.key()
@@ -220,16 +221,9 @@ def run_sweep(
             yield known[key]
         else:
             todo.append((point, key))
-    if not todo:
-        return
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    with journal.open("a", encoding="utf-8") as file:
-        if file.tell():
-            file.write("\n")  # the last line may have been cut off
-        for row in (run_all or partial(in_processes, 1))(todo):
-            file.write(json.dumps(asdict(row)) + "\n")
-            file.flush()
-            yield row
+    for row in (run_all or partial(in_processes, 1))(todo) if todo else ():
+        record.append(row)
+        yield row
 
 
 def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
@@ -242,27 +236,3 @@ def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         for future in as_completed([pool.submit(run_point, *work) for work in todo]):
             yield future.result()
-
-
-# How each line of a journal begins, and so the first one, even if it was cut off.
-_FIRST_WORDS = '{"workload":'
-
-
-def _read_journal(journal: Path) -> dict[str, SweepRow]:
-    """Return finished rows by key; a last line that was cut off is ignored."""
-    rows: dict[str, SweepRow] = {}
-    if not journal.is_file():
-        return rows
-    text = journal.read_text(encoding="utf-8", errors="replace")
-    if not _FIRST_WORDS.startswith(text.strip()[: len(_FIRST_WORDS)]):
-        raise UsageError(
-            f"{journal}: the journal of the sweep belongs there, but it holds something else, "
-            "which is never changed; name other results."
-        )
-    for line in text.splitlines():
-        try:
-            row = SweepRow(**json.loads(line))
-        except (ValueError, TypeError):
-            continue
-        rows[row.key] = row
-    return rows

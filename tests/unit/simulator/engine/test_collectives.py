@@ -222,6 +222,30 @@ def test_hierarchical_groups_use_the_dimensions_they_span_in_full(members, dims)
         assert all(p.stride == 2**p.dimension for p in plan.phases)
 
 
+@pytest.mark.parametrize(
+    ("members", "phases"),
+    [
+        # Every second rank of both nodes of 8, then nodes; back again for an all-reduce.
+        (range(0, 16, 2), [(0, 4, 2), (1, 2, 8), (0, 4, 2)]),
+        (range(0, 8, 4), [(0, 2, 4)]),
+        ((4, 5, 6, 7), [(0, 4, 1)]),
+        ((3, 11), [(1, 2, 8)]),
+        ((2, 3, 4, 5), [(0, 4, 0)]),  # no quarter of the node: a flat ring
+    ],
+)
+def test_hierarchical_groups_of_some_ranks_of_each_node_use_lines(members, phases):
+    config = system(dimensions=2, group_collectives=GroupCollectives.HIERARCHICAL)
+    nodes = [all_reduce(0, 64, pg_name="1")]
+    [plan] = plans(nodes, grid(8, 2), config, {"1": tuple(members)})
+    assert [(p.dimension, p.members, p.stride) for p in plan.phases] == phases
+
+
+def test_one_algorithm_over_all_ranks_stays_flat_in_a_group():
+    config = system("oneRing", group_collectives=GroupCollectives.HIERARCHICAL)
+    [plan] = plans([all_reduce(0, 64, pg_name="1")], grid(4, 2), config, {"1": (0, 1, 4, 5)})
+    assert [(p.dimension, p.members, p.stride) for p in plan.phases] == [(0, 4, 0)]
+
+
 def test_a_missing_list_names_its_key_and_an_example():
     config = dataclasses.replace(system(), reduce_scatter=())
     nodes = [coll(0, CollectiveType.REDUCE_SCATTER, 64)]

@@ -10,7 +10,7 @@ from simulator_traces import comp, workload
 
 from layerdag.errors import SimulationError
 from layerdag.simulator.engine import refuse_described_world
-from layerdag.simulator.engine._groups import GroupIndex, is_group_name
+from layerdag.simulator.engine._groups import GroupIndex, Line, is_group_name
 
 groups_of = st.dictionaries(
     st.integers(1, 99).map(str),
@@ -42,26 +42,26 @@ def test_members_and_places_are_those_of_the_group_file(groups):
         assert list(zip(found.of_rank[rows], found.place[rows], strict=True)) == own
 
 
-def slow_span(members: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[bool, ...] | None:
-    """Return which dimensions a group spans by trying every choice of them."""
-
-    def coordinates(rank: int) -> tuple[int, ...]:
-        return tuple(rank // int(np.prod(sizes[:d])) % n for d, n in enumerate(sizes))
-
-    # A dimension of one rank is never spanned: it has nobody to talk to.
-    choices = [(False, True) if size > 1 else (False,) for size in sizes]
-    at = coordinates(members[0])
-    for whole in itertools.product(*choices):
-        grid = {
-            rank
-            for rank in range(int(np.prod(sizes)))
-            if all(
-                free or here == there
-                for free, here, there in zip(whole, coordinates(rank), at, strict=True)
-            )
-        }
-        if grid == set(members):
-            return whole
+def slow_lines(members: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Line, ...] | None:
+    """Return the lines of a group by trying every grid of lines that tile their dimensions."""
+    choices = []
+    for d, size in enumerate(sizes):
+        below = int(np.prod(sizes[:d]))
+        choices.append(
+            [
+                (Line(count, step * below), [start + i * step for i in range(count)])
+                for count in range(1, size + 1)
+                for step in (range(1, size) if count > 1 else [1])
+                for start in range(size)
+                if size % (count * step) == 0 and start // step % count == 0
+                and start + (count - 1) * step < size
+            ]
+        )  # fmt: skip
+    for grid in itertools.product(*choices):
+        places = itertools.product(*(place for _, place in grid))
+        ranks = {sum(at * int(np.prod(sizes[:d])) for d, at in enumerate(p)) for p in places}
+        if ranks == set(members):
+            return tuple(line for line, _ in grid)
     return None
 
 
@@ -70,22 +70,42 @@ def slow_span(members: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[bool, .
     st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True),
 )
 @tried(60)
-def test_a_group_spans_dimensions_where_it_is_a_whole_sub_grid(sizes, members):
-    assert index({"5": tuple(members)}).spanned(0, sizes) == slow_span(tuple(members), sizes)
+def test_a_group_fills_lines_where_it_is_a_grid_of_them(sizes, members):
+    assert index({"5": tuple(members)}).lines(0, sizes) == slow_lines(tuple(members), sizes)
 
 
 @pytest.mark.parametrize(
     ("sizes", "members", "expected"),
     [
-        ((2, 4), (0, 1), (True, False)),
-        ((2, 4), (7, 1, 3, 5), (False, True)),
-        ((2, 4), (0, 2), None),
-        ((2, 4), tuple(range(8)), (True, True)),
+        ((2, 4), (0, 1), [(2, 1), (1, 2)]),
+        ((2, 4), (7, 1, 3, 5), [(1, 1), (4, 2)]),
+        ((2, 4), (0, 2), [(1, 1), (2, 2)]),
+        ((2, 4), (2, 4), None),  # 1 and 2 of 0 to 3: no half of the dimension
+        ((2, 4), tuple(range(8)), [(2, 1), (4, 2)]),
+        ((4, 2), (1, 3, 5, 7), [(2, 2), (2, 4)]),  # every second rank of both nodes
         ((2, 2, 2), (0, 3, 4, 7), None),
+        ((8,), (0, 3), None),
+        ((8,), (1, 5), [(2, 4)]),
     ],
 )
-def test_spans_by_hand(sizes, members, expected):
-    assert index({"1": members}).spanned(0, sizes) == expected
+def test_lines_by_hand(sizes, members, expected):
+    found = index({"1": members}).lines(0, sizes)
+    assert found == (expected and tuple(Line(*pair) for pair in expected))
+
+
+@given(st.sampled_from([(8, 2), (4, 4), (2, 8), (16,)]), st.data())
+@tried(40)
+def test_the_rank_tells_its_place_on_every_line(sizes, data):
+    """What the kernel relies on (native/sim/collective.c): rank / stride modulo members."""
+    groups = {}
+    for number in range(1, 4):
+        step, count = data.draw(st.sampled_from([1, 2, 4])), data.draw(st.sampled_from([2, 4]))
+        groups[str(number)] = tuple(range(0, step * count, step))
+    found = index(groups, ranks=16)
+    for at, members in enumerate(groups.values()):
+        for line in found.lines(at, sizes) or ():
+            places = {rank // line.stride % line.members for rank in members}
+            assert places == set(range(line.members))
 
 
 def test_a_world_group_of_all_ranks_needs_no_entry():

@@ -1,0 +1,4 @@
+from ._page import (
+    require_replaceable_exploration as require_replaceable_exploration,
+    write_exploration as write_exploration,
+)

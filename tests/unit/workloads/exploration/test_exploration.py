@@ -1,0 +1,126 @@
+"""Whole studies: order, best plans, the Pareto front, the journal."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from small_studies import cluster, study
+
+import layerdag as ld
+from layerdag.errors import UsageError
+from layerdag.workloads.exploration import Exploration, Outcome, explore, read_study
+
+
+@pytest.fixture(scope="module")
+def found() -> Exploration:
+    return explore(study())
+
+
+def outcome(name: str, seconds: float | None, cost: float, memory: float) -> Outcome:
+    """Return an outcome of the tiny model on cluster ``name``."""
+    return Outcome(
+        model="tiny", cluster=name, ranks=4, data=4, tensor=1, pipeline=1, context=1, expert=1,
+        micro_batches=1, zero=0, recompute="none", sequence_parallel=False, schedule="1f1b",
+        memory_gib=memory, fits=seconds is not None, step_s=seconds, cost=cost,
+    )  # fmt: skip
+
+
+def explored(*outcomes: Outcome, priced: bool = True) -> Exploration:
+    clusters = {"near": cluster(cost_per_hour=3.6 if priced else 0.0)}
+    return Exploration(read_study(study(clusters=clusters)), outcomes, {})
+
+
+def test_outcomes_are_ordered_by_cluster_and_time(found: Exploration) -> None:
+    assert len(found.outcomes) == 16
+    for name in ("near", "far"):
+        times = [o.step_s for o in found.outcomes if o.cluster == name and o.step_s]
+        assert times == sorted(times)
+    assert [o.cluster for o in found.outcomes] == ["far"] * 8 + ["near"] * 8
+
+
+def test_the_best_of_each_cluster_comes_with_the_fastest_cluster_first(found: Exploration) -> None:
+    best = found.best()
+    assert {o.cluster for o in best} == {"near", "far"}
+    for one in best:
+        assert one.step_s == min(o.step_s for o in found.simulated if o.cluster == one.cluster)
+    assert [o.step_s for o in best] == sorted(o.step_s for o in best)
+
+
+def test_the_front_holds_what_nothing_beats_in_both_figures() -> None:
+    one, two, three, worse = (
+        outcome("near", 1.0, 9.0, 50.0), outcome("near", 2.0, 4.0, 60.0),
+        outcome("near", 3.0, 3.0, 10.0), outcome("near", 2.5, 4.0, 70.0),
+    )  # fmt: skip
+    unknown = outcome("near", None, 0.0, 1.0)
+    assert explored(worse, three, one, unknown, two).pareto_front() == (one, two, three)
+
+
+def test_without_prices_memory_is_the_second_figure() -> None:
+    one, two = outcome("near", 1.0, 0.0, 50.0), outcome("near", 2.0, 0.0, 40.0)
+    worse = outcome("near", 3.0, 0.0, 40.0)
+    assert explored(worse, two, one, priced=False).pareto_front() == (one, two)
+
+
+def test_plans_that_are_too_large_or_fail_come_last() -> None:
+    small = {"near": cluster(memory_gib=0.002)}
+    fits = [o.fits for o in explore(study(clusters=small)).outcomes]
+    assert True in fits
+    assert False in fits
+    assert fits == sorted(fits, reverse=True)
+
+
+def test_finished_points_are_taken_from_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Exploration
+) -> None:
+    journal = tmp_path / "runs" / "journal.jsonl"
+    explore(study(), journal=journal)
+    lines = journal.read_text().splitlines()
+    assert len(lines) == 16
+    journal.write_text("\n".join(lines[:10]) + "\n" + lines[10][:40])  # cut off in the 11th
+    from layerdag.workloads.exploration import _exploration
+
+    tried = []
+    real = _exploration.try_point
+    monkeypatch.setattr(
+        _exploration, "try_point", lambda *point: tried.append(point) or real(*point)
+    )
+    again = explore(study(), journal=journal)
+    assert len(tried) == 6
+    assert [dataclasses.replace(o, key="") for o in again.outcomes] == [
+        dataclasses.replace(o, key="") for o in found.outcomes
+    ]
+    assert explore(study(), journal=journal).outcomes == again.outcomes
+    assert len(tried) == 6
+
+
+def test_another_price_or_network_is_another_point(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    for price in (1.0, 2.0):
+        clusters = {"near": cluster(cost_per_hour=price)}
+        costs = [o.cost for o in explore(study(clusters=clusters), journal=journal).simulated]
+        assert all(cost > 0 for cost in costs)
+    assert sum(1 for line in journal.read_text().splitlines() if line) == 16
+
+
+def test_worker_processes_find_the_same(found: Exploration) -> None:
+    assert explore(study(), processes=2).outcomes == found.outcomes
+
+
+def test_a_summary_is_json_and_holds_every_outcome(found: Exploration) -> None:
+    summary = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert (summary["points"], summary["simulated"]) == (16, len(found.simulated))
+    assert len(summary["outcomes"]) == 16
+    assert summary["too_large"] == sum(not o.fits for o in found.outcomes)
+    assert "key" not in summary["best"][0]
+
+
+def test_a_study_without_a_possible_plan_says_why() -> None:
+    with pytest.raises(UsageError, match=r"No plan .* 2 times: tensor x pipeline x context = 3"):
+        explore(study(plans={"tensor": [3]}))
+    with pytest.raises(UsageError, match="processes is 0"):
+        explore(study(), processes=0)
+
+
+def test_it_stands_at_the_front_door() -> None:
+    assert ld.explore is explore
