@@ -1,7 +1,8 @@
 """Which costs a node can have, given its operator and the bins that the model drew.
 
 1. Those that several training jobs share, in these bins.
-2. For a matrix product, those of shapes in these bins, or else the nearest shapes.
+2. For a matrix product, those of shapes in these bins, or else the nearest shapes. One of which
+   FLOPs or bytes were not drawn, which no program has, gets those of the nearest shared ones.
 3. A size in its bin from which bytes in theirs follow by a rule of the operator; first a size that
    the job already has, so that an optimizer's operators agree on its parameters.
 4. Whole elements in the bins.
@@ -77,6 +78,18 @@ class CandidateIndex:
         ]
         return cls(table, shared, bounds)
 
+    def whole(self, key: BinKey) -> BinKey:
+        """Return the key; of a matrix product without FLOPs or bytes, the nearest shared one."""
+        if key[0] not in self.table.products or (key[1] and key[2]):
+            return key
+        return min(
+            (other for other in self.shared if other[0] == key[0] and other[1] and other[2]),
+            key=lambda other: sum(
+                abs(own - code) for own, code in zip(key[1:], other[1:], strict=True) if own
+            ),
+            default=key,
+        )
+
     def bounds_of(self, key: BinKey) -> tuple[Bounds, Bounds, Bounds]:
         """Return the least and the most of each number."""
         flops, moved, sent = (rows[code] for rows, code in zip(self.bounds, key[1:], strict=True))
@@ -94,7 +107,7 @@ class JobCandidates:
 
     def of(self, key: BinKey, dtype: str) -> Candidates:
         """Return the candidates of a node with this operator, these bins and this data type."""
-        found = self._index.shared.get(key)
+        found = self._index.shared.get(self._index.whole(key))
         if found is not None:
             return found
         element = element_bytes(dtype)

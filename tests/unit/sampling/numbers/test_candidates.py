@@ -106,3 +106,17 @@ def test_absent_numbers_stay_absent() -> None:
     assert (moved, sent) == (0, 0)
     [(flops, moved, sent)] = nothing.of(("aten::view", 0, 1, 0), "").costs
     assert (flops, moved % 4, sent) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_product_without_one_of_its_numbers_gets_both_of_a_shared_cost(lost: int) -> None:
+    table = fit_costs(costed_jobs(WIDTHS), 5)
+    candidates = job(table, NUMBERS)
+    for cost in table.operators["aten::mm"].costs:
+        codes = [
+            int(NUMBERS[name].encode(np.array([float(value)]))[0][0])
+            for name, value in zip(COST_NAMES[:2], cost[:2], strict=True)
+        ]
+        codes[lost - 1] = 0
+        assert cost in candidates.of(("aten::mm", codes[0], codes[1], 0), "float32").costs
+    assert job(CostTable({}, {}, ("aten::mm",))).of(("aten::mm", 1, 0, 0), "").costs[0][1] == 0
