@@ -19,11 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from layerdag._runtime import track, write_text
 from layerdag.errors import LayerdagError
-from layerdag.traces import RunRecord, Trace, Workload, read_index, read_runs
-from layerdag.traces.analysis import group_names
+from layerdag.graph import Blocks, repeated_runs
+from layerdag.simulator import Cluster, simulate
+from layerdag.traces import (
+    RunRecord,
+    Trace,
+    Workload,
+    dependency_edges,
+    read_index,
+    read_runs,
+)
+from layerdag.traces.analysis import group_names, match_communication
 from layerdag.workloads.scaling import scale
+from layerdag.workloads.scaling._blocks import colors
+from layerdag.workloads.scaling._program import Program
 
 HELD = 0.5
 
@@ -100,6 +113,7 @@ def compare(pair: Pair) -> dict[str, Any]:
         made = scale(pair.source, **pair.asked).workload
     except LayerdagError as error:
         return {**about, "refused": str(error)}
+    about["runs"] = runs(made)
     same_names = same_costs = same_bytes = same_groups = made.num_ranks == pair.target.num_ranks
     missing: Counter[str] = Counter()
     for rank in range(min(made.num_ranks, pair.target.num_ranks)):
@@ -116,6 +130,35 @@ def compare(pair: Pair) -> dict[str, Any]:
         "costs": same_costs, "all": same_names and same_groups and same_bytes and same_costs,
         "differences": dict(missing.most_common(6)),
     }  # fmt: skip
+
+
+def runs(workload: Workload) -> bool:
+    """Return whether all communication matches, and a simulated cluster comes to the end."""
+    matched = not match_communication(workload).mismatches
+    return matched and simulate(workload, Cluster.preset("small")).makespan_ns > 0
+
+
+def unrolled(corpus: Path) -> dict[str, int]:
+    """Return how many programs of the corpus have repeated blocks, and unroll to themselves."""
+    found = {"programs": 0, "with blocks": 0, "equal": 0}
+    for run in read_runs(corpus, track(read_index(corpus), "blocks")):
+        for trace in run.traces:
+            program = Program.of(trace, (0,))
+            color_N, edges = colors(program), dependency_edges(program.trace)
+            order_E = np.lexsort((edges[1], edges[0][0], edges[0][1]))
+            outer = repeated_runs(color_N)
+            equal = True
+            for count in {run.count for run in outer}:
+                alike = [run for run in outer if run.count == count]
+                back = [at % 2 == 1 for at in range(len(alike))]
+                made = Blocks.fold(program.num_nodes, edges, alike, back).unrolled()
+                equal &= np.array_equal(made.row_N, np.arange(program.num_nodes))
+                equal &= np.array_equal(made.edge_index_2E, edges[0][:, order_E])
+                equal &= np.array_equal(made.edge_type_E, edges[1][order_E])
+            found["programs"] += 1
+            found["with blocks"] += bool(outer)
+            found["equal"] += equal
+    return found
 
 
 def _only(found: Counter[tuple[Any, ...]], until: int | slice) -> Counter[tuple[Any, ...]]:
@@ -140,6 +183,7 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         name: {
             "pairs": len(found),
+            "runs": sum(bool(result.get("runs")) for result in found),
             "refused": sum("refused" in result for result in found),
             **{
                 what: sum(bool(result.get(what)) for result in found)
@@ -160,11 +204,17 @@ def main() -> int:
     args = parser.parse_args()
     results = [compare(pair) for pair in track(pairs(args.corpus, args.twins, args.only), "pairs")]
     found = summary(results)
-    figures = {"summary": found, "pairs": [r for r in results if not r.get("all")]}
+    blocks = unrolled(args.corpus) if not args.only else {}
+    figures = {
+        "summary": found,
+        "blocks": blocks,
+        "pairs": [r for r in results if not r.get("all")],
+    }
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     for name, cell in found.items():
         print(f"{name:<36}" + "  ".join(f"{key} {value}" for key, value in cell.items()))
+    print(f"blocks: {blocks}")
     return 0
 
 

@@ -49,7 +49,7 @@ class Layers:
             UsageError: If nothing repeats, or it is not clear what the layers are.
             TraceError: If the backward pass does not repeat with the forward pass.
         """
-        runs = nested_runs(_colors(program))
+        runs = nested_runs(colors(program))
         chosen = _count(program, runs, count)
         edges = dependency_edges(program.trace)
         fitting = [run for run in runs if max(chosen - 2, 2) <= run.count <= chosen]
@@ -173,7 +173,7 @@ def covered_by_count(runs: Sequence[Run]) -> "Counter[int]":
     return covered
 
 
-def _colors(program: Program) -> np.ndarray:
+def colors(program: Program) -> np.ndarray:
     """Return the color of each node, int64 (N,)."""
     masked = [_NUMBER.sub("#", name) for name in program.names]
     columns = (program.trace.type_N, program.ops_N, program.bytes_N, program.comm_N,
