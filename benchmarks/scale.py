@@ -107,8 +107,13 @@ def groups(workload: Workload, rank: int) -> Counter[tuple[int, ...]]:
 
 def compare(pair: Pair) -> dict[str, Any]:
     """Scale the source of a pair; return what differs from its target."""
-    about = {"pair": pair.name, "family": pair.record.family, "plan": pair.record.strategy,
-             "kind": pair.kind, "part": pair.part}  # fmt: skip
+    about: dict[str, Any] = {
+        "pair": pair.name,
+        "family": pair.record.family,
+        "plan": pair.record.strategy,
+        "kind": pair.kind,
+        "part": pair.part,
+    }
     try:
         made = scale(pair.source, **pair.asked).workload
     except LayerdagError as error:

@@ -83,15 +83,49 @@ def units_of(
 def _known_rows(
     program: Program, gathers: list[int], members: int
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return the rows of the parameters of units that are one linear layer, by shard elements."""
+    """Return the rows of the parameters of units, by elements of a shard.
+
+    Known are units of one linear layer, and of embedding tables with a norm.
+    """
     found: dict[int, tuple[tuple[int, int], ...]] = {}
     for row in gathers:
         elements = int(program.comm_N[row]) // int(program.item_N[row])
         for copy in program.children(row):
+            tables = _tables(program, program.children(copy))
+            if tables and sum(_cut(rows, members) * each for rows, each in tables) == elements:
+                found[elements] = tables
             for user in program.children(copy):
                 if "addmm" in program.names[user]:
                     found |= [(elements, f) for f in _linear(program, user, elements, members)]
     return found
+
+
+def _tables(program: Program, users: list[int]) -> tuple[tuple[int, int], ...]:
+    """Return (rows, elements of a row) of embedding tables and the norm after them, () if unclear.
+
+    A norm reads and writes its input, reads weight and bias of a row, and writes mean and deviation
+    of each row; a look-up reads table and indexes of eight bytes, and writes a row for each index.
+    """
+    norms = [row for row in users if "native_layer_norm" in program.names[row]]
+    lookups = [row for row in users if program.names[row].endswith("::embedding")]
+    if len(norms) != 1 or not lookups:
+        return ()
+    size, item = int(program.ops_N[norms[0]]), int(program.item_N[norms[0]])
+    rest = int(program.bytes_N[norms[0]]) // item - 2 * size
+    for width in factors(size, rest // 2):
+        heights = [_height(program, row, width, size // width) for row in lookups]
+        if all(heights):
+            return (*((rows, width) for rows in heights), (width, 1), (width, 1))
+    return ()
+
+
+def _height(program: Program, row: int, width: int, tokens: int) -> int:
+    """Return the rows of a table from which as many rows as tokens, or all rows, are read; or 0."""
+    read = int(program.bytes_N[row]) // int(program.item_N[row])
+    rows, left = divmod(read - tokens * (width + 2), width)
+    if left or rows < 1 or max(rows, tokens) * width != int(program.ops_N[row]):
+        rows, left = divmod(read, 2 * width + 2)
+    return 0 if left else rows
 
 
 def _linear(

@@ -1,5 +1,6 @@
 """Shards of FSDP2: rows that do not divide, one class of ranks for each size."""
 
+import pytest
 from same_jobs import operators
 
 from layerdag.codec import rank_classes
@@ -23,13 +24,24 @@ def test_shards_of_shards_are_rounded_up_once() -> None:
         assert Change(3, 12).shard(-(-size // 3)) == once
 
 
-def test_ranks_that_hold_less_are_a_class_of_their_own() -> None:
-    """A last layer of ten classes: three ranks hold three rows, the fourth holds one."""
-    (record,) = [r for r in read_index("data") if r.run == "0766_cnn_fsdp2_ws4"]
+@pytest.mark.parametrize(
+    ("run", "classes"),
+    [
+        (
+            "0766_cnn_fsdp2_ws4",
+            [(0, 1, 2), (3,)],
+        ),  # ten rows: three ranks hold three, one holds one
+        ("0784_bert_fsdp2_ws4", [(0, 1), (2, 3)]),  # an embedding table of two rows
+    ],
+)
+def test_ranks_that_hold_less_are_a_class_of_their_own(
+    run: str, classes: list[tuple[int, ...]]
+) -> None:
+    (record,) = [r for r in read_index("data") if r.run == run]
     (target,) = read_runs("data", [record])
-    (twin,) = [r for r in read_index("data/twins") if r.run == "0766_cnn_fsdp2_ws4.ws2"]
+    (twin,) = [r for r in read_index("data/twins") if r.run == f"{run}.ws2"]
     (source,) = read_runs("data/twins", [twin])
     made = scale(source.workload(), ranks=4).workload
-    assert [part.ranks for part in rank_classes(made)] == [(0, 1, 2), (3,)]
+    assert [part.ranks for part in rank_classes(made)] == classes
     for rank, trace in enumerate(target.workload().traces):
         assert operators(made.traces[rank]) == operators(trace)
