@@ -1,0 +1,73 @@
+"""What a release may be asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from layerdag.api.publication import ReleaseSettings
+from layerdag.errors import UsageError
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    (tmp_path / "traces" / "inner").mkdir(parents=True)
+    return tmp_path / "traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "refused"),
+    [("num", 1, 0), ("max_nodes", 1, 0), ("steps", 1, 0), ("seed", 0, -1), ("budget", 20.0, 19.9)],
+)
+def test_a_bound_is_allowed_and_what_lies_below_refused(
+    traces: Path, name: str, least: float, refused: float
+) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), **{name: least})
+    assert getattr(made, name) == least
+    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused}"):
+        ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
+
+
+@pytest.mark.parametrize("temperature", [None, 0.01, 10.0])
+def test_temperatures_up_to_ten_are_allowed(traces: Path, temperature: float | None) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
+    assert made.temperature == temperature
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 10.1])
+def test_other_temperatures_are_refused(traces: Path, temperature: float) -> None:
+    with pytest.raises(UsageError, match="'temperature' must lie in"):
+        ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
+
+
+def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> None:
+    with pytest.raises(UsageError, match="'budget' must be at least 20 seconds, found inf"):
+        ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
+    with pytest.raises(UsageError, match="one of read, train, sample, judge, found 'write'"):
+        ReleaseSettings(traces, traces.with_name("out"), until="write")
+
+
+def test_traces_are_a_folder(traces: Path) -> None:
+    (traces / "a.et").touch()
+    with pytest.raises(UsageError, match="is a file; name the folder that holds it"):
+        ReleaseSettings(traces / "a.et", traces.with_name("out"))
+    with pytest.raises(UsageError, match="there is no such folder; check the path"):
+        ReleaseSettings(traces / "absent", traces.with_name("out"))
+
+
+def test_a_release_lies_neither_inside_nor_around_its_traces(traces: Path) -> None:
+    for out in (traces, traces / "inner" / "out", traces.parent, traces / ".." / "traces"):
+        with pytest.raises(UsageError, match="must lie outside of the traces"):
+            ReleaseSettings(traces, out)
+    assert ReleaseSettings(traces, traces.with_name("traces-out")).out.name == "traces-out"
+
+
+def test_what_stays_with_the_owner_lies_beside_the_release(traces: Path) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out.v1"))
+    assert made.private == traces.with_name("out.v1.private")
+
+
+def test_the_model_depends_on_seed_size_and_steps_alone(traces: Path) -> None:
+    plain = ReleaseSettings(traces, traces.with_name("out"))
+    assert plain.request() == {"seed": 0, "max_nodes": 2000, "steps": 120}
+    same = ReleaseSettings(traces, traces.with_name("out"), num=7, budget=60, until="read")
+    assert same.request() == plain.request()
