@@ -27,6 +27,7 @@ VERBS = {
     "info": "Count nodes, types, layers, communication and memory of traces.",
     "view": "Draw a trace or graph as picture, zoomable page or timeline.",
     "validate": "Check traces and graphs against the rules that consumers rely on.",
+    "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
     "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
     "scale": "Write your own trace on more ranks or with more layers, by rules.",
     "simulate": "Run a workload on a described cluster.",

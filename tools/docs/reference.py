@@ -14,8 +14,8 @@ import layerdag
 from layerdag.cli import main
 
 VERBS = (
-    "collect", "convert", "info", "view", "validate", "workload", "workload stage", "simulate",
-    "sweep", "surrogate", "train", "sample", "demo",
+    "collect", "convert", "info", "view", "validate", "workload", "workload stage", "capture",
+    "simulate", "sweep", "surrogate", "train", "sample", "demo",
 )  # fmt: skip
 PACKAGE = Path(str(layerdag.__file__)).parent
 

@@ -53,6 +53,8 @@ def add_operation(columns: NodeColumns, op: Operation, place: Place, groups: Pro
         _add_number(columns, "duration_ns", Wire.INT64, duration)
     if known is not None:
         _add_communication(columns, op, known, groups)
+    for name, text in op.labels:
+        _add_text(columns, name, text)
     columns.add(
         place.id,
         op.name if known is None else known.name,
@@ -86,6 +88,8 @@ def _add_tensors(columns: NodeColumns, op: Operation) -> None:
 
 def _operation_count(op: Operation) -> int:
     """Return the floating-point operations of a compute operation."""
+    if op.num_ops is not None:
+        return op.num_ops
     return min(operation_count(op.name, op.arguments, op.results or op.writes), 2**63 - 1)
 
 

@@ -35,6 +35,8 @@ class Operation:
         values: Raw argument values of a communication operator, else None.
         group: Name of the process group, where a communication operator states it beside its
             arguments.
+        num_ops: Floating-point operations where they are known; else they follow from the tensors.
+        labels: Further text attributes of the node, such as the module that it belongs to.
     """
 
     id: int
@@ -49,6 +51,8 @@ class Operation:
     fresh: frozenset[int]
     values: tuple[Any, ...] | None = None
     group: str | None = None
+    num_ops: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class PendingOperation:
