@@ -156,6 +156,13 @@ def _require_backward(program: Program, runs: Sequence[Run]) -> None:
         for run in runs
     ]  # fmt: skip
     first = next((work for work in works if work), 0)
+    forward = next((run for run, work in zip(runs, works, strict=True) if work), runs[0])
+    if forward.count != max(run.count for run in runs):
+        raise UsageError(
+            f"{program.trace.source}: {forward.count} blocks repeat in the first forward pass, but "
+            f"{max(run.count for run in runs)} later on: layers, or micro-batches. Say with "
+            "--layers-now how many layers the trace has."
+        )
     if trained and first and sum(works) < _PASSES * first:
         raise TraceError(
             f"{program.trace.source}: {runs[0].count} blocks repeat in the forward pass, but the "

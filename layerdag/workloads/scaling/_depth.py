@@ -26,12 +26,16 @@ def with_layers(
     each = None if now is None else now // (max(stages) + 1)
     found = [Layers.of(program, each) for program in job.programs]
     before = _of_stages([layers.blocks.count for layers in found], stages)
+    if before != _shared(sum(before), len(before)):
+        raise UsageError(
+            f"{job.source}: blocks repeat {', '.join(map(str, before))} times in the stages of the "
+            "pipeline, which are not all layers; say with --layers-now how many the trace has."
+        )
     if count < len(before):
         raise UsageError(
             f"{job.source}: {count} layers do not fill {len(before)} pipeline stages; ask for more."
         )
-    each, more = divmod(count, len(before))
-    after = [each + (stage < more) for stage in range(len(before))]
+    after = _shared(count, len(before))
     programs = []
     for number, (layers, stage) in enumerate(zip(found, stages, strict=True)):
         shift = sum(after[:stage]) - sum(before[:stage])
@@ -47,6 +51,12 @@ def with_layers(
             for run, back in zip(layers.blocks.runs, layers.blocks.backward, strict=True)
         ],
     }
+
+
+def _shared(count: int, stages: int) -> list[int]:
+    """Return the layers of each stage, one more in the first ones where that does not divide."""
+    each, more = divmod(count, stages)
+    return [each + (stage < more) for stage in range(stages)]
 
 
 def _stages(job: Job, kinds: tuple[Kind, ...]) -> list[int]:

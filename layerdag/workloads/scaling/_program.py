@@ -13,7 +13,6 @@ from layerdag.traces import (
     NodeType,
     Trace,
     dependency_edges,
-    trace_layers,
 )
 from layerdag.traces.analysis import group_names
 from layerdag.traces.chakra import normalize
@@ -87,11 +86,6 @@ class Program:
         """Data dependencies as rows, int64 (2, E)."""
         edges_2E, kind_E = dependency_edges(self.trace)
         return edges_2E[:, kind_E == DATA]
-
-    @cached_property
-    def layer_N(self) -> np.ndarray:
-        """Longest-path layer of each node."""
-        return trace_layers(self.trace)
 
     @cached_property
     def computes_N(self) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces import CollectiveType, NodeType
 from layerdag.traces.analysis import WORLD_NAMES
-from layerdag.workloads.scaling._mesh import FULL, OWN, Extent, Mesh, mesh_of
+from layerdag.workloads.scaling._mesh import FULL, Extent, Mesh, mesh_of
 from layerdag.workloads.scaling._program import Program
 
 Kind = Literal["data", "tensor", "sequence", "expert", "pipeline", "unknown"]
@@ -37,11 +37,6 @@ class Role:
 
     extents: tuple[Extent, ...]
     number: int = 0
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Axes along which the group has several ranks."""
-        return tuple(axis for axis, extent in enumerate(self.extents) if extent != OWN)
 
     @property
     def full_axes(self) -> tuple[int, ...]:

@@ -86,6 +86,21 @@ def test_an_optimizer_on_weights_of_unknown_share_is_refused() -> None:
         scale(made(GPT, 2), layers=4)
 
 
+def test_a_sum_over_norms_of_all_layers_is_refused() -> None:
+    """Its size does not tell how much of it each layer has."""
+    with pytest.raises(TraceError, match=r"\(gradients.norms\) works on all layers at once"):
+        scale(made(GPT, 2, data=2, tensor=2, sequence_parallel=True), layers=4)
+
+
+def test_micro_batches_are_not_taken_for_layers() -> None:
+    plan: dict[str, Any] = {"data": 2, "pipeline": 2, "micro_batches": 4, "schedule": "gpipe"}
+    with pytest.raises(UsageError, match="Say with --layers-now"):
+        scale(made(LLAMA, 4, **plan), layers=8)
+    assert_same(
+        scale(made(LLAMA, 4, **plan), layers=8, layers_now=4).workload, made(LLAMA, 8, **plan)
+    )
+
+
 def test_numbers_in_names_go_on() -> None:
     assert number_steps(["a.0.B1", "a.1.B1", "a.2.B1"]) == [(0, 1), (1, 0)]
     assert number_steps(["a.0", "b.1"]) == []
