@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor._redistribute import _gen_transform_infos
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from layerdag.errors import UsageError
@@ -81,6 +83,13 @@ def fake_world(degrees: Mapping[str, int]) -> Iterator[World]:
         yield World(world.degrees, _mesh(world))
     finally:
         distributed.destroy_process_group()
+        _forget_meshes()
+
+
+def _forget_meshes() -> None:
+    """Empty DTensor's caches, which hold this mesh: an equal one would find dead groups there."""
+    _clear_sharding_prop_cache()
+    _gen_transform_infos.cache_clear()
 
 
 def _mesh(world: World) -> DeviceMesh:

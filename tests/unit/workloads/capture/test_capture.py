@@ -116,6 +116,14 @@ def test_two_captures_in_one_process_are_the_same() -> None:
     assert not torch.distributed.is_initialized()
 
 
+def test_no_mesh_is_left_in_the_caches_of_dtensor() -> None:
+    from torch.distributed.tensor import DTensor
+
+    capture(tensor=2, phase="inference")
+    cache = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache
+    assert cache.cache_info().currsize == 0
+
+
 def test_flops_are_those_of_pytorchs_counter() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
