@@ -129,11 +129,19 @@ def _tell(args: argparse.Namespace, figures: dict[str, Any]) -> None:
     print("\n".join(_lines(figures)))
 
 
+def _count(parameters: int) -> str:
+    """Return a number of parameters as it is told: 8.03 B, 124 M, 9,610."""
+    for unit, name in ((1e9, "B"), (1e6, "M")):
+        if parameters >= unit:
+            return f"{parameters / unit:.3g} {name}"
+    return f"{parameters:,}"
+
+
 def _lines(figures: dict[str, Any]) -> list[str]:
     """Return the figures as a table."""
     kinds = [f"{count:,} {kind}" for kind, count in figures["operators"].items() if count]
     lines = [
-        f"{figures['model']}: {figures['parameters'] / 1e9:.3g} B parameters on "
+        f"{figures['model']}: {_count(figures['parameters'])} parameters on "
         f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes on each",
         f"operators: {', '.join(kinds)}",
         f"{figures['flops']:.4g} floating-point operations on each rank",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from layerdag.cli import main
+from layerdag.cli.verbs._capture import _count
 from layerdag.traces import read_workload
 
 SMALL = ["--layers", "1", "--sequence", "64"]
@@ -16,7 +17,7 @@ def test_a_captured_step_is_written(tmp_path: Path, capsys: pytest.CaptureFixtur
     words = ["capture", "llama3.2-1b", *SMALL, "--tensor", "2", "--out", prefix]
     assert main([*words, "--json", str(figures)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("llama3.2-1b: 0.32")
+    assert out.startswith("llama3.2-1b: 323 M parameters on 2 ranks, ")
     assert "all_reduce:tensor" in out
     assert read_workload(prefix).num_ranks == 2
     assert json.loads(figures.read_text())["operators"]["gemm"] == 3 * 8
@@ -62,3 +63,11 @@ def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFi
     words = ["capture", "gpt2", *SMALL, "--phase", "inference", "--data", "4"]
     assert main([*words, "--max-ranks", "2", "--out", str(tmp_path / "x")]) == 2
     assert "max_ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [(9610, "9,610"), (999_999, "999,999"), (1_000_000, "1 M"), (8_030_261_248, "8.03 B")],
+)
+def test_small_models_are_not_told_in_billions(parameters: int, told: str) -> None:
+    assert _count(parameters) == told
