@@ -21,46 +21,66 @@ from layerdag.cli._stopping import TERMINATED, exit_code, terminating
 from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
 from layerdag.errors import UsageError
 
-VERBS = {
-    "collect": "Run a training script and write its execution trace, one file per rank.",
-    "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
-    "info": "Count nodes, types, layers, communication and memory of traces.",
-    "view": "Draw a trace or graph as picture, zoomable page or timeline.",
-    "validate": "Check traces and graphs against the rules that consumers rely on.",
-    "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
-    "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
-    "scale": "Write your own trace on more ranks or with more layers, by rules.",
-    "simulate": "Run a workload on a described cluster.",
-    "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
-    "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
-    "surrogate": "Fit and use models that predict performance from a graph.",
-    "train": "Train a generator (Hydra overrides; the same as train.py).",
-    "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
-    "checkpoint": "Convert a checkpoint that an older version wrote.",
-    "release": "Make a package from your traces that you may publish, with a verdict.",
-    "demo": "Run the main job end to end on the embedded corpus and write a report.",
+ROOMS = {
+    "traces": {
+        "collect": "Run a training script and write its execution trace, one file per rank.",
+        "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
+        "info": "Count nodes, types, layers, communication and memory of traces.",
+        "view": "Draw a trace or graph as picture, zoomable page or timeline.",
+        "validate": "Check traces and graphs against the rules that consumers rely on.",
+    },
+    "workloads": {
+        "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
+        "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
+        "scale": "Write your own trace on more ranks or with more layers, by rules.",
+        "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
+    },
+    "simulation": {
+        "simulate": "Run a workload on a described cluster.",
+        "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
+    },
+    "models": {
+        "train": "Train a generator (Hydra overrides; the same as train.py).",
+        "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+        "checkpoint": "Convert a checkpoint that an older version wrote.",
+        "surrogate": "Fit and use models that predict performance from a graph.",
+        "release": "Make a package from your traces that you may publish, with a verdict.",
+        "demo": "Run the main job end to end on the embedded corpus and write a report.",
+    },
 }
+"""Every verb with what it does, by its room in ``layerdag.cli.verbs``."""
+
+_TITLES = {
+    "traces": "traces and graphs",
+    "workloads": "workloads without a cluster",
+    "simulation": "simulated clusters",
+    "models": "generators and surrogates",
+}
+ROOM_OF = {verb: room for room, verbs in ROOMS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "release")
 # First words after a verb that make it another one, with flags of its own.
-_MODES = {("workload", "stage")}
+MODES = {"workload": "stage"}
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the bare command, which has the verbs but not their flags."""
-    listing = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
+    listing = "\n\n".join(
+        "\n".join([f"{_TITLES[room]}:", *(f"  {verb:<10} {text}" for verb, text in verbs.items())])
+        for room, verbs in ROOMS.items()
+    )
     parser = argparse.ArgumentParser(
         prog="layerdag",
         usage="layerdag <verb> [options]",
         description="Generate, evaluate and use synthetic execution traces and flow graphs.",
-        epilog=f"verbs:\n{listing}\n\n"
+        epilog=f"{listing}\n\n"
         "example:\n  layerdag info data/examples/ddp_mlp\n\n"
         "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"layerdag {__version__}")
-    parser.add_argument("verb", choices=VERBS, metavar="verb", help=argparse.SUPPRESS)
+    parser.add_argument("verb", choices=ROOM_OF, metavar="verb", help=argparse.SUPPRESS)
     return parser
 
 
@@ -91,9 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check_verb(words: Sequence[str]) -> None:
     """Refuse an unknown verb with the nearest one."""
     word = words[0] if words else "--help"
-    if word not in VERBS and not word.startswith("-"):
+    if word not in ROOM_OF and not word.startswith("-"):
         raise UsageError(
-            f"There is no verb '{word}'.{did_you_mean(word, VERBS)} Known: {', '.join(VERBS)}. "
+            f"There is no verb '{word}'.{did_you_mean(word, ROOM_OF)} Known: {', '.join(ROOM_OF)}. "
             "'layerdag --help' explains them."
         )
 
@@ -107,9 +127,9 @@ def _run(verb: str, words: list[str]) -> int:
     if verb in _WITH_THREADS:
         with_brief_spinning()
     name = [verb]
-    if (verb, *words[:1]) in _MODES:
+    if words[:1] == [MODES.get(verb)]:
         name.append(words.pop(0))
-    module = importlib.import_module(f"layerdag.cli.verbs._{'_'.join(name)}")
+    module = importlib.import_module(f"layerdag.cli.verbs.{ROOM_OF[verb]}._{'_'.join(name)}")
     if has_settings:
         return int(module.main(words))
     parser = argparse.ArgumentParser(

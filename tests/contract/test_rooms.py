@@ -8,8 +8,8 @@ import pytest
 from rooms import PACKAGE, ROOMS, folder_of
 
 MOST_SIBLINGS = 12
-# Users import each, or it is a floor of its own (docs/dev/design.md); a verb is what users type.
-MOST_BY_ROOM = {"layerdag": 18, "layerdag.cli.verbs": 18}
+# Users import each, or it is a floor of its own (docs/dev/design.md).
+MOST_BY_ROOM = {"layerdag": 18}
 _BESIDE_THE_CODE = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__", "py.typed"}
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from layerdag.cli.verbs import _workload_stage
+from layerdag.cli.verbs.workloads import _workload_stage
 from layerdag.workloads.stage import StageFlags
 
 

@@ -12,11 +12,14 @@ import mkdocs_gen_files
 
 import layerdag
 from layerdag.cli import main
+from layerdag.cli._main import MODES, ROOM_OF
 
-VERBS = (
-    "collect", "convert", "info", "view", "validate", "workload", "workload stage", "capture",
-    "simulate", "sweep", "surrogate", "train", "sample", "demo",
-)  # fmt: skip
+VERBS = [
+    " ".join(words)
+    for verb in ROOM_OF
+    for words in ([verb], [verb, MODES.get(verb)])
+    if None not in words
+]
 PACKAGE = Path(str(layerdag.__file__)).parent
 
 

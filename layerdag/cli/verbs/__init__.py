@@ -1,4 +1,4 @@
-"""One verb per file."""
+"""What users type after ``layerdag``; a room for each kind of verb, a file for each verb."""
 
 import lazy_loader
 

@@ -1,1 +1,1 @@
-from ._sample import checkpoint_path as checkpoint_path
+from .models import checkpoint_path as checkpoint_path

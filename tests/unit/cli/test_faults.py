@@ -7,7 +7,7 @@ import pytest
 
 from layerdag.cli import main
 from layerdag.cli._faults import TRACEBACK
-from layerdag.cli.verbs import _info as info
+from layerdag.cli.verbs.traces import _info as info
 from layerdag.errors import DataError, UsageError
 
 FAULTS = [

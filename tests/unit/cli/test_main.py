@@ -1,7 +1,7 @@
 import pytest
 
 from layerdag.cli import main
-from layerdag.cli._main import VERBS
+from layerdag.cli._main import ROOM_OF
 
 
 def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,11 +47,11 @@ def test_help_lists_every_verb_with_an_example(capsys: pytest.CaptureFixture[str
         main([])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert all(verb in shown for verb in VERBS)
+    assert all(verb in shown for verb in ROOM_OF)
     assert "example:" in shown
 
 
-@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train", "sample"}))
+@pytest.mark.parametrize("verb", sorted(set(ROOM_OF) - {"train", "sample"}))
 def test_help_of_a_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])

@@ -64,8 +64,10 @@ def test_a_torch_that_is_there_has_read_its_settings():
     assert done.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize(("verb", "expected"), [("train", True), ("simulate", False)])
-def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, verb, expected):
+@pytest.mark.parametrize(
+    ("verb", "room", "expected"), [("train", "models", True), ("simulate", "simulation", False)]
+)
+def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, verb, room, expected):
     order = []
 
     def imported(name):
@@ -75,4 +77,4 @@ def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, ver
     monkeypatch.setattr(start, "with_brief_spinning", lambda: order.append("told"))
     monkeypatch.setattr(start.importlib, "import_module", imported)
     assert main([verb]) == 2
-    assert order == [*(["told"] if expected else []), f"layerdag.cli.verbs._{verb}"]
+    assert order == [*(["told"] if expected else []), f"layerdag.cli.verbs.{room}._{verb}"]

@@ -13,7 +13,7 @@ from layerdag._version import __version__
 from layerdag.cli import Terminated, main
 from layerdag.cli._old_names import old_names_told
 from layerdag.cli._stopping import exit_code, terminating
-from layerdag.cli.verbs import _info as info
+from layerdag.cli.verbs.traces import _info as info
 
 
 def test_sigterm_inside_a_verb_ends_it_with_143(monkeypatch, capsys) -> None:
@@ -105,4 +105,4 @@ def test_help_alone_lists_the_verbs(capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["help"])
     assert stop.value.code == 0
-    assert "verbs:" in capsys.readouterr().out
+    assert "simulated clusters:" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from layerdag.cli.output import after_sampling
 from layerdag.cli.settings import run, sample_config
-from layerdag.cli.verbs._train import pick_device
+from layerdag.cli.verbs.models._train import pick_device
 from layerdag.datasets.schema import outside_training
 from layerdag.sampling import (
     checkpoint_schema,

@@ -9,7 +9,7 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
 from layerdag.cli.settings import compose, sample_config
-from layerdag.cli.verbs._sample import PRETRAINED, checkpoint_path
+from layerdag.cli.verbs.models._sample import PRETRAINED, checkpoint_path
 from layerdag.errors import ConfigError, UsageError
 from layerdag.sampling import pretrained_checkpoint
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from layerdag.cli import main
-from layerdag.cli.verbs._capture import _count
+from layerdag.cli.verbs.workloads._capture import _count
 from layerdag.traces import read_workload
 
 SMALL = ["--layers", "1", "--sequence", "64"]

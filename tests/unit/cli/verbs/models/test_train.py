@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from layerdag.cli import main
 from layerdag.cli.settings import compose, train_config
-from layerdag.cli.verbs import _train as verb
+from layerdag.cli.verbs.models import _train as verb
 from layerdag.errors import ConfigError
 from layerdag.training import TrainResult
 from layerdag.training.monitoring import ConsoleLogger, JsonlLogger

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from layerdag.cli import main
-from layerdag.cli.verbs import _collect as collect
+from layerdag.cli.verbs.traces import _collect as collect
 from layerdag.traces import read_workload
 from layerdag.traces.chakra import read_trace
 

@@ -1,0 +1,1 @@
+from ._sample import checkpoint_path as checkpoint_path
