@@ -2,6 +2,7 @@ from ._version import __version__ as __version__
 from .api import (
     audit as audit,
     compare as compare,
+    diff as diff,
     read as read,
     release as release,
     train as train,

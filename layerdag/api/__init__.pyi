@@ -9,6 +9,7 @@ from ._audit import (
     weight_attacks as weight_attacks,
 )
 from ._compare import attribute_views as attribute_views, compare as compare
+from ._diff import diff as diff
 from ._read import read as read
 from ._split_advice import too_few_held_out as too_few_held_out
 from ._train import train as train

@@ -26,6 +26,7 @@ ROOMS = {
         "collect": "Run a training script and write its execution trace, one file per rank.",
         "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
         "info": "Count nodes, types, layers, communication and memory of traces.",
+        "diff": "Align two traces, jobs or graphs and tell what differs.",
         "view": "Draw a trace or graph as picture, zoomable page or timeline.",
         "validate": "Check traces and graphs against the rules that consumers rely on.",
     },

@@ -1,10 +1,7 @@
 from ._batch import DAGBatch as DAGBatch
+from ._colors import neighborhood_colors as neighborhood_colors
 from ._dag import DAG as DAG, Condition as Condition, layers_of as layers_of
-from ._hashing import (
-    graph_hash as graph_hash,
-    neighborhood_colors as neighborhood_colors,
-    node_colors as node_colors,
-)
+from ._hashing import graph_hash as graph_hash, node_colors as node_colors
 from ._layering import (
     expand_ranges as expand_ranges,
     group_by as group_by,

@@ -1,3 +1,4 @@
+from ._critical_path import critical_path as critical_path
 from ._matching import Communication as Communication, match_communication as match_communication
 from ._program_order import (
     WORLD as WORLD,
@@ -12,5 +13,6 @@ from ._summary import (
     GroupSummary as GroupSummary,
     RankSummary as RankSummary,
     WorkloadSummary as WorkloadSummary,
+    collective_name as collective_name,
     summarize as summarize,
 )

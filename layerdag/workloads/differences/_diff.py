@@ -1,0 +1,250 @@
+"""``diff``: two traces, jobs or graphs, aligned and compared."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from layerdag._runtime import did_you_mean, track
+from layerdag.codec import AttributedGraph
+from layerdag.errors import UsageError
+from layerdag.traces import NodeType, Workload
+from layerdag.traces.analysis import collective_name, critical_path, gather_communication
+from layerdag.workloads.differences._aligned import AlignedPair
+from layerdag.workloads.differences._difference import (
+    PARTS,
+    TIMES,
+    Communication,
+    Difference,
+    Figure,
+    Operator,
+)
+from layerdag.workloads.differences._program import (
+    Program,
+    RankKind,
+    kinds_of_ranks,
+    program_of_graph,
+)
+
+
+def diff(
+    a: Workload | AttributedGraph,
+    b: Workload | AttributedGraph,
+    *,
+    ignore: Sequence[str] = (),
+    makespans_ns: tuple[int, int] | None = None,
+) -> Difference:
+    """Align two workloads or two graphs and return what differs.
+
+    Nodes correspond if they have the same operator and stand at the same place among their like
+    (``Alignment``). Ids, tags, names of groups and numbers in names (layer 3) do not count; rank r
+    of one job is compared with rank r of the other.
+
+    Args:
+        a: A workload or a graph.
+        b: Another one of the same kind.
+        ignore: Parts of ``PARTS`` that do not count as differences, such as ("time",).
+        makespans_ns: Of A and of B where they were simulated, in nanoseconds.
+
+    Raises:
+        UsageError: If one is a graph and the other a workload, or a part is unknown.
+        TraceError: If a trace's dependencies are faulty.
+        GraphError: If a graph has a cycle.
+    """
+    for part in ignore:
+        if part not in PARTS:
+            raise UsageError(
+                f"ignore: there is no part '{part}'.{did_you_mean(part, PARTS)} Known: "
+                f"{', '.join(PARTS)}."
+            )
+    if isinstance(a, Workload) and isinstance(b, Workload):
+        return _of_workloads(a, b, tuple(ignore), makespans_ns)
+    if isinstance(a, AttributedGraph) and isinstance(b, AttributedGraph):
+        return _of_graphs(a, b, tuple(ignore))
+    raise UsageError(
+        "A graph and traces cannot be compared; give two graphs, or the traces of two jobs."
+    )
+
+
+def _of_workloads(
+    a: Workload, b: Workload, ignore: tuple[str, ...], makespans_ns: tuple[int, int] | None
+) -> Difference:
+    """Compare two jobs, rank by rank."""
+    kinds_a, kinds_b = kinds_of_ranks(a), kinds_of_ranks(b)
+    pairs = list(_pairs(kinds_a, kinds_b, min(a.num_ranks, b.num_ranks)))
+    aligned = [AlignedPair.of(*pair) for pair in track(pairs, "aligning", len(pairs))]
+    times = list(_times(aligned))
+    if makespans_ns:
+        times.append(Figure("simulated makespan", *(ns / 1000 for ns in makespans_ns), "us"))
+    return Difference(
+        a=a.source,
+        b=b.source,
+        ranks=(a.num_ranks, b.num_ranks),
+        times=tuple(times),
+        communication=tuple(_communication(a, b)),
+        ignored=ignore,
+        **_common(aligned),
+    )
+
+
+def _of_graphs(a: AttributedGraph, b: AttributedGraph, ignore: tuple[str, ...]) -> Difference:
+    """Compare two graphs."""
+    edge_types = tuple(dict.fromkeys((*a.edge_type_names, *b.edge_type_names)))
+    pair = AlignedPair.of("graph", *(program_of_graph(graph, edge_types) for graph in (a, b)))
+    labels = {
+        name: (a.conditions.get(name), b.conditions.get(name))
+        for name in dict.fromkeys((*a.conditions, *b.conditions))
+        if a.conditions.get(name) != b.conditions.get(name)
+    }
+    return Difference(
+        a=a.name,
+        b=b.name,
+        ranks=None,
+        times=(),
+        communication=(),
+        labels=labels,
+        ignored=ignore,
+        **_common([pair]),
+    )
+
+
+def _common(aligned: Sequence[AlignedPair]) -> Mapping[str, tuple[object, ...]]:
+    """Return what jobs and graphs share."""
+    stretches = [stretch for pair in aligned for stretch in pair.stretches()]
+    blocks = [block for pair in aligned for block in pair.blocks()]
+    notes = [
+        f"{pair.name}: so much differs that nodes were aligned half by half; fewer may differ."
+        for pair in aligned
+        if not pair.alignment.exact
+    ]
+    return {
+        "programs": tuple(pair.programs() for pair in aligned),
+        "operators": tuple(_operators(aligned)),
+        "stretches": tuple(sorted(stretches, key=lambda s: -s.length)),
+        "blocks": tuple(sorted(blocks, key=lambda k: -k.nodes * abs(k.count[1] - k.count[0]))),
+        "notes": tuple(notes),
+    }
+
+
+def _pairs(
+    kinds_a: Sequence[RankKind], kinds_b: Sequence[RankKind], shared: int
+) -> Iterator[tuple[str, Program, Program]]:
+    """Yield each pair of programs that some rank of both jobs runs, then those of no such rank."""
+    of_a, of_b = (
+        {rank: number for number, kind in enumerate(kinds) for rank in kind.ranks}
+        for kinds in (kinds_a, kinds_b)
+    )
+    met: dict[tuple[int, int], list[int]] = {}
+    for rank in range(shared):
+        met.setdefault((of_a[rank], of_b[rank]), []).append(rank)
+    for (at_a, at_b), ranks in met.items():
+        yield _ranks(ranks), kinds_a[at_a].program, kinds_b[at_b].program
+    for side, kinds in enumerate((kinds_a, kinds_b)):
+        for number, kind in enumerate(kinds):
+            if number not in {pair[side] for pair in met}:
+                programs = [Program.empty(kind.program), kind.program]
+                yield _ranks(kind.ranks), *(programs if side else programs[::-1])
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Return ranks in words."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    consecutive = ranks[-1] - ranks[0] + 1 == len(ranks)
+    if consecutive:
+        return f"ranks {ranks[0]}-{ranks[-1]}"
+    return f"{len(ranks)} ranks, the first is {ranks[0]}"
+
+
+def _operators(aligned: Sequence[AlignedPair]) -> list[Operator]:
+    """Return the figures of each operator that is no communication, the most different first."""
+    columns = list(dict.fromkeys(n for p in aligned for s in (p.a, p.b) for n in s.columns))
+    timeless = [name for name in columns if name not in TIMES]
+    sums: list[dict[str, Counter[str]]] = [
+        {name: Counter() for name in ("count", *columns)} for _ in range(2)
+    ]
+    changed: Counter[str] = Counter()
+    for pair in aligned:
+        for side, program in enumerate((pair.a, pair.b)):
+            _add(program, sums[side])
+        changed.update(pair.a.operators[place] for place in pair.changed(timeless).tolist())
+    names = dict.fromkeys((*sums[0]["count"], *sums[1]["count"]))
+    present = [name for name in columns if any(side[name] for side in sums)]
+    found = [
+        Operator(
+            name,
+            (sums[0]["count"][name], sums[1]["count"][name]),
+            {c: (sums[0][c].get(name), sums[1][c].get(name)) for c in present},
+            changed[name],
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda o: (not o.differs, -abs(o.count[1] - o.count[0]), -o.changed))
+
+
+def _add(program: Program, sums: Mapping[str, Counter[str]]) -> None:
+    """Add the figures of one program by operator."""
+    own_N = ~program.is_communication_N
+    places = np.flatnonzero(own_N).tolist()
+    sums["count"].update(program.operators[place] for place in places)
+    for name, value_N in program.columns.items():
+        for place in np.flatnonzero(own_N & ~np.isnan(value_N)).tolist():
+            sums[name][program.operators[place]] += value_N[place]
+
+
+def _times(aligned: Sequence[AlignedPair]) -> Iterator[Figure]:
+    """Yield sums of durations over one rank of each pair of kinds; nothing if none is stated."""
+    sides = [[pair.a for pair in aligned], [pair.b for pair in aligned]]
+    if not any(program.columns["duration_us"].any() for side in sides for program in side):
+        return
+    for name, communication in (("compute", False), ("recorded communication", True)):
+        of_a, of_b = (sum((_duration(p, communication) for p in side), 0.0) for side in sides)
+        yield Figure(name, of_a, of_b, "us")
+    longest_a, longest_b = (max(_critical_path(program) for program in side) for side in sides)
+    yield Figure("critical path", longest_a, longest_b, "us")
+    other = sum(pair.changed(TIMES).size for pair in aligned)
+    yield Figure("aligned nodes with another duration", 0.0, float(other))
+
+
+def _duration(program: Program, communication: bool) -> float:
+    """Return the sum of the durations of communication, or of everything else."""
+    return float(program.columns["duration_us"][program.is_communication_N == communication].sum())
+
+
+def _critical_path(program: Program) -> float:
+    """Return the longest path by duration."""
+    durations_N = program.columns["duration_us"]
+    return float(critical_path(program.layer_N, program.edges_2E, durations_N).length)
+
+
+def _communication(a: Workload, b: Workload) -> list[Communication]:
+    """Return collectives and messages of both jobs, the largest difference first."""
+    of_a, of_b = _events(a), _events(b)
+    rows = [
+        Communication(kind, ranks, (first[0], second[0]), (first[1], second[1]))
+        for kind, ranks in dict.fromkeys((*of_a, *of_b))
+        for first, second in [(of_a.get((kind, ranks), (0, 0)), of_b.get((kind, ranks), (0, 0)))]
+    ]
+    return sorted(rows, key=lambda r: (not r.differs, -abs(r.bytes[1] - r.bytes[0])))
+
+
+def _events(workload: Workload) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return number and bytes of communication by its kind and the ranks of a group."""
+    events = gather_communication(workload)
+    sizes = np.array([0, workload.num_ranks, *map(len, workload.groups.values())])
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    collective_K = events.type_K == NodeType.COMM_COLL
+    for group in np.unique(events.group_K[collective_K]).tolist():
+        of_group_K = collective_K & (events.group_K == group)
+        one_K = of_group_K & (events.rank_K == events.rank_K[of_group_K].min())
+        for kind in np.unique(events.comm_type_K[one_K]).tolist():
+            at_K = one_K & (events.comm_type_K == kind)
+            key = collective_name(kind), int(sizes[group + 1])
+            count, total = found.get(key, (0, 0))
+            size = int(np.maximum(events.size_K[at_K], 0).sum())
+            found[key] = count + int(at_K.sum()), total + size
+    sent_K = events.type_K == NodeType.COMM_SEND
+    if sent_K.any():
+        size = int(np.maximum(events.size_K[sent_K], 0).sum())
+        found["message", 2] = int(sent_K.sum()), size
+    return found

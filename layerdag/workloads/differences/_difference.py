@@ -1,0 +1,218 @@
+"""What ``diff`` finds: figures of A beside figures of B."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
+
+Pair: TypeAlias = tuple[float | None, float | None]
+"""A figure of A and of B; None where there is none."""
+
+PARTS = ("operators", "structure", "time", "communication", "labels")
+"""What two programs may differ in."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of both.
+
+    Attributes:
+        name: What it is.
+        a: Of A; None if A has none.
+        b: Of B; None if B has none.
+        unit: Its unit, "" for none.
+    """
+
+    name: str
+    a: float | None
+    b: float | None
+    unit: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether A and B have different figures."""
+        return self.a != self.b
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator in both programs.
+
+    Attributes:
+        name: Its name; numbers that stand alone in it are written as "#".
+        count: Number of its nodes in A and in B.
+        numbers: Sums of the numeric attributes, in A and in B.
+        changed: Aligned nodes one of whose attributes, times aside, is another one in B.
+    """
+
+    name: str
+    count: tuple[int, int]
+    numbers: Mapping[str, Pair]
+    changed: int
+
+    @property
+    def differs(self) -> bool:
+        """Whether counts or sums differ, times aside."""
+        timeless = (pair for name, pair in self.numbers.items() if name not in TIMES)
+        sums = any(a != b for a, b in timeless)
+        return self.changed > 0 or sums or self.count[0] != self.count[1]
+
+
+TIMES = ("duration_us",)
+"""Numeric attributes that are times."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Nodes in a row, in program order, that only one of the two has.
+
+    Attributes:
+        side: "a" or "b", which one has them.
+        program: Which ranks, or which graph.
+        start: Place of the first one in program order.
+        operators: Names and counts, the most frequent first.
+    """
+
+    side: str
+    program: str
+    start: int
+    operators: Mapping[str, int]
+
+    @property
+    def length(self) -> int:
+        """Number of nodes."""
+        return sum(self.operators.values())
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of nodes that occurs several times in a row, another number of times in B.
+
+    Attributes:
+        program: Which ranks, or which graph.
+        nodes: Nodes of one block.
+        operators: Names and counts in one block, the most frequent first.
+        count: How often it occurs in A and in B.
+    """
+
+    program: str
+    nodes: int
+    operators: Mapping[str, int]
+    count: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Collectives of one kind in groups of one size, or messages.
+
+    Attributes:
+        kind: Kind of collective, or "message".
+        ranks: Ranks in a group; 0 if it is not described, 2 for messages.
+        count: How many in A and in B; a collective counts once for its group.
+        bytes: Their bytes in A and in B: of each, what one member gives.
+    """
+
+    kind: str
+    ranks: int
+    count: tuple[int, int]
+    bytes: tuple[int, int]
+
+    @property
+    def differs(self) -> bool:
+        """Whether count or bytes differ."""
+        return self.count[0] != self.count[1] or self.bytes[0] != self.bytes[1]
+
+
+@dataclass(frozen=True)
+class AlignedPrograms:
+    """One kind of rank (or the graph) of A beside one of B.
+
+    Attributes:
+        name: Which ranks, or which graph.
+        nodes: Nodes of A and of B.
+        aligned: Pairs of nodes that correspond to each other.
+        moved: Those among them that stand elsewhere in the order of the program.
+        edges: Dependencies of A and of B.
+        rewired: Dependencies between aligned nodes that only A has, and that only B has.
+        runs: (place in A, place in B, length) of what is aligned in a row; a place of -1 and the
+            length for what only one has.
+    """
+
+    name: str
+    nodes: tuple[int, int]
+    aligned: int
+    moved: int
+    edges: tuple[int, int]
+    rewired: tuple[int, int]
+    runs: tuple[tuple[int, int, int], ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether nodes or dependencies differ."""
+        all_aligned = self.aligned == self.nodes[0] == self.nodes[1]
+        return not all_aligned or self.rewired != (0, 0)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two traces, jobs or graphs, aligned.
+
+    Ranks that run one program are one kind of rank. Sums are over one rank of each pair of kinds;
+    communication is that of the whole job.
+
+    Attributes:
+        a: Name of A.
+        b: Name of B.
+        ranks: Ranks of A and of B; None for graphs.
+        programs: What was aligned, the ranks that only one has last.
+        operators: Every operator, the largest difference first.
+        stretches: What only one of the two has.
+        blocks: Blocks that occur more or less often.
+        times: Sums of durations, critical path and simulated makespan.
+        communication: Collectives and messages of the whole job.
+        labels: Graph-level values that differ.
+        ignored: Parts of ``PARTS`` that do not count.
+        notes: What a reader should know, one sentence each.
+    """
+
+    a: str
+    b: str
+    ranks: tuple[int, int] | None
+    programs: tuple[AlignedPrograms, ...]
+    operators: tuple[Operator, ...]
+    stretches: tuple[Stretch, ...]
+    blocks: tuple[Block, ...]
+    times: tuple[Figure, ...]
+    communication: tuple[Communication, ...]
+    labels: Mapping[str, tuple[float | str | None, float | str | None]] = field(
+        default_factory=dict
+    )
+    ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The parts that differ, of those that count."""
+        ranks = self.ranks is not None and self.ranks[0] != self.ranks[1]
+        found = {
+            "operators": any(operator.differs for operator in self.operators),
+            "structure": ranks or any(program.differs for program in self.programs),
+            "time": any(figure.differs for figure in self.times),
+            "communication": any(row.differs for row in self.communication),
+            "labels": bool(self.labels),
+        }
+        return tuple(part for part in PARTS if found[part] and part not in self.ignored)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing that counts differs."""
+        return not self.differing
+
+    def __str__(self) -> str:
+        """Return what differs, in ten lines or so."""
+        from layerdag.workloads.differences._text import lines
+
+        return "\n".join(lines(self))
+
+    def summary(self) -> dict[str, object]:
+        """Return everything as plain JSON types, with "equal" and "differing"."""
+        return {"equal": self.equal, "differing": list(self.differing), **asdict(self)}

@@ -1,0 +1,162 @@
+"""A difference as lines of text: what changed, in ten lines or so."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from layerdag.workloads.differences._difference import Difference, Operator, Pair, Stretch
+
+MOST_ROWS = 3
+_BYTES = ("tensor_bytes", "comm_bytes")
+
+
+def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:
+    """Return the difference as text.
+
+    Args:
+        found: What ``diff`` found.
+        most_rows: Rows of each part; None for all of them.
+    """
+    if replace(found, ignored=()).equal and not found.notes:
+        return [f"{found.a} and {found.b} are equal: {_aligned(found)}"]
+    differing = ", ".join(found.differing) or "nothing"
+    ignored = f" (not counted: {', '.join(found.ignored)})" if found.ignored else ""
+    told = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
+    told += _structure(found)
+    told += _shortened("blocks", list(_blocks(found)), most_rows)
+    told += _shortened("only in one", list(_stretches(found)), most_rows)
+    told += _shortened("operators", list(_operators(found)), most_rows)
+    told += _shortened("communication", list(_communication(found)), most_rows)
+    told += _shortened("time", list(_times(found)), None)
+    told += _shortened("labels", list(_labels(found)), most_rows)
+    return told + [f"note: {note}" for note in found.notes]
+
+
+def _shortened(title: str, rows: list[str], most: int | None) -> list[str]:
+    """Return rows under a title on the left, the first ones alone where there are many."""
+    shown = rows[:most]
+    if len(rows) > len(shown):
+        shown[-1] += f"; {len(rows) - len(shown)} more"
+    return [f"  {title if at == 0 else '':<14}{row}" for at, row in enumerate(shown)]
+
+
+def _aligned(found: Difference) -> str:
+    """Return how much was compared."""
+    nodes = sum(program.nodes[0] for program in found.programs)
+    ranks = f"{found.ranks[0]} ranks of " if found.ranks else ""
+    kinds = f"{len(found.programs)} kinds, " if len(found.programs) > 1 else ""
+    return f"{ranks}{kinds}{nodes:,} nodes aligned"
+
+
+def _structure(found: Difference) -> Iterator[str]:
+    """Yield the lines about ranks, nodes and dependencies."""
+    if found.ranks and found.ranks[0] != found.ranks[1]:
+        yield f"  {'ranks':<14}{found.ranks[0]:,} -> {found.ranks[1]:,}"
+    total = [sum(program.nodes[side] for program in found.programs) for side in (0, 1)]
+    aligned = sum(program.aligned for program in found.programs)
+    moved = sum(program.moved for program in found.programs)
+    rewired = [sum(program.rewired[side] for program in found.programs) for side in (0, 1)]
+    yield (
+        f"  {'nodes':<14}{total[0]:,} -> {total[1]:,}: {aligned:,} aligned"
+        + (f" ({moved:,} moved)" if moved else "")
+        + f", {total[0] - aligned:,} only in A, {total[1] - aligned:,} only in B"
+    )
+    if any(rewired):
+        yield (
+            f"  {'dependencies':<14}between aligned nodes: {rewired[0]:,} only in A, "
+            f"{rewired[1]:,} only in B"
+        )
+
+
+def _blocks(found: Difference) -> Iterator[str]:
+    several = len(found.programs) > 1
+    for block in found.blocks:
+        before, after = block.count
+        where = f"{block.program}: " if several else ""
+        nodes = f"{block.nodes} nodes: {counts_text(block.operators)}"
+        yield f"{where}{before} -> {after} times {nodes}"
+
+
+def _stretches(found: Difference) -> Iterator[str]:
+    """Yield what only one has; equal stretches of one program are told once."""
+    alike: dict[tuple[object, ...], list[Stretch]] = {}
+    for stretch in found.stretches:
+        key = stretch.side, stretch.program, tuple(stretch.operators.items())
+        alike.setdefault(key, []).append(stretch)
+    for same in sorted(alike.values(), key=lambda s: -s[0].length * len(s)):
+        one, times = same[0], f"{len(same):,} times " if len(same) > 1 else ""
+        nodes = "1 node" if one.length == 1 else f"{one.length:,} nodes"
+        at = f"{'first ' if times else ''}at {min(s.start for s in same):,}"
+        yield (
+            f"{one.side.upper()}, {one.program}: {times}{nodes} ({at}): "
+            f"{counts_text(one.operators)}"
+        )
+
+
+def _operators(found: Difference) -> Iterator[str]:
+    for operator in found.operators:
+        if operator.differs:
+            yield f"{operator.name}: {'; '.join(_changes(operator))}"
+
+
+def _changes(operator: Operator) -> Iterator[str]:
+    """Yield what changed of an operator."""
+    if operator.count[0] != operator.count[1]:
+        yield f"{operator.count[0]:,} -> {operator.count[1]:,} nodes"
+    for name, pair in operator.numbers.items():
+        if pair[0] != pair[1] and name != "duration_us":
+            yield f"{name.replace('_', ' ')} {pair_text(name, pair)}"
+    if operator.changed:
+        yield f"{operator.changed:,} aligned with other figures"
+
+
+def _communication(found: Difference) -> Iterator[str]:
+    for row in found.communication:
+        if row.differs:
+            where = f" of {row.ranks:,} ranks" if row.ranks and row.kind != "message" else ""
+            sizes = pair_text("comm_bytes", row.bytes)
+            yield f"{row.kind}{where}: {row.count[0]:,} -> {row.count[1]:,}, {sizes}"
+
+
+def _times(found: Difference) -> Iterator[str]:
+    for figure in found.times:
+        if figure.differs:
+            if figure.unit:
+                pair = pair_text("", (figure.a, figure.b))
+                yield f"{figure.name} {pair} {figure.unit}{_percent(figure.a, figure.b)}"
+            else:
+                yield f"{figure.name}: {figure.b or 0:,.0f}"
+
+
+def _labels(found: Difference) -> Iterator[str]:
+    for name, (before, after) in found.labels.items():
+        yield f"{name} {before} -> {after}"
+
+
+def counts_text(operators: Mapping[str, int], most: int = 4) -> str:
+    """Return operators and counts, the most frequent ones."""
+    shown = [f"{name} {count:,}" if count > 1 else name for name, count in operators.items()]
+    more = f", {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
+
+
+def pair_text(name: str, pair: Pair) -> str:
+    """Return a figure of A and of B with an arrow between them."""
+    return " -> ".join("none" if x is None else figure_text(name, x) for x in pair)
+
+
+def figure_text(name: str, value: float) -> str:
+    """Return a figure, bytes with a binary unit."""
+    if name not in _BYTES:
+        return f"{value:,.0f}" if abs(value) < 1e7 and value == int(value) else f"{value:,.4g}"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:,.4g} {unit}"
+        value /= 1024
+    return f"{value:,.4g} TiB"
+
+
+def _percent(before: float | None, after: float | None) -> str:
+    """Return the change in percent."""
+    if not before or after is None:
+        return ""
+    return f" ({100 * (after / before - 1):+.1f} %)"

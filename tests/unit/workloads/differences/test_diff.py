@@ -1,0 +1,208 @@
+"""What differs between two jobs or graphs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from raw_graphs import chain
+from simulator_traces import all_reduce, comp, recv, send, workload
+
+from layerdag.codec import AttributedGraph
+from layerdag.errors import TraceError, UsageError
+from layerdag.traces import Workload
+from layerdag.traces.chakra import NodeSpec
+from layerdag.workloads.differences import Difference, diff, lines
+
+
+def named(node: NodeSpec, name: str) -> NodeSpec:
+    return replace(node, name=name)
+
+
+def layers(count: int, *, ops: int = 8, size: int = 64, us: int = 5) -> list[NodeSpec]:
+    """A chain of layers, each of three operators and a collective."""
+    nodes: list[NodeSpec] = []
+    for layer in range(count):
+        at = 4 * layer
+        before = (at - 1,) if layer else ()
+        nodes += [
+            named(comp(at, us, before, num_ops=ops, tensor_size=256), f"mm.{layer}"),
+            named(comp(at + 1, us, (at,), num_ops=ops), f"add.{layer}"),
+            named(comp(at + 2, us, (at + 1,)), f"act.{layer}"),
+            named(all_reduce(at + 3, size, (at + 2,)), f"sum.{layer}"),
+        ]
+    return nodes
+
+
+def job(nodes: list[NodeSpec], ranks: int = 2) -> Workload:
+    return workload(*[nodes] * ranks)
+
+
+def test_a_job_equals_itself() -> None:
+    found = diff(job(layers(3)), job(layers(3)))
+    assert found.equal
+    assert found.differing == ()
+    assert lines(found) == ["<memory> and <memory> are equal: 2 ranks of 12 nodes aligned"]
+
+
+def test_ids_and_numbers_in_names_do_not_count() -> None:
+    other = [
+        replace(
+            node,
+            id=node.id + 100,
+            name=node.name.replace(".", ".L1"),
+            data_deps=tuple(dep + 100 for dep in node.data_deps),
+        )
+        for node in layers(3)
+    ]
+    assert diff(job(layers(3)), job(other)).differing == ("operators", "structure")
+    renumbered = [replace(node, name=node.name.replace(".L1", ".")) for node in other]
+    assert diff(job(layers(3)), job(renumbered)).equal
+
+
+def test_more_layers_are_a_block_that_repeats_more_often() -> None:
+    found = diff(job(layers(3)), job(layers(5)))
+    (program,) = found.programs
+    assert program.nodes == (12, 20)
+    assert program.aligned == 12
+    (block,) = found.blocks
+    assert block.count == (3, 5)
+    assert block.operators == {"act.#": 1, "add.#": 1, "mm.#": 1, "sum.# [ALL_REDUCE]": 1}
+    assert {stretch.side for stretch in found.stretches} == {"b"}
+    assert sum(stretch.length for stretch in found.stretches) == 8
+    (row,) = found.communication
+    assert (row.kind, row.ranks, row.count, row.bytes) == ("ALL_REDUCE", 2, (3, 5), (192, 320))
+    assert found.times[0].name == "compute"
+    assert (found.times[0].a, found.times[0].b) == (45.0, 75.0)
+    critical = found.times[2]
+    assert (critical.name, critical.a, critical.b) == ("critical path", 45.0, 75.0)
+
+
+def test_other_figures_of_an_operator_are_told_by_operator() -> None:
+    found = diff(job(layers(3)), job(layers(3, ops=9)))
+    assert found.differing == ("operators",)
+    mm = next(operator for operator in found.operators if operator.name == "mm.#")
+    assert mm.numbers["flops"] == (24.0, 27.0)
+    assert mm.changed == 3
+    assert "flops 24 -> 27" in "\n".join(lines(found))
+
+
+def test_other_times_are_no_other_operators_and_can_be_ignored() -> None:
+    found = diff(job(layers(3)), job(layers(3, us=6)))
+    assert found.differing == ("time",)
+    ignoring = diff(job(layers(3)), job(layers(3, us=6)), ignore=("time",))
+    assert ignoring.equal
+    assert lines(ignoring)[2] == "differ in nothing (not counted: time)"
+
+
+def test_swapped_times_differ_though_their_sum_does_not() -> None:
+    nodes = [replace(node, duration_us=us) for us, node in enumerate(layers(1))]
+    other = [replace(node, duration_us=3 - us) for us, node in enumerate(layers(1))]
+    found = diff(job(nodes[:3]), job(other[:3]))
+    assert found.differing == ("time",)
+
+
+def test_a_rewired_dependency_is_found() -> None:
+    other = layers(3)
+    other[6] = replace(other[6], data_deps=(4,))
+    found = diff(job(layers(3)), job(other))
+    assert found.differing == ("structure", "time")  # the critical path is shorter
+    assert found.programs[0].rewired == (1, 1)
+    assert "between aligned nodes: 1 only in A, 1 only in B" in "\n".join(lines(found))
+
+
+def test_branches_in_another_order_are_the_same_program() -> None:
+    root, left, right = comp(0, 1), comp(1, 1, (0,)), comp(2, 1, (0,))
+    tails = comp(3, 1, (1,)), comp(4, 1, (2,))
+    a = [named(n, x) for n, x in zip((root, left, right, *tails), "rlmxy", strict=True)]
+    b = [a[0], replace(a[2], id=1), replace(a[1], id=2), replace(a[4], id=3, data_deps=(1,)),
+        replace(a[3], id=4, data_deps=(2,))]  # fmt: skip
+    found = diff(job(a), job(b), ignore=("time",))
+    assert found.equal
+    assert found.programs[0].moved > 0
+
+
+def test_more_ranks_of_one_program_differ_in_ranks_and_groups_alone() -> None:
+    found = diff(job(layers(2)), job(layers(2), ranks=4))
+    assert found.ranks == (2, 4)
+    assert found.differing == ("structure", "communication")
+    assert [program.name for program in found.programs] == ["ranks 0-1"]
+    assert {(row.ranks, row.count) for row in found.communication} == {(2, (2, 0)), (4, (0, 2))}
+
+
+def test_a_stage_that_only_one_job_has_is_a_program_of_its_own() -> None:
+    first = [comp(0, 1), send(1, 1, 8, (0,))]
+    last = [recv(0, 0, 8), comp(1, 1, (0,))]
+    found = diff(workload([comp(0, 1)]), workload(first, last))
+    assert [(p.name, p.nodes) for p in found.programs] == [("rank 0", (1, 2)), ("rank 1", (0, 2))]
+    (row,) = found.communication
+    assert (row.kind, row.count, row.bytes) == ("message", (0, 1), (0, 8))
+
+
+def test_one_rank_of_a_job_can_be_compared_alone() -> None:
+    """Its groups and partners are not there, so that it stands for itself."""
+    alone = workload([comp(0, 1), all_reduce(1, 8, (0,), pg_name="7")])
+    assert diff(alone, alone).equal
+
+
+def test_dependencies_in_a_circle_are_refused() -> None:
+    with pytest.raises(TraceError, match="wait for each other"):
+        diff(workload([comp(0, 1, (1,)), comp(1, 1, (0,))]), workload([comp(0, 1)]))
+
+
+def test_a_graph_and_traces_cannot_be_compared() -> None:
+    with pytest.raises(UsageError, match="two graphs, or the traces of two jobs"):
+        diff(chain("g", "ab"), job(layers(1)))
+
+
+def test_an_unknown_part_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError, match=r"no part 'times'\. Did you mean 'time'"):
+        diff(chain("g", "ab"), chain("g", "ab"), ignore=("times",))
+
+
+def shuffled(graph: AttributedGraph, seed: int) -> AttributedGraph:
+    order_N = np.random.default_rng(seed).permutation(graph.num_nodes)
+    place_N = np.argsort(order_N)
+    kinds = graph.categories["kind"]
+    return replace(
+        graph,
+        categories={"kind": [kinds[node] for node in order_N]},
+        edge_index_2E=place_N[graph.edge_index_2E],
+    )
+
+
+def test_a_graph_with_its_nodes_in_another_order_is_equal() -> None:
+    rng = np.random.default_rng(0)
+    source_E, target_E = np.triu_indices(24, 1)
+    edges_2E = np.stack([source_E, target_E])[:, rng.random(source_E.size) < 0.12]
+    graph = replace(
+        chain("g", "abc" * 8),
+        edge_index_2E=edges_2E,
+        edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
+    )
+    for seed in range(5):
+        assert diff(graph, shuffled(graph, seed)).equal
+    cut = replace(graph, edge_index_2E=edges_2E[:, 1:], edge_type_E=graph.edge_type_E[1:])
+    assert diff(graph, shuffled(cut, 1)).differing == ("structure",)
+
+
+def test_labels_and_numbers_of_graphs_are_compared() -> None:
+    a = replace(chain("a", "abb", label=1.0, device="x"), numbers={"work": np.array([1.0, 2, 3])})
+    b = replace(chain("b", "abb", label=2.0, device="x"), numbers={"work": np.array([1.0, 2, 9])})
+    found = diff(a, b)
+    assert found.differing == ("operators", "labels")
+    assert found.labels == {"label": (1.0, 2.0)}
+    assert "b: work 5 -> 11; 1 aligned with other figures" in "\n".join(lines(found))
+
+
+def test_the_text_says_how_much_it_leaves_out_and_the_summary_has_it_all() -> None:
+    a = [named(comp(i, 1), f"op{chr(97 + i)}") for i in range(8)]
+    found = diff(job(a), job([comp(0, 1)]))
+    told = lines(found)
+    assert len(told) < 14
+    assert any(line.endswith("; 6 more") for line in told)
+    assert str(found) == "\n".join(told)
+    assert len(lines(found, None)) > len(told)
+    summary = found.summary()
+    assert summary["equal"] is False
+    assert len(summary["operators"]) == 9
+    assert isinstance(found, Difference)
