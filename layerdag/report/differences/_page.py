@@ -108,15 +108,15 @@ def _structure(found: Difference) -> list[Markup]:
         )
         for block in found.blocks
     ]
-    head = ("Program", "Nodes of a block", "Times in A", "Times in B", "Operators of a block")
-    parts += _table("Blocks that repeat more or less often", head, blocks, 1, 2, 3)
+    block_head = ("Program", "Nodes of a block", "Times in A", "Times in B", "Operators of a block")
+    parts += _table("Blocks that repeat more or less often", block_head, blocks, 1, 2, 3)
     only = [
         (_unbroken(f"{stretch.side.upper()}, {stretch.program}"), _count(stretch.start),
          _count(stretch.length), counts_text(stretch.operators, _MOST_WORDS))
         for stretch in found.stretches
     ]  # fmt: skip
-    head = ("Only in", "First node", "Nodes", "Operators")
-    return parts + _table("Nodes that only one of the two has", head, only, 1, 2)
+    only_head = ("Only in", "First node", "Nodes", "Operators")
+    return parts + _table("Nodes that only one of the two has", only_head, only, 1, 2)
 
 
 def _operators(found: Difference) -> list[Markup]:

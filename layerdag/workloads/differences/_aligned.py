@@ -87,11 +87,11 @@ class AlignedPair:
 
     def _same_kinds_of_edges(self, color_a: np.ndarray, color_b: np.ndarray) -> bool:
         """Return whether edges join the same colors by the same kinds in both."""
-        keys = [
+        keys_a, keys_b = (
             np.sort(_keys(color[program.edges_2E], program.kind_E, 2 * self.a.num_nodes))
             for color, program in ((color_a, self.a), (color_b, self.b))
-        ]
-        return np.array_equal(*keys)
+        )
+        return np.array_equal(keys_a, keys_b)
 
     def programs(self) -> AlignedPrograms:
         """Return the figures of the alignment."""

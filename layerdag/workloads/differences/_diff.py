@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,15 +76,14 @@ def _of_workloads(
     aligned = [AlignedPair.of(*pair) for pair in track(pairs, "aligning", len(pairs))]
     times = list(_times(aligned))
     if makespans_ns:
-        times.append(Figure("simulated makespan", *(ns / 1000 for ns in makespans_ns), "us"))
-    return Difference(
-        a=a.source,
-        b=b.source,
+        before_ns, after_ns = makespans_ns
+        times.append(Figure("simulated makespan", before_ns / 1000, after_ns / 1000, "us"))
+    return replace(
+        _aligned(a.source, b.source, aligned),
         ranks=(a.num_ranks, b.num_ranks),
         times=tuple(times),
         communication=tuple(_communication(a, b)),
         ignored=ignore,
-        **_common(aligned),
     )
 
 
@@ -96,34 +96,29 @@ def _of_graphs(a: AttributedGraph, b: AttributedGraph, ignore: tuple[str, ...]) 
         for name in dict.fromkeys((*a.conditions, *b.conditions))
         if a.conditions.get(name) != b.conditions.get(name)
     }
-    return Difference(
-        a=a.name,
-        b=b.name,
-        ranks=None,
-        times=(),
-        communication=(),
-        labels=labels,
-        ignored=ignore,
-        **_common([pair]),
-    )
+    return replace(_aligned(a.name, b.name, [pair]), labels=labels, ignored=ignore)
 
 
-def _common(aligned: Sequence[AlignedPair]) -> Mapping[str, tuple[object, ...]]:
-    """Return what jobs and graphs share."""
+def _aligned(a: str, b: str, aligned: Sequence[AlignedPair]) -> Difference:
+    """Return what jobs and graphs share: operators and structure."""
     stretches = [stretch for pair in aligned for stretch in pair.stretches()]
     blocks = [block for pair in aligned for block in pair.blocks()]
-    notes = [
-        f"{pair.name}: so much differs that nodes were aligned half by half; fewer may differ."
-        for pair in aligned
-        if not pair.alignment.exact
-    ]
-    return {
-        "programs": tuple(pair.programs() for pair in aligned),
-        "operators": tuple(_operators(aligned)),
-        "stretches": tuple(sorted(stretches, key=lambda s: -s.length)),
-        "blocks": tuple(sorted(blocks, key=lambda k: -k.nodes * abs(k.count[1] - k.count[0]))),
-        "notes": tuple(notes),
-    }
+    return Difference(
+        a=a,
+        b=b,
+        ranks=None,
+        programs=tuple(pair.programs() for pair in aligned),
+        operators=tuple(_operators(aligned)),
+        stretches=tuple(sorted(stretches, key=lambda s: -s.length)),
+        blocks=tuple(sorted(blocks, key=lambda k: -k.nodes * abs(k.count[1] - k.count[0]))),
+        times=(),
+        communication=(),
+        notes=tuple(
+            f"{pair.name}: so much differs that nodes were aligned half by half; fewer may differ."
+            for pair in aligned
+            if not pair.alignment.exact
+        ),
+    )
 
 
 def _pairs(
@@ -142,8 +137,9 @@ def _pairs(
     for side, kinds in enumerate((kinds_a, kinds_b)):
         for number, kind in enumerate(kinds):
             if number not in {pair[side] for pair in met}:
-                programs = [Program.empty(kind.program), kind.program]
-                yield _ranks(kind.ranks), *(programs if side else programs[::-1])
+                none, some = Program.empty(kind.program), kind.program
+                first, second = (none, some) if side else (some, none)
+                yield _ranks(kind.ranks), first, second
 
 
 def _ranks(ranks: Sequence[int]) -> str:
