@@ -5,6 +5,7 @@ traceback. So overrides are checked here first, against the composed config, and
 what is known to compose.
 """
 
+import functools
 import os
 import sys
 import typing
@@ -39,8 +40,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     """
     parsed = _parse(with_new_words(name, overrides))
     _check_groups(parsed)
-    groups = [str(o.input_line) for o in parsed if _is_group(o)]
-    base = _compose(name, groups)
+    base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
     for override in parsed:
         if not _is_group(override) and not override.is_add():
@@ -143,6 +143,14 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         raise ConfigError(
             f"An override does not parse: {error}. Write key=value, for example seed=1."
         ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _defaults(name: str, groups: tuple[str, ...]) -> DictConfig:
+    """Return the config ``name`` with a choice of groups, which is not to be changed."""
+    config = _compose(name, list(groups))
+    OmegaConf.set_readonly(config, value=True)
+    return config
 
 
 def _compose(name: str, overrides: list[str]) -> DictConfig:
