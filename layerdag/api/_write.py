@@ -4,13 +4,14 @@ from pathlib import Path
 
 from layerdag._runtime import write_bytes
 from layerdag.codec import AttributedGraph
-from layerdag.datasets.files import write_graphml, write_json
+from layerdag.datasets.files import write_dot, write_graphml, write_json, write_wfformat
 from layerdag.errors import UsageError
 from layerdag.sampling import GeneratedGraph
 from layerdag.traces import Trace, Workload, write_workload
 from layerdag.traces.chakra import encode_trace_json, write_trace
 
-_GRAPH_WRITERS = {".graphml": write_graphml, ".json": write_json}
+_GRAPH_WRITERS = {".graphml": write_graphml, ".json": write_json, ".dot": write_dot}
+_WFFORMAT = ".wf.json"
 
 
 def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str | Path) -> None:
@@ -18,8 +19,9 @@ def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str 
 
     Args:
         thing: What to write.
-        path: ``.graphml`` for a graph; ``.json`` for a graph or a workload, without loss; ``.et``
-            for one trace; without a suffix the prefix of ``PREFIX.<rank>.et``, one for each rank.
+        path: ``.graphml``, ``.dot`` or ``.wf.json`` (WfFormat) for a graph; ``.json`` for a graph
+            or a workload, without loss; ``.et`` for one trace; without a suffix the prefix of
+            ``PREFIX.<rank>.et``, one for each rank.
 
     Raises:
         UsageError: If the suffix does not fit.
@@ -27,11 +29,16 @@ def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str 
         OSError: If the place cannot be written.
     """
     path = Path(path)
+    if path.name.endswith(_WFFORMAT) and not isinstance(thing, Workload | Trace):
+        write_wfformat(path, thing.graph if isinstance(thing, GeneratedGraph) else thing)
+        return
     if isinstance(thing, GeneratedGraph):
         thing = thing.graph if path.suffix in _GRAPH_WRITERS else thing.workload()
     if isinstance(thing, AttributedGraph):
         if path.suffix not in _GRAPH_WRITERS:
-            raise UsageError(f"{path}: a graph is written as .graphml or .json; name such a file.")
+            raise UsageError(
+                f"{path}: a graph is written as .graphml, .dot, .wf.json or .json; name one."
+            )
         _GRAPH_WRITERS[path.suffix](path, thing)
     elif isinstance(thing, Trace):
         _write_trace(thing, path)

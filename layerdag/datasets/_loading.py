@@ -20,7 +20,11 @@ GENERATED = ("corpus", "latent_preferential")
 """Names of the data sets that need no folder."""
 
 LABEL_FILES = ("labels.csv", "labels.json")
-_GRAPH_FILES = ("*.et", "*.et.gz", "*.et.xz", "*.graphml", "*.json")
+_GRAPH_FILES = tuple(
+    f"*{suffix}{packed}"
+    for suffix in (".et", ".graphml", ".json", ".dot", ".gv")
+    for packed in ("", ".gz", ".xz")
+)
 
 
 def loader_of(name: str) -> Callable[..., GraphDataset]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from layerdag._runtime import atomic_path, read_parsed
 from layerdag.codec import AttributedGraph
+from layerdag.datasets.files._columns import columns_of, is_number
 from layerdag.errors import GraphError
 from layerdag.graph import Condition
 
@@ -73,7 +74,8 @@ def read_graphml(path: str | Path) -> AttributedGraph:
         raise GraphError(f"{path}: two nodes have the same id; make ids unique.")
     edges = _edges(path, [(e, _row(e, space, keys)) for e in body.iter(f"{space}edge")], place)
     names = tuple(sorted({*edges.values(), "data"}))
-    categories, numbers = _columns([_row(node, space, keys) for node in nodes], kinds)
+    may_be_numbers = {name: kind in _NUMBERS for name, kind in kinds.items()}
+    categories, numbers = columns_of([_row(node, space, keys) for node in nodes], may_be_numbers)
     conditions = {
         name: _value(text, kinds.get(name)) for name, text in _row(body, space, keys).items()
     }
@@ -112,38 +114,12 @@ def _edges(
             if end not in place:
                 raise GraphError(f"{path}: an edge names node '{end}', which does not exist.")
         distance = next((row[name] for name in _DISTANCE if name in row), "0")
-        if not (_is_number(distance) and float(distance) > 0):
+        if not (is_number(distance) and float(distance) > 0):
             kind = next((row[name] for name in _EDGE_TYPE if name in row), "data")
             found[place[ends[0]], place[ends[1]]] = kind
     return found
 
 
-def _columns(
-    rows: Sequence[Row], kinds: Mapping[str, str]
-) -> tuple[dict[str, list[str]], dict[str, np.ndarray]]:
-    """Sort the attributes of all nodes into categories and numbers; a graph has at least one."""
-    categories: dict[str, list[str]] = {}
-    numbers: dict[str, np.ndarray] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        present = [row[name] for row in rows if name in row]
-        as_number = kinds.get(name, "double") in _NUMBERS and all(map(_is_number, present))
-        if as_number:
-            numbers[name] = np.array([float(row.get(name, "nan")) for row in rows])
-        else:
-            categories[name] = [row.get(name, "") for row in rows]
-    if not categories:
-        categories["kind"] = ["node"] * len(rows)
-    return categories, numbers
-
-
 def _value(text: str, kind: str | None) -> Condition:
     """Return a graph-level value as a number if it is one."""
-    return float(text) if kind != "string" and _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    return float(text) if kind != "string" and is_number(text) else text

@@ -1,4 +1,4 @@
-"""Any folder of workloads (``PREFIX.<rank>.et``) or of flow graphs (GraphML, layerdag's JSON)."""
+"""Any folder of workloads (``PREFIX.<rank>.et``) or of flow graphs in any format."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +27,14 @@ from layerdag.datasets import (
 from layerdag.datasets.files import (
     STEP_TIMES,
     Labels,
-    read_graphml,
-    read_json,
+    flow_format,
+    read_flow,
     read_labels,
     read_step_time,
 )
 from layerdag.datasets.schema import LABEL
 from layerdag.datasets.sources._public_words import publish
-from layerdag.errors import DataError
+from layerdag.errors import DataError, GraphError
 from layerdag.graph import Condition
 from layerdag.traces import RankFile, read_workload
 
@@ -192,10 +192,9 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
         elif trace:
             name = path.parent / trace["single"]
             traces[name.relative_to(folder).as_posix()] = (path, _workload)
-        elif path.suffix == ".graphml":
-            flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _graphml)
-        elif path.suffix == ".json" and _is_graph_json(path):
-            flows[path.relative_to(folder).with_suffix("").as_posix()] = (path, _json)
+        elif _holds_graph(path):
+            stem = path.name.removesuffix("".join(_endings(path)))
+            flows[(path.parent / stem).relative_to(folder).as_posix()] = (path, _flow)
     if traces and flows:
         raise DataError(
             f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "
@@ -204,10 +203,19 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
     return traces or flows
 
 
-def _is_graph_json(path: Path) -> bool:
-    """Return whether a file begins like layerdag's JSON of a flow graph."""
-    with path.open("rb") as file:
-        return b'"layerdag-graph-' in file.read(200)
+def _endings(path: Path) -> list[str]:
+    """Return the ending of a graph's file, with that of an archive behind it."""
+    suffixes = path.suffixes
+    packed = suffixes[-1:] if suffixes[-1].lower() in (".gz", ".xz") else []
+    return suffixes[-1 - len(packed) :]
+
+
+def _holds_graph(path: Path) -> bool:
+    """Return whether a file begins like a flow graph; what cannot be unpacked is none."""
+    try:
+        return flow_format(path) is not None
+    except GraphError:
+        return False
 
 
 def _workload(prefix: Path, name: str) -> AttributedGraph:
@@ -216,14 +224,9 @@ def _workload(prefix: Path, name: str) -> AttributedGraph:
     return job_graph(name, rank_classes(workload), workload.groups, {})
 
 
-def _graphml(path: Path, name: str) -> AttributedGraph:
-    """Read a GraphML file."""
-    return _sized(read_graphml(path), name)
-
-
-def _json(path: Path, name: str) -> AttributedGraph:
-    """Read a file of layerdag's JSON."""
-    return _sized(read_json(path), name)
+def _flow(path: Path, name: str) -> AttributedGraph:
+    """Read a flow graph of any format."""
+    return _sized(read_flow(path), name)
 
 
 def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:

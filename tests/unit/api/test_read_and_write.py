@@ -50,7 +50,7 @@ def test_a_sample_is_written_as_what_the_suffix_says(tmp_path: Path) -> None:
     ("thing", "name", "message"),
     [
         (TWO_RANKS, "run.et", "2 ranks need a file each; name the prefix"),
-        (chain("g", "ab"), "g.et", "as .graphml or .json"),
+        (chain("g", "ab"), "g.et", "as .graphml, .dot"),
         (TWO_RANKS.traces[0], "t.json", "a trace is written as .et"),
     ],
 )

@@ -49,6 +49,7 @@ EXAMPLE = (
     "  layerdag convert old_trace.et --out new/job            (any Chakra generation to 1.0.0)\n"
     "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
     "  layerdag convert model.mlir --compute a100-80 --out run/model  (StableHLO or HLO text)\n"
+    "  layerdag convert workflow.dot --to wfformat --out workflow.json  (flow graphs)\n"
     "  layerdag convert run/job --scrub --out shared/job"
 )
 
@@ -69,18 +70,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out",
         required=True,
         metavar="PREFIX",
-        help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json: the file; "
-        "feeder-json: prefix of PREFIX.<rank>.json; an ending .et or .json after it is ignored",
+        help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json and graphs: the "
+        "file; feeder-json: prefix of PREFIX.<rank>.json; an ending after it is ignored",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
     )
     parser.add_argument(
         "--to",
-        choices=("et", "json", "feeder-json"),
+        choices=("et", "json", "feeder-json", "graphml", "wfformat", "dot"),
         default="et",
         help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
-        "loss; feeder-json: for Chakra's feeder v1",
+        "loss; feeder-json: for Chakra's feeder v1; graphml, wfformat, dot: of a flow graph, or of "
+        "the graph of a job",
     )
     parser.add_argument(
         "--device",
@@ -153,6 +155,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
+    from layerdag.cli.verbs.traces._convert_graph import FORMS, convert_graph
+    from layerdag.datasets.files import is_flow_file, read_graph
+
+    if args.to in FORMS[1:] or is_flow_file(args.inputs[0]):
+        return convert_graph(args, read_graph(args.inputs[0]))
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
     _require_free(args.to, Path(args.out), overwrite=args.overwrite)

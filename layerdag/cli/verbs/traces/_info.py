@@ -11,10 +11,14 @@ from layerdag.traces import read_any
 from layerdag.traces.analysis import GroupSummary, RankSummary, WorkloadSummary, summarize
 from layerdag.workloads.hlo import Hardware, is_program_file, read_program, summarize_program
 
-SUMMARY = "Count nodes, types, layers, widths, critical path, communication and memory of traces."
+SUMMARY = (
+    "Count nodes, types, layers, widths, critical path, communication and memory of traces; nodes, "
+    "words and numbers of flow graphs."
+)
 EXAMPLE = (
     "  layerdag info traces/run\n"
     "  layerdag info traces/run.0.et --json\n"
+    "  layerdag info workflow.json               (WfFormat and other flow graphs)\n"
     "  layerdag info model.mlir --compute a100-80 --json    (StableHLO or HLO text)"
 )
 
@@ -24,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workload",
         help="prefix of PREFIX.<rank>.et, folder of one such set, or one trace file of any format "
-        "that 'layerdag convert' reads, StableHLO and HLO text included",
+        "that 'layerdag convert' reads, StableHLO and HLO text and flow graphs included",
     )
     parser.add_argument(
         "--compute",
@@ -42,16 +46,34 @@ def run(args: argparse.Namespace) -> int:
     """Print the summary."""
     if is_program_file(args.workload):
         return _program(args)
+    from layerdag.datasets.files import is_flow_file
+
     if args.compute:
         raise UsageError(
             "--compute is for StableHLO and HLO text; 'layerdag simulate' takes it for traces."
         )
+    if is_flow_file(args.workload):
+        return _graph(args)
     summary = summarize(read_any(args.workload, args.comm_group))
     if args.json:
         json.dump(summary.to_json(), sys.stdout, indent=1)
         print()
     else:
         print("\n".join(_lines(summary)))
+    return 0
+
+
+def _graph(args: argparse.Namespace) -> int:
+    """Print the figures of a flow graph."""
+    from layerdag.cli.verbs.traces._info_graph import graph_lines, graph_summary
+    from layerdag.datasets.files import read_flow
+
+    told = graph_summary(read_flow(args.workload))
+    if args.json:
+        json.dump(told, sys.stdout, indent=1)
+        print()
+    else:
+        print("\n".join(graph_lines(told)))
     return 0
 
 

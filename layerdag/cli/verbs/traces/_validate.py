@@ -25,7 +25,6 @@ EXAMPLE = (
     "  layerdag validate --rules               # what is checked, and why\n"
     "  layerdag validate samples --against data    # copies and membership attacks"
 )
-GRAPH_SUFFIXES = (".graphml",)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _targets(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    graphs = sorted(child for child in path.iterdir() if child.suffix in GRAPH_SUFFIXES)
+    graphs = sorted(child for child in path.iterdir() if _is_graph(child))
     inner = sorted(child for child in path.iterdir() if child.is_dir())
     prefixes = sorted({_prefix(child) for child in path.glob("*.et*") if child.is_file()})
     yield from (path / prefix for prefix in prefixes)
@@ -164,21 +163,20 @@ def _is_sampled(target: Path) -> bool:
 
 def _is_graph(target: Path) -> bool:
     """Return whether a file holds a flow graph rather than a trace."""
-    if target.suffix in GRAPH_SUFFIXES:
-        return True
-    with target.open("rb") as stream:
-        return target.suffix == ".json" and b'"layerdag-graph' in stream.read(200)
+    from layerdag.datasets.files import is_flow_file
+
+    return is_flow_file(target)
 
 
 def _check_graph(target: Path) -> list[Finding]:
     """Check the structure of one flow graph."""
     import torch
 
-    from layerdag.datasets.files import read_graphml, read_json
+    from layerdag.datasets.files import read_flow
     from layerdag.evaluation.rules import check_structure
     from layerdag.graph import DAG
 
-    raw = (read_graphml if target.suffix == ".graphml" else read_json)(target)
+    raw = read_flow(target)
     dag = DAG.build(
         torch.zeros((raw.num_nodes, 1), dtype=torch.int64), torch.from_numpy(raw.edge_index_2E)
     )

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workload",
         help="prefix, folder or file of a trace in any format that layerdag reads, or a flow graph "
-        "(GraphML, or JSON from 'sample')",
+        "(GraphML, WfFormat, DOT, node-link JSON, or JSON from 'sample')",
     )
     parser.add_argument(
         "--out",
@@ -71,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
     if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
         raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
-    if _is_flow_graph(Path(args.workload)):
+    from layerdag.datasets.files import is_flow_file
+
+    if is_flow_file(args.workload):
         _write_graph(kind, Path(args.workload), out)
     else:
         _write(kind, read_any(args.workload, args.comm_group), args.rank, out)
@@ -79,26 +81,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _is_flow_graph(path: Path) -> bool:
-    """Return whether a file is a flow graph: GraphML, or the JSON that ``sample`` writes."""
-    if not path.is_file():
-        return False
-    start = _start(path)
-    return start.startswith(b"<") or (start.startswith(b"{") and b'"layerdag-graph-' in start)
-
-
-def _start(path: Path) -> bytes:
-    """Return the first characters of a file that are no white space."""
-    with path.open("rb") as file:
-        return file.read(4096).lstrip()
-
-
 def _write_graph(kind: str, path: Path, out: Path) -> None:
     """Write a flow graph in the chosen form."""
-    from layerdag.datasets.files import read_graphml, read_json, write_json
+    from layerdag.datasets.files import read_flow, write_json
     from layerdag.viz import view_of_graph
 
-    graph = read_graphml(path) if _start(path).startswith(b"<") else read_json(path)
+    graph = read_flow(path)
     if kind == "chrome":
         raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
     if kind == "json":

@@ -1,0 +1,211 @@
+"""WfFormat, the JSON of WfCommons (wfcommons.org) for executed workflows: versions 1.4 and 1.5.
+
+A task is a node. Its kind is its program where that is one word, else its name without the number
+that numbers it. Numbers are its runtime, bytes of the files that go in and out, and what else was
+measured; an edge is of type "data" where a file goes from one task to the other.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag._runtime import read_parsed
+from layerdag.codec import AttributedGraph
+from layerdag.datasets.schema import LABEL
+from layerdag.errors import GraphError
+from layerdag.graph import Condition
+
+VERSIONS = ("1.4", "1.5")
+EDGE_TYPES = ("data", "control")
+MEASURED = {
+    "runtime_s": "runtimeInSeconds",
+    "cores": "coreCount",
+    "avg_cpu": "avgCPU",
+    "memory_bytes": "memoryInBytes",
+    "read_bytes": "readBytes",
+    "written_bytes": "writtenBytes",
+    "priority": "priority",
+}
+"""Key of each number of a task."""
+
+UNITS = {
+    "runtime_s": "s",
+    "avg_cpu": "%",
+    **dict.fromkeys(
+        ("memory_bytes", "read_bytes", "written_bytes", "input_bytes", "output_bytes"), "B"
+    ),
+}
+_TASK_NUMBER = re.compile(r"(_ID|[._-])\d+$")
+_ONE_WORD = re.compile(r"[\w.+:/-]{1,64}")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task of either version.
+
+    Attributes:
+        key: What other tasks call it.
+        kind: Program or name.
+        neighbors: Keys of parents, and keys of children.
+        files: Bytes of the files that go in, and of those that come out; None where it is not said.
+        numbers: What was measured.
+    """
+
+    key: str
+    kind: str
+    neighbors: tuple[tuple[str, ...], tuple[str, ...]]
+    files: tuple[Mapping[str, float] | None, Mapping[str, float] | None]
+    numbers: Mapping[str, float]
+
+
+def read_wfformat(path: str | Path) -> AttributedGraph:
+    """Read an instance; the file is not trusted. The makespan is the graph's label.
+
+    Raises:
+        GraphError: If it is no WfFormat of these versions, contradicts itself, or has no task.
+    """
+    try:
+        document = json.loads(read_parsed(path, GraphError))
+        version = document.get("schemaVersion")
+        if version not in VERSIONS:
+            raise GraphError(
+                f"{path}: is WfFormat {version!r}, but layerdag reads {' and '.join(VERSIONS)}; "
+                "migrate it with wfcommons-migrate-instance.py of WfFormat."
+            )
+        workflow = document["workflow"]
+        tasks = list(_tasks_of_1_4(workflow) if version == "1.4" else _tasks_of_1_5(workflow))
+        execution = workflow if version == "1.4" else workflow.get("execution", {})
+        return _graph(path, tasks, execution.get("makespanInSeconds")).checked()
+    except GraphError as error:
+        told = str(error)
+        raise GraphError(told if told.startswith(str(path)) else f"{path}: {told}") from error
+    except KeyError as error:
+        raise GraphError(f"{path}: is no sound WfFormat: {error} is missing.") from error
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise GraphError(f"{path}: is no sound WfFormat ({error}); check the file.") from error
+
+
+def _tasks_of_1_5(workflow: Json) -> Iterator[_Task]:
+    """Yield the tasks of version 1.5, which describes tasks, files and execution apart."""
+    specification = workflow["specification"]
+    sizes = {str(f["id"]): _size(str(f["id"]), f) for f in specification.get("files", ())}
+    rows = {str(row["id"]): row for row in workflow.get("execution", {}).get("tasks", ())}
+    for task in specification["tasks"]:
+        files = [
+            {str(name): sizes.get(str(name), math.nan) for name in task[key]}
+            if key in task
+            else None
+            for key in ("inputFiles", "outputFiles")
+        ]
+        yield _task(task, rows.pop(str(task["id"]), {}), (files[0], files[1]))
+    if rows:
+        raise GraphError(f"the execution names task '{next(iter(rows))}', which does not exist.")
+
+
+def _tasks_of_1_4(workflow: Json) -> Iterator[_Task]:
+    """Yield the tasks of version 1.4, which describes all of a task in one place."""
+    for task in workflow["tasks"]:
+        files: dict[str, dict[str, float]] = {"input": {}, "output": {}}
+        for file in task.get("files", ()):
+            name = str(file.get("id", file.get("name")))
+            files[file["link"]][name] = _size(name, file)
+        present = "files" in task
+        row = {**task, "coreCount": task.get("coreCount", task.get("cores"))}
+        inputs, outputs = files["input"], files["output"]
+        yield _task(task, row, (inputs, outputs) if present else (None, None))
+
+
+def _task(
+    task: Json, row: Json, files: tuple[Mapping[str, float] | None, Mapping[str, float] | None]
+) -> _Task:
+    """Return a task with what was measured of it."""
+    command = row.get("command")
+    program = command.get("program") if isinstance(command, dict) else None
+    name = str(task["name"])
+    kind = _TASK_NUMBER.sub("", name) or name
+    if isinstance(program, str) and _ONE_WORD.fullmatch(program):
+        kind = program.rpartition("/")[2] or kind
+    parents, children = (tuple(str(key) for key in task[side]) for side in ("parents", "children"))
+    numbers = {name: _number(row, key) for name, key in MEASURED.items()}
+    return _Task(str(task.get("id", name)), kind, (parents, children), files, numbers)
+
+
+def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> AttributedGraph:
+    """Return the graph of the tasks."""
+    place = {task.key: at for at, task in enumerate(tasks)}
+    if len(place) != len(tasks):
+        raise GraphError("two tasks have the same id; make ids unique.")
+    edges = _edges(tasks, place)
+    numbers = {name: np.array([task.numbers[name] for task in tasks]) for name in MEASURED}
+    for side, name in enumerate(("input_bytes", "output_bytes")):
+        totals = [_total(task.files[side]) for task in tasks]
+        numbers[name] = np.array(totals, dtype=np.float64)
+    conditions: dict[str, Condition] = {}
+    if _is_number(makespan):
+        conditions[LABEL] = float(str(makespan))
+    return AttributedGraph(
+        name=Path(path).name.partition(".json")[0],
+        categories={"kind": [task.kind for task in tasks]},
+        numbers={name: value_N for name, value_N in numbers.items() if not np.isnan(value_N).all()},
+        units=UNITS,
+        edge_index_2E=np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T,
+        edge_type_E=np.array([EDGE_TYPES.index(edges[e]) for e in sorted(edges)], dtype=np.int64),
+        edge_type_names=EDGE_TYPES,
+        conditions=conditions,
+    )
+
+
+def _edges(tasks: Sequence[_Task], place: Mapping[str, int]) -> dict[tuple[int, int], str]:
+    """Return the type of each edge, which parents or children may name."""
+    found: dict[tuple[int, int], str] = {}
+    for at, task in enumerate(tasks):
+        for side, keys in enumerate(task.neighbors):
+            for key in keys:
+                if key not in place:
+                    word = ("parent", "child")[side]
+                    raise GraphError(
+                        f"task '{task.key}' has the {word} '{key}', which does not exist; add the "
+                        "task, or remove the name."
+                    )
+                edge = (at, place[key]) if side else (place[key], at)
+                out, into = tasks[edge[0]].files[1] or {}, tasks[edge[1]].files[0] or {}
+                found[edge] = "data" if out.keys() & into.keys() else "control"
+    return found
+
+
+def _size(name: str, file: Json) -> float:
+    """Return the bytes of a file, NaN if they are not said."""
+    size = file.get("sizeInBytes")
+    if size is None:
+        return math.nan
+    if not _is_number(size) or size < 0:
+        raise GraphError(f"file '{name}' has {size!r} bytes; write a number of at least 0.")
+    return float(size)
+
+
+def _total(files: Mapping[str, float] | None) -> float:
+    """Return the bytes of some files, NaN if they are unknown."""
+    return math.nan if files is None else float(sum(files.values()))
+
+
+def _number(row: Json, key: str) -> float:
+    """Return a measured number, NaN if there is none."""
+    value = row.get(key)
+    if value is None:
+        return math.nan
+    if not _is_number(value):
+        raise GraphError(f"'{key}' of a task is {value!r}; write a finite number.")
+    return float(value)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
