@@ -1,4 +1,4 @@
-"""The statements of a DOT file (graphviz.org/doc/info/lang.html), one token ahead."""
+"""The statements of a DOT file, one token ahead; the grammar is that of Graphviz."""
 
 import re
 from collections import deque
