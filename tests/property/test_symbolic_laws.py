@@ -31,7 +31,9 @@ def jobs(draw: Any) -> SymbolicJob:
         plan |= {"sequence_parallel": draw(st.booleans())}
         if phase == "training":
             plan |= {"zero": draw(st.integers(0, 3))}
-            plan |= {"schedule": draw(st.sampled_from(["1f1b", "gpipe"]))}
+            plan |= {"schedule": draw(st.sampled_from(["1f1b", "gpipe", "zb-h1"]))}
+            if plan["pipeline"] > 1 and plan["schedule"] == "1f1b":
+                plan |= {"virtual_stages": draw(st.sampled_from([1, 2]))}
             plan |= {"recompute": draw(st.sampled_from(["none", "selective", "full"]))}
         batch = 2 * plan["data"] * plan["micro_batches"]
         try:

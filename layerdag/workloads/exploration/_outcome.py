@@ -37,6 +37,7 @@ class Outcome:
             over the cluster's peak, without those of recomputation.
         cost: Price of a step, 0 if the cluster has no price.
         error: Why it could not be simulated, "" if it was.
+        virtual_stages: Groups of layers that each stage holds.
         key: Hash of everything that went in.
     """
 
@@ -62,6 +63,7 @@ class Outcome:
     utilization: float | None = None
     cost: float = 0.0
     error: str = ""
+    virtual_stages: int = 1
     key: str = ""
 
     @property
@@ -75,7 +77,10 @@ class Outcome:
         words += [f"ZeRO {self.zero}"] if self.zero else []
         words += [f"recompute {self.recompute}"] if self.recompute != "none" else []
         words += ["sequence parallel"] if self.sequence_parallel else []
-        words += [self.schedule] if self.schedule != "1f1b" and self.pipeline > 1 else []
+        words += [f"{self.virtual_stages} virtual stages"] if self.virtual_stages > 1 else []
+        words += (
+            [self.schedule] if self.schedule in ("gpipe", "zb-h1") and self.pipeline > 1 else []
+        )
         return ", ".join(words) or "one rank"
 
 
@@ -110,7 +115,7 @@ def try_point(point: Point, cluster: StudiedCluster, key: str = "") -> Outcome:
 def _shown(plan: Plan) -> dict[str, object]:
     """Return the parts of a plan that an outcome names."""
     names = ("data", "tensor", "pipeline", "context", "expert", "zero", "recompute",
-        "sequence_parallel", "schedule")  # fmt: skip
+        "sequence_parallel", "schedule", "virtual_stages")  # fmt: skip
     return {name: getattr(plan, name) for name in names}
 
 

@@ -169,7 +169,8 @@ class PlanSpace:
         zero: ZeRO stages.
         recompute: "none", "selective", "full".
         sequence_parallel: Whether norms are split over tensor ranks, too.
-        schedule: "1f1b", "gpipe".
+        schedule: "1f1b", "gpipe", "zb-h1".
+        virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
     """
 
     tensor: tuple[int, ...] = (1,)
@@ -181,6 +182,7 @@ class PlanSpace:
     recompute: tuple[str, ...] = ("none",)
     sequence_parallel: tuple[bool, ...] = (False,)
     schedule: tuple[str, ...] = ("1f1b",)
+    virtual_stages: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ a shard of it is kept (Korthikanti et al. 2022). Experts: Lepikhin et al. 2020. 
 values are gathered over the context ranks, as for Llama 3.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 from layerdag.traces import CollectiveType
 from layerdag.workloads.symbolic._costs import Costs, Linear
@@ -37,10 +39,20 @@ class LayerWriter:
     Attributes:
         tape: Where nodes go.
         costs: Costs of this rank.
+        put_off: What writes gradients of weights later, where the schedule splits them from the
+            backward pass, each with the weights it belongs to ("dense" or "experts").
     """
 
     tape: Tape
     costs: Costs
+    put_off: list[tuple[str, Callable[[], Nodes]]] = field(default_factory=list)
+
+    def gradient(self, write: Callable[[], Nodes], weights: str = "dense") -> Nodes:
+        """Write the gradient of a weight; where the schedule splits it off, put it off."""
+        if not self.costs.plan.splits_backward:
+            return write()
+        self.put_off.append((weights, write))
+        return ()
 
     # ---- sums and gathers over the tensor ranks ----
 
@@ -163,8 +175,13 @@ class LayerWriter:
         """Write the gradients of a linear layer's input and weight."""
         tokens = tokens or self.costs.tokens
         dx = self.tape.compute(f"mm.{name}.dx", self.costs.linear_dx(layer, tokens), dy)
-        dw = self.tape.compute(f"mm.{name}.dw", self.costs.linear_dw(layer, tokens), dy)
-        return dx, dw
+        cost = self.costs.linear_dw(layer, tokens)
+        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy)
+        return dx, self.gradient(write, self._weights_of(name))
+
+    def _weights_of(self, name: str) -> str:
+        of_expert = self.costs.shape.experts and name.startswith(("up.", "down."))
+        return "experts" if of_expert else "dense"
 
     def _split_by_columns_back(
         self, name: str, layer: Linear, dy: Nodes, block: str, routed: int = 0
@@ -176,13 +193,18 @@ class LayerWriter:
         where = name.partition(".")[2]
         tokens, factor = routed or self.costs.tokens, self.costs.shape.experts_per_token
         size = (self.costs.own_stream * factor, self.costs.stream * factor) if routed else (0, 0)
-        x = self.gather(f"gather_again{block}.{where}", dy, size[0])
+        gather = partial(self.gather, f"gather_again{block}.{where}", dy, size[0])
+        x = () if self.costs.plan.splits_backward else gather()
         dx = self.tape.compute(f"mm.{name}.dx", self.costs.linear_dx(layer, tokens), dy)
         if not routed or self._sharded:
             dx = self.total(f"sum_dx{block}.{where}", dx, size[1])
-        both = tuple(dict.fromkeys((*dy, *x)))
-        dw = self.tape.compute(f"mm.{name}.dw", self.costs.linear_dw(layer, tokens), both)
-        return dx, dw
+        cost = self.costs.linear_dw(layer, tokens)
+
+        def write() -> Nodes:
+            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
+            return self.tape.compute(f"mm.{name}.dw", cost, both)
+
+        return dx, self.gradient(write, self._weights_of(name))
 
     def _dense_back(self, where: str, dy: Nodes) -> Passed:
         costs = self.costs

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from layerdag.workloads.symbolic._costs import Costs
-from layerdag.workloads.symbolic._schedule import layers_of_stage, stage_tasks
+from layerdag.workloads.symbolic._schedule import layers_held, layers_of_chunks, stage_tasks
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def rank_memory(costs: Costs, stage: int) -> RankMemory:
 def rank_parameters(costs: Costs, stage: int) -> tuple[int, int]:
     """Return the dense parameters and those of experts that a rank of a stage computes with."""
     shape, plan = costs.shape, costs.plan
-    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
+    layers = layers_held(shape.layers, plan, stage)
     first, last = stage == 0, stage == plan.pipeline - 1
     dense = layers * costs.layer_dense
     if first:
@@ -98,19 +98,23 @@ def layer_activations(costs: Costs) -> int:
 
 
 def _kept(costs: Costs, stage: int) -> int:
-    """Return the peak of what forward passes keep, walking along the schedule."""
+    """Return the peak of what forward passes keep, walking along the schedule.
+
+    What a forward pass keeps is held until the gradients of weights are there.
+    """
     shape, plan, number = costs.shape, costs.plan, costs.number
-    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
     full, own = plan.recompute == "full", costs.own_tokens * shape.hidden
-    each = layers * (own * number if full else layer_activations(costs))
-    each += own if shape.dropout and stage == 0 else 0
+    of_layer = own * number if full else layer_activations(costs)
+    kept = [len(layers) * of_layer for layers in layers_of_chunks(shape.layers, plan, stage)]
+    kept[0] += own if shape.dropout and stage == 0 else 0
     if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
-        each += 2 * own * number + 4 * costs.tokens * costs.logits.outputs
-    flying = most = 0
-    for task in stage_tasks(plan.schedule, stage, plan.pipeline, costs.step.micro_batches):
-        flying += -1 if task.backward else 1
-        most = max(most, flying)
-    return most * each + (layer_activations(costs) if full else 0)
+        kept[-1] += 2 * own * number + 4 * costs.tokens * costs.logits.outputs
+    last = "weights" if plan.splits_backward else "backward"
+    held = most = 0
+    for task in stage_tasks(plan, stage, costs.step.micro_batches):
+        held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
+        most = max(most, held)
+    return most + (layer_activations(costs) if full else 0)
 
 
 def _passing(costs: Costs) -> int:
@@ -124,7 +128,7 @@ def _passing(costs: Costs) -> int:
 def _cache(costs: Costs, stage: int) -> int:
     """Return the bytes of the KV cache at the end of the step."""
     shape, plan, step = costs.shape, costs.plan, costs.step
-    layers = len(layers_of_stage(shape.layers, stage, plan.pipeline))
+    layers = layers_held(shape.layers, plan, stage)
     grown = step.tokens if step.phase == "decode" else 0
     tokens = step.batch // plan.data * (step.sequence // plan.context + grown)
     return layers * 2 * tokens * shape.kv_width // plan.tensor * costs.number

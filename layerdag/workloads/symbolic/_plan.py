@@ -7,7 +7,7 @@ from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
 from layerdag.workloads.symbolic._shape import ModelShape
 
-Schedule = Literal["1f1b", "gpipe"]
+Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1"]
 Recompute = Literal["none", "selective", "full"]
 Attention = Literal["flash", "unfused"]
 Phase = Literal["training", "prefill", "decode"]
@@ -59,7 +59,9 @@ class Plan:
         sequence_parallel: Whether norms and residuals are split over the tensor ranks, too.
         zero: ZeRO stage: what data-parallel ranks share: 1 optimizer states, 2 gradients, too,
             3 parameters, too (fully sharded).
-        schedule: Order of micro-batches in a pipeline.
+        schedule: Order of micro-batches in a pipeline; "interleaved" is "1f1b" with several virtual
+            stages, "zb-h1" the zero-bubble schedule that takes no more memory than "1f1b".
+        virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
         recompute: What the backward pass computes again: nothing, the attention core, or layers.
         attention: "flash" keeps no scores; "unfused" does, as Megatron's published formula.
 
@@ -75,15 +77,17 @@ class Plan:
     sequence_parallel: bool = False
     zero: int = 0
     schedule: Schedule = "1f1b"
+    virtual_stages: int = 1
     recompute: Recompute = "none"
     attention: Attention = "flash"
 
     def __post_init__(self) -> None:
-        for name in ("data", "tensor", "pipeline", "context", "expert"):
+        for name in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
             _whole("plan", name, getattr(self, name))
         if self.zero not in (0, 1, 2, 3):
             raise ConfigError(f"plan: zero is {self.zero!r}; ZeRO stages are 0 (none) to 3.")
         _known("plan", "schedule", self.schedule, Schedule)
+        self._check_schedule()
         _known("plan", "recompute", self.recompute, Recompute)
         _known("plan", "attention", self.attention, Attention)
         if self.data * self.context % self.expert:
@@ -91,6 +95,25 @@ class Plan:
                 f"plan: {self.expert} expert ranks do not divide data x context = "
                 f"{self.data * self.context}, whose ranks share the experts; raise data to a "
                 f"multiple of {self.expert}."
+            )
+
+    def _check_schedule(self) -> None:
+        """Refuse virtual stages where there is nothing to interleave, and the other way round."""
+        several = self.virtual_stages > 1
+        if several and self.pipeline == 1:
+            raise ConfigError(
+                f"plan: {self.virtual_stages} virtual stages need a pipeline; give pipeline at "
+                "least 2 stages."
+            )
+        if several and self.schedule not in ("1f1b", "interleaved"):
+            raise ConfigError(
+                f"plan: schedule {self.schedule} has one virtual stage only, not "
+                f"{self.virtual_stages}; choose interleaved, or leave virtual_stages out."
+            )
+        if self.schedule == "interleaved" and not several:
+            raise ConfigError(
+                "plan: schedule interleaved needs virtual_stages of at least 2, the groups of "
+                "layers that each stage holds."
             )
 
     @property
@@ -102,6 +125,11 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same dense weights: their gradients are summed."""
         return self.data * self.context
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether gradients of weights are passes of their own."""
+        return self.schedule == "zb-h1"
 
     @property
     def expert_replicas(self) -> int:
@@ -180,11 +208,7 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
                 f"{shape.name}: a number of {total} {what} cannot be split evenly over {parts} "
                 f"{over}; choose numbers that divide."
             )
-    if plan.pipeline > shape.layers:
-        raise ConfigError(
-            f"{shape.name}: {shape.layers} layers do not fill {plan.pipeline} pipeline stages; "
-            "use fewer."
-        )
+    _check_stages(shape, plan, step)
     if plan.expert > 1 and not shape.experts:
         raise ConfigError(
             f"{shape.name}: has no experts to be split over {plan.expert} expert ranks; leave "
@@ -194,12 +218,33 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
         _check_inference(plan, step)
 
 
+def _check_stages(shape: ModelShape, plan: Plan, step: Step) -> None:
+    """Refuse a pipeline with stages that would have nothing to do."""
+    stages = plan.pipeline * plan.virtual_stages
+    if stages > shape.layers:
+        each = f" of {plan.virtual_stages} virtual stages each" if stages > plan.pipeline else ""
+        raise ConfigError(
+            f"{shape.name}: {shape.layers} layers do not fill {plan.pipeline} pipeline stages"
+            f"{each}; use fewer."
+        )
+    if plan.virtual_stages > 1 and step.training and step.micro_batches % plan.pipeline:
+        raise ConfigError(
+            f"step: interleaved 1F1B takes micro-batches in groups of the {plan.pipeline} pipeline "
+            f"stages; {step.micro_batches} cannot be grouped so. Give a multiple."
+        )
+
+
 def _check_inference(plan: Plan, step: Step) -> None:
     """Refuse what only training has."""
     if plan.zero or plan.recompute != "none":
         raise ConfigError(
             f"step: {step.phase} has no optimizer and no backward pass; leave zero and recompute "
             "out."
+        )
+    if plan.virtual_stages > 1 or plan.schedule == "zb-h1":
+        raise ConfigError(
+            f"step: {step.phase} has no backward pass, for whose sake pipelines are interleaved or "
+            "split; leave virtual_stages and schedule out."
         )
     if step.phase == "decode" and (plan.context > 1 or plan.sequence_parallel):
         raise ConfigError(

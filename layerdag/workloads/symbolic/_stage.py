@@ -1,12 +1,14 @@
 """The program of a pipeline stage: all its ranks run it, each in groups of its own."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import final
 
 from layerdag.traces import CollectiveType, Trace
-from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._costs import Cost, Costs
 from layerdag.workloads.symbolic._layers import LayerWriter
-from layerdag.workloads.symbolic._schedule import layers_of_stage, stage_tasks
+from layerdag.workloads.symbolic._schedule import Task, layers_of_chunks, stage_tasks
 from layerdag.workloads.symbolic._tape import Nodes, Tape
 
 _LOSS_BYTES = 4  # the loss is computed in single precision
@@ -36,6 +38,21 @@ class _Bucket:
     ready: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Late:
+    """Gradients of the weights of a bucket that a later pass writes.
+
+    Attributes:
+        bucket: Its name.
+        writers: What writes them.
+        made: Nodes that make those that were not put off.
+    """
+
+    bucket: str
+    writers: list[Callable[[], Nodes]]
+    made: Nodes
+
+
 @final
 class _StageWriter:
     """Writes one stage.
@@ -48,25 +65,26 @@ class _StageWriter:
     def __init__(self, costs: Costs, stage: int) -> None:
         plan, step = costs.plan, costs.step
         self._costs, self._plan, self._step, self._stage = costs, plan, step, stage
-        self._layers = layers_of_stage(costs.shape.layers, stage, plan.pipeline)
+        self._chunks = layers_of_chunks(costs.shape.layers, plan, stage)
+        self._layers = [layer for layers in self._chunks for layer in layers]
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
         self._tape = Tape(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
         self._write = LayerWriter(self._tape, costs)
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
-        self._reduced: list[int] = []
         self._loss: dict[int, Nodes] = {}
+        self._late: dict[int, list[_Late]] = {}
 
     def written(self) -> Trace:
         """Return the program."""
         if not self._step.training:
             self._infer()
             return self._tape.trace()
-        tasks = stage_tasks(
-            self._plan.schedule, self._stage, self._plan.pipeline, self._step.micro_batches
-        )
-        for task in tasks:
+        passes = {
+            "forward": self._forward, "backward": self._backward, "weights": self._gradients
+        }  # fmt: skip
+        for task in stage_tasks(self._plan, self._stage, self._step.micro_batches):
             self._tape.begin_task()
-            (self._backward if task.backward else self._forward)(task.micro_batch)
+            passes[task.kind](task)
         self._update()
         return self._tape.trace()
 
@@ -102,7 +120,26 @@ class _StageWriter:
         return self._tape.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
 
     def _made(self, name: str, micro_batch: int, nodes: Nodes) -> None:
-        """Note gradients; sum them where their sum is due.
+        """Note what makes gradients of weights: now, or in the pass that writes the rest of it."""
+        if not self._plan.splits_backward:
+            self._sum(name, micro_batch, nodes)
+            return
+        kind = "experts" if name.endswith(".experts") else "dense"
+        writers = [write for weights, write in self._write.put_off if weights == kind]
+        self._write.put_off[:] = [late for late in self._write.put_off if late[0] != kind]
+        self._late.setdefault(micro_batch, []).append(_Late(name, writers, nodes))
+
+    def _gradients(self, task: Task) -> None:
+        """Write the gradients of weights that the backward pass of a micro-batch put off."""
+        for late in self._late.pop(task.micro_batch):
+            made: list[int] = []
+            for write in late.writers:
+                self._tape.begin_task()  # none runs before its turn, although its inputs are there
+                made += write()
+            self._sum(late.bucket, task.micro_batch, (*late.made, *made))
+
+    def _sum(self, name: str, micro_batch: int, nodes: Nodes) -> None:
+        """Sum gradients where their sum is due.
 
         Gradients add up over micro-batches and are summed over ranks once a step; ranks that keep
         a shard of the gradients only (ZeRO 2 and 3) sum those of each micro-batch.
@@ -119,58 +156,79 @@ class _StageWriter:
 
     # ---- training ----
 
-    def _forward(self, micro_batch: int) -> None:
-        where = f"F{micro_batch}"
-        x = self._enter(where, micro_batch)
-        x = self._through(where, x)
-        if self._last:
-            self._loss[micro_batch] = self._head(where, x)
-        else:
-            self._pass_on(where, "next", micro_batch, x)
+    def _forward(self, task: Task) -> None:
+        where = f"F{task.micro_batch}"
+        x = self._enter(where, task.micro_batch, task.chunk)
+        self._leave(where, task.micro_batch, task.chunk, self._through(where, x, task.chunk))
 
-    def _through(self, where: str, x: Nodes) -> Nodes:
+    def _through(self, where: str, x: Nodes, chunk: int) -> Nodes:
         before = x
-        for layer in self._layers:
+        for layer in self._chunks[chunk]:
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = x
             x = self._write.forward(f"{layer}.{where}", (*x, *weights, *experts))
         return x
 
+    def _leave(self, where: str, micro_batch: int, chunk: int, x: Nodes) -> None:
+        if self._ends(chunk):
+            self._loss[micro_batch] = self._head(where, x)
+        else:
+            tag = self._tag(self._place(chunk) + 1, micro_batch)
+            self._tape.send(f"send.{where}", "next", self._costs.own_stream, tag, x)
+
+    def _place(self, chunk: int) -> int:
+        """Return the place of a virtual stage among all of the job."""
+        return chunk * self._plan.pipeline + self._stage
+
+    def _begins(self, chunk: int) -> bool:
+        return self._first and chunk == 0
+
+    def _ends(self, chunk: int) -> bool:
+        return self._last and chunk == len(self._chunks) - 1
+
     def _fetch_experts(self, layer: int, where: str, after: Nodes) -> Nodes:
         name = f"L{layer}.experts"
         return self._fetch(name, where, after) if name in self._buckets else ()
 
-    def _backward(self, micro_batch: int) -> None:
-        where = f"B{micro_batch}"
-        if self._last:
+    def _backward(self, task: Task) -> None:
+        where, micro_batch, place = (
+            f"B{task.micro_batch}",
+            task.micro_batch,
+            self._place(task.chunk),
+        )
+        if self._ends(task.chunk):
             dy = self._head_back(where, micro_batch)
         else:
-            tag = self._tag(self._stage + 1, micro_batch, backward=True)
+            tag = self._tag(place + 1, micro_batch, backward=True)
             dy = self._tape.receive(f"recv.{where}", "next", self._costs.own_stream, tag)
         before = dy
-        for layer in reversed(self._layers):
+        for layer in reversed(self._chunks[task.chunk]):
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = dy
             passed = self._write.backward(f"{layer}.{where}", (*dy, *weights, *experts))
             self._made(f"L{layer}", micro_batch, passed.dense)
-            if passed.experts:
+            if f"L{layer}.experts" in self._buckets:
                 self._made(f"L{layer}.experts", micro_batch, passed.experts)
             dy = passed.dx
-        if self._first:
-            dy = self._write.gather(f"gather.embedding.{where}", dy)
-            dy = self._tape.compute(f"embedding.{where}", self._costs.embedding(), dy)
-            self._made("embedding", micro_batch, dy)
+        if self._begins(task.chunk):
+            made = self._write.gradient(partial(self._embedding_back, where, dy))
+            self._made("embedding", micro_batch, made)
         else:
-            self._pass_on(where, "previous", micro_batch, dy)
+            tag = self._tag(place, micro_batch, backward=True)
+            self._tape.send(f"send.{where}", "previous", self._costs.own_stream, tag, dy)
+
+    def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
+        dy = self._write.gather(f"gather.embedding.{where}", dy)
+        return self._tape.compute(f"embedding.{where}", self._costs.embedding(), dy)
 
     # ---- what stands before and after the layers ----
 
-    def _enter(self, where: str, micro_batch: int) -> Nodes:
-        """Return what makes the input of the first layer of this stage."""
-        if not self._first:
-            tag = self._tag(self._stage, micro_batch)
+    def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
+        """Return what makes the input of the first layer of a virtual stage."""
+        if not self._begins(chunk):
+            tag = self._tag(self._place(chunk), micro_batch)
             size = self._costs.own_stream
             return self._tape.receive(f"recv.{where}", "previous", size, tag)
         weights = self._fetch("embedding", where, ())
@@ -209,21 +267,21 @@ class _StageWriter:
         weights = self._fetch("head", where, loss)
         cost = costs.elementwise(costs.tokens, costs.logits.outputs)
         dy = tape.compute(f"loss.{where}", cost, (*loss, *weights))
-        x = self._write.gather(f"gather_again.head.{where}", dy)
+        gather = partial(self._write.gather, f"gather_again.head.{where}", dy)
+        x = () if self._plan.splits_backward else gather()
         dx = tape.compute(f"mm.logits.{where}.dx", costs.linear_dx(costs.logits, costs.tokens), dy)
         dx = self._write.total(f"sum_dx.head.{where}", dx)
-        both = tuple(dict.fromkeys((*dy, *x)))
         cost = costs.linear_dw(costs.logits, costs.tokens)
-        dw = tape.compute(f"mm.logits.{where}.dw", cost, both)
+
+        def write(cost: Cost = cost) -> Nodes:
+            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
+            return tape.compute(f"mm.logits.{where}.dw", cost, both)
+
+        dw = self._write.gradient(write)
         cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
         dx = tape.compute(f"norm.{where}", cost, dx)
         self._made("head", micro_batch, (*dw, *dx))
         return dx
-
-    def _pass_on(self, where: str, peer: str, micro_batch: int, made: Nodes) -> None:
-        backward = peer == "previous"
-        tag = self._tag(self._stage + (not backward), micro_batch, backward)
-        self._tape.send(f"send.{where}", peer, self._costs.own_stream, tag, made)
 
     def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
         """Return the tag of a message across a boundary between stages, unique in the job."""
@@ -277,9 +335,9 @@ class _StageWriter:
             size, tag = self._sampled_bytes, self._tag(0, number)
             before = self._tape.receive(f"recv_token.{where}", "previous", size, tag)
         x = self._enter_inference(where, number, before)
-        x = self._through(where, x)
+        x = self._through(where, x, 0)
         if not self._last:
-            self._pass_on(where, "next", number, x)
+            self._leave(where, number, 0, x)
             return ()
         made = self._head(where, x)
         if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":

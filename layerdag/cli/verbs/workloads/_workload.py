@@ -35,6 +35,7 @@ _PLAN = (
     ("pipeline", "stages that share the layers"),
     ("context", "ranks that share each sequence"),
     ("expert", "ranks that share the experts; inside data x context, as in Megatron-LM"),
+    ("virtual-stages", "groups of layers that each stage holds (interleaved 1F1B)"),
     ("zero", "ZeRO stage: 1 shares optimizer states, 2 gradients, too, 3 parameters, too"),
 )
 _STEP = (
@@ -44,7 +45,7 @@ _STEP = (
     ("tokens", "tokens that decode makes"),
 )
 _WORDS = (
-    ("schedule", "order of micro-batches: 1f1b, gpipe"),
+    ("schedule", "order of micro-batches: 1f1b, interleaved, gpipe, zb-h1 (zero-bubble)"),
     ("recompute", "what the backward pass computes again: none, selective (attention), full"),
     ("attention", "flash, or unfused, which keeps all scores"),
     ("phase", "training, prefill, decode"),

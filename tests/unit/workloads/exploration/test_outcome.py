@@ -83,3 +83,5 @@ def test_a_plan_is_told_by_what_it_splits() -> None:
     )
     alone = dataclasses.replace(found, data=1, tensor=1, zero=0, micro_batches=1, schedule="gpipe")
     assert alone.plan == "one rank"
+    several = dataclasses.replace(alone, pipeline=2, virtual_stages=2, schedule="interleaved")
+    assert several.plan == "pipeline 2, 2 virtual stages"

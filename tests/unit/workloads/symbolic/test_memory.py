@@ -60,6 +60,17 @@ def test_1f1b_keeps_fewer_micro_batches_than_gpipe() -> None:
             assert held == count * layer_activations(made.costs)
 
 
+def test_virtual_stages_keep_more_and_zb_h1_on_no_stage_more_than_1f1b_on_the_first() -> None:
+    plan = {"pipeline": 2, "micro_batches": 4}
+    whole = [held["activations"] for held in small(LLAMA, **plan).summary()["memory"]]
+    several = small(LLAMA, **plan, virtual_stages=2).summary()["memory"][0]["activations"]
+    assert several == whole[0] * (1 + 1 / (2 * 2))
+    made = small(LLAMA, **plan, schedule="zb-h1")
+    head = whole[1] - 2 * layer_activations(made.costs)  # one micro-batch of last norm and logits
+    split = [held["activations"] for held in made.summary()["memory"]]
+    assert split == [whole[0], whole[0] + 2 * head]
+
+
 @pytest.mark.parametrize("shape", [GPT, LLAMA, MIXTURE])
 @pytest.mark.parametrize(
     "plan", [{}, {"tensor": 4}, {"pipeline": 4}, {"tensor": 2, "pipeline": 2, "data": 4}]
