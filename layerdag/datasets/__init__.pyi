@@ -5,6 +5,7 @@ from ._base import (
     encode_batch as encode_batch,
 )
 from ._config import (
+    AlibabaConfig as AlibabaConfig,
     CorpusConfig as CorpusConfig,
     DataConfig as DataConfig,
     DgrlConfig as DgrlConfig,

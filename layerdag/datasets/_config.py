@@ -27,12 +27,25 @@ class CorpusConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlibabaConfig:
+    """Batch jobs of Alibaba's cluster trace of 2018; see ``load_alibaba``."""
+
+    name: Literal["alibaba"] = "alibaba"
+    folder: Path
+    num_graphs: int | None = 10_000
+    min_nodes: int = 2
+    max_nodes: int = 1_000
+    seed: int = 0
+    num_bins: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
 class DgrlConfig:
-    """One family of nn-Meter's networks; see ``load_dgrl``."""
+    """One family of the DGRL benchmark; see ``load_dgrl``."""
 
     name: Literal["dgrl"] = "dgrl"
     folder: Path
-    label: str = "cortex"
+    label: str | None = None
     num_graphs: int | None = None
     seed: int = 0
     num_bins: int = 16
@@ -72,9 +85,17 @@ class TpuTileConfig:
     folder: Path
 
 
-DataConfig = CorpusConfig | DgrlConfig | FolderConfig | LatentPreferentialConfig | TpuTileConfig
+DataConfig = (
+    AlibabaConfig
+    | CorpusConfig
+    | DgrlConfig
+    | FolderConfig
+    | LatentPreferentialConfig
+    | TpuTileConfig
+)
 
 _CONFIGS: dict[str, type[DataConfig]] = {
+    "alibaba": AlibabaConfig,
     "corpus": CorpusConfig,
     "dgrl": DgrlConfig,
     "folder": FolderConfig,

@@ -11,9 +11,8 @@ from layerdag.datasets._base import GraphDataset
 from layerdag.errors import ConfigError, UsageError
 
 _SOURCES = "layerdag.datasets.sources"
-LOADERS = {
-    name: f"load_{name}" for name in ("corpus", "tpu_tile", "dgrl", "latent_preferential", "folder")
-}
+_NAMES = ("corpus", "tpu_tile", "dgrl", "alibaba", "latent_preferential", "folder")
+LOADERS = {name: f"load_{name}" for name in _NAMES}
 """Function of ``layerdag.datasets.sources`` by the name of its data set."""
 
 GENERATED = ("corpus", "latent_preferential")
@@ -47,9 +46,9 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
 
     Args:
         name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), or a folder:
-            a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL's computational graphs
-            (``num-node-list.csv``), or traces or flow graphs of your own, with targets in
-            ``labels.csv`` or ``labels.json``.
+            a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
+            (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
+            your own, with targets in ``labels.csv`` or ``labels.json``.
         **options: Of the loader in ``layerdag.datasets.sources``, such as ``families=("mlp",)`` of
             the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder.
 
@@ -101,13 +100,15 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "corpus"
     if any(folder.glob("*.pth")):
         return "tpu_tile"
+    if any(folder.glob("batch_task.csv*")):
+        return "alibaba"
     if any(folder.glob("num-node-list.csv*")):
         return "dgrl"
     if options.get("labels") is not None or _labels_in(folder) or _holds_graphs(folder):
         return "folder"
     raise UsageError(
         f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
-        "(with .pth files), a family of DGRL's computational graphs (with num-node-list.csv), "
+        "(with .pth files), a family of DGRL (with num-node-list.csv), Alibaba's batch_task.csv, "
         "or a folder of traces or flow graphs."
     )
 

@@ -35,7 +35,7 @@ EXPERIMENTS = sorted(
     path.relative_to(CONFIGS / "experiment").with_suffix("").as_posix()
     for path in CONFIGS.glob("experiment/**/*.yaml")
 )
-NEED_A_FOLDER = ("data=dgrl", "data=folder", "data=tpu_tile")
+NEED_A_FOLDER = ("data=alibaba", "data=dgrl", "data=folder", "data=tpu_tile")
 
 
 @pytest.mark.parametrize("choice", CHOICES)

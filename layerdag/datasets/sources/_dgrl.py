@@ -7,16 +7,15 @@ LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (
 output shape (5); labels are latencies in milliseconds.
 """
 
-import io
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from layerdag._runtime import read_parsed
 from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs
 from layerdag.datasets.schema import LABEL
+from layerdag.datasets.sources._dgrl_families import family_of, read_family
+from layerdag.datasets.sources._dgrl_tables import Sizes, distinct_edges, read_table
 from layerdag.errors import DataError
 from layerdag.graph import Condition, union_layers
 
@@ -35,19 +34,21 @@ MAX_WORDS = 16
 def load_dgrl(
     folder: str | Path,
     *,
-    label: str = "cortex",
+    label: str | None = None,
     num_graphs: int | None = None,
     seed: int = 0,
     num_bins: int = 16,
 ) -> GraphDataset:
-    """Load one family of networks.
+    """Load one family: computational graphs, operational amplifiers (AMP) or HLS graphs.
 
-    Columns of one value are left out; columns of few values are words, as in the LayerDAG paper,
-    the others numbers. Equal networks stay in one split; 80 % train, 10 % val, 10 % test.
+    Of computational graphs columns of one value are left out; columns of few values are words, as
+    in the LayerDAG paper, the others numbers. Equal networks stay in one split; 80 % train, 10 %
+    val, 10 % test.
 
     Args:
         folder: Of the family.
-        label: "cortex" (Cortex-A76 CPU), "630gpu", "640gpu" (Adreno) or "vpu"; milliseconds.
+        label: Of computational graphs "cortex" (Cortex-A76 CPU; default), "630gpu", "640gpu"
+            (Adreno) or "vpu"; milliseconds. Of AMP "gain" (default), "pm", "bw" or "fom".
         num_graphs: Use the first so many; all by default.
         seed: Of the split.
         num_bins: Bins of each numeric attribute.
@@ -56,7 +57,11 @@ def load_dgrl(
         DataError: If a file is missing, malformed, or of another length than the others.
     """
     folder = Path(folder)
-    graphs = _read(folder, label, num_graphs)
+    family = family_of(folder)
+    if family is not None:
+        parts = split_graphs(read_family(folder, family, label, num_graphs), seed)
+        return GraphDataset.build(f"dgrl/{folder.name}", "flow", parts, num_bins=num_bins)
+    graphs = _read(folder, label or LABELS[0], num_graphs)
     parts = split_graphs(graphs, seed)
     columns = _columns(parts["train"])
     chosen: dict[Split, list[AttributedGraph]] = {
@@ -69,27 +74,16 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGr
     """Read the graphs, every column of a node as a number."""
     if label not in LABELS:
         raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
-    if num_graphs is not None and num_graphs < 1:
-        raise DataError(f"'num_graphs' must be at least 1, found {num_graphs}.")
-    nodes_B = _table(folder, "num-node-list", np.int64)[:num_graphs, 0]
-    edges_B = _table(folder, "num-edge-list", np.int64)[:num_graphs, 0]
+    sizes = Sizes.of(folder, num_graphs)
+    nodes_B, edges_B = sizes.nodes_B, sizes.edges_B
     label_B = _labels(folder, label)[:num_graphs]
-    if min(nodes_B.min(initial=0), edges_B.min(initial=0)) < 0:
-        raise DataError(f"{folder}: a number of nodes or edges is negative; download it again.")
-    num_nodes, num_edges = int(nodes_B.sum()), int(edges_B.sum())
-    edge_E2 = _table(folder, "edge", np.int64, num_edges)
-    node_N = _table(folder, "node-feat", _NODE, num_nodes)[:, 0]
-    lengths = (len(nodes_B), len(edges_B), len(label_B))
-    if len(set(lengths)) > 1 or edge_E2.shape != (num_edges, 2) or len(node_N) != num_nodes:
-        raise DataError(
-            f"{folder}: the files speak of {lengths[0]}, {lengths[1]} and {lengths[2]} graphs with "
-            f"{num_nodes} nodes and {num_edges} edges, but hold {len(node_N)} and "
-            f"{len(edge_E2)}; download the family again."
-        )
+    edge_E2 = read_table(folder, "edge", np.int64, int(edges_B.sum()))
+    node_N = read_table(folder, "node-feat", _NODE, int(nodes_B.sum()))[:, 0]
+    sizes.require(folder, len(label_B), len(node_N), len(edge_E2))
     ptrs = [np.cumsum(counts)[:-1] for counts in (nodes_B, edges_B)]
     words = np.split(node_N["op"], ptrs[0])
     numbers = np.split(node_N["numbers"], ptrs[0])
-    edges = [_distinct(edge_E2.T) for edge_E2 in np.split(edge_E2, ptrs[1])]
+    edges = [distinct_edges(edge_E2.T) for edge_E2 in np.split(edge_E2, ptrs[1])]
     layers = union_layers(nodes_B.tolist(), edges)
     return [
         AttributedGraph(
@@ -104,15 +98,6 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGr
     ]
 
 
-def _distinct(edges_2E: np.ndarray) -> np.ndarray:
-    """Return the edges, each once, sorted by source and target."""
-    order_E = np.lexsort((edges_2E[1], edges_2E[0]))
-    sorted_2E = edges_2E[:, order_E]
-    fresh_E = np.ones(len(order_E), dtype=bool)
-    fresh_E[1:] = (sorted_2E[:, 1:] != sorted_2E[:, :-1]).any(axis=0)
-    return sorted_2E[:, fresh_E]
-
-
 def _conditions(label: float, layer_N: np.ndarray) -> dict[str, Condition]:
     """Return label and sizes; a network that was not measured has no label."""
     found = size_conditions(layer_N)
@@ -123,7 +108,7 @@ def _conditions(label: float, layer_N: np.ndarray) -> dict[str, Condition]:
 
 def _labels(folder: Path, label: str) -> np.ndarray:
     """Return the latencies, NaN where the file has an empty string."""
-    words_B = np.char.strip(_table(folder, f"label-{label}", np.dtype("U32"))[:, 0], '"')
+    words_B = np.char.strip(read_table(folder, f"label-{label}", np.dtype("U32"))[:, 0], '"')
     try:
         return np.where(words_B == "", "nan", words_B).astype(np.float64)
     except ValueError as error:
@@ -154,21 +139,3 @@ def _with_columns(graph: AttributedGraph, columns: dict[str, bool]) -> Attribute
         edge_type_E=graph.edge_type_E,
         conditions=graph.conditions,
     )
-
-
-def _table(folder: Path, name: str, kind: DTypeLike, max_rows: int | None = None) -> np.ndarray:
-    """Read a CSV without a header as a matrix.
-
-    Raises:
-        DataError: If the file is missing or a cell is of another kind.
-    """
-    found = (folder / f"{name}.csv{ending}" for ending in ("", ".gz", ".xz"))
-    path = next((path for path in found if path.is_file()), None)
-    if path is None:
-        raise DataError(f"{folder}: has no {name}.csv, .csv.gz or .csv.xz; download the family.")
-    try:
-        text = io.StringIO(read_parsed(path).decode())
-        return np.loadtxt(text, dtype=kind, delimiter=",", ndmin=2, max_rows=max_rows)
-    except (ValueError, OverflowError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: cannot be read ({reason}); download it again.") from error
