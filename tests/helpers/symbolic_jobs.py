@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from layerdag.workloads.symbolic import ModelShape, SymbolicJob, job
+from layerdag.workloads.symbolic import Image, ModelShape, SymbolicJob, job
 
 GPT = ModelShape(
     "tiny-gpt", 4, 256, 8, 1024, 512, positions=128, tied=True, dropout=True
@@ -14,11 +14,17 @@ MIXTURE = ModelShape(
     "tiny-mixture", 4, 256, 8, 512, 512, kv_heads=4, gated=True, norm="rms", biases="none",
     experts=4, experts_per_token=2,
 )  # fmt: skip
+VIT = ModelShape("tiny-vit", 4, 256, 8, 1024, 100, positions=65, image=Image(64, 8))
+DIT = ModelShape(
+    "tiny-dit", 4, 256, 8, 1024, 32, positions=64, norm="adaptive",
+    image=Image(16, 2, 4, class_token=False, labels=11),
+)  # fmt: skip
 
 
 def small(shape: ModelShape, **settings: Any) -> SymbolicJob:
     """Return a job of a small model; 128 tokens a sequence unless told otherwise."""
-    return job(shape, **{"sequence": 128, "batch": 8, **settings})
+    sequence = {} if shape.image else {"sequence": 128}
+    return job(shape, **{**sequence, "batch": 8, **settings})
 
 
 def sizes(made: SymbolicJob, *prefixes: str, stage: int = 0) -> list[int]:

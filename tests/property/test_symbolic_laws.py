@@ -9,22 +9,29 @@ from laws import tried
 from layerdag.errors import UsageError
 from layerdag.evaluation.rules import check_workload
 from layerdag.simulator import Cluster, Variation, simulate
-from layerdag.workloads.symbolic import ModelShape, SymbolicJob, job
+from layerdag.workloads.symbolic import Image, ModelShape, SymbolicJob, job
+
+IMAGES: dict[str, Any] = {
+    "image": Image(24, 2, 4, class_token=False, labels=10), "norm": "adaptive", "positions": 144
+}  # fmt: skip
 
 
 @st.composite
 def jobs(draw: Any) -> SymbolicJob:
     """Return a job of at most 32 ranks with any mixture of parallelisms."""
     while True:
-        mixture = draw(st.booleans())
+        mixture, reads = draw(st.booleans()), draw(st.sampled_from(["words", "words", "images"]))
+        mixture = mixture and reads == "words"
         shape = ModelShape(
             "drawn", draw(st.integers(2, 5)), 512, 8, 1024, 1000,
             kv_heads=draw(st.sampled_from([4, 8])),
             tied=draw(st.booleans()), gated=draw(st.booleans()),
             experts=4 * mixture, experts_per_token=2 * mixture,
+            **(IMAGES if reads == "images" else {}),
         )  # fmt: skip
         degrees = st.sampled_from([1, 1, 2, 2, 3, 4])
-        phase = draw(st.sampled_from(["training"] * 4 + ["prefill", "decode"]))
+        rest = ["inference"] if reads == "images" else ["prefill", "decode"]
+        phase = draw(st.sampled_from(["training"] * 4 + rest))
         plan = {name: draw(degrees) for name in ("data", "tensor", "pipeline", "context")}
         plan |= {"expert": draw(degrees) if mixture else 1}
         plan |= {"micro_batches": draw(st.integers(1, 4)), "tokens": draw(st.integers(1, 3))}
@@ -37,7 +44,8 @@ def jobs(draw: Any) -> SymbolicJob:
             plan |= {"recompute": draw(st.sampled_from(["none", "selective", "full"]))}
         batch = 2 * plan["data"] * plan["micro_batches"]
         try:
-            made = job(shape, batch=batch, sequence=192, phase=phase, **plan)
+            sequence = shape.image.tokens if shape.image else 192
+            made = job(shape, batch=batch, sequence=sequence, phase=phase, **plan)
         except UsageError:
             continue
         if made.plan.ranks <= 32:

@@ -63,6 +63,7 @@ def capture_model(
         if found.step.layers:
             shape = replace(shape, layers=found.step.layers)
         name, inputs = shape.name, ()
+        _require_text(shape)
         _require_fit(shape, found)
     with fake_world(found.plan.degrees) as world:
         fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -159,6 +160,15 @@ def _preset(
     finally:
         torch.set_default_dtype(before)
     return made, (tokens, targets) if step.training else (tokens,)
+
+
+def _require_text(shape: ModelShape) -> None:
+    """Refuse models of images, which are no modules here."""
+    if shape.image:
+        raise UsageError(
+            f"{shape.name}: reads images, which only 'layerdag workload' knows by name; capture a "
+            "module of your own."
+        )
 
 
 def _require_fit(shape: ModelShape, found: Settings) -> None:

@@ -69,5 +69,11 @@ def _job(
     return SymbolicJob(
         shape,
         Plan(data=cluster.ranks // sharing, **degrees),
-        Step(micro_batches=choice["micro_batches"], **asdict(study.step)),
+        Step(micro_batches=choice["micro_batches"], **_step(study, shape)),
     )
+
+
+def _step(study: Study, shape: ModelShape) -> dict[str, Any]:
+    """Return what a step does; images have as many tokens as they have."""
+    step = asdict(study.step)
+    return {**step, "sequence": shape.image.tokens} if shape.image else step

@@ -191,8 +191,8 @@ class StudiedStep:
 
     Attributes:
         batch: Sequences of a step, of all replicas together.
-        sequence: Tokens of a sequence.
-        phase: "training", "prefill" or "decode".
+        sequence: Tokens of a sequence; images have a number of their own.
+        phase: "training", "prefill", "decode" or "inference".
         tokens: Tokens that decode makes.
         precision: "bf16", "fp16", "bf16-fp32-gradients", "fp32".
         causal: Operations of causal attention, "full" or "half".

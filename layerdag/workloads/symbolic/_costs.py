@@ -1,10 +1,11 @@
 """Operations and bytes of every operator and message of one rank, for one micro-batch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from layerdag.workloads.symbolic._plan import Plan, Step
-from layerdag.workloads.symbolic._shape import ModelShape
+from layerdag.workloads.symbolic._shape import TIME_FREQUENCIES, ModelShape
 
 ELEMENTWISE = 5
 """Operations of norms, activations and the like for each number; a convention."""
@@ -68,6 +69,19 @@ class Costs:
         """Token copies that reach the experts of this rank, if the router balances them."""
         return self.tokens * self.shape.experts_per_token
 
+    @cached_property
+    def own_patches(self) -> int:
+        """Patches of a micro-batch that this rank embeds."""
+        image = self.shape.image
+        return self.own_tokens * image.patches // image.tokens if image else 0
+
+    @cached_property
+    def head_tokens(self) -> int:
+        """Tokens of which the output layer is computed: in inference the last of each sequence."""
+        image = self.shape.image
+        every = not image.class_token if image else self.step.training
+        return self.tokens if every else self.sequences
+
     @property
     def number(self) -> int:
         """Bytes of an activation."""
@@ -105,6 +119,23 @@ class Costs:
     def logits(self) -> Linear:
         """Output layer; the vocabulary is padded to a multiple of the tensor ranks."""
         return Linear(self.shape.hidden, -(-self.shape.vocabulary // self.plan.tensor))
+
+    @cached_property
+    def modulation(self) -> Linear:
+        """Scales, shifts and gates of a layer, from time step and label."""
+        shape = self.shape
+        return Linear(shape.hidden, shape.modulations * shape.hidden // self.plan.tensor)
+
+    @cached_property
+    def last_modulation(self) -> Linear:
+        """Scale and shift of the last norm."""
+        return Linear(self.shape.hidden, self.modulation.outputs // 3)
+
+    @cached_property
+    def patches(self) -> Linear:
+        """Embedding of patches, the same on all tensor ranks."""
+        image = self.shape.image
+        return Linear(image.patch_numbers if image else 0, self.shape.hidden)
 
     @property
     def _experts(self) -> int:
@@ -158,6 +189,23 @@ class Costs:
         count = self.tokens * self.shape.hidden
         return count, 2 * count * self.number
 
+    def condition(self) -> Cost:
+        """Embedding of time step and label: a network of two layers, and a look-up."""
+        return self._time(self.linear)
+
+    def condition_back(self) -> Cost:
+        """Gradients of the weights of both layers, and of the input of the second."""
+        operations, moved = self._time(self.linear_dw)
+        second = Linear(self.shape.hidden, self.shape.hidden)
+        more, further = self.linear_dx(second, self.sequences)
+        return operations + more, moved + further
+
+    def _time(self, product: Callable[[Linear, int], Cost]) -> Cost:
+        hidden = self.shape.hidden
+        layers = (Linear(TIME_FREQUENCIES, hidden), Linear(hidden, hidden))
+        operations, moved = zip(*(product(layer, self.sequences) for layer in layers), strict=True)
+        return sum(operations), sum(moved)
+
     def adam(self, parameters: int) -> Cost:
         """Update of this rank's shard: gradients and states read, states and weights written."""
         numbers = self.step.numbers
@@ -175,6 +223,17 @@ class Costs:
     def own_stream(self) -> int:
         """Bytes of the residual stream that this rank holds; what the pipeline passes on."""
         return self.own_tokens * self.shape.hidden * self.number
+
+    @property
+    def condition_bytes(self) -> int:
+        """Bytes of the embedded time step and label of all sequences; 0 without."""
+        adaptive = self.shape.norm == "adaptive"
+        return self.sequences * self.shape.hidden * self.number * adaptive
+
+    @property
+    def passed(self) -> int:
+        """Bytes that a stage passes on to the next."""
+        return self.own_stream + self.condition_bytes
 
     @property
     def routed_stream(self) -> int:
@@ -197,6 +256,7 @@ class Costs:
         count += shape.hidden if shape.biases == "all" else 0
         count += 2 * shape.head_width if shape.qk_norm else 0
         count += shape.router_parameters + 2 * shape.norm_parameters
+        count += self.modulation.outputs * (shape.hidden + 1)
         return count + (0 if shape.experts else self._feed_forward(tensor))
 
     @cached_property
@@ -215,6 +275,15 @@ class Costs:
         return self.logits.outputs * self.shape.hidden
 
     @cached_property
-    def position_table(self) -> int:
-        """Parameters of the position embedding, the same on all tensor ranks."""
-        return self.shape.positions * self.shape.hidden
+    def entry(self) -> int:
+        """Parameters before the first layer; all but the token table are on all tensor ranks."""
+        if self.shape.image:
+            return self.shape.embedding_parameters
+        return self.table + self.shape.positions * self.shape.hidden
+
+    def exit(self, shared: bool) -> int:
+        """Parameters behind the last layer; ``shared``: a tied token table is here already."""
+        table = 0 if self.shape.tied and shared else self.table
+        if self.shape.image:
+            table += self.logits.outputs + self.last_modulation.outputs * (self.shape.hidden + 1)
+        return table + self.shape.norm_parameters

@@ -12,12 +12,12 @@ from layerdag._runtime import did_you_mean
 from layerdag.errors import UsageError
 from layerdag.traces import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._grid import stage_traces
 from layerdag.workloads.symbolic._memory import rank_memory
 from layerdag.workloads.symbolic._models import model
 from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
 from layerdag.workloads.symbolic._shape import ModelShape
 from layerdag.workloads.symbolic._stage import stage_trace
-from layerdag.workloads.symbolic._traces import stage_traces
 
 
 @final
@@ -145,7 +145,7 @@ def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
     Args:
         name: A model of ``PRESETS``, a Hugging Face ``config.json``, or a ``ModelShape``.
         **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
-            ``batch`` each micro-batch has one sequence.
+            ``batch`` each micro-batch has one sequence; images have a ``sequence`` of their own.
 
     Returns:
         What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank
@@ -170,6 +170,8 @@ def job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
     shape = name if isinstance(name, ModelShape) else model(name)
     if "batch" not in settings:
         settings["batch"] = settings.get("data", 1) * settings.get("micro_batches", 1)
+    if shape.image:
+        settings.setdefault("sequence", shape.image.tokens)
     return SymbolicJob(
         shape,
         Plan(**{key: value for key, value in settings.items() if key in plan}),

@@ -91,7 +91,8 @@ class LayerWriter:
 
     def forward(self, where: str, x: Nodes) -> Nodes:
         """Write the forward pass of a layer; return what makes its output."""
-        h = self._norm(f"norm1.{where}", x)
+        h = self._modulate(where, x)
+        h = self._norm(f"norm1.{where}", h)
         h = self.gather(f"gather1.{where}", h)
         h = self._linear(f"qkv.{where}", self.costs.qkv, h)
         h = self.attention(where, h)
@@ -99,6 +100,32 @@ class LayerWriter:
         h = self.total(f"sum1.{where}", h)
         h = self._norm(f"norm2.{where}", h)
         return self._mixture(where, h) if self.costs.shape.experts else self._dense(where, h)
+
+    def _modulate(self, where: str, x: Nodes) -> Nodes:
+        """Write scales, shifts and gates of a layer, which all tensor ranks need whole."""
+        return self.columns(f"modulation.{where}", self.costs.modulation, x)
+
+    def columns(self, name: str, layer: Linear, x: Nodes) -> Nodes:
+        """Write a layer of the condition that is split by columns, and the gather of its result."""
+        costs = self.costs
+        if not layer.outputs:
+            return x
+        h = self._linear(name, layer, x, costs.sequences)
+        if costs.plan.tensor == 1:
+            return h
+        size, kind = costs.sequences * layer.outputs * costs.number, CollectiveType.ALL_GATHER
+        return self.tape.collective(f"gather_{name}", kind, "tensor", size, h)
+
+    def columns_back(self, name: str, layer: Linear, dy: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the gradients of such a layer: that of the condition is a sum."""
+        costs = self.costs
+        if not layer.outputs:
+            return dy, ()
+        dx, dw = self._linear_back(name, layer, dy, costs.sequences)
+        if costs.plan.tensor == 1:
+            return dx, dw
+        size, kind = costs.condition_bytes, CollectiveType.ALL_REDUCE
+        return self.tape.collective(f"sum_{name}", kind, "tensor", size, dx), dw
 
     def attention(self, where: str, h: Nodes) -> Nodes:
         """Write the attention core; keys and values come from all context ranks."""
@@ -167,7 +194,9 @@ class LayerWriter:
         h = self._attention_back(where, h)
         h, qkv_dw = self._split_by_columns_back(f"qkv.{where}", self.costs.qkv, h, "1")
         h = self._norm_back(f"norm1.{where}", h)
-        return Passed(h, (*passed.dense, *out_dw, *qkv_dw, *h), passed.experts)
+        h, scale_dw = self.columns_back(f"modulation.{where}", self.costs.modulation, h)
+        made = (*passed.dense, *out_dw, *qkv_dw, *scale_dw, *h)
+        return Passed(h, made, passed.experts)
 
     def _linear_back(
         self, name: str, layer: Linear, dy: Nodes, tokens: int = 0

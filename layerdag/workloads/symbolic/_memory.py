@@ -55,7 +55,7 @@ def rank_memory(costs: Costs, stage: int) -> RankMemory:
         gradients=shared(2) * numbers.gradients if training else 0,
         optimizer=shared(1) * numbers.optimizer if training else 0,
         activations=_kept(costs, stage) if training else _passing(costs),
-        kv_cache=0 if training else _cache(costs, stage),
+        kv_cache=0 if costs.step.phase in ("training", "inference") else _cache(costs, stage),
     )
 
 
@@ -66,9 +66,9 @@ def rank_parameters(costs: Costs, stage: int) -> tuple[int, int]:
     first, last = stage == 0, stage == plan.pipeline - 1
     dense = layers * costs.layer_dense
     if first:
-        dense += costs.table + costs.position_table
+        dense += costs.entry
     if last:
-        dense += shape.norm_parameters + (0 if shape.tied and first else costs.table)
+        dense += costs.exit(shared=first)
     return dense, layers * costs.layer_experts
 
 
@@ -83,6 +83,8 @@ def layer_activations(costs: Costs) -> int:
     own = costs.own_tokens * shape.hidden
     kept = 3 * own * number  # inputs of both norms and of the queries' layer
     kept += (2 * own) if shape.dropout else 0  # masks of a byte
+    if shape.modulations:  # these, and what is multiplied with gates
+        kept += (shape.modulations * costs.sequences * shape.hidden + 2 * own) * number
     queries = costs.tokens * shape.query_width * number
     keys = costs.tokens * plan.context * shape.kv_width * number
     kept += (2 * queries + 2 * keys) // plan.tensor  # attention's inputs and its output
@@ -108,7 +110,7 @@ def _kept(costs: Costs, stage: int) -> int:
     kept = [len(layers) * of_layer for layers in layers_of_chunks(shape.layers, plan, stage)]
     kept[0] += own if shape.dropout and stage == 0 else 0
     if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
-        kept[-1] += 2 * own * number + 4 * costs.tokens * costs.logits.outputs
+        kept[-1] += 2 * own * number + 4 * costs.head_tokens * costs.logits.outputs
     last = "weights" if plan.splits_backward else "backward"
     held = most = 0
     for task in stage_tasks(plan, stage, costs.step.micro_batches):

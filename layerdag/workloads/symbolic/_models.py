@@ -6,7 +6,7 @@ from typing import Any
 
 from layerdag._runtime import did_you_mean, read_parsed
 from layerdag.errors import DataError, UsageError
-from layerdag.workloads.symbolic._shape import ModelShape
+from layerdag.workloads.symbolic._shape import Image, ModelShape
 
 
 def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int = 50257,
@@ -23,6 +23,27 @@ def _llama(name: str, layers: int, hidden: int, heads: int, kv_heads: int, feed_
     """Return a LLaMA-like model: gated, root-mean-square norm, no biases, untied embeddings."""
     given: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none", **rest}
     return ModelShape(name, layers, hidden, heads, feed_forward, vocabulary, kv_heads, **given)
+
+
+def _vit(name: str, layers: int, hidden: int, heads: int, patch: int) -> ModelShape:
+    """Return a vision transformer for the 1,000 classes of ImageNet (Dosovitskiy et al. 2021)."""
+    image = Image(patch=patch)
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, 1000, positions=image.tokens, image=image
+    )
+
+
+def _dit(name: str, layers: int, hidden: int, heads: int) -> ModelShape:
+    """Return a diffusion transformer on latents of 256 x 256 images (Peebles, Xie 2023).
+
+    It predicts noise and its variance, thus twice the channels. The fixed position table is counted
+    as its authors do.
+    """
+    image = Image(size=32, patch=2, channels=4, class_token=False, labels=1001)
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, 2 * image.patch_numbers, positions=image.tokens,
+        norm="adaptive", image=image,
+    )  # fmt: skip
 
 
 PRESETS = {
@@ -51,6 +72,13 @@ PRESETS = {
                experts=128, experts_per_token=8),
         _llama("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 151936, head_size=128, qk_norm=True,
                experts=128, experts_per_token=8),
+        _vit("vit-b16", 12, 768, 12, 16),
+        _vit("vit-l16", 24, 1024, 16, 16),
+        _vit("vit-h14", 32, 1280, 16, 14),
+        _dit("dit-s-2", 12, 384, 6),
+        _dit("dit-b-2", 12, 768, 12),
+        _dit("dit-l-2", 24, 1024, 16),
+        _dit("dit-xl-2", 28, 1152, 16),
     )
 }  # fmt: skip
 """Shapes by name."""

@@ -5,12 +5,12 @@ from typing import Any, Literal, get_args
 
 from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
-from layerdag.workloads.symbolic._shape import ModelShape
+from layerdag.workloads.symbolic._shape import Image, ModelShape
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1"]
 Recompute = Literal["none", "selective", "full"]
 Attention = Literal["flash", "unfused"]
-Phase = Literal["training", "prefill", "decode"]
+Phase = Literal["training", "prefill", "decode", "inference"]
 Causal = Literal["full", "half"]
 
 
@@ -142,10 +142,11 @@ class Step:
     """What one step does.
 
     Attributes:
-        phase: "training" (forward, backward, optimizer), "prefill" (forward, fills the KV cache)
-            or "decode" (one token a sequence, reads the KV cache).
+        phase: "training" (forward, backward, optimizer), "prefill" (forward, fills the KV cache),
+            "decode" (one token a sequence, reads the KV cache) or "inference" (forward, no cache).
         batch: Sequences of one step, of all replicas together.
-        sequence: Tokens of a sequence; in decode those that the KV cache holds.
+        sequence: Tokens of a sequence; in decode those that the KV cache holds. Of images those of
+            their patches (``Image.tokens``).
         micro_batches: Parts into which a replica cuts its share of the batch.
         tokens: Tokens that decode makes, one after the other.
         precision: Name of a ``Precision``.
@@ -214,8 +215,25 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
             f"{shape.name}: has no experts to be split over {plan.expert} expert ranks; leave "
             "expert at 1."
         )
+    if shape.image:
+        _check_image(shape.name, shape.image, step)
     if not step.training:
         _check_inference(plan, step)
+
+
+def _check_image(name: str, image: Image, step: Step) -> None:
+    """Refuse what only models of text have."""
+    if step.phase in ("prefill", "decode"):
+        raise ConfigError(
+            f"{name}: reads images and has no KV cache for {step.phase}; the phases are training "
+            "and inference."
+        )
+    if step.sequence != image.tokens:
+        raise ConfigError(
+            f"{name}: an image has {image.tokens} tokens, not {step.sequence}; leave sequence out."
+        )
+    if step.causal == "half":
+        raise ConfigError(f"{name}: attention of images is not causal; leave causal out.")
 
 
 def _check_stages(shape: ModelShape, plan: Plan, step: Step) -> None:

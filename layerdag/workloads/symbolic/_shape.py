@@ -1,4 +1,4 @@
-"""The shape of a decoder-only transformer: all that sizes and operations follow from."""
+"""The shape of a transformer: all that sizes and operations follow from."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -6,12 +6,64 @@ from typing import Literal
 from layerdag.errors import ConfigError
 
 Biases = Literal["none", "qkv", "all"]
-Norm = Literal["layer", "rms"]
+Norm = Literal["layer", "rms", "adaptive"]
+
+TIME_FREQUENCIES = 256
+"""Inputs of the network that embeds the time step of a diffusion transformer (DiT)."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a vision or diffusion transformer reads instead of words.
+
+    Attributes:
+        size: Pixels of a side; of the latent image in latent diffusion.
+        patch: Pixels of a side of a patch, which becomes a token.
+        channels: Numbers of a pixel.
+        class_token: Whether one token more is added, from which alone the classes are computed.
+        labels: Rows of the table of labels that condition a diffusion transformer; 0 for none.
+
+    Raises:
+        ConfigError: If a number is not possible or patches do not fill the image.
+    """
+
+    size: int = 224
+    patch: int = 16
+    channels: int = 3
+    class_token: bool = True
+    labels: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 1), ("patch", 1), ("channels", 1), ("labels", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ConfigError(
+                    f"image: {name} is {value!r}; it must be a whole number of at least {least}."
+                )
+        if self.size % self.patch:
+            raise ConfigError(
+                f"image: patches of {self.patch} pixels do not fill a side of {self.size}."
+            )
+
+    @property
+    def patches(self) -> int:
+        """Patches of an image."""
+        return (self.size // self.patch) ** 2
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an image."""
+        return self.patches + self.class_token
+
+    @property
+    def patch_numbers(self) -> int:
+        """Numbers of a patch."""
+        return self.channels * self.patch**2
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A decoder-only transformer.
+    """A transformer: decoder-only for text, or an encoder of images.
 
     Attributes:
         name: For messages and summaries.
@@ -19,18 +71,21 @@ class ModelShape:
         hidden: Width of the residual stream.
         heads: Query heads.
         feed_forward: Inner width of the feed-forward block, of one expert in a mixture.
-        vocabulary: Tokens, as the embedding table has rows.
+        vocabulary: Tokens, as the embedding table has rows; with ``image`` the outputs: classes, or
+            numbers of a patch.
         kv_heads: Key and value heads; 0 for as many as query heads.
         head_size: Width of one head; 0 for ``hidden / heads``.
         positions: Rows of a learned position embedding; 0 for rotary or no positions.
         gated: Whether the feed-forward block has a gate (three matrices instead of two).
-        norm: "layer" (weight and bias) or "rms" (weight).
+        norm: "layer" (weight and bias), "rms" (weight) or "adaptive" (no parameters: scale, shift
+            and gate are computed from time step and label, adaLN-Zero).
         biases: Which linear layers have a bias.
         qk_norm: Whether queries and keys are normalized per head.
         tied: Whether the output layer is the transposed embedding table.
         dropout: Whether training applies dropout, whose masks are kept for the backward pass.
         experts: Experts of each mixture; 0 for a dense model.
         experts_per_token: Experts that each token is sent to.
+        image: What is read instead of words; attention then is not causal.
 
     Raises:
         ConfigError: If a number is not possible; names it.
@@ -53,6 +108,7 @@ class ModelShape:
     dropout: bool = False
     experts: int = 0
     experts_per_token: int = 0
+    image: Image | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -65,6 +121,11 @@ class ModelShape:
                     f"model {self.name}: {field.name} is {value!r}; it must be a whole number of "
                     f"at least {least}."
                 )
+        if (self.norm == "adaptive") != bool(self.image and self.image.labels):
+            raise ConfigError(
+                f"model {self.name}: adaptive norms need an image with labels to adapt to, and the "
+                "other way round."
+            )
         if not self.head_size and self.hidden % self.heads:
             raise ConfigError(
                 f"model {self.name}: {self.heads} heads do not divide the width {self.hidden}; "
@@ -111,7 +172,7 @@ class ModelShape:
     @property
     def norm_parameters(self) -> int:
         """Parameters of one normalization of the residual stream."""
-        return self.hidden * (2 if self.norm == "layer" else 1)
+        return self.hidden * {"layer": 2, "rms": 1, "adaptive": 0}[self.norm]
 
     @property
     def attention_parameters(self) -> int:
@@ -134,6 +195,11 @@ class ModelShape:
         return self.hidden * self.experts
 
     @property
+    def modulations(self) -> int:
+        """Vectors that a layer computes from time step and label: two scales, shifts, gates."""
+        return 6 if self.norm == "adaptive" else 0
+
+    @property
     def layer_parameters(self) -> int:
         """Parameters of one layer."""
         return (
@@ -141,22 +207,35 @@ class ModelShape:
             + max(self.experts, 1) * self.expert_parameters
             + self.router_parameters
             + 2 * self.norm_parameters
+            + self.modulations * self.hidden * (self.hidden + 1)
         )
 
     @property
     def embedding_parameters(self) -> int:
-        """Parameters of the token and position embeddings."""
-        return (self.vocabulary + self.positions) * self.hidden
+        """Parameters of the token (or patch, class, time step, label) and position embeddings."""
+        if self.image is None:
+            return (self.vocabulary + self.positions) * self.hidden
+        rows = self.image.patch_numbers + 1 + self.positions + self.image.class_token
+        if self.norm == "adaptive":
+            rows += self.image.labels + TIME_FREQUENCIES + 1 + self.hidden + 1
+        return rows * self.hidden
+
+    @property
+    def output_parameters(self) -> int:
+        """Parameters of the output layer, the tied ones not counted."""
+        if self.image is None:
+            return 0 if self.tied else self.vocabulary * self.hidden
+        modulation = 2 * self.hidden * (self.hidden + 1) if self.norm == "adaptive" else 0
+        return modulation + self.vocabulary * (self.hidden + 1)
 
     @property
     def parameters(self) -> int:
         """Parameters of the model, each counted once."""
-        output = 0 if self.tied else self.vocabulary * self.hidden
         return (
             self.layers * self.layer_parameters
             + self.embedding_parameters
             + self.norm_parameters
-            + output
+            + self.output_parameters
         )
 
     @property

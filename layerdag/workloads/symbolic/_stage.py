@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import final
 
 from layerdag.traces import CollectiveType, Trace
-from layerdag.workloads.symbolic._costs import Cost, Costs
+from layerdag.workloads.symbolic._costs import Costs
+from layerdag.workloads.symbolic._ends import EndsWriter
 from layerdag.workloads.symbolic._layers import LayerWriter
 from layerdag.workloads.symbolic._schedule import Task, layers_of_chunks, stage_tasks
 from layerdag.workloads.symbolic._tape import Nodes, Tape
-
-_LOSS_BYTES = 4  # the loss is computed in single precision
 
 
 def stage_trace(costs: Costs, stage: int) -> Trace:
@@ -70,6 +68,7 @@ class _StageWriter:
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
         self._tape = Tape(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
         self._write = LayerWriter(self._tape, costs)
+        self._ends_writer = EndsWriter(self._write, costs)
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
         self._loss: dict[int, Nodes] = {}
         self._late: dict[int, list[_Late]] = {}
@@ -100,11 +99,9 @@ class _StageWriter:
                     f"L{layer}.experts", "expert_data", plan.expert_replicas, costs.layer_experts
                 ))  # fmt: skip
         if self._first:
-            size = costs.table + costs.position_table
-            buckets.append(_Bucket("embedding", "data", plan.replicas, size))
+            buckets.append(_Bucket("embedding", "data", plan.replicas, costs.entry))
         if self._last:
-            table = 0 if costs.shape.tied and self._first else costs.table
-            size = table + costs.shape.norm_parameters
+            size = costs.exit(shared=self._first)
             buckets.append(_Bucket("head", "data", plan.replicas, size))
         return buckets
 
@@ -175,7 +172,7 @@ class _StageWriter:
             self._loss[micro_batch] = self._head(where, x)
         else:
             tag = self._tag(self._place(chunk) + 1, micro_batch)
-            self._tape.send(f"send.{where}", "next", self._costs.own_stream, tag, x)
+            self._tape.send(f"send.{where}", "next", self._costs.passed, tag, x)
 
     def _place(self, chunk: int) -> int:
         """Return the place of a virtual stage among all of the job."""
@@ -198,10 +195,13 @@ class _StageWriter:
             self._place(task.chunk),
         )
         if self._ends(task.chunk):
-            dy = self._head_back(where, micro_batch)
+            loss = self._loss.pop(micro_batch)
+            loss = (*loss, *self._fetch("head", where, loss))
+            dy, made = self._ends_writer.head_back(where, loss)
+            self._made("head", micro_batch, made)
         else:
             tag = self._tag(place + 1, micro_batch, backward=True)
-            dy = self._tape.receive(f"recv.{where}", "next", self._costs.own_stream, tag)
+            dy = self._tape.receive(f"recv.{where}", "next", self._costs.passed, tag)
         before = dy
         for layer in reversed(self._chunks[task.chunk]):
             weights = self._fetch(f"L{layer}", where, before)
@@ -213,15 +213,10 @@ class _StageWriter:
                 self._made(f"L{layer}.experts", micro_batch, passed.experts)
             dy = passed.dx
         if self._begins(task.chunk):
-            made = self._write.gradient(partial(self._embedding_back, where, dy))
-            self._made("embedding", micro_batch, made)
+            self._made("embedding", micro_batch, self._ends_writer.enter_back(where, dy))
         else:
             tag = self._tag(place, micro_batch, backward=True)
-            self._tape.send(f"send.{where}", "previous", self._costs.own_stream, tag, dy)
-
-    def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
-        dy = self._write.gather(f"gather.embedding.{where}", dy)
-        return self._tape.compute(f"embedding.{where}", self._costs.embedding(), dy)
+            self._tape.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
 
     # ---- what stands before and after the layers ----
 
@@ -229,59 +224,11 @@ class _StageWriter:
         """Return what makes the input of the first layer of a virtual stage."""
         if not self._begins(chunk):
             tag = self._tag(self._place(chunk), micro_batch)
-            size = self._costs.own_stream
-            return self._tape.receive(f"recv.{where}", "previous", size, tag)
-        weights = self._fetch("embedding", where, ())
-        x = self._tape.compute(f"embedding.{where}", self._costs.embedding(), weights)
-        return self._write.total(f"sum.embedding.{where}", x)
+            return self._tape.receive(f"recv.{where}", "previous", self._costs.passed, tag)
+        return self._ends_writer.enter(where, self._fetch("embedding", where, ()))
 
     def _head(self, where: str, x: Nodes) -> Nodes:
-        """Write the last norm, the output layer and the loss."""
-        costs, write = self._costs, self._write
-        weights = self._fetch("head", where, x)
-        h = self._final_norm(where, (*x, *weights))
-        h = write.gather(f"gather.head.{where}", h)
-        tokens = costs.tokens if self._step.training else costs.sequences  # the last of each
-        h = self._tape.compute(f"mm.logits.{where}", costs.linear(costs.logits, tokens), h)
-        if not self._step.training:
-            return self._sample(where, h)
-        cost = costs.elementwise(costs.tokens, costs.logits.outputs)
-        if self._plan.tensor == 1:
-            return self._tape.compute(f"loss.{where}", cost, h)
-        # The softmax over a split vocabulary: its maximum, the target's logit, its sum.
-        for name in ("max", "target", "sum"):
-            if name == "sum":
-                h = self._tape.compute(f"loss.{where}", cost, h)
-            size = costs.tokens * _LOSS_BYTES
-            kind = CollectiveType.ALL_REDUCE
-            h = self._tape.collective(f"loss_{name}.{where}", kind, "tensor", size, h)
-        return h
-
-    def _final_norm(self, where: str, x: Nodes) -> Nodes:
-        cost = self._costs.elementwise(self._costs.own_tokens, self._costs.shape.hidden)
-        return self._tape.compute(f"norm.{where}", cost, x)
-
-    def _head_back(self, where: str, micro_batch: int) -> Nodes:
-        costs, tape = self._costs, self._tape
-        loss = self._loss.pop(micro_batch)
-        weights = self._fetch("head", where, loss)
-        cost = costs.elementwise(costs.tokens, costs.logits.outputs)
-        dy = tape.compute(f"loss.{where}", cost, (*loss, *weights))
-        gather = partial(self._write.gather, f"gather_again.head.{where}", dy)
-        x = () if self._plan.splits_backward else gather()
-        dx = tape.compute(f"mm.logits.{where}.dx", costs.linear_dx(costs.logits, costs.tokens), dy)
-        dx = self._write.total(f"sum_dx.head.{where}", dx)
-        cost = costs.linear_dw(costs.logits, costs.tokens)
-
-        def write(cost: Cost = cost) -> Nodes:
-            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return tape.compute(f"mm.logits.{where}.dw", cost, both)
-
-        dw = self._write.gradient(write)
-        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
-        dx = tape.compute(f"norm.{where}", cost, dx)
-        self._made("head", micro_batch, (*dw, *dx))
-        return dx
+        return self._ends_writer.head(where, (*x, *self._fetch("head", where, x)))
 
     def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
         """Return the tag of a message across a boundary between stages, unique in the job."""
@@ -306,14 +253,21 @@ class _StageWriter:
         ready = tuple(dict.fromkeys(n for b in self._buckets.values() for n in b.ready))
         if plan.tensor > 1 and plan.sequence_parallel:
             norms = 2 * len(self._layers) + self._last
-            size = norms * costs.shape.norm_parameters * numbers.gradients
-            kind = CollectiveType.ALL_REDUCE
-            ready = (*ready, *tape.collective("gradients.norms", kind, "tensor", size, ready))
+            count = norms * costs.shape.norm_parameters
+            count += costs.entry if self._first and costs.shape.image else 0
+            ready = (*ready, *self._sum_shared(count * numbers.gradients, ready))
         held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
         done = tape.compute("adam", costs.adam(held), ready)
         for bucket in self._buckets.values():
             if plan.zero in (1, 2) and bucket.members > 1:
                 self._gather_weights(bucket, f"weights.{bucket.name}", done)
+
+    def _sum_shared(self, size: int, ready: Nodes) -> Nodes:
+        """Write the sum of gradients of what each tensor rank applied to tokens of its own."""
+        if not size:
+            return ()
+        kind = CollectiveType.ALL_REDUCE
+        return self._tape.collective("gradients.norms", kind, "tensor", size, ready)
 
     # ---- inference ----
 
@@ -348,19 +302,7 @@ class _StageWriter:
     def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:
         if not self._first:
             return self._enter(where, number)
-        x = self._tape.compute(f"embedding.{where}", self._costs.embedding(), before)
-        return self._write.total(f"sum.embedding.{where}", x)
-
-    def _sample(self, where: str, logits: Nodes) -> Nodes:
-        """Write the choice of the next token from the logits of all tensor ranks."""
-        costs = self._costs
-        if self._plan.tensor > 1:
-            size = costs.sequences * costs.logits.outputs * costs.number
-            kind = CollectiveType.ALL_GATHER
-            logits = self._tape.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
-        width = costs.logits.outputs * self._plan.tensor
-        cost = costs.elementwise(costs.sequences, width, 1)
-        return self._tape.compute(f"sample.{where}", cost, logits)
+        return self._ends_writer.enter(where, before)
 
     @property
     def _sampled_bytes(self) -> int:

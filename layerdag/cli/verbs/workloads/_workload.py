@@ -22,6 +22,7 @@ EXAMPLE = (
     "  layerdag simulate traces/llama --preset small --compute h100\n"
     "  layerdag workload path/to/config.json --tensor 2 --json      (a model of Hugging Face)\n"
     "  layerdag workload llama3-70b --phase decode --tensor 8 --sequence 4096 --batch 32 --json\n"
+    "  layerdag workload vit-h14 --data 8 --batch 512 --json          (images)\n"
     "  layerdag workload --list\n"
     "  layerdag workload stage --help                     (STAGE's own flags and figures)"
 )
@@ -40,7 +41,10 @@ _PLAN = (
 )
 _STEP = (
     ("batch", "sequences of a step, of all replicas together (default: one a micro-batch)"),
-    ("sequence", "tokens of a sequence; in decode those in the KV cache (default: 2048)"),
+    (
+        "sequence",
+        "tokens of a sequence; in decode those in the KV cache (default: 2048; images: theirs)",
+    ),
     ("micro-batches", "parts into which a replica cuts its share of the batch"),
     ("tokens", "tokens that decode makes"),
 )
@@ -48,7 +52,7 @@ _WORDS = (
     ("schedule", "order of micro-batches: 1f1b, interleaved, gpipe, zb-h1 (zero-bubble)"),
     ("recompute", "what the backward pass computes again: none, selective (attention), full"),
     ("attention", "flash, or unfused, which keeps all scores"),
-    ("phase", "training, prefill, decode"),
+    ("phase", "training, prefill, decode, inference (a forward pass without KV cache)"),
     ("precision", "bf16, fp16, bf16-fp32-gradients, fp32"),
     ("causal", "operations of causal attention: full square (as published), half of it"),
 )
@@ -130,7 +134,7 @@ def _tell(args: argparse.Namespace, made: "SymbolicJob") -> None:
 def _lines(figures: dict[str, Any]) -> list[str]:
     """Return the figures as a table."""
     lines = [
-        f"{figures['model']}: {figures['parameters'] / 1e9:.2f} B parameters on "
+        f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
         f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes",
         f"{figures['flops']:.4g} floating-point operations, {figures['tokens']:,} tokens",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
@@ -140,6 +144,10 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     for name, held in figures["communication"].items():
         lines.append(f"{name:<32} {held['count']:>12,} {held['bytes'] / 1e9:>14,.3f}")
     return lines
+
+
+def _counted(parameters: int) -> str:
+    return f"{parameters / 1e9:.2f} B" if parameters >= 10**9 else f"{parameters / 1e6:.2f} M"
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -279,3 +279,8 @@ def test_a_group_beside_the_mesh_is_refused() -> None:
 
     with pytest.raises(UsageError, match="no dimension of the mesh"):
         capture_step(step, data=4)
+
+
+def test_models_of_images_cannot_be_captured_by_name() -> None:
+    with pytest.raises(UsageError, match="vit-b16: reads images, which only 'layerdag workload'"):
+        capture_model("vit-b16")

@@ -1,9 +1,11 @@
 """Parameter counts as published, and what is no model."""
 
+from typing import Any
+
 import pytest
 
 from layerdag.errors import ConfigError
-from layerdag.workloads.symbolic import PRESETS, ModelShape
+from layerdag.workloads.symbolic import PRESETS, Image, ModelShape
 
 PUBLISHED = {
     "gpt2": 124_439_808,
@@ -21,6 +23,12 @@ PUBLISHED = {
     "qwen2.5-7b": 7_615_616_512,
     "qwen3-8b": 8_190_735_360,
     "qwen3-30b-a3b": 30_532_122_624,
+    # torchvision, "num_params" of the metadata of its weights
+    "vit-b16": 86_567_656,
+    "vit-l16": 304_326_632,
+    "vit-h14": 632_045_800,
+    # elements of the modules of facebookresearch/DiT, "675M" in Peebles and Xie 2023
+    "dit-xl-2": 675_129_632,
 }
 """Numbers of elements of the published checkpoints."""
 
@@ -58,9 +66,29 @@ def test_a_token_passes_the_experts_that_it_is_sent_to() -> None:
         ({"heads": 4, "kv_heads": 3}, "4 query heads are no multiple of 3 key heads"),
         ({"experts": 4}, "0 of 4 experts a token make no mixture"),
         ({"experts": 2, "experts_per_token": 4}, "4 of 2 experts"),
+        ({"norm": "adaptive"}, "adaptive norms need an image with labels"),
+        ({"image": Image(labels=10)}, "adaptive norms need an image with labels"),
     ],
 )
-def test_impossible_shapes_are_refused(change: dict[str, int], sentence: str) -> None:
-    given = {"layers": 2, "hidden": 8, "heads": 2, "feed_forward": 16, "vocabulary": 10}
+def test_impossible_shapes_are_refused(change: dict[str, Any], sentence: str) -> None:
+    given: dict[str, Any] = {
+        "layers": 2,
+        "hidden": 8,
+        "heads": 2,
+        "feed_forward": 16,
+        "vocabulary": 10,
+    }
     with pytest.raises(ConfigError, match=sentence):
         ModelShape("tiny", **{**given, **change})
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"size": 0}, "size is 0; it must be a whole number of at least 1"),
+        ({"size": 100, "patch": 16}, "patches of 16 pixels do not fill a side of 100"),
+    ],
+)
+def test_impossible_images_are_refused(given: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Image(**given)

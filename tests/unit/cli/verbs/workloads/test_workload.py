@@ -15,7 +15,7 @@ def test_a_workload_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
     prefix = str(tmp_path / "gpt")
     assert main(["workload", "gpt2", *PLAN, "--out", prefix]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("gpt2: 0.12 B parameters on 4 ranks, ")
+    assert out.startswith("gpt2: 124.44 M parameters on 4 ranks, ")
     assert "all_reduce:tensor" in out
     assert read_workload(prefix).num_ranks == 4
     assert main(["workload", "gpt2", *PLAN, "--out", prefix]) == 2
