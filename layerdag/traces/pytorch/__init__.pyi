@@ -19,3 +19,4 @@ from ._ranks import (
     import_ranks as import_ranks,
     refuse_missing_ranks as refuse_missing_ranks,
 )
+from ._replay_files import write_replay as write_replay

@@ -15,6 +15,7 @@ from layerdag._runtime import (
 from layerdag.errors import UsageError
 from layerdag.traces import (
     Format,
+    NodeType,
     Workload,
     drop_dangling,
     holds_rank_files,
@@ -32,6 +33,7 @@ from layerdag.traces.pytorch import (
     refuse_missing_ranks,
     run_by_every_rank,
     taken_alone,
+    write_replay,
 )
 from layerdag.workloads.hlo import (
     HARDWARE,
@@ -50,6 +52,7 @@ EXAMPLE = (
     "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
     "  layerdag convert model.mlir --compute a100-80 --out run/model  (StableHLO or HLO text)\n"
     "  layerdag convert workflow.dot --to wfformat --out workflow.json  (flow graphs)\n"
+    "  layerdag convert run/job --to param --out replay       (for PARAM's comm_replay)\n"
     "  layerdag convert run/job --scrub --out shared/job"
 )
 
@@ -78,11 +81,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--to",
-        choices=("et", "json", "feeder-json", "graphml", "wfformat", "dot"),
+        choices=("et", "json", "feeder-json", "param", "graphml", "wfformat", "dot"),
         default="et",
         help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
-        "loss; feeder-json: for Chakra's feeder v1; graphml, wfformat, dot: of a flow graph, or of "
-        "the graph of a job",
+        "loss; feeder-json: for Chakra's feeder v1; param: a folder of rank-<r>.json, whose "
+        "communication PARAM's comm_replay runs on a cluster; graphml, wfformat, dot: of a flow "
+        "graph, or of the graph of a job",
     )
     parser.add_argument(
         "--device",
@@ -162,7 +166,8 @@ def run(args: argparse.Namespace) -> int:
         return convert_graph(args, read_graph(args.inputs[0]))
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
-    _require_free(args.to, Path(args.out), overwrite=args.overwrite)
+    if args.to != "param":
+        _require_free(args.to, Path(args.out), overwrite=args.overwrite)
     workload = _read(args)
     if args.drop_dangling:
         workload = _without_dangling(workload)
@@ -171,12 +176,21 @@ def run(args: argparse.Namespace) -> int:
     nodes = sum(trace.num_nodes for trace in workload.traces)
     if args.to != "json":
         require_few_ranks(workload.num_ranks, limits, workload.source)
-        require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
-    first = _write(workload, args.to, Path(args.out))
+        written = _communication(workload) if args.to == "param" else nodes
+        require_few_bytes(written_bytes(written, args.to), limits, workload.source)
+    if args.to == "param":
+        first = write_replay(workload, args.out, overwrite=args.overwrite)[0]
+    else:
+        first = _write(workload, args.to, Path(args.out))
     more = 0 if args.to == "json" else workload.num_ranks - 1
     others = f" and {more:,} more" if more else ""
     _say(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
     return 0
+
+
+def _communication(workload: Workload) -> int:
+    """Return the number of communication nodes of all ranks."""
+    return sum(int((trace.type_N >= NodeType.COMM_SEND).sum()) for trace in workload.traces)
 
 
 def _say(text: str) -> None:
