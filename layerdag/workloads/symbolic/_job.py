@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from layerdag.workloads.symbolic._models import model
 from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
 from layerdag.workloads.symbolic._shape import ModelShape
 from layerdag.workloads.symbolic._stage import stage_trace
+
+if TYPE_CHECKING:
+    from layerdag.workloads.recommendation import RecommenderShape
 
 
 @final
@@ -62,7 +65,6 @@ class SymbolicJob:
         Operations and bytes are those of all ranks in one step, bytes of communication the
         ``comm_size`` of every node.
         """
-        found = [_StageFigures.of(trace) for trace in self.stages]
         ranks = self.plan.ranks // self.plan.pipeline
         memory = [rank_memory(self.costs, stage) for stage in range(self.plan.pipeline)]
         return {
@@ -72,12 +74,8 @@ class SymbolicJob:
             "plan": asdict(self.plan),
             "step": asdict(self.step),
             "ranks": self.plan.ranks,
-            "nodes": ranks * sum(figures.nodes for figures in found),
-            "flops": ranks * sum(figures.flops for figures in found),
-            "matrix_flops": ranks * sum(figures.matrix_flops for figures in found),
-            "bytes": ranks * sum(figures.moved for figures in found),
+            **figures_of(self.stages, ranks),
             "tokens": self.tokens,
-            "communication": _added([figures.communication for figures in found], ranks),
             "memory": [
                 {"stage": stage, "total": held.total, **asdict(held)}
                 for stage, held in enumerate(memory)
@@ -90,6 +88,18 @@ class SymbolicJob:
         """Tokens of all sequences of the step."""
         step = self.step
         return step.batch * (step.tokens if step.phase == "decode" else step.sequence)
+
+
+def figures_of(programs: tuple[Trace, ...], ranks: int) -> dict[str, Any]:
+    """Return nodes, operations, bytes and communication of programs that ``ranks`` run each."""
+    found = [_StageFigures.of(trace) for trace in programs]
+    return {
+        "nodes": ranks * sum(figures.nodes for figures in found),
+        "flops": ranks * sum(figures.flops for figures in found),
+        "matrix_flops": ranks * sum(figures.matrix_flops for figures in found),
+        "bytes": ranks * sum(figures.moved for figures in found),
+        "communication": _added([figures.communication for figures in found], ranks),
+    }
 
 
 @dataclass(frozen=True)
@@ -139,11 +149,12 @@ def _added(parts: list[dict[str, tuple[int, int]]], ranks: int) -> dict[str, dic
     return total
 
 
-def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
+def workload(name: "str | Path | ModelShape | RecommenderShape", **settings: Any) -> Workload:
     """Return the traces of one step of a model on all its ranks, without a device or weights.
 
     Args:
-        name: A model of ``PRESETS``, a Hugging Face ``config.json``, or a ``ModelShape``.
+        name: A model of ``PRESETS`` or ``RECOMMENDERS``, a ``config.json`` of Hugging Face, or a
+            shape.
         **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
             ``batch`` each micro-batch has one sequence; images have a ``sequence`` of their own.
 
@@ -154,6 +165,12 @@ def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
     Raises:
         UsageError: If there is no such model or setting, or numbers do not fit together.
     """
+    # Recommendation models are written with this room's tools, so that it is loaded on demand.
+    from layerdag.workloads.recommendation import RECOMMENDERS, RecommenderShape, recommender_job
+
+    if isinstance(name, RecommenderShape) or str(name) in RECOMMENDERS:
+        recommender = name if isinstance(name, RecommenderShape) else str(name)
+        return recommender_job(recommender, **settings).workload()
     return job(name, **settings).workload()
 
 

@@ -90,6 +90,11 @@ def preset(name: str) -> ModelShape:
     Raises:
         UsageError: If there is none of that name; suggests the nearest.
     """
+    if name == "dlrm-v2":
+        raise UsageError(
+            "dlrm-v2 is a recommendation model, which 'layerdag workload' takes and ld.workload; "
+            "studies and captures do not."
+        )
     if name not in PRESETS:
         raise UsageError(
             f"There is no model '{name}'.{did_you_mean(name, PRESETS)} Known are "

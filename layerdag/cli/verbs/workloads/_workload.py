@@ -10,6 +10,7 @@ from layerdag.cli import without_blas_threads, without_garbage_search
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
+    from layerdag.workloads.recommendation import RecommenderJob
     from layerdag.workloads.symbolic import SymbolicJob
 
 SUMMARY = (
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from layerdag.traces import require_free_prefix, write_workload
+    from layerdag.workloads.recommendation import RECOMMENDERS, recommender_job
     from layerdag.workloads.symbolic import job
 
     if args.list:
@@ -99,7 +101,8 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
     if args.out:
         require_free_prefix(args.out, overwrite=args.overwrite)
-    made = job(args.model, **_settings(args))
+    make = recommender_job if args.model in RECOMMENDERS else job
+    made = make(args.model, **_settings(args))
     if args.out:
         figures = made.summary()
         limits = Limits(args.max_ranks, args.max_bytes)
@@ -117,7 +120,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _tell(args: argparse.Namespace, made: "SymbolicJob") -> None:
+def _tell(args: argparse.Namespace, made: "SymbolicJob | RecommenderJob") -> None:
     """Print or write the figures."""
     figures = made.summary()
     if args.json == "-":
@@ -152,10 +155,11 @@ def _counted(parameters: int) -> str:
 
 def _list(args: argparse.Namespace) -> int:
     """Show the models that are known."""
+    from layerdag.workloads.recommendation import RECOMMENDERS
     from layerdag.workloads.symbolic import PRESETS
 
     if args.json:
-        document = {name: shape.parameters for name, shape in PRESETS.items()}
+        document = {name: shape.parameters for name, shape in (PRESETS | RECOMMENDERS).items()}
         json.dump(document, sys.stdout, indent=1)
         print()
         return 0
@@ -163,4 +167,6 @@ def _list(args: argparse.Namespace) -> int:
         active = shape.active_parameters
         more = f", {active / 1e9:.2f} B a token" if active != shape.parameters else ""
         print(f"{name:<18} {shape.parameters:>17,} parameters{more}")
+    for name, recommender in RECOMMENDERS.items():
+        print(f"{name:<18} {recommender.parameters:>17,} parameters")
     return 0

@@ -83,3 +83,5 @@ def test_a_config_that_lacks_a_number_or_is_no_json_is_refused(tmp_path: Path) -
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean 'llama3-8b'"):
         model("llama-3-8b")
+    with pytest.raises(UsageError, match="dlrm-v2 is a recommendation model"):
+        model("dlrm-v2")
