@@ -113,12 +113,16 @@ def _aligned(a: str, b: str, aligned: Sequence[AlignedPair]) -> Difference:
         blocks=tuple(sorted(blocks, key=lambda k: -k.nodes * abs(k.count[1] - k.count[0]))),
         times=(),
         communication=(),
-        notes=tuple(
-            f"{pair.name}: so much differs that nodes were aligned half by half; fewer may differ."
-            for pair in aligned
-            if not pair.alignment.exact
-        ),
+        notes=tuple(_notes(aligned)),
     )
+
+
+def _notes(aligned: Sequence[AlignedPair]) -> Iterator[str]:
+    """Yield what a reader should know."""
+    rough = [pair.name for pair in aligned if not pair.alignment.exact]
+    if rough:
+        which = rough[0] + (f" and {len(rough) - 1} more" if len(rough) > 1 else "")
+        yield f"{which}: so much differs that nodes were aligned half by half; fewer may differ."
 
 
 def _pairs(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
-Pair: TypeAlias = tuple[float | None, float | None]
+Pair: TypeAlias = tuple[float | int | None, float | int | None]
 """A figure of A and of B; None where there is none."""
 
 PARTS = ("operators", "structure", "time", "communication", "labels")

@@ -144,7 +144,7 @@ def pair_text(name: str, pair: Pair) -> str:
     return " -> ".join("none" if x is None else figure_text(name, x) for x in pair)
 
 
-def figure_text(name: str, value: float) -> str:
+def figure_text(name: str, value: float | int) -> str:
     """Return a figure, bytes with a binary unit."""
     if name not in _BYTES:
         return f"{value:,.0f}" if abs(value) < 1e7 and value == int(value) else f"{value:,.4g}"

@@ -92,7 +92,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 words = st.text("ab \"\\\n;]>#'é", min_size=1, max_size=5)
 
 
-@tried(60)
+@tried(30)
 @given(st.lists(words, min_size=1, max_size=5), words, st.sampled_from([2.0, -1.5, 1e30]))
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[str], type_: str, value: float

@@ -132,7 +132,7 @@ BYTES = st.integers(0, 1 << 40)
 TASK = st.tuples(st.sampled_from(["conv2", "a.b", "x::y z"]), st.floats(0, 1e6), BYTES, BYTES)
 
 
-@tried(60)
+@tried(30)
 @given(
     st.lists(TASK, min_size=1, max_size=7),
     st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 6)), st.integers(0, 1)),

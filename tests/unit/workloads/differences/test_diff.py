@@ -12,6 +12,7 @@ from layerdag.errors import TraceError, UsageError
 from layerdag.traces import Workload
 from layerdag.traces.chakra import NodeSpec
 from layerdag.workloads.differences import Difference, diff, lines
+from layerdag.workloads.differences._common_subsequence import common_subsequence
 
 
 def named(node: NodeSpec, name: str) -> NodeSpec:
@@ -147,6 +148,17 @@ def test_one_rank_of_a_job_can_be_compared_alone() -> None:
 def test_dependencies_in_a_circle_are_refused() -> None:
     with pytest.raises(TraceError, match="wait for each other"):
         diff(workload([comp(0, 1, (1,)), comp(1, 1, (0,))]), workload([comp(0, 1)]))
+
+
+def test_a_rough_alignment_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "layerdag.workloads.differences._alignment.common_subsequence",
+        lambda a, b: (common_subsequence(a, b)[0], False),
+    )
+    found = diff(job(layers(1)), job(layers(2)))
+    (note,) = found.notes
+    assert note.startswith("ranks 0-1: so much differs")
+    assert lines(found)[-1] == f"note: {note}"
 
 
 def test_a_graph_and_traces_cannot_be_compared() -> None:
