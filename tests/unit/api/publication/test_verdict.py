@@ -115,3 +115,63 @@ def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
 
 def test_one_run_is_called_one_run() -> None:
     assert "1 distinct run was found" in too_few_runs(1).line
+
+
+def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) -> None:
+    result = judged(row(20, Verdict.LEAKS), copied=0.1, wrong=2)
+    found = verdict_of(settings, drawn(20), result, NEEDS)
+    assert [reason.what.split(" (")[0] for reason in found.reasons] == [
+        "2 samples break rules that consumers rely on",
+        "2 samples are copies of training graphs",
+        "the attack nearest_sample tells which graphs were trained on, from 20 samples",
+    ]
+    assert len(found.remedies) == len(set(found.remedies)) == 3
+    assert found.line.count(";") == 2
+
+
+def test_samples_nearer_to_training_graphs_are_refused(settings: ReleaseSettings) -> None:
+    last = row(20, Verdict.CHANCE)
+    near = replace(last.nearness, dcr_share=0.75, verdict=Verdict.LEAKS)
+    found = verdict_of(settings, drawn(20), judged(replace(last, nearness=near)), NEEDS)
+    assert found.outcome is Outcome.NO
+    assert "75.0% of the samples are nearer to training than to held-out graphs" in found.line
+
+
+def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: ReleaseSettings) -> None:
+    rows = (row(8, Verdict.LEAKS), row(20, Verdict.LEAKS))
+    found = verdict_of(settings, drawn(20), judged(*rows), NEEDS)
+    assert not any(word.startswith("--num") for word in found.remedies)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "words"),
+    [
+        (("card.md names 'secret'.",), "what it must not: card.md names 'secret'."),
+        (
+            ("a.et names 'x'.", "b.et names 'x'.", "c"),
+            "what it must not: a.et names 'x' and 2 more",
+        ),
+    ],
+)
+def test_a_foreign_word_in_a_written_file_is_refused(
+    settings: ReleaseSettings, sentences: tuple[str, ...], words: str
+) -> None:
+    result = judged(row(20, Verdict.CHANCE))
+    found = verdict_of(settings, drawn(20), result, NEEDS, sentences)
+    assert found.outcome is Outcome.NO
+    assert words in found.line
+    assert "layerdag convert --scrub" in found.remedies[0]
+
+
+def test_parts_that_are_not_alike_are_a_reserve(settings: ReleaseSettings) -> None:
+    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.REVERSED)), NEEDS)
+    assert found.outcome is Outcome.RESERVED
+    assert found.reserves == (
+        "training and held-out graphs are not alike by nearest_sample, so that it says nothing",
+    )
+    assert found.found[-1] == "no better than chance: nearness"
+
+
+def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings: ReleaseSettings) -> None:
+    few = replace(settings, num=2)
+    assert verdict_of(few, drawn(2), judged(row(2, Verdict.CHANCE)), NEEDS).outcome is Outcome.YES
