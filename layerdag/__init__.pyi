@@ -7,6 +7,7 @@ from .api import (
     release as release,
     train as train,
     validate as validate,
+    workload as workload,
     write as write,
 )
 from .datasets import GraphDataset as GraphDataset, load_dataset as load_dataset
@@ -33,4 +34,3 @@ from .training import TrainSettings as TrainSettings, load_checkpoint as load_ch
 from .workloads.capture import capture_model as capture_model, capture_step as capture_step
 from .workloads.exploration import explore as explore
 from .workloads.scaling import scale as scale
-from .workloads.symbolic import workload as workload

@@ -15,5 +15,6 @@ from ._split_advice import too_few_held_out as too_few_held_out
 from ._train import train as train
 from ._validate import validate as validate
 from ._warm_start import PRETRAINED as PRETRAINED, WarmStart as WarmStart, warm_start as warm_start
+from ._workload import workload as workload
 from ._write import write as write
 from .publication import release as release

@@ -9,7 +9,7 @@ import numpy as np
 
 from layerdag.graph import neighborhood_colors, repeated_runs
 from layerdag.workloads.differences._alignment import Alignment, align
-from layerdag.workloads.differences._difference import AlignedPrograms, Block, Stretch
+from layerdag.workloads.differences._figures import AlignedPrograms, Block, Stretch
 from layerdag.workloads.differences._program import Program
 
 _RADIUS = 2

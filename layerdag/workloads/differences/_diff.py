@@ -12,14 +12,8 @@ from layerdag.errors import UsageError
 from layerdag.traces import NodeType, Workload
 from layerdag.traces.analysis import collective_name, critical_path, gather_communication
 from layerdag.workloads.differences._aligned import AlignedPair
-from layerdag.workloads.differences._difference import (
-    PARTS,
-    TIMES,
-    Communication,
-    Difference,
-    Figure,
-    Operator,
-)
+from layerdag.workloads.differences._difference import PARTS, Difference
+from layerdag.workloads.differences._figures import TIMES, Communication, Figure, Operator
 from layerdag.workloads.differences._program import (
     Program,
     RankKind,

@@ -1,155 +1,23 @@
-"""What ``diff`` finds: figures of A beside figures of B."""
+"""Two traces, jobs or graphs, aligned: all figures, and what changed in ten lines of text."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 
-Pair: TypeAlias = tuple[float | int | None, float | int | None]
-"""A figure of A and of B; None where there is none."""
+from layerdag.workloads.differences._figures import (
+    AlignedPrograms,
+    Block,
+    Communication,
+    Figure,
+    Operator,
+    Pair,
+    Stretch,
+)
 
 PARTS = ("operators", "structure", "time", "communication", "labels")
 """What two programs may differ in."""
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure of both.
-
-    Attributes:
-        name: What it is.
-        a: Of A; None if A has none.
-        b: Of B; None if B has none.
-        unit: Its unit, "" for none.
-    """
-
-    name: str
-    a: float | None
-    b: float | None
-    unit: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """Whether A and B have different figures."""
-        return self.a != self.b
-
-
-@dataclass(frozen=True)
-class Operator:
-    """An operator in both programs.
-
-    Attributes:
-        name: Its name; numbers that stand alone in it are written as "#".
-        count: Number of its nodes in A and in B.
-        numbers: Sums of the numeric attributes, in A and in B.
-        changed: Aligned nodes one of whose attributes, times aside, is another one in B.
-    """
-
-    name: str
-    count: tuple[int, int]
-    numbers: Mapping[str, Pair]
-    changed: int
-
-    @property
-    def differs(self) -> bool:
-        """Whether counts or sums differ, times aside."""
-        timeless = (pair for name, pair in self.numbers.items() if name not in TIMES)
-        sums = any(a != b for a, b in timeless)
-        return self.changed > 0 or sums or self.count[0] != self.count[1]
-
-
-TIMES = ("duration_us",)
-"""Numeric attributes that are times."""
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Nodes in a row, in program order, that only one of the two has.
-
-    Attributes:
-        side: "a" or "b", which one has them.
-        program: Which ranks, or which graph.
-        start: Place of the first one in program order.
-        operators: Names and counts, the most frequent first.
-    """
-
-    side: str
-    program: str
-    start: int
-    operators: Mapping[str, int]
-
-    @property
-    def length(self) -> int:
-        """Number of nodes."""
-        return sum(self.operators.values())
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block of nodes that occurs several times in a row, another number of times in B.
-
-    Attributes:
-        program: Which ranks, or which graph.
-        nodes: Nodes of one block.
-        operators: Names and counts in one block, the most frequent first.
-        count: How often it occurs in A and in B.
-    """
-
-    program: str
-    nodes: int
-    operators: Mapping[str, int]
-    count: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Communication:
-    """Collectives of one kind in groups of one size, or messages.
-
-    Attributes:
-        kind: Kind of collective, or "message".
-        ranks: Ranks in a group; 0 if it is not described, 2 for messages.
-        count: How many in A and in B; a collective counts once for its group.
-        bytes: Their bytes in A and in B: of each, what one member gives.
-    """
-
-    kind: str
-    ranks: int
-    count: tuple[int, int]
-    bytes: tuple[int, int]
-
-    @property
-    def differs(self) -> bool:
-        """Whether count or bytes differ."""
-        return self.count[0] != self.count[1] or self.bytes[0] != self.bytes[1]
-
-
-@dataclass(frozen=True)
-class AlignedPrograms:
-    """One kind of rank (or the graph) of A beside one of B.
-
-    Attributes:
-        name: Which ranks, or which graph.
-        nodes: Nodes of A and of B.
-        aligned: Pairs of nodes that correspond to each other.
-        moved: Those among them that stand elsewhere in the order of the program.
-        edges: Dependencies of A and of B.
-        rewired: Dependencies between aligned nodes that only A has, and that only B has.
-        runs: (place in A, place in B, length) of what is aligned in a row; a place of -1 and the
-            length for what only one has.
-    """
-
-    name: str
-    nodes: tuple[int, int]
-    aligned: int
-    moved: int
-    edges: tuple[int, int]
-    rewired: tuple[int, int]
-    runs: tuple[tuple[int, int, int], ...]
-
-    @property
-    def differs(self) -> bool:
-        """Whether nodes or dependencies differ."""
-        all_aligned = self.aligned == self.nodes[0] == self.nodes[1]
-        return not all_aligned or self.rewired != (0, 0)
+MOST_ROWS = 3
+_BYTES = ("tensor_bytes", "comm_bytes")
 
 
 @dataclass(frozen=True)
@@ -209,10 +77,161 @@ class Difference:
 
     def __str__(self) -> str:
         """Return what differs, in ten lines or so."""
-        from layerdag.workloads.differences._text import lines
-
         return "\n".join(lines(self))
 
     def summary(self) -> dict[str, object]:
         """Return everything as plain JSON types, with "equal" and "differing"."""
         return {"equal": self.equal, "differing": list(self.differing), **asdict(self)}
+
+
+def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:
+    """Return the difference as text.
+
+    Args:
+        found: What ``diff`` found.
+        most_rows: Rows of each part; None for all of them.
+    """
+    if replace(found, ignored=()).equal and not found.notes:
+        return [f"{found.a} and {found.b} are equal: {_aligned(found)}"]
+    differing = ", ".join(found.differing) or "nothing"
+    ignored = f" (not counted: {', '.join(found.ignored)})" if found.ignored else ""
+    told = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
+    told += _structure(found)
+    told += _shortened("blocks", list(_blocks(found)), most_rows)
+    told += _shortened("only in one", list(_stretches(found)), most_rows)
+    told += _shortened("operators", list(_operators(found)), most_rows)
+    told += _shortened("communication", list(_communication(found)), most_rows)
+    told += _shortened("time", list(_times(found)), None)
+    told += _shortened("labels", list(_labels(found)), most_rows)
+    return told + [f"note: {note}" for note in found.notes]
+
+
+def _shortened(title: str, rows: list[str], most: int | None) -> list[str]:
+    """Return rows under a title on the left, the first ones alone where there are many."""
+    shown = rows[:most]
+    if len(rows) > len(shown):
+        shown[-1] += f"; {len(rows) - len(shown)} more"
+    return [f"  {title if at == 0 else '':<14}{row}" for at, row in enumerate(shown)]
+
+
+def _aligned(found: Difference) -> str:
+    """Return how much was compared."""
+    nodes = sum(program.nodes[0] for program in found.programs)
+    ranks = f"{found.ranks[0]} ranks of " if found.ranks else ""
+    kinds = f"{len(found.programs)} kinds, " if len(found.programs) > 1 else ""
+    return f"{ranks}{kinds}{nodes:,} nodes aligned"
+
+
+def _structure(found: Difference) -> Iterator[str]:
+    """Yield the lines about ranks, nodes and dependencies."""
+    if found.ranks and found.ranks[0] != found.ranks[1]:
+        yield f"  {'ranks':<14}{found.ranks[0]:,} -> {found.ranks[1]:,}"
+    total = [sum(program.nodes[side] for program in found.programs) for side in (0, 1)]
+    aligned = sum(program.aligned for program in found.programs)
+    moved = sum(program.moved for program in found.programs)
+    rewired = [sum(program.rewired[side] for program in found.programs) for side in (0, 1)]
+    yield (
+        f"  {'nodes':<14}{total[0]:,} -> {total[1]:,}: {aligned:,} aligned"
+        + (f" ({moved:,} moved)" if moved else "")
+        + f", {total[0] - aligned:,} only in A, {total[1] - aligned:,} only in B"
+    )
+    if any(rewired):
+        yield (
+            f"  {'dependencies':<14}between aligned nodes: {rewired[0]:,} only in A, "
+            f"{rewired[1]:,} only in B"
+        )
+
+
+def _blocks(found: Difference) -> Iterator[str]:
+    several = len(found.programs) > 1
+    for block in found.blocks:
+        before, after = block.count
+        where = f"{block.program}: " if several else ""
+        nodes = f"{block.nodes} nodes: {counts_text(block.operators)}"
+        yield f"{where}{before} -> {after} times {nodes}"
+
+
+def _stretches(found: Difference) -> Iterator[str]:
+    """Yield what only one has; equal stretches of one program are told once."""
+    alike: dict[tuple[object, ...], list[Stretch]] = {}
+    for stretch in found.stretches:
+        key = stretch.side, stretch.program, tuple(stretch.operators.items())
+        alike.setdefault(key, []).append(stretch)
+    for same in sorted(alike.values(), key=lambda s: -s[0].length * len(s)):
+        one, times = same[0], f"{len(same):,} times " if len(same) > 1 else ""
+        nodes = "1 node" if one.length == 1 else f"{one.length:,} nodes"
+        at = f"{'first ' if times else ''}at {min(s.start for s in same):,}"
+        yield (
+            f"{one.side.upper()}, {one.program}: {times}{nodes} ({at}): "
+            f"{counts_text(one.operators)}"
+        )
+
+
+def _operators(found: Difference) -> Iterator[str]:
+    for operator in found.operators:
+        if operator.differs:
+            yield f"{operator.name}: {'; '.join(_changes(operator))}"
+
+
+def _changes(operator: Operator) -> Iterator[str]:
+    """Yield what changed of an operator."""
+    if operator.count[0] != operator.count[1]:
+        yield f"{operator.count[0]:,} -> {operator.count[1]:,} nodes"
+    for name, pair in operator.numbers.items():
+        if pair[0] != pair[1] and name != "duration_us":
+            yield f"{name.replace('_', ' ')} {pair_text(name, pair)}"
+    if operator.changed:
+        yield f"{operator.changed:,} aligned with other figures"
+
+
+def _communication(found: Difference) -> Iterator[str]:
+    for row in found.communication:
+        if row.differs:
+            where = f" of {row.ranks:,} ranks" if row.ranks and row.kind != "message" else ""
+            sizes = pair_text("comm_bytes", row.bytes)
+            yield f"{row.kind}{where}: {row.count[0]:,} -> {row.count[1]:,}, {sizes}"
+
+
+def _times(found: Difference) -> Iterator[str]:
+    for figure in found.times:
+        if figure.differs:
+            if figure.unit:
+                pair = pair_text("", (figure.a, figure.b))
+                yield f"{figure.name} {pair} {figure.unit}{_percent(figure.a, figure.b)}"
+            else:
+                yield f"{figure.name}: {figure.b or 0:,.0f}"
+
+
+def _labels(found: Difference) -> Iterator[str]:
+    for name, (before, after) in found.labels.items():
+        yield f"{name} {before} -> {after}"
+
+
+def counts_text(operators: Mapping[str, int], most: int = 4) -> str:
+    """Return operators and counts, the most frequent ones."""
+    shown = [f"{name} {count:,}" if count > 1 else name for name, count in operators.items()]
+    more = f", {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
+
+
+def pair_text(name: str, pair: Pair) -> str:
+    """Return a figure of A and of B with an arrow between them."""
+    return " -> ".join("none" if x is None else figure_text(name, x) for x in pair)
+
+
+def figure_text(name: str, value: float | int) -> str:
+    """Return a figure, bytes with a binary unit."""
+    if name not in _BYTES:
+        return f"{value:,.0f}" if abs(value) < 1e7 and value == int(value) else f"{value:,.4g}"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:,.4g} {unit}"
+        value /= 1024
+    return f"{value:,.4g} TiB"
+
+
+def _percent(before: float | None, after: float | None) -> str:
+    """Return the change in percent."""
+    if not before or after is None:
+        return ""
+    return f" ({100 * (after / before - 1):+.1f} %)"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from layerdag.workloads.symbolic._models import model
 from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
 from layerdag.workloads.symbolic._shape import ModelShape
 from layerdag.workloads.symbolic._stage import stage_trace
-
-if TYPE_CHECKING:
-    from layerdag.workloads.recommendation import RecommenderShape
 
 
 @final
@@ -149,28 +146,16 @@ def _added(parts: list[dict[str, tuple[int, int]]], ranks: int) -> dict[str, dic
     return total
 
 
-def workload(name: "str | Path | ModelShape | RecommenderShape", **settings: Any) -> Workload:
-    """Return the traces of one step of a model on all its ranks, without a device or weights.
+def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
+    """Return the traces of one step of a transformer on all its ranks; see ``layerdag.workload``.
 
     Args:
-        name: A model of ``PRESETS`` or ``RECOMMENDERS``, a ``config.json`` of Hugging Face, or a
-            shape.
-        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
-            ``batch`` each micro-batch has one sequence; images have a ``sequence`` of their own.
-
-    Returns:
-        What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank
-        is made when it is asked for.
+        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
+        **settings: Fields of ``Plan`` and ``Step``.
 
     Raises:
         UsageError: If there is no such model or setting, or numbers do not fit together.
     """
-    # Recommendation models are written with this room's tools, so that it is loaded on demand.
-    from layerdag.workloads.recommendation import RECOMMENDERS, RecommenderShape, recommender_job
-
-    if isinstance(name, RecommenderShape) or str(name) in RECOMMENDERS:
-        recommender = name if isinstance(name, RecommenderShape) else str(name)
-        return recommender_job(recommender, **settings).workload()
     return job(name, **settings).workload()
 
 

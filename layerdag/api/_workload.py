@@ -1,0 +1,33 @@
+"""``ld.workload``: the traces of one step of a model, from its description."""
+
+from pathlib import Path
+from typing import Any
+
+from layerdag.traces import Workload
+from layerdag.workloads import symbolic
+from layerdag.workloads.recommendation import RECOMMENDERS, RecommenderShape, recommender_job
+from layerdag.workloads.symbolic import ModelShape
+
+
+def workload(name: str | Path | ModelShape | RecommenderShape, **settings: Any) -> Workload:
+    """Return the traces of one step of a model on all its ranks, without a device or weights.
+
+    Args:
+        name: A model of ``layerdag.workloads.symbolic.PRESETS`` or of
+            ``layerdag.workloads.recommendation.RECOMMENDERS``, a ``config.json`` of Hugging Face,
+            or a shape.
+        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
+            ``batch`` each micro-batch has one sequence; images have a ``sequence`` of their own.
+
+    Returns:
+        What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank
+        is made when it is asked for.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    if isinstance(name, RecommenderShape):
+        return recommender_job(name, **settings).workload()
+    if isinstance(name, str) and name in RECOMMENDERS:
+        return recommender_job(name, **settings).workload()
+    return symbolic.workload(name, **settings)
