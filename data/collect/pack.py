@@ -124,8 +124,17 @@ def split_of(run: str) -> str:
     return "val" if draw < TEST_SHARE + VAL_SHARE else "train"
 
 
-def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
-    """Write index, shards and checksums of the runs found under ``raw``; return the records."""
+def pack(
+    plans: Sequence[RunPlan], raw: Path, target: Path, split: str | None = None
+) -> list[RunRecord]:
+    """Write index, shards and checksums of the runs found under ``raw``; return the records.
+
+    Args:
+        plans: Runs; what was not collected is left out.
+        raw: Folder of the raw runs.
+        target: Folder of the corpus.
+        split: Of every run; by default drawn by name.
+    """
     shards: dict[str, list[tuple[str, bytes]]] = {}
     records: list[RunRecord] = []
     first_run: dict[str, str] = {}
@@ -140,8 +149,8 @@ def pack(plans: Sequence[RunPlan], raw: Path, target: Path) -> list[RunRecord]:
             shards.setdefault(shard, []).append((member, encode_trace(trace)))
             classes.append(RankClass(member, ranks))
         digest = job_hash([trace for trace, _ in run.classes])
-        split = split_of(first_run.setdefault(digest, plan.run))
-        records.append(_record(run, shard, tuple(classes), (digest, split)))
+        place = split or split_of(first_run.setdefault(digest, plan.run))
+        records.append(_record(run, shard, tuple(classes), (digest, place)))
         _check(run)
     for shard, members in shards.items():
         write_shard(target / shard, members)

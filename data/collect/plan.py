@@ -4,7 +4,7 @@ Structural knobs (depth, kinds of layers, optimizer, ...) are drawn until their 
 sizes (widths, batch) freely: so runs differ in structure, and equal structures in size are rare.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -142,13 +142,36 @@ QUOTAS: tuple[tuple[tuple[str, ...], str, int, str, int], ...] = (
 
 def corpus_plan(seed: int = 0) -> tuple[RunPlan, ...]:
     """Return all runs of the corpus; the same for the same seed."""
-    rng = np.random.default_rng(seed)
+    return _planned(np.random.default_rng(seed), set(), QUOTAS, first=0)
+
+
+def further_plans(times: int = 4, seed: int = 1) -> tuple[RunPlan, ...]:
+    """Return more runs to train on: no structure of the corpus occurs again; in random order.
+
+    Args:
+        times: So many times the runs of the corpus.
+        seed: Of what is drawn.
+    """
     seen: set[tuple[object, ...]] = set()
+    corpus = _planned(np.random.default_rng(0), seen, QUOTAS, first=0)
+    rng = np.random.default_rng(seed)
+    quotas = [(*quota[:4], times * quota[4]) for quota in QUOTAS]
+    plans = _planned(rng, seen, quotas, first=len(corpus))
+    return tuple(plans[i] for i in rng.permutation(len(plans)))
+
+
+def _planned(
+    rng: np.random.Generator,
+    seen: set[tuple[object, ...]],
+    quotas: Iterable[tuple[tuple[str, ...], str, int, str, int]],
+    first: int,
+) -> tuple[RunPlan, ...]:
+    """Return runs that fill quotas, numbered from ``first`` on, of structures not yet in ``seen``."""
     plans: list[RunPlan] = []
-    for families, strategy, world_size, phase, count in QUOTAS:
+    for families, strategy, world_size, phase, count in quotas:
         for family in (name for name in families for _ in range(count)):
             hyper = _draw(rng, (family, strategy, phase), seen, world_size)
-            name = f"{len(plans):04d}_{family}_{strategy}_ws{world_size}"
+            name = f"{first + len(plans):04d}_{family}_{strategy}_ws{world_size}"
             plans.append(
                 RunPlan(name, family, strategy, world_size, phase, hyper, int(rng.integers(2**31)))
             )

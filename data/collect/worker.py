@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
-from plan import RunPlan, corpus_plan, twin_plans
+from plan import RunPlan, corpus_plan, further_plans, twin_plans
 from steps import Step, build_step
 from torch import distributed
 
@@ -78,7 +78,7 @@ def main() -> int:
             "gloo", store=store, rank=args.rank, world_size=args.world_size, timeout=TIMEOUT
         )
     wanted = set(args.only.split(","))
-    for plan in (*corpus_plan(), *twin_plans()):
+    for plan in (*corpus_plan(), *twin_plans(), *further_plans()):
         if plan.run not in wanted:
             continue
         folder = args.folder / plan.run

@@ -20,6 +20,7 @@ class CorpusConfig:
 
     name: Literal["corpus"] = "corpus"
     folder: Path | None = None
+    further: Path | None = None
     max_nodes: int = 2000
     families: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()

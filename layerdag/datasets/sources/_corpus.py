@@ -1,5 +1,6 @@
 """The embedded corpus of collected execution traces, one graph per run."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def load_corpus(
     families: tuple[str, ...] = (),
     strategies: tuple[str, ...] = (),
     num_bins: int = 16,
+    further: str | Path | None = None,
 ) -> GraphDataset:
     """Load the runs of a corpus folder (layout in ``layerdag.traces``).
 
@@ -31,33 +33,51 @@ def load_corpus(
         families: Keep only these model families; all if empty.
         strategies: Keep only these strategies; all if empty.
         num_bins: Bins of each numeric attribute.
+        further: A corpus folder with further runs, all of them to train on; runs whose graph is one
+            of the corpus are left out.
 
     Raises:
-        TraceError: If the corpus is missing or damaged.
+        TraceError: If a corpus is missing or damaged.
         DataError: If nothing is left for training.
     """
     folder = embedded_corpus() if folder is None else folder
-    records = [
-        record
-        for record in read_index(folder)
-        if (not families or record.family in families)
-        and (not strategies or record.strategy in strategies)
-    ]
-    splits = {record.run: _split_of(record, folder) for record in records}
+    index = read_index(folder)
+    folders: list[tuple[str | Path, list[RunRecord]]] = [(folder, list(index))]
+    if further is not None:
+        known = {record.graph_hash for record in index}
+        folders.append((further, _to_train_on(read_index(further), known)))
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
-    for run in track(read_runs(folder, records), "reading traces", len(records)):
-        try:
-            graph = run_graph(run)
-        except DataError as error:
-            left_out.append(f"{run.record.run}: {error}")
-            continue
-        if graph.num_nodes > max_nodes:
-            left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
-            continue
-        parts[splits[run.record.run]].append(graph)
+    for place, found in folders:
+        records = [
+            record
+            for record in found
+            if (not families or record.family in families)
+            and (not strategies or record.strategy in strategies)
+        ]
+        splits = {record.run: _split_of(record, place) for record in records}
+        for run in track(read_runs(place, records), "reading traces", len(records)):
+            try:
+                graph = run_graph(run)
+            except DataError as error:
+                left_out.append(f"{run.record.run}: {error}")
+                continue
+            if graph.num_nodes > max_nodes:
+                left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
+                continue
+            parts[splits[run.record.run]].append(graph)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
     return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:
+    """Return the runs whose graph occurs nowhere else, to train on."""
+    found: list[RunRecord] = []
+    for record in records:
+        if record.graph_hash not in known:
+            known.add(record.graph_hash)
+            found.append(replace(record, split="train"))
+    return found
 
 
 def _split_of(record: RunRecord, folder: str | Path) -> Split:

@@ -56,6 +56,22 @@ def test_a_split_that_is_none_is_refused(few):
         load_corpus(few(split="holdout"))
 
 
+def test_further_runs_are_all_to_train_on(few, tmp_path, repository):
+    data = load_corpus(few(), further=repository / "data" / "twins", families=("mlp",))
+    twins = [r for r in read_index(repository / "data" / "twins") if r.family == "mlp"]
+    assert {r.split for r in twins} > {"train"}
+    assert not data.graphs["val"]
+    assert not data.graphs["test"]
+    own = {r.graph_hash for r in read_index(tmp_path)}
+    expected = {r.graph_hash for r in twins} - own
+    assert len(data.graphs["train"]) == 4 + len(expected)
+
+
+def test_further_runs_that_repeat_a_graph_are_left_out(few):
+    data = load_corpus(few(), further=few())
+    assert len(data.graphs["train"]) == 4
+
+
 @pytest.mark.slow
 def test_every_run_of_the_corpus_unfolds_to_matching_ranks_without_repairs(repository):
     folder = repository / "data"
