@@ -166,7 +166,7 @@ def _planned(
     quotas: Iterable[tuple[tuple[str, ...], str, int, str, int]],
     first: int,
 ) -> tuple[RunPlan, ...]:
-    """Return runs that fill quotas, numbered from ``first`` on, of structures not yet in ``seen``."""
+    """Return runs that fill quotas, numbered from ``first`` on, of structures not in ``seen``."""
     plans: list[RunPlan] = []
     for families, strategy, world_size, phase, count in quotas:
         for family in (name for name in families for _ in range(count)):
