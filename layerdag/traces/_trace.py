@@ -210,19 +210,21 @@ class Trace:
             TraceError: If some node carries the attribute with a type other than string_val, or
                 twice with different values.
         """
-        value_N = [""] * self.num_nodes
-        present_N = np.zeros(self.num_nodes, dtype=bool)
         row_A, node_A = self._rows(name)
-        for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
-            if self.attributes.wire_A[row] != Wire.STRING:
-                raise TraceError(
-                    f"{self.source}: node {int(self.id_N[node])} carries attribute '{name}' as "
-                    f"{wire_name(int(self.attributes.wire_A[row]))}; string_val is needed."
-                )
-            value_N[node] = self.strings[int(self.attributes.word_A[row])]
-            present_N[node] = True
+        wire_A, word_A = self.attributes.wire_A[row_A], self.attributes.word_A[row_A]
+        other_A = np.flatnonzero(wire_A != Wire.STRING)
+        if other_A.size:
+            first = int(other_A[0])
+            raise TraceError(
+                f"{self.source}: node {int(self.id_N[node_A[first]])} carries attribute '{name}' "
+                f"as {wire_name(int(wire_A[first]))}; string_val is needed."
+            )
+        value_N = np.full(self.num_nodes, "", dtype=object)
+        value_N[node_A] = np.array(self.strings, dtype=object)[word_A.astype(np.int64)]
+        present_N = np.zeros(self.num_nodes, dtype=bool)
+        present_N[node_A] = True
         self._refuse_contradictions(name, row_A, node_A)
-        return value_N, present_N
+        return value_N.tolist(), present_N
 
     def dtypes(self) -> list[str]:
         """Return the number format of each node: its ``dtype``, else that of the metadata, or "".

@@ -112,7 +112,7 @@ class RecommenderJob:
             "step": asdict(self.step),
             "ranks": self.plan.data,
             **figures_of(self.programs, 1),
-            "tokens": self.step.batch,
+            "samples": self.step.batch,
             "memory": [
                 {"rank": rank, "total": held.total, **asdict(held)}
                 for rank, held in enumerate(memory)
@@ -128,9 +128,9 @@ def recommender_job(name: str | RecommenderShape, **settings: Any) -> Recommende
         UsageError: If there is no such model or setting, or numbers do not fit together.
     """
     plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
-    known = sorted((plan | step) - {"sequence", "tokens", "causal"})
+    known = sorted({"data"} | step - {"sequence", "tokens", "causal"})
     for key in settings:
-        if key not in known:
+        if key not in known and key not in plan:
             raise UsageError(
                 f"a recommendation model has no setting '{key}'.{did_you_mean(key, known)} Known: "
                 f"{', '.join(known)}."

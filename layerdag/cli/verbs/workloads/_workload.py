@@ -136,10 +136,11 @@ def _tell(args: argparse.Namespace, made: "SymbolicJob | RecommenderJob") -> Non
 
 def _lines(figures: dict[str, Any]) -> list[str]:
     """Return the figures as a table."""
+    unit = "samples" if "samples" in figures else "tokens"
     lines = [
         f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
         f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes",
-        f"{figures['flops']:.4g} floating-point operations, {figures['tokens']:,} tokens",
+        f"{figures['flops']:.4g} floating-point operations, {figures[unit]:,} {unit}",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
     ]
     if figures["communication"]:
