@@ -50,6 +50,11 @@ class RecommenderShape:
                 f"model {self.name}: the bottom network ends with width "
                 f"{self.bottom[-1] if self.bottom else 0}, rows have {self.width}; give the same."
             )
+        if self.top[-1:] != (1,):
+            raise ConfigError(
+                f"model {self.name}: the top network ends with width "
+                f"{self.top[-1] if self.top else 0}, a prediction has 1; end it with 1."
+            )
 
     @property
     def crossed(self) -> int:
