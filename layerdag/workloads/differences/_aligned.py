@@ -58,9 +58,9 @@ class AlignedPair:
         pairs_2P = self.alignment.pairs_2P
         place_N[pairs_2P[0]] = pairs_2P[1]
         has_partner_N = np.isin(np.arange(self.b.num_nodes), pairs_2P[1])
-        keys_a = _keys(place_N[self.a.edges_2E], self.a.kind_E, self.b.num_nodes)
+        keys_a = self._keys(place_N[self.a.edges_2E], self.a.kind_E)
         inside_E = has_partner_N[self.b.edges_2E].all(axis=0)
-        keys_b = _keys(self.b.edges_2E[:, inside_E], self.b.kind_E[inside_E], self.b.num_nodes)
+        keys_b = self._keys(self.b.edges_2E[:, inside_E], self.b.kind_E[inside_E])
         only = np.setdiff1d(keys_a, keys_b).size, np.setdiff1d(keys_b, keys_a).size
         return (0, 0) if only != (0, 0) and self._is_renumbered() else only
 
@@ -88,10 +88,18 @@ class AlignedPair:
     def _same_kinds_of_edges(self, color_a: np.ndarray, color_b: np.ndarray) -> bool:
         """Return whether edges join the same colors by the same kinds in both."""
         keys_a, keys_b = (
-            np.sort(_keys(color[program.edges_2E], program.kind_E, 2 * self.a.num_nodes))
+            np.sort(self._keys(color[program.edges_2E], program.kind_E))
             for color, program in ((color_a, self.a), (color_b, self.b))
         )
         return np.array_equal(keys_a, keys_b)
+
+    def _keys(self, ends_2E: np.ndarray, kind_E: np.ndarray) -> np.ndarray:
+        """Return a number for each edge whose ends are known, the same one in both programs."""
+        kinds = 1 + max(int(program.kind_E.max(initial=0)) for program in (self.a, self.b))
+        known_E = (ends_2E >= 0).all(axis=0)
+        source_E, target_E = ends_2E[:, known_E]
+        ends_E = source_E * (self.a.num_nodes + self.b.num_nodes) + target_E
+        return ends_E * kinds + kind_E[known_E]
 
     def programs(self) -> AlignedPrograms:
         """Return the figures of the alignment."""
@@ -103,6 +111,7 @@ class AlignedPair:
             edges=(self.a.edges_2E.shape[1], self.b.edges_2E.shape[1]),
             rewired=self.rewired,
             runs=tuple(self._runs())[:_MOST_RUNS],
+            resized=int(self.a.is_communication_N[self.changed(("comm_bytes",))].sum()),
         )
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
@@ -144,14 +153,6 @@ class AlignedPair:
             value_b = self.b.columns.get(name, absent)[at_b]
             differs_P |= (value_a != value_b) & ~(np.isnan(value_a) & np.isnan(value_b))
         return at_a[differs_P]
-
-
-def _keys(ends_2E: np.ndarray, kind_E: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return a number for each edge whose ends are known."""
-    known_E = (ends_2E >= 0).all(axis=0)
-    kinds = int(kind_E.max(initial=0)) + 16
-    source_E, target_E = ends_2E[:, known_E]
-    return (source_E * max(num_nodes, 1) + target_E) * kinds + kind_E[known_E]
 
 
 def _consecutive(places: np.ndarray) -> Iterator[tuple[int, int]]:

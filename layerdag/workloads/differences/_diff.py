@@ -88,9 +88,14 @@ def _of_graphs(a: AttributedGraph, b: AttributedGraph, ignore: tuple[str, ...]) 
     labels = {
         name: (a.conditions.get(name), b.conditions.get(name))
         for name in dict.fromkeys((*a.conditions, *b.conditions))
-        if a.conditions.get(name) != b.conditions.get(name)
+        if not _same(a.conditions.get(name), b.conditions.get(name))
     }
     return replace(_aligned(a.name, b.name, [pair]), labels=labels, ignored=ignore)
+
+
+def _same(a: float | str | None, b: float | str | None) -> bool:
+    """Return whether two graph-level values are equal, or not a number both."""
+    return a == b or (a != a and b != b)
 
 
 def _aligned(a: str, b: str, aligned: Sequence[AlignedPair]) -> Difference:

@@ -61,11 +61,12 @@ class Difference:
     def differing(self) -> tuple[str, ...]:
         """The parts that differ, of those that count."""
         ranks = self.ranks is not None and self.ranks[0] != self.ranks[1]
+        resized = any(program.resized for program in self.programs)
         found = {
             "operators": any(operator.differs for operator in self.operators),
             "structure": ranks or any(program.differs for program in self.programs),
             "time": any(figure.differs for figure in self.times),
-            "communication": any(row.differs for row in self.communication),
+            "communication": resized or any(row.differs for row in self.communication),
             "labels": bool(self.labels),
         }
         return tuple(part for part in PARTS if found[part] and part not in self.ignored)
@@ -116,10 +117,14 @@ def _shortened(title: str, rows: list[str], most: int | None) -> list[str]:
 
 def _aligned(found: Difference) -> str:
     """Return how much was compared."""
-    nodes = sum(program.nodes[0] for program in found.programs)
-    ranks = f"{found.ranks[0]} ranks of " if found.ranks else ""
+    nodes = _counted(sum(program.nodes[0] for program in found.programs), "node")
+    ranks = f"{_counted(found.ranks[0], 'rank')} of " if found.ranks else ""
     kinds = f"{len(found.programs)} kinds, " if len(found.programs) > 1 else ""
-    return f"{ranks}{kinds}{nodes:,} nodes aligned"
+    return f"{ranks}{kinds}{nodes} aligned"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _structure(found: Difference) -> Iterator[str]:
@@ -159,7 +164,7 @@ def _stretches(found: Difference) -> Iterator[str]:
         alike.setdefault(key, []).append(stretch)
     for same in sorted(alike.values(), key=lambda s: -s[0].length * len(s)):
         one, times = same[0], f"{len(same):,} times " if len(same) > 1 else ""
-        nodes = "1 node" if one.length == 1 else f"{one.length:,} nodes"
+        nodes = _counted(one.length, "node")
         at = f"{'first ' if times else ''}at {min(s.start for s in same):,}"
         yield (
             f"{one.side.upper()}, {one.program}: {times}{nodes} ({at}): "
@@ -190,6 +195,9 @@ def _communication(found: Difference) -> Iterator[str]:
             where = f" of {row.ranks:,} ranks" if row.ranks and row.kind != "message" else ""
             sizes = pair_text("comm_bytes", row.bytes)
             yield f"{row.kind}{where}: {row.count[0]:,} -> {row.count[1]:,}, {sizes}"
+    resized = sum(program.resized for program in found.programs)
+    if resized:
+        yield f"{resized:,} aligned with other bytes"
 
 
 def _times(found: Difference) -> Iterator[str]:

@@ -132,6 +132,7 @@ class AlignedPrograms:
         rewired: Dependencies between aligned nodes that only A has, and that only B has.
         runs: (place in A, place in B, length) of what is aligned in a row; a place of -1 and the
             length for what only one has.
+        resized: Aligned sends, receives and collectives of other bytes.
     """
 
     name: str
@@ -141,6 +142,7 @@ class AlignedPrograms:
     edges: tuple[int, int]
     rewired: tuple[int, int]
     runs: tuple[tuple[int, int, int], ...]
+    resized: int = 0
 
     @property
     def differs(self) -> bool:

@@ -131,7 +131,7 @@ def program_of_graph(graph: AttributedGraph, edge_types: Sequence[str]) -> Progr
         graph.name,
         [words[row] for row in order_N.tolist()],
         np.zeros(graph.num_nodes, dtype=bool),
-        {name: np.asarray(value_N)[order_N] for name, value_N in graph.numbers.items()},
+        {name: value_N[order_N].astype(np.float64) for name, value_N in graph.numbers.items()},
         place_N[graph.edge_index_2E],
         table[graph.edge_type_E] if graph.edge_type_E.size else graph.edge_type_E,
     )

@@ -4,17 +4,6 @@ import numpy as np
 import pytest
 
 from layerdag.workloads.differences import Alignment, align
-from layerdag.workloads.differences._common_subsequence import common_subsequence
-
-
-def longest(a: np.ndarray, b: np.ndarray) -> int:
-    """The textbook table."""
-    table = np.zeros((len(a) + 1, len(b) + 1), dtype=int)
-    for i, x in enumerate(a, 1):
-        for j, y in enumerate(b, 1):
-            same = table[i - 1, j - 1] + 1
-            table[i, j] = same if x == y else max(table[i - 1, j], table[i, j - 1])
-    return int(table[-1, -1])
 
 
 def words(text: str) -> np.ndarray:
@@ -23,27 +12,6 @@ def words(text: str) -> np.ndarray:
 
 def aligned(a: str, b: str, color_a: str = "", color_b: str = "") -> Alignment:
     return align(words(a), words(b), words(color_a or a), words(color_b or b))
-
-
-def test_the_common_subsequence_is_one_and_none_is_longer() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(150):
-        a, b = (rng.integers(0, rng.integers(1, 6), rng.integers(0, 13)) for _ in range(2))
-        found_2P, exact = common_subsequence(a, b)
-        assert exact
-        assert (a[found_2P[0]] == b[found_2P[1]]).all()
-        assert (np.diff(found_2P) > 0).all()
-        assert found_2P.shape[1] == longest(a, b), (a, b)
-
-
-def test_sequences_too_different_are_compared_half_by_half() -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.integers(0, 9, 300), rng.integers(0, 9, 290)
-    found_2P, exact = common_subsequence(a, b, 40)
-    assert not exact
-    assert (a[found_2P[0]] == b[found_2P[1]]).all()
-    assert (np.diff(found_2P) > 0).all()
-    assert found_2P.shape[1] > 0.6 * longest(a, b)
 
 
 @pytest.mark.parametrize(
