@@ -1,5 +1,6 @@
 """What differs between two jobs or graphs."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +101,17 @@ def test_swapped_times_differ_though_their_sum_does_not() -> None:
     other = [replace(node, duration_us=3 - us) for us, node in enumerate(layers(1))]
     found = diff(job(nodes[:3]), job(other[:3]))
     assert found.differing == ("time",)
+
+
+def test_collectives_that_trade_their_sizes_differ_though_the_sum_does_not() -> None:
+    small_first, large_first = (
+        [all_reduce(0, sizes[0]), comp(1, 5, (0,)), all_reduce(2, sizes[1], (1,))]
+        for sizes in ((64, 256), (256, 64))
+    )
+    found = diff(job(small_first), job(large_first))
+    assert found.differing == ("communication",)
+    assert found.programs[0].resized == 2
+    assert lines(found)[-1].split() == ["communication", "2", "aligned", "with", "other", "bytes"]
 
 
 def test_a_rewired_dependency_is_found() -> None:
@@ -204,6 +216,93 @@ def test_labels_and_numbers_of_graphs_are_compared() -> None:
     assert found.differing == ("operators", "labels")
     assert found.labels == {"label": (1.0, 2.0)}
     assert "b: work 5 -> 11; 1 aligned with other figures" in "\n".join(lines(found))
+
+
+def test_a_label_without_a_value_equals_itself_and_no_other() -> None:
+    nothing, one = chain("g", "ab", label=float("nan")), chain("g", "ab", label=1.0)
+    assert diff(nothing, nothing).equal
+    assert diff(nothing, one).differing == ("labels",)
+    assert diff(nothing, chain("g", "ab")).differing == ("labels",)
+
+
+def test_whole_numbers_of_graphs_go_into_json() -> None:
+    a, b = (
+        replace(chain("g", "ab"), numbers={"work": np.array(numbers)})
+        for numbers in ([1, 2], [1, 3])
+    )
+    found = json.loads(json.dumps(diff(a, b).summary()))
+    (changed,) = [row for row in found["operators"] if row["changed"]]
+    assert changed["numbers"]["work"] == [2.0, 3.0]
+
+
+def test_edges_of_another_type_are_other_edges() -> None:
+    data = chain("g", "abc")
+    control = replace(data, edge_type_names=("control",))
+    mixed = replace(
+        data, edge_type_names=("control", "data"), edge_type_E=np.array([1, 0], dtype=np.int64)
+    )
+    assert diff(data, control).programs[0].rewired == (2, 2)
+    assert diff(data, mixed).programs[0].rewired == (1, 1)
+    renamed = replace(mixed, edge_type_E=np.array([1, 1], dtype=np.int64))
+    assert diff(data, renamed).equal  # positions differ, names do not
+
+
+def test_swapping_a_and_b_swaps_every_figure() -> None:
+    forth, back = diff(job(layers(2)), job(layers(4))), diff(job(layers(4)), job(layers(2)))
+    assert forth.differing == back.differing
+    assert forth.programs[0].nodes == back.programs[0].nodes[::-1]
+    assert {o.name: o.count for o in forth.operators} == {
+        o.name: o.count[::-1] for o in back.operators
+    }
+    assert [(f.a, f.b) for f in forth.times[:3]] == [(f.b, f.a) for f in back.times[:3]]
+    assert [row.bytes for row in forth.communication] == [
+        row.bytes[::-1] for row in back.communication
+    ]
+
+
+def test_every_operator_that_computes_is_counted_in_both() -> None:
+    found = diff(job(layers(2)), job(layers(3)))
+    assert sum(operator.count[0] for operator in found.operators) == 2 * 3  # without collectives
+    assert sum(operator.count[1] for operator in found.operators) == 3 * 3
+
+
+def test_ignoring_all_that_differs_makes_equal_and_still_tells_what_differs() -> None:
+    found = diff(
+        job(layers(1)), job(layers(2)), ignore=("operators", "structure", "time", "communication")
+    )
+    assert found.equal
+    assert "differ in nothing (not counted: operators, structure, time, communication)" in str(
+        found
+    )
+    assert "nodes         4 -> 8: 4 aligned" in str(found)
+
+
+def test_makespans_are_told_in_microseconds() -> None:
+    found = diff(job(layers(1)), job(layers(1)), makespans_ns=(5_000, 7_500))
+    assert found.differing == ("time",)
+    assert (found.times[-1].a, found.times[-1].b) == (5.0, 7.5)
+    assert "simulated makespan 5 -> 7.5 us (+50.0 %)" in str(found)
+
+
+def test_jobs_without_recorded_times_have_no_figures_of_time() -> None:
+    assert diff(job(layers(1, us=0)), job(layers(2, us=0))).times == ()
+
+
+def test_ranks_apart_are_told_by_their_number_and_the_first_of_them() -> None:
+    """Ranks 0 and 2 run one program, ranks 1 and 3 another, without partners in the job."""
+    even, odd = [comp(0, 1), send(1, 9, 8, (0,))], [comp(0, 1)]
+    both = workload(even, odd, even, odd)
+    names = [program.name for program in diff(both, both).programs]
+    assert names == ["2 ranks, the first is 0", "2 ranks, the first is 1"]
+
+
+def test_a_collective_counts_once_for_each_of_its_groups() -> None:
+    nodes = [[all_reduce(0, 64, pg_name=name)] for name in ("1", "1", "2", "2")]
+    groups = {"1": (0, 1), "2": (2, 3)}
+    split = workload(*nodes, groups=groups)
+    whole = workload(*[[all_reduce(0, 64)]] * 4)
+    rows = {(row.ranks, row.count, row.bytes) for row in diff(split, whole).communication}
+    assert rows == {(2, (2, 0), (128, 0)), (4, (0, 1), (0, 64))}
 
 
 def test_the_text_says_how_much_it_leaves_out_and_the_summary_has_it_all() -> None:
