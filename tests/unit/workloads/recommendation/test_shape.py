@@ -47,7 +47,7 @@ def test_a_further_table_widens_what_is_crossed_by_a_row() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"rows": (10, 0)}, {"rows": (10, 2.5)}, {"rows": (10, True)}, {"look_ups": (1, -1)},
+        {"rows": (10, 0)}, {"rows": (10, True)}, {"look_ups": (1, -1)},
         {"dense_inputs": 0}, {"bottom": (0, 4)}, {"top": (6, 0)}, {"cross_layers": 0},
     ],
 )  # fmt: skip
