@@ -124,9 +124,14 @@ class _StageFigures:
                 name = NodeType(trace.type_N[row]).name.removeprefix("COMM_").lower()
             count, moved = found[name]
             found[name] = (count + 1, moved + int(size[row]))
-        moved = int(trace.integers("tensor_size")[0].sum())
-        operations = int(num_ops.sum())
-        return cls(trace.num_nodes, operations, int(num_ops[matrix_N].sum()), moved, dict(found))
+        moved_N, _ = trace.integers("tensor_size")
+        figures = (_exact_sum(count_N) for count_N in (num_ops, num_ops[matrix_N], moved_N))
+        return cls(trace.num_nodes, *figures, dict(found))
+
+
+def _exact_sum(count_N: np.ndarray) -> int:
+    """Return a sum that may be larger than 64 bits hold: a trillion parameters reach that."""
+    return sum(count_N.tolist())
 
 
 def _of_matrices(trace: Trace) -> np.ndarray:

@@ -148,7 +148,7 @@ def _gpt_config(name: str, config: dict[str, Any]) -> ModelShape:
     return ModelShape(
         name, config["n_layer"], hidden, config["n_head"], config.get("n_inner") or 4 * hidden,
         config["vocab_size"], positions=config["n_positions"],
-        tied=config.get("tie_word_embeddings", True), dropout=config.get("resid_pdrop", 0.1) > 0,
+        tied=config.get("tie_word_embeddings", True), dropout=bool(config.get("resid_pdrop", 0.1)),
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
             _whole("plan", name, getattr(self, name))
-        if self.zero not in (0, 1, 2, 3):
+        if type(self.zero) is not int or self.zero not in (0, 1, 2, 3):
             raise ConfigError(f"plan: zero is {self.zero!r}; ZeRO stages are 0 (none) to 3.")
         _known("plan", "schedule", self.schedule, Schedule)
         self._check_schedule()

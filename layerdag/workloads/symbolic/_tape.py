@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
+from layerdag.errors import ConfigError
 from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.traces.chakra import NodeColumns
 from layerdag.workloads.symbolic._grid import PEERS
@@ -28,10 +29,14 @@ class Tape:
     Args:
         dtype: Number format of all operators.
         source: For messages.
+
+    Raises:
+        ConfigError: By the methods below, if an operator takes more than 64 bits can state.
     """
 
     def __init__(self, dtype: str, source: str) -> None:
         self._columns = NodeColumns(source)
+        self._source = source
         self._dtype = dtype
         self._done: list[int] = []  # last communication that is over when a node is ready
         self._last_communication: Nodes = ()
@@ -45,6 +50,7 @@ class Tape:
     def compute(self, name: str, cost: tuple[int, int], after: Nodes) -> Nodes:
         """Add an operator of (operations, bytes read and written); return its number."""
         operations, moved = cost
+        self._check(name, max(operations, moved))
         columns = self._columns
         columns.attribute("num_ops", Wire.INT64, max(operations, 1))
         columns.attribute("tensor_size", Wire.UINT64, max(moved, 1))
@@ -61,6 +67,7 @@ class Tape:
         ``size`` is the buffer of one rank before the collective: the shard in an all-gather, all
         of it otherwise, as ASTRA-sim reads ``comm_size``.
         """
+        self._check(name, size)
         columns = self._columns
         columns.attribute("comm_type", Wire.INT64, kind)
         columns.attribute("comm_size", Wire.INT64, size)
@@ -69,11 +76,13 @@ class Tape:
 
     def send(self, name: str, peer: str, size: int, tag: int, after: Nodes) -> Nodes:
         """Add the send of ``size`` bytes to a neighbor in the pipeline."""
+        self._check(name, size)
         self._message("comm_dst", peer, size, tag)
         return self._communicate(name, NodeType.COMM_SEND, after)
 
     def receive(self, name: str, peer: str, size: int, tag: int) -> Nodes:
         """Add the receive of ``size`` bytes from a neighbor in the pipeline."""
+        self._check(name, size)
         self._message("comm_src", peer, size, tag)
         return self._add(name, NodeType.COMM_RECV, (), ())
 
@@ -81,6 +90,14 @@ class Tape:
         """Return all nodes as the trace of a class."""
         dtype = Attribute("dtype", Wire.STRING, self._dtype)
         return replace(self._columns.trace(), metadata=(dtype,))
+
+    def _check(self, name: str, number: int) -> None:
+        """Refuse operations or bytes that a trace cannot state."""
+        if number >= 2**63:
+            raise ConfigError(
+                f"{self._source}: '{name}' takes {number:.3g} operations or bytes, more than the "
+                "64 bits of a trace can state; give a smaller batch, or split it."
+            )
 
     def _message(self, end: str, peer: str, size: int, tag: int) -> None:
         self._columns.attribute("comm_size", Wire.INT64, size)

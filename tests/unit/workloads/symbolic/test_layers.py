@@ -1,0 +1,182 @@
+"""A transformer layer forward and backward: operators, sums, gathers and what waits for what."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, small
+from written_programs import costs, messages, needs, roles
+
+from layerdag.traces import Trace
+from layerdag.workloads.symbolic import ModelShape
+
+TOKENS = 8 * 128
+STREAM = TOKENS * 256 * 2  # bytes of the residual stream of eight sequences
+
+
+def one_layer(shape: ModelShape = GPT, **plan: Any) -> Trace:
+    """Return the program of the one stage of a model of one layer."""
+    return small(replace(shape, layers=1), **plan).stages[0]
+
+
+def of_layer(trace: Trace, part: str) -> list[str]:
+    """Return the nodes of the layer in one pass ("F0" or "B0"), without layer and pass."""
+    found = [name for name in trace.names() if f".0.{part}" in name]
+    return [name.replace(f".0.{part}", "") for name in found]
+
+
+# ---- order ----
+
+
+def test_forward_is_attention_then_feed_forward() -> None:
+    expected = "norm1 mm.qkv attention mm.out norm2 mm.up act mm.down"
+    assert of_layer(one_layer(), "F0") == expected.split()
+
+
+def test_backward_is_the_reverse_with_two_products_for_each() -> None:
+    expected = (
+        "mm.down.dx mm.down.dw act mm.up.dx mm.up.dw norm2 mm.out.dx mm.out.dw attention "
+        "mm.qkv.dx mm.qkv.dw norm1"
+    )
+    assert of_layer(one_layer(), "B0") == expected.split()
+
+
+def test_tensor_ranks_sum_after_each_block() -> None:
+    forward = of_layer(one_layer(tensor=2), "F0")
+    expected = "norm1 mm.qkv attention mm.out sum1 norm2 mm.up act mm.down sum2"
+    assert forward == expected.split()
+    split = of_layer(one_layer(tensor=2, sequence_parallel=True), "F0")
+    gathered = [name for name in split if not name.startswith("gather")]
+    assert gathered == forward
+    assert split.index("gather1") == split.index("mm.qkv") - 1
+    assert split.index("gather2") == split.index("mm.up") - 1
+
+
+def test_a_mixture_routes_exchanges_and_mixes() -> None:
+    forward = of_layer(one_layer(MIXTURE, data=2, expert=2), "F0")
+    expected = "mm.router dispatch mm.up act mm.down combine mix"
+    assert forward[forward.index("norm2") + 1 :] == expected.split()
+    alone = of_layer(one_layer(MIXTURE), "F0")
+    assert "dispatch" not in alone
+    assert "mm.router" in alone
+
+
+def test_adaptive_layers_compute_their_scales_first() -> None:
+    assert of_layer(one_layer(DIT), "F0")[:2] == ["mm.modulation", "norm1"]
+    assert "mm.modulation" not in of_layer(one_layer(), "F0")
+
+
+# ---- costs by hand ----
+
+
+def test_costs_of_a_dense_layer_by_hand() -> None:
+    """1,024 tokens of 256 numbers, 8 heads, feed-forward 1,024, bf16."""
+    of = costs(one_layer())
+    assert of["mm.qkv.0.F0"][0] == 2 * TOKENS * 256 * (3 * 256)
+    assert of["mm.out.0.F0"] == (2 * TOKENS * 256 * 256, (TOKENS * 512 + 256 * 256) * 2)
+    assert of["attention.0.F0"][0] == 4 * TOKENS * 128 * 256
+    assert of["act.0.F0"] == (5 * TOKENS * 1024, TOKENS * (1024 + 1024) * 2)
+    assert of["norm1.0.F0"] == (5 * TOKENS * 256, 2 * TOKENS * 256 * 2)
+    assert of["norm1.0.B0"] == (5 * TOKENS * 256, 4 * TOKENS * 256 * 2)
+    assert of["attention.0.B0"] == tuple(2 * cost for cost in of["attention.0.F0"])
+
+
+def test_a_gate_doubles_the_outputs_of_the_first_product() -> None:
+    """Grouped heads: four key heads of 32 numbers beside eight query heads."""
+    of = costs(one_layer(LLAMA))
+    assert of["mm.qkv.0.F0"][0] == 2 * TOKENS * 256 * (256 + 2 * 128)
+    assert of["mm.up.0.F0"][0] == 2 * TOKENS * 256 * (2 * 512)
+    assert of["mm.down.0.F0"][0] == 2 * TOKENS * 512 * 256
+    assert of["act.0.F0"] == (5 * TOKENS * 512, TOKENS * (1024 + 512) * 2)
+
+
+def test_two_of_four_experts_see_every_token_and_all_four_are_read() -> None:
+    of, dense = costs(one_layer(MIXTURE)), costs(one_layer(LLAMA))
+    assert of["mm.up.0.F0"][0] == 2 * dense["mm.up.0.F0"][0]
+    weights, activations = 4 * 256 * 1024, 2 * TOKENS * (256 + 1024)
+    assert of["mm.up.0.F0"][1] == (activations + weights) * 2
+    assert of["mm.router.0.F0"][0] == 2 * TOKENS * 256 * 4
+    assert of["mix.0.F0"] == (5 * 2 * TOKENS * 256, 2 * 2 * TOKENS * 256 * 2)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "again"),
+    [("none", []), ("selective", ["attention"]), ("full", "all")],
+)
+def test_recomputation_repeats_what_it_names(recompute: str, again: list[str] | str) -> None:
+    trace = one_layer(recompute=recompute)
+    repeated = [name for name in trace.names() if name.endswith(".again")]
+    forward = [name for name in trace.names() if name.endswith(".0.F0")]
+    if again == "all":
+        again = [name.removesuffix(".0.F0") for name in forward]
+    assert repeated == [f"{name}.0.B0.again" for name in again]
+    of = costs(trace)
+    for name in again:
+        assert of[f"{name}.0.B0.again"] == of[f"{name}.0.F0"]
+
+
+# ---- messages ----
+
+
+def test_sums_of_tensor_ranks_are_the_stream_and_one_rank_has_none() -> None:
+    trace = one_layer(tensor=2)
+    inside = {name: size for name, size in messages(trace).items() if ".0." in name}
+    assert inside == dict.fromkeys(
+        ["sum1.0.F0", "sum2.0.F0", "sum_dx2.0.B0", "sum_dx1.0.B0"], STREAM
+    )
+    assert {roles(trace)[name] for name in inside} == {"tensor"}
+    assert messages(one_layer()) == {}
+
+
+def test_context_ranks_gather_keys_and_values_before_attention() -> None:
+    """512 tokens here, four key heads of 32 numbers, keys and values."""
+    trace = one_layer(LLAMA, context=2)
+    own = 2 * 512 * 128 * 2
+    sizes = messages(trace)
+    assert (sizes["gather_kv.0.F0"], sizes["sum_dkv.0.B0"]) == (own, 2 * own)
+    assert needs(trace, "attention.0.F0") == {"gather_kv.0.F0"}
+    assert needs(trace, "mm.qkv.0.B0.dx") == {"sum_dkv.0.B0"}
+
+
+def test_expert_ranks_send_each_token_to_two_experts_and_back() -> None:
+    trace = one_layer(MIXTURE, data=4, expert=4)
+    sizes = messages(trace)
+    copies = 2 * (2 * 128) * 256 * 2  # two experts; two sequences of 128 tokens a rank
+    exchanged = ["dispatch.0.F0", "combine.0.F0", "combine.0.B0", "dispatch.0.B0"]
+    assert [name for name in sizes if roles(trace)[name] == "expert"] == exchanged
+    assert {sizes[name] for name in exchanged} == {copies}
+
+
+def test_sequence_parallel_experts_gather_and_scatter_token_copies() -> None:
+    sizes = messages(one_layer(MIXTURE, tensor=2, sequence_parallel=True))
+    assert sizes["gather2.0.F0"] == 2 * STREAM // 2  # two copies of half of the tokens
+    assert sizes["sum2.0.F0"] == 2 * STREAM
+    assert sizes["gather1.0.F0"] == STREAM // 2
+
+
+# ---- what waits for what ----
+
+
+def test_the_gradient_of_a_weight_is_computed_while_that_of_the_input_is_summed() -> None:
+    trace = one_layer(tensor=2)
+    assert needs(trace, "sum_dx1.0.B0") == {"mm.qkv.0.B0.dx"}
+    assert needs(trace, "mm.qkv.0.B0.dw") == {"attention.0.B0"}
+    assert needs(trace, "norm1.0.B0") == {"sum_dx1.0.B0"}
+
+
+def test_an_input_kept_in_shards_is_gathered_again_for_the_gradient_of_the_weight() -> None:
+    trace = one_layer(tensor=2, sequence_parallel=True)
+    assert needs(trace, "mm.up.0.B0.dw") == {"act.0.B0", "gather_again2.0.B0"}
+    assert needs(trace, "mm.up.0.B0.dx") == {"act.0.B0"}
+    assert messages(trace)["gather_again2.0.B0"] == STREAM // 2
+
+
+def test_zb_h1_writes_gradients_of_weights_after_all_gradients_of_inputs() -> None:
+    made = small(replace(GPT, layers=2), pipeline=2, micro_batches=2, schedule="zb-h1")
+    names = made.stages[1].names()
+    late = [place for place, name in enumerate(names) if ".B0" in name and name.endswith(".dw")]
+    early = [place for place, name in enumerate(names) if ".B0" in name and name.endswith(".dx")]
+    assert late
+    assert min(late) > max(early)
+    together = small(replace(GPT, layers=2), pipeline=2, micro_batches=2).stages[1]
+    assert sorted(names) == sorted(together.names())
