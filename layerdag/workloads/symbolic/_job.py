@@ -125,8 +125,8 @@ class _StageFigures:
             count, moved = found[name]
             found[name] = (count + 1, moved + int(size[row]))
         moved_N, _ = trace.integers("tensor_size")
-        figures = (_exact_sum(count_N) for count_N in (num_ops, num_ops[matrix_N], moved_N))
-        return cls(trace.num_nodes, *figures, dict(found))
+        operations, of_matrices = _exact_sum(num_ops), _exact_sum(num_ops[matrix_N])
+        return cls(trace.num_nodes, operations, of_matrices, _exact_sum(moved_N), dict(found))
 
 
 def _exact_sum(count_N: np.ndarray) -> int:
