@@ -61,23 +61,24 @@ def read_json(path: str | Path) -> AttributedGraph:
             },
             units={str(k): str(v) for k, v in data["units"].items()},
             edge_index_2E=np.array(data["edges"], dtype=np.int64).reshape(-1, 2).T,
-            edge_type_E=np.array([names.index(t) for t in data["edge_types"]], dtype=np.int64),
+            edge_type_E=_edge_types(data["edge_types"], names),
             edge_type_names=names,
             conditions=_conditions(data["conditions"]),
         ).checked()
     except GraphError:
         raise
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except _MALFORMED as error:
         raise GraphError(
             f"{path}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
         ) from error
+
+
+def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
+    """Return the position of each edge's type in the names of all."""
+    for word in types:
+        if word not in names:
+            raise ValueError(f"edge_types has {word!r}, which edge_type_names lacks")
+    return np.array([names.index(word) for word in types], dtype=np.int64)
 
 
 def _conditions(data: Mapping[str, Any]) -> dict[str, Condition]:

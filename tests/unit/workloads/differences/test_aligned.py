@@ -60,6 +60,14 @@ def test_a_dependency_of_another_kind_is_another_dependency_and_leaves_the_other
     assert pair(other, other).rewired == (0, 0)
 
 
+def test_kind_and_ends_of_a_dependency_are_told_apart() -> None:
+    """a -> c by data is not a -> b by control, whose numbers would add up to the same."""
+    a, b, c = (replace(comp(place, 1), name="abc"[place]) for place in range(3))
+    by_data = [a, b, replace(c, data_deps=(0,))]
+    by_control = [a, replace(b, ctrl_deps=(0,)), c]
+    assert pair(by_data, by_control).rewired == (1, 1)
+
+
 def test_dependencies_of_nodes_without_a_partner_are_not_rewired() -> None:
     """c is gone, and with it its two dependencies; b -> d is new between aligned nodes."""
     found = pair("abcd", "abd")

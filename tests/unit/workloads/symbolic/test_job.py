@@ -86,8 +86,6 @@ def test_operations_of_a_trillion_parameters_do_not_overflow() -> None:
     weights = 6 * found["parameters"] * found["tokens"]
     assert found["matrix_flops"] > weights > 2**63
     assert found["flops"] == pytest.approx(weights, rel=0.05)
-    spread = job("transformer-1t", batch=1024, data=1024).summary()
-    assert spread["matrix_flops"] == found["matrix_flops"]
 
 
 def test_a_batch_that_no_trace_can_state_is_refused_and_none_is_made() -> None:

@@ -76,6 +76,7 @@ def test_costs_of_a_dense_layer_by_hand() -> None:
     assert of["mm.out.0.F0"] == (2 * TOKENS * 256 * 256, (TOKENS * 512 + 256 * 256) * 2)
     assert of["attention.0.F0"][0] == 4 * TOKENS * 128 * 256
     assert of["act.0.F0"] == (5 * TOKENS * 1024, TOKENS * (1024 + 1024) * 2)
+    assert of["act.0.B0"] == (2 * 5 * TOKENS * 1024, 2 * TOKENS * (1024 + 1024) * 2)
     assert of["norm1.0.F0"] == (5 * TOKENS * 256, 2 * TOKENS * 256 * 2)
     assert of["norm1.0.B0"] == (5 * TOKENS * 256, 4 * TOKENS * 256 * 2)
     assert of["attention.0.B0"] == tuple(2 * cost for cost in of["attention.0.F0"])
