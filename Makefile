@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short release test test-slow docs-test sanitize search lint docs mutation corpus pretrained clean help
+.PHONY: demo demo-short release test test-slow coverage docs-test sanitize search lint docs mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
 	@echo "make release     make a package to publish from the embedded corpus, in ten minutes"
 	@echo "make test        install, then run the tests"
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
+	@echo "make coverage    the tests with branch coverage, at least 95 %"
 	@echo "make docs-test   the commands of README and docs, as a user runs them"
 	@echo "make sanitize    fuzz targets and tests of the C sources under the sanitizers; needs gcc"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
@@ -41,6 +42,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -m slow
 
+coverage: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,coverage]"
+	$(BIN)/pytest -q -n 2 --cov=layerdag --cov-branch --cov-fail-under=95
+
 docs-test: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m docs tests/docs
 
@@ -58,7 +63,7 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
-	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --site-dir outputs/site
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet --site-dir outputs/site
 
 mutation: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,mutation]"
