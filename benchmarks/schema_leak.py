@@ -4,7 +4,8 @@
     python benchmarks/schema_leak.py data --rows schema.json   # of a checkpoint of format 2
 
 Needs no model: schemas are fitted to random parts of the data set. A membership attack on the
-shipped checkpoint alone cannot be told from chance differences between training and held-out jobs.
+shipped checkpoint alone is indistinguishable from chance differences between training and
+held-out jobs.
 """
 
 import argparse

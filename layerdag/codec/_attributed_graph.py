@@ -21,7 +21,7 @@ class AttributedGraph:
 
     Attributes:
         name: For messages and manifests.
-        categories: Words of each categorical attribute, one a node.
+        categories: Words of each categorical attribute, one per node.
         numbers: Values of each numeric attribute, float64 (N,), NaN for absent.
         units: Unit of each numeric attribute.
         edge_index_2E: int64 source and target.

@@ -1,4 +1,4 @@
-"""Which format a file has: told from its content, never from its name."""
+"""Detection of a file's format, by its content and never by its name."""
 
 import re
 from enum import Enum

@@ -46,8 +46,8 @@ class Need:
 def held_out_of(runs: int) -> int:
     """Return the number of runs to hold out: as few as an audit needs, else all that may be.
 
-    An attack can only be told from chance if the interval of a score that says nothing is within
-    ``MARGIN`` of one half (``layerdag.evaluation.privacy``).
+    An attack is only distinguishable from chance if the interval of a score that says nothing
+    is within ``MARGIN`` of one half (``layerdag.evaluation.privacy``).
     """
     least, most = round(LEAST_SHARE * runs), round(MOST_SHARE * runs)
     for held in range(max(least, 1), most):
@@ -121,7 +121,7 @@ def needs_of(data: GraphDataset, runs: int, labeled: Sequence[bool]) -> tuple[Ne
     needed = held
     while chance_half_width(max(train, 1), max(needed, 1)) > MARGIN and needed < 10_000:
         needed += 1
-    test = "membership attacks, told from chance"
+    test = "membership attacks, distinguishable from chance"
     if needed >= 10_000:
         membership = Need(test, runs_for_membership(), runs, "distinct runs")
     else:

@@ -51,7 +51,7 @@ class Discrepancy:
     """MMD^2 of generated vs test and of train vs test.
 
     Attributes:
-        generated_R: Biased (never negative) estimate, one a row of weights.
+        generated_R: Biased (never negative) estimate, one per row of weights.
         reference_R: The same for train vs test.
         generated_unbiased: Unbiased estimate, around 0 (also below) for equal distributions.
         reference_unbiased: The same for train vs test.

@@ -38,7 +38,7 @@ class CopyTest:
 
     Attributes:
         real: Training and held-out graphs, without measured columns.
-        hashes: Of them; belongs to the owner of the graphs and to nobody else.
+        hashes: Hashes of these graphs; to be kept private, like the graphs themselves.
         measured: Columns of ``x_NA`` that do not count.
         threshold: Weisfeiler-Lehman distance below which a sample is a near copy.
     """

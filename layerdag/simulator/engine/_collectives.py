@@ -65,7 +65,7 @@ def plan_collective(asked: Asked, system: SystemConfig, network: NetworkConfig) 
     if len(names) > len(network.dimensions):
         raise ConfigError(
             f"{_key(attribute)} has {len(names)} entries for "
-            f"{len(network.dimensions)} dimensions; give at most one a dimension."
+            f"{len(network.dimensions)} dimensions; give at most one per dimension."
         )
     size, splits = asked.size, system.preferred_dataset_splits
     chunk, chunks = _chunks(asked.kind, size, splits, network.num_npus)

@@ -105,10 +105,10 @@ class Outcome:
     """What the kernel found; -1 stands for "did not happen".
 
     Attributes:
-        issue_ns: int64 a node of every rank (rows as in ``Program.out_ptr``).
+        issue_ns: int64 per node of every rank (rows as in ``Program.out_ptr``).
         finish_ns: int64, the same.
         rank_finish_ns: int64 (R,).
-        lane: uint8 a node of every rank, which communication stream it took; 0 for other nodes.
+        lane: uint8 per node of every rank, which communication stream it took; 0 for other nodes.
         waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
         unmatched: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
         events: Number of events handled.

@@ -2,7 +2,7 @@
 
 ``{"format": "layerdag-trace", "ranks": [0, 0, 1], "groups": {...}, "traces": [...]}``: ``ranks``
 gives the trace of each rank. Numbers are exact; a float that JSON cannot write is ``{"bits": n}``
-and bytes are ``{"base64": text}``. The nodes of a trace are written one a line.
+and bytes are ``{"base64": text}``. The nodes of a trace are written one per line.
 """
 
 import base64

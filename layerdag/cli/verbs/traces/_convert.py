@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="input",
         help="a prefix, folder or file; several PyTorch host traces, or several Kineto profiles, "
-        "or a folder of them, one a rank, are the ranks of one job",
+        "or a folder of them, one per rank, are the ranks of one job",
     )
     parser.add_argument(
         "--out",

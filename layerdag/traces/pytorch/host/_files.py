@@ -44,7 +44,7 @@ def read_host_blocks(
 def argument_values(node: dict[str, Any]) -> list[Any]:
     """Return the argument values of a node as it is in the file.
 
-    A tensor is ``[tensor id, storage id, offset, elements, bytes an element, device]``; lists
+    A tensor is ``[tensor id, storage id, offset, elements, bytes per element, device]``; lists
     nest; other objects are numbers, bools, strings, or "<Object>".
     """
     inputs = node["inputs"]

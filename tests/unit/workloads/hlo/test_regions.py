@@ -32,7 +32,7 @@ def program(*items: Computation | Collective) -> Program:
 @pytest.mark.parametrize(
     ("operation", "seconds"),
     [
-        (op(1000, 10), 10.0),  # 1000 / 100 operations a second, longer than 10 / 10 bytes
+        (op(1000, 10), 10.0),  # 1000 / 100 operations per second, longer than 10 / 10 bytes
         (op(100, 500), 50.0),  # 500 / 10 bytes, longer than 100 / 100
         (op(1000, 10, element="f16"), 2.5),  # its own rate
         (op(1000, 10, matrix=True), 5.0),  # f32 products run at the rate of tf32

@@ -81,7 +81,7 @@ def test_only_the_zero_bubble_schedule_splits_the_backward_pass() -> None:
 
 
 def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments() -> None:
-    """ZeRO's 16 bytes a parameter; 18 with gradients of four bytes."""
+    """ZeRO's 16 bytes per parameter; 18 with gradients of four bytes."""
     held = {name: p.weights + p.gradients + p.optimizer for name, p in PRECISIONS.items()}
     assert held == {"bf16": 16, "fp16": 16, "bf16-fp32-gradients": 18, "fp32": 16}
     assert Step(precision="fp32").numbers is PRECISIONS["fp32"]

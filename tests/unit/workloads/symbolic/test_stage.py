@@ -124,7 +124,7 @@ def test_a_tied_table_is_summed_over_both_ends_of_the_pipeline() -> None:
 
 
 def test_norms_are_summed_over_tensor_ranks_that_split_the_tokens() -> None:
-    """Weight and bias of two norms a layer, and of the last one; 256 numbers each."""
+    """Weight and bias of two norms per layer, and of the last one; 256 numbers each."""
     trace = small(GPT, tensor=2, sequence_parallel=True).stages[0]
     assert messages(trace)["gradients.norms"] == (2 * 4 + 1) * 2 * 256 * 2
     assert roles(trace)["gradients.norms"] == "tensor"
