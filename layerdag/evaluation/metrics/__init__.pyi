@@ -1,10 +1,8 @@
 from ._base import (
-    NORMAL_95 as NORMAL_95,
     AttributeMetrics as AttributeMetrics,
     Declaration as Declaration,
     Draws as Draws,
     Goal as Goal,
-    Interval as Interval,
     Metric as Metric,
     MetricResult as MetricResult,
     SimilarityRow as SimilarityRow,
@@ -15,7 +13,12 @@ from ._classifier import (
     ClassifierBound as ClassifierBound,
     classifier_bound as classifier_bound,
 )
-from ._comparison import AttributeView as AttributeView, Comparison as Comparison
+from ._comparison import (
+    NORMAL_95 as NORMAL_95,
+    AttributeView as AttributeView,
+    Comparison as Comparison,
+    Interval as Interval,
+)
 from ._defaults import DEFAULT_METRICS as DEFAULT_METRICS
 from ._descriptors import (
     DESCRIPTORS as DESCRIPTORS,

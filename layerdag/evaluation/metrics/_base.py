@@ -15,10 +15,7 @@ import numpy as np
 
 from layerdag._runtime import old_property, tell_renamed
 from layerdag.errors import DataError, UsageError
-from layerdag.evaluation.metrics._comparison import SUBSETS, AttributeView, Comparison
-
-NORMAL_95 = 1.96
-
+from layerdag.evaluation.metrics._comparison import SUBSETS, AttributeView, Comparison, Interval
 
 _OLD_GOALS = {"LOWER": "MINIMIZE", "HIGHER": "MAXIMIZE"}
 
@@ -63,6 +60,11 @@ class Declaration(ABC):
 
     what = old_property("Metric.what", "description")
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and greatest possible value; the second may be infinite."""
+        return self.lower, self.upper
+
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain data, as reports save it."""
         return {
@@ -94,44 +96,16 @@ class Metric(Declaration):
         """
 
 
-class AttributeMetrics(ABC):
-    """Metrics of which there is one for each node attribute, or that need several of them."""
+@dataclass(frozen=True)
+class AttributeMetrics(Declaration):
+    """Metrics of which there is one for each node attribute, or that need several of them.
+
+    The name is that of the family; goal and bounds hold for each of its metrics.
+    """
 
     @abstractmethod
     def of(self, attributes: Sequence[AttributeView]) -> "tuple[Metric, ...]":
         """Return the metrics for graphs with these attributes."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval around a figure, from the spread of its bootstrap draws.
-
-    The spread and not the quantiles of the draws: a resample repeats graphs, which lengthens every
-    distance between sets, so that quantiles may lie wholly above the figure itself.
-    """
-
-    low: float
-    high: float
-
-    @classmethod
-    def around(
-        cls, value: float, draws_R: np.ndarray, lower: float = -math.inf, upper: float = math.inf
-    ) -> "Interval | None":
-        """Return value +- 1.96 standard errors, cut at the bounds; None without finite draws."""
-        finite = draws_R[np.isfinite(draws_R)]
-        if finite.size < 2 or not math.isfinite(value):
-            return None
-        half = NORMAL_95 * float(finite.std(ddof=1))
-        return cls(max(value - half, lower), min(value + half, upper))
-
-    @classmethod
-    def around_ratio(cls, value: float, draws_R: np.ndarray) -> "Interval | None":
-        """Return the interval of a positive ratio, symmetric in its logarithm."""
-        finite = draws_R[np.isfinite(draws_R) & (draws_R > 0)]
-        if not (value > 0 and math.isfinite(value)) or finite.size < 2:
-            return None
-        factor = math.exp(NORMAL_95 * float(np.log(finite).std(ddof=1)))
-        return cls(value / factor, value * factor)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics._base import (
     Goal,
-    Interval,
     Metric,
     MetricResult,
     SimilarityRow,
 )
-from layerdag.evaluation.metrics._comparison import Comparison
+from layerdag.evaluation.metrics._comparison import Comparison, Interval
 from layerdag.evaluation.metrics._mmd import KERNEL_METRICS
 
 LEAST_GRAPHS = 8

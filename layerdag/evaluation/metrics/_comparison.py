@@ -1,5 +1,6 @@
 """What a metric is given: three sets of graphs, their attributes, and resamples of them."""
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,8 @@ from layerdag._runtime import numpy_generator
 from layerdag.datasets.schema import CategoryAttribute, NumericAttribute
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.metrics._histograms import bootstrap_weights
+
+NORMAL_95 = 1.96
 
 SUBSETS = 50
 """Number of random training subsets behind ``SimilarityRow.matched``."""
@@ -35,6 +38,38 @@ class AttributeView:
     name: str
     ordered: bool = False
     attribute: CategoryAttribute | NumericAttribute | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval around a figure, from the spread of its bootstrap draws.
+
+    The spread and not the quantiles of the draws: a resample repeats graphs, which lengthens every
+    distance between sets, so that quantiles may lie wholly above the figure itself.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(
+        cls, value: float, draws_R: np.ndarray, lower: float = -math.inf, upper: float = math.inf
+    ) -> "Interval | None":
+        """Return value +- 1.96 standard errors, cut at the bounds; None without finite draws."""
+        finite = draws_R[np.isfinite(draws_R)]
+        if finite.size < 2 or not math.isfinite(value):
+            return None
+        half = NORMAL_95 * float(finite.std(ddof=1))
+        return cls(max(value - half, lower), min(value + half, upper))
+
+    @classmethod
+    def around_ratio(cls, value: float, draws_R: np.ndarray) -> "Interval | None":
+        """Return the interval of a positive ratio, symmetric in its logarithm."""
+        finite = draws_R[np.isfinite(draws_R) & (draws_R > 0)]
+        if not (value > 0 and math.isfinite(value)) or finite.size < 2:
+            return None
+        factor = math.exp(NORMAL_95 * float(np.log(finite).std(ddof=1)))
+        return cls(value / factor, value * factor)
 
 
 @dataclass(frozen=True, eq=False)

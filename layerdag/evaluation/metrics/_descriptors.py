@@ -108,14 +108,19 @@ def _part_distances(
 
 
 @final
+@dataclass(frozen=True)
 class AttributeMarginals(AttributeMetrics):
     """The distribution of each node attribute: one metric per attribute."""
+
+    name: str = "attribute"
+    description: str = "each node attribute"
+    goal: Goal = Goal.MINIMIZE
 
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
         """Return Wasserstein-1 metrics of ordered attributes, total variation of the others."""
         found = []
         for column, view in enumerate(attributes):
-            name, what = f"attribute:{view.name}", f"node attribute '{view.name}'"
+            name, what = f"{self.name}:{view.name}", f"node attribute '{view.name}'"
             items = _Marginal(column)
             found.append(
                 _ordered(name, what, "bins", items) if view.ordered else _named(name, what, items)
@@ -124,16 +129,21 @@ class AttributeMarginals(AttributeMetrics):
 
 
 @final
+@dataclass(frozen=True)
 class AttributePairs(AttributeMetrics):
     """Total variation of pairs of attributes of one node: one metric, if there are two or more."""
+
+    name: str = "attribute_pairs"
+    description: str = "pairs of attributes of one node, mean over the pairs"
+    goal: Goal = Goal.MINIMIZE
+    upper: float = 1.0
 
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
         """Return the metric; none for a single attribute."""
         if len(attributes) < 2:
             return ()
-        what = "pairs of attributes of one node, mean over the pairs"
         names = tuple(view.name for view in attributes)
-        return (_named("attribute_pairs", what, _Pairs(names)),)
+        return (_named(self.name, self.description, _Pairs(names)),)
 
 
 def descriptors(attributes: Sequence[AttributeView]) -> tuple[DescriptorMetric, ...]:

@@ -2,9 +2,9 @@
 
 Boosted trees see what a node says of itself and of its surroundings: its operator, that of its
 first parent, its numbers, its degrees. They are fitted on the nodes of half of the graphs of both
-sets and judged on the nodes of the other half, and the other way round, so that no graph is on both
-sides. The figure is the chance that a node of a generated graph scores higher than one of a real
-graph (area under the ROC curve): 0.5 is indistinguishable, 1 told apart without error.
+sets and evaluated on the nodes of the other half, and the other way round, so that no graph is on
+both sides. The figure is the chance that a node of a generated graph scores higher than one of a
+real graph (area under the ROC curve): 0.5 is indistinguishable, 1 told apart without error.
 """
 
 from collections.abc import Sequence
@@ -130,9 +130,9 @@ def _areas(other: NodeRows, real: NodeRows, seed: int, replicates: int) -> np.nd
     area_HR = []
     for half in (0, 1):
         model = _fitted(others[1 - half], reals[1 - half], seed)
-        judged = others[half], reals[half]
-        scores = [model.predict_proba(rows.features_NF)[:, 1] for rows in judged]
-        area_HR.append(_area_draws(scores, judged, rng, replicates))
+        tested = others[half], reals[half]
+        scores = [model.predict_proba(rows.features_NF)[:, 1] for rows in tested]
+        area_HR.append(_area_draws(scores, tested, rng, replicates))
     area_R: np.ndarray = np.mean(area_HR, axis=0)
     return area_R
 

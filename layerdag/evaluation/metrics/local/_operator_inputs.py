@@ -70,8 +70,14 @@ class MissingInputs(GraphMean):
 
 
 @final
+@dataclass(frozen=True)
 class OperatorInputs(AttributeMetrics):
     """Metrics of impossible inputs, as far as the words of the first attribute have such names."""
+
+    name: str = "operator_inputs"
+    description: str = "operators whose inputs no program could give them"
+    goal: Goal = Goal.MINIMIZE
+    upper: float = 1.0
 
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
         """Return those for which there are operators."""

@@ -151,8 +151,14 @@ def least_bytes(flops_N: np.ndarray, element: int) -> np.ndarray:
 
 
 @final
+@dataclass(frozen=True)
 class ShapeViolations(AttributeMetrics):
     """The laws of shapes, for graphs with matrix products, FLOPs and bytes."""
+
+    name: str = "shape_violation"
+    description: str = "operators whose FLOPs and bytes no shapes could have"
+    goal: Goal = Goal.MINIMIZE
+    upper: float = 1.0
 
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
         """Return one metric for each law; none where words or numbers are missing."""
@@ -169,7 +175,7 @@ class ShapeViolations(AttributeMetrics):
         checked[Law.BOUNDS] = matrix
         return tuple(
             ShapeViolation(
-                f"shape_violation:{law.value}",
+                f"{self.name}:{law.value}",
                 what,
                 Goal.MINIMIZE,
                 upper=1.0,

@@ -12,6 +12,7 @@ from layerdag.evaluation import GraphSet, SimilarityRow, compare
 from layerdag.evaluation.metrics import (
     CLASSIFIER_METRIC,
     DEFAULT_METRICS,
+    LOCAL_METRICS,
     NORMAL_95,
     AttributeView,
     Comparison,
@@ -135,6 +136,34 @@ def test_metrics_are_equal_if_they_measure_the_same() -> None:
     assert metrics_for(DEFAULT_METRICS, views) == metrics_for(DEFAULT_METRICS, views)
     assert descriptors(views)[-1] != descriptors((*views, AttributeView("dtype")))[-1]
     assert Sources("a", "b", Goal.MINIMIZE) != Largest("a", "b", Goal.MINIMIZE)
+
+
+def test_every_default_metric_and_family_has_a_name_a_goal_and_bounds() -> None:
+    declared = [*DEFAULT_METRICS, *LOCAL_METRICS]
+    names = [metric.name for metric in declared]
+    assert len(set(names)) == len(names)
+    assert {"attribute", "attribute_pairs", "operator_inputs", "shape_violation"} <= set(names)
+    assert all(isinstance(metric.goal, Goal) and metric.description for metric in declared)
+    assert all(low < high for low, high in (metric.bounds for metric in declared))
+
+
+def test_a_family_declares_what_holds_for_each_of_its_metrics() -> None:
+    views = (AttributeView("op"), AttributeView("size", ordered=True))
+    families = [metric for metric in DEFAULT_METRICS if not isinstance(metric, Metric)]
+    assert [[one.name for one in family.of(views)] for family in families] == [
+        ["attribute:op", "attribute:size"],
+        ["attribute_pairs"],
+    ]
+    for family in families:
+        for metric in family.of(views):
+            assert metric.goal is family.goal
+            assert metric.bounds[0] >= family.bounds[0]
+            assert metric.bounds[1] <= family.bounds[1]
+
+
+def test_bounds_are_the_least_and_the_greatest_value() -> None:
+    assert SOURCES.bounds == (0.0, math.inf)
+    assert Sources("a", "b", Goal.MINIMIZE, lower=-1.0, upper=2.0).bounds == (-1.0, 2.0)
 
 
 def test_a_metric_without_compute_cannot_be_made() -> None:
