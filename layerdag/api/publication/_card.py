@@ -143,14 +143,14 @@ def _records(columns: list[str]) -> dict[str, Any]:
 
 def _rai(results: Results) -> dict[str, Any]:
     """Return the fields of responsible AI."""
-    drawn, judged = results.drawn, results.judged
+    drawn, evaluation = results.drawn, results.evaluation
     price = drawn.price if drawn is not None else None
     attacks = "no membership attack could be run"
-    if judged is not None and judged.leaks:
+    if evaluation is not None and evaluation.leaks:
         attacks = "; ".join(
             f"{attack.name}: area {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
             f"{number(attack.interval.high, 2)}], {attack.in_words()}"
-            for attack in judged.leaks[-1].attacks
+            for attack in evaluation.leaks[-1].attacks
         )
     return {
         "rai:dataCollection": (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from layerdag._version import __version__
 from layerdag.api import attribute_views
-from layerdag.api.publication._judging import Judged
+from layerdag.api.publication._evaluation import SampleEvaluation
 from layerdag.api.publication._settings import ReleaseSettings
 from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import Outcome, ReleaseVerdict
@@ -49,7 +49,7 @@ class Results:
     needs: tuple[Need, ...]
     drawn: Drawn | None
     kept: tuple[GeneratedGraph, ...]
-    judged: Judged | None
+    evaluation: SampleEvaluation | None
     verdict: ReleaseVerdict
     seconds: Mapping[str, float]
     training: Mapping[str, object]
@@ -57,19 +57,19 @@ class Results:
 
 def public_content(results: Results) -> ReportContent:
     """Return the report that goes out with the samples: no figure of a single real job."""
-    judged, verdict = results.judged, results.verdict
+    evaluation, verdict = results.evaluation, results.verdict
     return ReportContent(
         title="Synthetic execution traces: what may be shared",
         lead=verdict.line,
         answers=tuple(_answers(results)),
         summary=tuple(_summary(results)),
-        structure=judged.structure if judged else None,
-        novelty=judged.novelty if judged else None,
-        leaks=judged.leaks if judged else (),
-        similarity=judged.similarity if judged else None,
-        transfer=judged.transfer if judged else None,
+        structure=evaluation.structure if evaluation else None,
+        novelty=evaluation.novelty if evaluation else None,
+        leaks=evaluation.leaks if evaluation else (),
+        similarity=evaluation.similarity if evaluation else None,
+        transfer=evaluation.transfer if evaluation else None,
         target="the step time in seconds",
-        repairs=_repairs(judged),
+        repairs=_repairs(evaluation),
         pictures=_samples_drawn(results),
         provenance=tuple(_provenance(results)),
         caveats=CAVEATS,
@@ -79,8 +79,8 @@ def public_content(results: Results) -> ReportContent:
 def owners_content(results: Results) -> ReportContent:
     """Return the report for the owner: the same, with real graphs, weights and schema."""
     content = public_content(results)
-    data, judged = results.data, results.judged
-    if data is None or judged is None:
+    data, evaluation = results.data, results.evaluation
+    if data is None or evaluation is None:
         return content
     dags = [sample.dag for sample in results.kept]
     views = attribute_views(data.schema)
@@ -88,19 +88,19 @@ def owners_content(results: Results) -> ReportContent:
     return replace(
         content,
         title="Release: the owner's report (not to be shared)",
-        real_structure=judged.real_structure,
-        weight_attacks=judged.weights,
+        real_structure=evaluation.real_structure,
+        weight_attacks=evaluation.weights,
         distributions=structure_distributions(*sets, views),
         shares=attribute_shares(*sets, views, vocabularies(data)),
-        simulations=judged.simulations,
-        systems=judged.systems,
+        simulations=evaluation.simulations,
+        systems=evaluation.systems,
     )
 
 
-def _repairs(judged: Judged | None) -> tuple[tuple[str, int], ...]:
-    if judged is None:
+def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]:
+    if evaluation is None:
         return ()
-    return tuple((repair_in_words(name), count) for name, count in judged.repairs.items())
+    return tuple((repair_in_words(name), count) for name, count in evaluation.repairs.items())
 
 
 def _answers(results: Results) -> Iterator[Answer]:
@@ -116,28 +116,28 @@ def _answers(results: Results) -> Iterator[Answer]:
         _SHORT[verdict.outcome],
         _TONES[verdict.outcome],
         reason[:1].upper() + reason[1:],
-        "membership" if results.judged and results.judged.leaks else "",
+        "membership" if results.evaluation and results.evaluation.leaks else "",
     )
-    if results.judged is not None:
-        yield _likeness(results.judged)
+    if results.evaluation is not None:
+        yield _likeness(results.evaluation)
         yield _use(results)
 
 
-def _likeness(judged: Judged) -> Answer:
+def _likeness(evaluation: SampleEvaluation) -> Answer:
     """Return whether the samples are like real graphs."""
     question = "Is it like the real traces?"
-    if judged.ratio is None:
+    if evaluation.ratio is None:
         return Answer(
             question, "too few to tell", "fair", "There are fewer than 8 held-out graphs."
         )
-    words = ("as real", "good") if judged.ratio <= AS_REAL else ("close", "fair")
-    word, tone = words if judged.ratio <= CLOSE else ("far", "poor")
+    words = ("as real", "good") if evaluation.ratio <= AS_REAL else ("close", "fair")
+    word, tone = words if evaluation.ratio <= CLOSE else ("far", "poor")
     return Answer(
         question,
         word,
         tone,
-        f"The distance to held-out graphs is {number(judged.ratio, 2)} times that of as many real "
-        "graphs, in the median over all metrics (1 is as near as real graphs are).",
+        f"The distance to held-out graphs is {number(evaluation.ratio, 2)} times that of as many "
+        "real graphs, in the median over all metrics (1 is as near as real graphs are).",
         "similarity",
     )
 
@@ -145,8 +145,8 @@ def _likeness(judged: Judged) -> Answer:
 def _use(results: Results) -> Answer:
     """Return whether predictors learn from the samples what they learn from real graphs."""
     question = "Is it useful?"
-    assert results.judged is not None
-    report = results.judged.transfer
+    assert results.evaluation is not None
+    report = results.evaluation.transfer
     if report is None:
         need = results.needs[-1]
         return Answer(
@@ -171,7 +171,7 @@ def _use(results: Results) -> Answer:
 
 def _summary(results: Results) -> Iterator[SummaryRow]:
     """Yield what was looked for, and what it cost."""
-    drawn, judged = results.drawn, results.judged
+    drawn, evaluation = results.drawn, results.evaluation
     if drawn is not None:
         yield SummaryRow("samples", f"{len(results.kept):,}", "", _price_in_words(drawn))
         yield from _rejected(drawn)
@@ -181,21 +181,21 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
             "",
             f"{drawn.redrawn:,} nodes got other numbers of the same bins",
         )
-    if judged is not None:
+    if evaluation is not None:
         yield SummaryRow(
-            "samples that break a rule", percent(1 - judged.structure.validity),
-            percent(1 - judged.real_structure.validity), "beside it, real held-out graphs",
+            "samples that break a rule", percent(1 - evaluation.structure.validity),
+            percent(1 - evaluation.real_structure.validity), "beside it, real held-out graphs",
         )  # fmt: skip
-        if judged.ratio is not None:
+        if evaluation.ratio is not None:
             yield SummaryRow(
                 "median ratio of distances",
-                number(judged.ratio, 2),
+                number(evaluation.ratio, 2),
                 "1",
-                f"without rejecting copies {number(judged.ratio_with_copies, 2)}",
+                f"without rejecting copies {number(evaluation.ratio_with_copies, 2)}",
             )
-        yield from _attack_rows(judged)
-        if judged.systems is not None or judged.simulations:
-            share = len(judged.failed)
+        yield from _attack_rows(evaluation)
+        if evaluation.systems is not None or evaluation.simulations:
+            share = len(evaluation.failed)
             yield SummaryRow("samples that did not simulate to their end", f"{share}", "0")
     for need in results.needs:
         told = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
@@ -216,11 +216,11 @@ def _rejected(drawn: Drawn) -> Iterator[SummaryRow]:
             yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", f"{share} of all")
 
 
-def _attack_rows(judged: Judged) -> Iterator[SummaryRow]:
+def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     """Yield nearness and attacks on all samples."""
-    if not judged.leaks:
+    if not evaluation.leaks:
         return
-    last = judged.leaks[-1]
+    last = evaluation.leaks[-1]
     share = f"{percent(last.nearness.dcr_share)} {interval(last.nearness.interval)}"
     yield SummaryRow(
         "samples nearer to training than to held-out graphs",

@@ -1,4 +1,4 @@
-"""The stages of a release in order: read, split, train, sample, judge, write."""
+"""The stages of a release in order: read, split, train, sample, evaluate, write."""
 
 import json
 import logging
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag._runtime import write_text
+from layerdag.api.publication._evaluation import evaluate_samples
 from layerdag.api.publication._folder import (
     FOUND,
     Work,
     held_work,
 )
-from layerdag.api.publication._judging import judged_samples
 from layerdag.api.publication._page import Results
 from layerdag.api.publication._settings import ReleaseSettings
 from layerdag.api.publication._split import (
@@ -39,7 +39,7 @@ from layerdag.errors import UsageError
 from layerdag.sampling import GeneratedGraph
 
 SAMPLING_SHARE = 0.35
-"""Of the budget, after training; the rest is for judging."""
+"""Of the budget, after training; the rest is for evaluation."""
 _LEAST_SECONDS = 10.0
 
 Tell = Callable[[str], None]
@@ -112,8 +112,8 @@ def release(
     """Make a package that may be published from somebody's traces, or say why not.
 
     Reads whatever lies in the folder, splits it by run, trains from the shipped checkpoint,
-    samples without copies, judges, attacks, and writes samples, data card and report. A call that
-    was stopped goes on where it was. ``OUT.private`` beside the release stays with the owner.
+    samples without copies, evaluates, attacks, and writes samples, data card and report. A call
+    that was stopped goes on where it was. ``OUT.private`` beside the release stays with the owner.
 
     Args:
         traces: Folder.
@@ -181,7 +181,7 @@ def _learned(
     clock: "_Clock",
     tell: Tell,
 ) -> Release:
-    """Train, sample, judge and write."""
+    """Train, sample, evaluate and write."""
     tell(f"training for at most {SHARE * settings.budget:.0f} s")
     checkpoint = trained_model(settings, data, work, SHARE * settings.budget)
     clock.lap("train")
@@ -196,16 +196,16 @@ def _learned(
     tell(f"kept {len(kept)} of {len(drawn.outcomes)} drawn samples")
     if settings.until == "sample":
         return Release(settings.out, work.path, None, None)
-    tell("judging and attacking the samples")
+    tell("evaluating and attacking the samples")
     parts = split_jobs(jobs, settings.seed)
     held = set((*data.names["val"], *data.names["test"]))
     real = [graph for graph in (*parts["val"], *parts["test"]) if graph.name in held]
-    judged = judged_samples(data, real, drawn, kept, checkpoint) if kept else None
-    clock.lap("judge")
-    verdict = verdict_of(settings, drawn, judged, needs)
+    evaluation = evaluate_samples(data, real, drawn, kept, checkpoint) if kept else None
+    clock.lap("evaluate")
+    verdict = verdict_of(settings, drawn, evaluation, needs)
     training = work.stages.get("train", {})
     results = Results(
-        settings, jobs, data, needs, drawn, kept, judged, verdict, clock.seconds, training
+        settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training
     )
     return _finished(work, results, tell)
 

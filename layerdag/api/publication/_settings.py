@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerdag._runtime import tell_renamed
 from layerdag.errors import UsageError
 
-STAGES = ("read", "train", "sample", "judge")
+STAGES = ("read", "train", "sample", "evaluate")
+OLD_STAGES = {"judge": "evaluate"}
 LEAST_BUDGET = 20.0
 
 
@@ -56,6 +58,10 @@ class ReleaseSettings:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
         if self.temperature is not None and not 0 < self.temperature <= 10:
             raise UsageError(f"'temperature' must lie in (0, 10], found {self.temperature:g}.")
+        if self.until in OLD_STAGES:
+            new = OLD_STAGES[self.until]
+            tell_renamed(f"until={self.until}", f"until={new}")
+            object.__setattr__(self, "until", new)
         if self.until not in STAGES:
             raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
         self._check_places()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from layerdag.api.publication._judging import Judged
+from layerdag.api.publication._evaluation import SampleEvaluation
 from layerdag.api.publication._settings import ReleaseSettings
 from layerdag.api.publication._split import LEAST_RUNS, Need, runs_for_membership
 from layerdag.api.publication.drawing import KEPT, Drawn
@@ -93,7 +93,7 @@ def too_few_runs(runs: int) -> ReleaseVerdict:
 def verdict_of(
     settings: ReleaseSettings,
     drawn: Drawn,
-    judged: Judged | None,
+    evaluation: SampleEvaluation | None,
     needs: Sequence[Need],
     foreign: Sequence[str] = (),
 ) -> ReleaseVerdict:
@@ -102,13 +102,13 @@ def verdict_of(
     Args:
         settings: Of the release.
         drawn: What was drawn.
-        judged: What was found on what was kept; None if too little was kept to judge.
+        evaluation: What was found on what was kept; None if too little was kept to evaluate.
         needs: What each test needs and has.
         foreign: Sentences on what the written files hold and must not.
     """
     reasons = [*_of_drawing(settings, drawn)]
-    if judged is not None:
-        reasons += [*_of_rules(judged), *_of_attacks(settings, judged)]
+    if evaluation is not None:
+        reasons += [*_of_rules(evaluation), *_of_attacks(settings, evaluation)]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         reasons.append(
@@ -120,10 +120,10 @@ def verdict_of(
                 ),
             )
         )
-    if reasons or judged is None:
+    if reasons or evaluation is None:
         return ReleaseVerdict(Outcome.NO, tuple(reasons))
-    reserves = tuple(_reserves(judged, needs))
-    found = tuple(_in_order(drawn, judged, settings))
+    reserves = tuple(_reserves(evaluation, needs))
+    found = tuple(_in_order(drawn, evaluation, settings))
     outcome = Outcome.RESERVED if reserves else Outcome.YES
     return ReleaseVerdict(outcome, (), reserves, found)
 
@@ -148,28 +148,28 @@ def _of_drawing(settings: ReleaseSettings, drawn: Drawn) -> Iterator[Reason]:
     )
 
 
-def _of_rules(judged: Judged) -> Iterator[Reason]:
+def _of_rules(evaluation: SampleEvaluation) -> Iterator[Reason]:
     """Yield errors that the samples have."""
-    wrong = int((~judged.structure.valid_B).sum())
+    wrong = int((~evaluation.structure.valid_B).sum())
     if wrong:
         yield Reason(
             f"{wrong} samples break rules that consumers rely on",
             ("Start anew with --overwrite and another --seed; costs a whole run.",),
         )
-    if judged.novelty.copied > 0:
-        count = round(judged.novelty.copied * judged.novelty.graphs)
+    if evaluation.novelty.copied > 0:
+        count = round(evaluation.novelty.copied * evaluation.novelty.graphs)
         yield Reason(
             f"{count} samples are copies of training graphs",
             ("Start anew with --overwrite and another --seed; costs a whole run.",),
         )
 
 
-def _of_attacks(settings: ReleaseSettings, judged: Judged) -> Iterator[Reason]:
+def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iterator[Reason]:
     """Yield the attacks that succeed on all samples together."""
-    if not judged.leaks:
+    if not evaluation.leaks:
         return
-    last = judged.leaks[-1]
-    remedies = tuple(_remedies(settings, judged.leaks))
+    last = evaluation.leaks[-1]
+    remedies = tuple(_remedies(settings, evaluation.leaks))
     if last.nearness.verdict is Verdict.LEAKS:
         share = percent(last.nearness.dcr_share)
         yield Reason(
@@ -205,17 +205,17 @@ def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[s
     yield "More runs: the more a model learns from, the less it holds of each; costs collecting."
 
 
-def _reserves(judged: Judged, needs: Sequence[Need]) -> Iterator[str]:
+def _reserves(evaluation: SampleEvaluation, needs: Sequence[Need]) -> Iterator[str]:
     """Yield what could not be told."""
-    unknown = [name for name, found in judged.verdicts.items() if found is Verdict.TOO_FEW]
-    uneven = [name for name, found in judged.verdicts.items() if found is Verdict.REVERSED]
-    if not needs[0].is_met and (unknown or not judged.verdicts):
+    unknown = [name for name, found in evaluation.verdicts.items() if found is Verdict.TOO_FEW]
+    uneven = [name for name, found in evaluation.verdicts.items() if found is Verdict.REVERSED]
+    if not needs[0].is_met and (unknown or not evaluation.verdicts):
         yield (
             "too few graphs to tell whether membership attacks succeed "
             f"({needs[0].found:,} {needs[0].part}, about {needs[0].needed:,} needed)"
         )
     elif unknown:
-        yield f"too few graphs to tell by {', '.join(unknown)} ({_largest_need(judged)})"
+        yield f"too few graphs to tell by {', '.join(unknown)} ({_largest_need(evaluation)})"
     if uneven:
         yield (
             f"training and held-out graphs are not alike by {', '.join(uneven)}, so that it says "
@@ -223,17 +223,19 @@ def _reserves(judged: Judged, needs: Sequence[Need]) -> Iterator[str]:
         )
 
 
-def _largest_need(judged: Judged) -> str:
+def _largest_need(evaluation: SampleEvaluation) -> str:
     """Return how many graphs the figure without a verdict that needs most would take."""
-    last = judged.leaks[-1]
+    last = evaluation.leaks[-1]
     needs = [last.nearness.need, *(attack.need for attack in last.attacks)]
     known = [need for need in needs if need is not None]
     return max(known, key=lambda need: need.count).in_words()
 
 
-def _in_order(drawn: Drawn, judged: Judged, settings: ReleaseSettings) -> Iterator[str]:
+def _in_order(
+    drawn: Drawn, evaluation: SampleEvaluation, settings: ReleaseSettings
+) -> Iterator[str]:
     """Yield what was looked for and not found."""
     yield f"{len(drawn.kept(settings.num))} samples, no error, no copy, no foreign word"
-    chance = [name for name, found in judged.verdicts.items() if found is Verdict.CHANCE]
+    chance = [name for name, found in evaluation.verdicts.items() if found is Verdict.CHANCE]
     if chance:
         yield f"no better than chance: {', '.join(chance)}"

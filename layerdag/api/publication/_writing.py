@@ -49,7 +49,7 @@ def write_release(work: Work, results: Results, tell: Callable[[str], None]) -> 
                 results = replace(
                     results,
                     verdict=verdict_of(
-                        settings, results.drawn, results.judged, results.needs, foreign
+                        settings, results.drawn, results.evaluation, results.needs, foreign
                     ),
                 )
         shutil.rmtree(refused, ignore_errors=True)

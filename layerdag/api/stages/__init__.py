@@ -1,4 +1,4 @@
-"""What the demo and a release have in common: stages of judging samples beside real graphs."""
+"""What the demo and a release have in common: stages of evaluating samples beside real graphs."""
 
 import lazy_loader
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag._runtime import atomic_folder
-from layerdag.api import attribute_views, stages as judging
+from layerdag.api import attribute_views, stages as evaluating
 from layerdag.api.stages import SimulatedWorkloads
 from layerdag.cli.demo import _stages as stages
 from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
@@ -69,22 +69,22 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
-    judged = _judged(data, samples, checkpoint)
+    evaluation = _evaluated(data, samples, checkpoint)
     real = _test_workloads(settings, data)
-    synthetic, repairs = judging.synthetic_workloads(data, samples)
+    synthetic, repairs = evaluating.synthetic_workloads(data, samples)
     trace_row = _trace_row(settings, real, synthetic, repairs)
-    now = timed(seconds, "judge", now)
+    now = timed(seconds, "evaluate", now)
     simulation = _simulated(real, synthetic)
     now = timed(seconds, "simulate", now)
-    transferred = judging.transferred(
+    transferred = evaluating.transferred(
         data, samples, families=settings.families, seeds=settings.surrogate_seeds
     )
     timed(seconds, "surrogate", now)
     rows = summary_rows(
-        judged.structure,
-        judged.real_structure,
-        judged.novelty,
-        judged.similarity,
+        evaluation.structure,
+        evaluation.real_structure,
+        evaluation.novelty,
+        evaluation.similarity,
         transferred,
     )
     return ReportContent(
@@ -94,15 +94,15 @@ def _content(settings: DemoSettings) -> ReportContent:
         f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, next to "
         f"{len(data.graphs['test'])} jobs it never saw.",
         summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
-        structure=judged.structure,
-        real_structure=judged.real_structure,
-        novelty=judged.novelty,
-        leaks=judged.leaks,
-        weight_attacks=judged.weight_attacks,
-        similarity=judged.similarity,
-        depth=judged.depth,
-        distributions=judged.distributions,
-        shares=judged.shares,
+        structure=evaluation.structure,
+        real_structure=evaluation.real_structure,
+        novelty=evaluation.novelty,
+        leaks=evaluation.leaks,
+        weight_attacks=evaluation.weight_attacks,
+        similarity=evaluation.similarity,
+        depth=evaluation.depth,
+        distributions=evaluation.distributions,
+        shares=evaluation.shares,
         transfer=transferred,
         target="step time in seconds",
         repairs=tuple((repair_in_words(name), count) for name, count in repairs.items()),
@@ -118,7 +118,7 @@ def _content(settings: DemoSettings) -> ReportContent:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
+class _Evaluation:
     """What the validator says of the samples."""
 
     structure: StructureReport
@@ -141,16 +141,16 @@ class _Simulation:
     times: SystemTimes | None
 
 
-def _judged(
+def _evaluated(
     data: GraphDataset, samples: tuple[GeneratedGraph, ...], checkpoint: LoadedCheckpoint
-) -> _Judged:
+) -> _Evaluation:
     """Check structure, similarity and copying of the samples."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
     views = attribute_views(data.schema)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in samples])
-    return _Judged(
+    return _Evaluation(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
@@ -159,7 +159,7 @@ def _judged(
         similarity=compare(train, test, dags, views),
         depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
-        shares=attribute_shares(train, test, dags, views, judging.vocabularies(data)),
+        shares=attribute_shares(train, test, dags, views, evaluating.vocabularies(data)),
     )
 
 
@@ -169,8 +169,8 @@ def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
     real = data.graphs["test"][int(np.argsort(sizes_B)[sizes_B.size // 3])]
     nearest = min(dags, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
     return (
-        judging.picture_of(data, real, "real test job"),
-        judging.picture_of(data, nearest, "sampled job"),
+        evaluating.picture_of(data, real, "real test job"),
+        evaluating.picture_of(data, nearest, "sampled job"),
     )
 
 
@@ -206,21 +206,21 @@ def _rule_share(workloads: list[Workload]) -> float:
 
 def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
     """Simulate real test jobs and synthetic ones on small clusters."""
-    judged = judging.simulate_stage(real, "simulating real jobs")
-    made = judging.simulate_stage(synthetic, "simulating synthetic jobs")
-    parts, times = judging.simulation_parts(judged, made)
+    simulated = evaluating.simulate_stage(real, "simulating real jobs")
+    made = evaluating.simulate_stage(synthetic, "simulating synthetic jobs")
+    parts, times = evaluating.simulation_parts(simulated, made)
     rows = [
         SummaryRow(
             "jobs that simulate to their end",
             percent(1 - len(made.failed) / len(synthetic)),
-            percent(1 - len(judged.failed) / len(real)),
+            percent(1 - len(simulated.failed) / len(real)),
             made.failed[0][:90] if made.failed else "on all systems",
         ),
         SummaryRow(
             "median simulated makespan, ms",
             _median_ms(made),
-            _median_ms(judged),
-            f"on {next(iter(judging.systems()))}",
+            _median_ms(simulated),
+            f"on {next(iter(evaluating.systems()))}",
         ),
     ]
     return _Simulation(tuple(rows), parts, times)

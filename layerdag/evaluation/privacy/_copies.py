@@ -73,19 +73,19 @@ class CopyTest:
             threshold=_threshold((*known, *others), hashes, len(known)),
         )
 
-    def judged(self, dags: Sequence[DAG]) -> list[Resemblance]:
+    def resemblances(self, dags: Sequence[DAG]) -> list[Resemblance]:
         """Return how each graph stands to the real ones; memory is bounded."""
         found: list[Resemblance] = []
         for start in range(0, len(dags), CHUNK):
             part = [program_of(dag, self.measured) for dag in dags[start : start + CHUNK]]
             nearest_K = kernel_distances(part, self.real).min(axis=1)
             found += [
-                self._judged(graph_hash(dag, HASH_ROUNDS), float(distance))
+                self._resemblance(graph_hash(dag, HASH_ROUNDS), float(distance))
                 for dag, distance in zip(part, nearest_K, strict=True)
             ]
         return found
 
-    def _judged(self, word: str, nearest: float) -> Resemblance:
+    def _resemblance(self, word: str, nearest: float) -> Resemblance:
         if word in self.hashes:
             return Resemblance.COPY
         return Resemblance.NEAR if nearest < self.threshold else Resemblance.NEW

@@ -66,7 +66,7 @@ class Sieve:
             return
         dags = [sample.dag for sample in samples]
         valid_B = check_structure(dags, self.statistics).valid_B
-        resembling = self.copies.judged(dags)
+        resembling = self.copies.resemblances(dags)
         for sample, valid, found in zip(samples, valid_B, resembling, strict=True):
             if sample.truncated:
                 yield sample, TRUNCATED
@@ -101,7 +101,7 @@ class Sieve:
         """Return whether a sample came near a real graph when its bins were changed."""
         if torch.equal(sample.dag.x_NA, first.dag.x_NA):
             return False
-        return self.copies.judged([sample.dag])[0] is not Resemblance.NEW
+        return self.copies.resemblances([sample.dag])[0] is not Resemblance.NEW
 
     def _redrawn(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
         """Return a sample whose offending nodes have other numbers, of the same bins if possible.

@@ -10,9 +10,9 @@ from layerdag.errors import UsageError
 
 SUMMARY = (
     "Make a package that you may publish from your own traces, in one command: read them, split "
-    "them by run, train, sample without copies, judge, attack, and write synthetic traces with a "
-    "data card, a report and a verdict. Exit code 1, and nothing to publish, while a sample breaks "
-    "a rule, copies a real job, holds a foreign word, or an attack succeeds. A run that was "
+    "them by run, train, sample without copies, evaluate, attack, and write synthetic traces with "
+    "a data card, a report and a verdict. Exit code 1, and nothing to publish, while a sample "
+    "breaks a rule, copies a real job, holds a foreign word, or an attack succeeds. A run that was "
     "stopped goes on with the same command."
 )
 EXAMPLE = (
@@ -67,9 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--until",
-        choices=("read", "train", "sample", "judge"),
-        default="judge",
-        help="stop after this stage; the same command without it goes on",
+        default="evaluate",
+        metavar="STAGE",
+        help="stop after read, train, sample or evaluate; the same command without it goes on",
     )
     parser.add_argument(
         "--with-weights", action="store_true", help="release the weights, too (refused so far)"

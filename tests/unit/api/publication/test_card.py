@@ -28,7 +28,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
         "kept": (1, 2, 3),
         "verdict": SimpleNamespace(line="The samples may be published: all is well."),
         "drawn": SimpleNamespace(price=1.25),
-        "judged": None,
+        "evaluation": None,
     }
     return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)  # type: ignore[arg-type]
 
@@ -101,7 +101,7 @@ def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
         name="nearest", auc=0.5321, interval=Interval(0.45, 0.61), in_words=lambda: "at chance"
     )
     leaks = (SimpleNamespace(attacks=()), SimpleNamespace(attacks=(attack,)))
-    made = card(tmp_path, judged=SimpleNamespace(leaks=leaks))
+    made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
     assert made["rai:dataLimitations"] == list(CAVEATS)
     assert "nearest: area 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
     assert "1.2 drawn for each one kept" in made["rai:dataManipulationProtocol"]

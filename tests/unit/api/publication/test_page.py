@@ -18,7 +18,7 @@ RESERVED = ReleaseVerdict(Outcome.RESERVED, (), ("32 runs are too few",), ("20 s
 NEEDS = (Need("membership attacks", 535, 32, "distinct runs"), Need("usefulness", 20, 7))
 
 
-def judged(**changes: Any) -> Any:
+def evaluation(**changes: Any) -> Any:
     plain: dict[str, Any] = {
         "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": (), "transfer": None, "systems": None,
         "simulations": (), "failed": (), "repairs": {},
@@ -48,7 +48,7 @@ def results(tmp_path: Path) -> Results:
     kept: Any = drawn.samples[:20]
     return Results(
         settings=settings, jobs=made, data=None, needs=NEEDS, drawn=drawn, kept=kept,
-        judged=judged(), verdict=RESERVED, seconds={"train": 60.4},
+        evaluation=evaluation(), verdict=RESERVED, seconds={"train": 60.4},
         training={"steps": 90, "best_step": 80, "start": "pretrained"},
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_the_first_answer_says_whether_and_why(
 def test_likeness_follows_from_the_median_ratio(
     results: Results, ratio: float | None, told: tuple[str, str]
 ) -> None:
-    assert answers(replace(results, judged=judged(ratio=ratio)))[1] == told
+    assert answers(replace(results, evaluation=evaluation(ratio=ratio)))[1] == told
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,9 @@ def test_likeness_follows_from_the_median_ratio(
 def test_use_follows_from_rank_correlations(
     results: Results, real: float, made: float, told: tuple[str, str]
 ) -> None:
-    assert answers(replace(results, judged=judged(transfer=transfer(real, made))))[2] == told
+    assert (
+        answers(replace(results, evaluation=evaluation(transfer=transfer(real, made))))[2] == told
+    )
 
 
 def test_use_cannot_be_told_from_few_labels(results: Results) -> None:
@@ -110,7 +112,7 @@ def test_use_cannot_be_told_from_few_labels(results: Results) -> None:
 
 
 def test_nothing_is_said_of_samples_that_were_not_judged(results: Results) -> None:
-    assert len(list(_answers(replace(results, judged=None)))) == 1
+    assert len(list(_answers(replace(results, evaluation=None)))) == 1
 
 
 def test_the_summary_tells_the_price_of_rejection(results: Results) -> None:

@@ -10,7 +10,7 @@ import pytest
 from traced_jobs import invented, write_jobs
 
 import layerdag as ld
-from layerdag.api.publication import Outcome, Release, _judging, _release
+from layerdag.api.publication import Outcome, Release, _evaluation, _release
 from layerdag.api.publication.drawing import _draw
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
@@ -22,14 +22,14 @@ from layerdag.traces import read_workload
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
-    monkeypatch.setattr(_judging, "FOR_SIMILARITY", 10_000)  # not in every test: it takes long
-    monkeypatch.setattr(_judging, "SIMULATED", 1)
+    monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", 10_000)  # not in every test: it takes long
+    monkeypatch.setattr(_evaluation, "SIMULATED", 1)
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_release, "trained_model", lambda *_: SimpleNamespace(model=None))
     patch.setattr(_draw, "generate", invented)
-    patch.setattr(_judging, "weight_attacks", lambda *_: ())
+    patch.setattr(_evaluation, "weight_attacks", lambda *_: ())
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def test_copies_are_rejected_and_their_price_is_told(
     assert told["outcomes"]["copy of a real graph"] >= 10  # type: ignore[index]
     assert float(str(told["drawn_per_kept"])) > 1.9
     assert found.results is not None
-    assert found.results.judged is not None
-    assert found.results.judged.novelty.copied == 0
+    assert found.results.evaluation is not None
+    assert found.results.evaluation.novelty.copied == 0
 
 
 def test_a_foreign_word_stops_the_release_and_keeps_the_samples_aside(

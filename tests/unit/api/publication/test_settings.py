@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from layerdag._runtime import RenamedWarning
 from layerdag.api.publication import ReleaseSettings
 from layerdag.errors import UsageError
 
@@ -42,8 +43,14 @@ def test_other_temperatures_are_refused(traces: Path, temperature: float) -> Non
 def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> None:
     with pytest.raises(UsageError, match="'budget' must be at least 20 seconds, found inf"):
         ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
-    with pytest.raises(UsageError, match="one of read, train, sample, judge, found 'write'"):
+    with pytest.raises(UsageError, match="one of read, train, sample, evaluate, found 'write'"):
         ReleaseSettings(traces, traces.with_name("out"), until="write")
+
+
+def test_the_old_name_of_the_last_stage_works_and_the_new_one_is_told(traces: Path) -> None:
+    with pytest.warns(RenamedWarning, match="'until=judge' is now called 'until=evaluate'"):
+        made = ReleaseSettings(traces, traces.with_name("out"), until="judge")
+    assert made == ReleaseSettings(traces, traces.with_name("out"), until="evaluate")
 
 
 def test_traces_are_a_folder(traces: Path) -> None:

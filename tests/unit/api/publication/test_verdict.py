@@ -41,7 +41,7 @@ def row(samples: int, verdict: Verdict) -> LeakRow:
     return LeakRow(samples, near, (attack,))
 
 
-def judged(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
+def evaluation(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
     last = rows[-1]
     return SimpleNamespace(
         leaks=rows,
@@ -52,14 +52,14 @@ def judged(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
 
 
 def test_all_at_chance_may_be_published(settings: ReleaseSettings) -> None:
-    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.CHANCE)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.CHANCE)), NEEDS)
     assert found.outcome is Outcome.YES
     assert found.line.startswith("The samples may be published: 20 samples, no error, no copy")
     assert "\n" not in found.line
 
 
 def test_too_few_to_tell_is_a_reserve(settings: ReleaseSettings) -> None:
-    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.TOO_FEW)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is Outcome.RESERVED
     assert "32 distinct runs, about 535 needed" in found.line
 
@@ -71,7 +71,7 @@ def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(
     attack = replace(last.attacks[0], need=GraphsNeeded("held-out graphs", 40, 900))
     rows = replace(last, attacks=(attack,))
     enough = (Need("membership attacks", 30, 40),)
-    found = verdict_of(settings, drawn(20), judged(rows), enough)
+    found = verdict_of(settings, drawn(20), evaluation(rows), enough)
     assert found.reserves == (
         "too few graphs to tell by nearest_sample (40 held-out graphs, about 900 needed)",
     )
@@ -81,7 +81,7 @@ def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
     settings: ReleaseSettings,
 ) -> None:
     rows = (row(8, Verdict.TOO_FEW), row(20, Verdict.LEAKS))
-    found = verdict_of(settings, drawn(20), judged(*rows), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
     assert found.outcome is Outcome.NO
     assert "nearest_sample tells which graphs were trained on" in found.line
     assert found.remedies[0].startswith("--num 8 publishes fewer samples")
@@ -92,8 +92,8 @@ def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (judged(row(20, Verdict.CHANCE), wrong=2), "2 samples break rules"),
-        (judged(row(20, Verdict.CHANCE), copied=0.1), "2 samples are copies"),
+        (evaluation(row(20, Verdict.CHANCE), wrong=2), "2 samples break rules"),
+        (evaluation(row(20, Verdict.CHANCE), copied=0.1), "2 samples are copies"),
     ],
 )
 def test_errors_and_copies_refuse(settings: ReleaseSettings, result: Any, words: str) -> None:
@@ -105,7 +105,7 @@ def test_errors_and_copies_refuse(settings: ReleaseSettings, result: Any, words:
 def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
     settings: ReleaseSettings,
 ) -> None:
-    found = verdict_of(settings, drawn(2, 98), judged(row(2, Verdict.TOO_FEW)), NEEDS)
+    found = verdict_of(settings, drawn(2, 98), evaluation(row(2, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is Outcome.NO
     assert "only 2 of 100 drawn samples could be kept" in found.line
     assert "copy of a real graph" in found.line
@@ -118,7 +118,7 @@ def test_one_run_is_called_one_run() -> None:
 
 
 def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) -> None:
-    result = judged(row(20, Verdict.LEAKS), copied=0.1, wrong=2)
+    result = evaluation(row(20, Verdict.LEAKS), copied=0.1, wrong=2)
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert [reason.what.split(" (")[0] for reason in found.reasons] == [
         "2 samples break rules that consumers rely on",
@@ -132,14 +132,14 @@ def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) ->
 def test_samples_nearer_to_training_graphs_are_refused(settings: ReleaseSettings) -> None:
     last = row(20, Verdict.CHANCE)
     near = replace(last.nearness, dcr_share=0.75, verdict=Verdict.LEAKS)
-    found = verdict_of(settings, drawn(20), judged(replace(last, nearness=near)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(replace(last, nearness=near)), NEEDS)
     assert found.outcome is Outcome.NO
     assert "75.0% of the samples are nearer to training than to held-out graphs" in found.line
 
 
 def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: ReleaseSettings) -> None:
     rows = (row(8, Verdict.LEAKS), row(20, Verdict.LEAKS))
-    found = verdict_of(settings, drawn(20), judged(*rows), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
     assert not any(word.startswith("--num") for word in found.remedies)
 
 
@@ -156,7 +156,7 @@ def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: Release
 def test_a_foreign_word_in_a_written_file_is_refused(
     settings: ReleaseSettings, sentences: tuple[str, ...], words: str
 ) -> None:
-    result = judged(row(20, Verdict.CHANCE))
+    result = evaluation(row(20, Verdict.CHANCE))
     found = verdict_of(settings, drawn(20), result, NEEDS, sentences)
     assert found.outcome is Outcome.NO
     assert words in found.line
@@ -164,7 +164,7 @@ def test_a_foreign_word_in_a_written_file_is_refused(
 
 
 def test_parts_that_are_not_alike_are_a_reserve(settings: ReleaseSettings) -> None:
-    found = verdict_of(settings, drawn(20), judged(row(20, Verdict.REVERSED)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.REVERSED)), NEEDS)
     assert found.outcome is Outcome.RESERVED
     assert found.reserves == (
         "training and held-out graphs are not alike by nearest_sample, so that it says nothing",
@@ -174,4 +174,6 @@ def test_parts_that_are_not_alike_are_a_reserve(settings: ReleaseSettings) -> No
 
 def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings: ReleaseSettings) -> None:
     few = replace(settings, num=2)
-    assert verdict_of(few, drawn(2), judged(row(2, Verdict.CHANCE)), NEEDS).outcome is Outcome.YES
+    assert (
+        verdict_of(few, drawn(2), evaluation(row(2, Verdict.CHANCE)), NEEDS).outcome is Outcome.YES
+    )

@@ -58,7 +58,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         patch.setattr(demo, "write_report", kept)
         patch.setattr(demo.stages, "sample_stage", copied)
-        patch.setattr(demo.judging, "transferred", lambda *_, **__: TransferReport((), (), 4, (0,)))
+        patch.setattr(
+            demo.evaluating, "transferred", lambda *_, **__: TransferReport((), (), 4, (0,))
+        )
         report(settings, as_json=False)
     return Ran(settings, out.getvalue(), seen[0])
 
@@ -140,7 +142,7 @@ def test_provenance_says_how_to_repeat_it(ran: Ran) -> None:
     assert told["data"].startswith("corpus, at most 24 nodes per job: ")
     assert told["seed of training and sampling"] == "5"
     stages = [word.split()[0] for word in told["time"].split(", ")]
-    assert stages == ["load", "train", "sample", "judge", "simulate", "surrogate"]
+    assert stages == ["load", "train", "sample", "evaluate", "simulate", "surrogate"]
     assert told["data fingerprint"] == load_corpus(ran.settings.data, max_nodes=24).fingerprint
 
 

@@ -32,9 +32,9 @@ def test_a_copy_is_found_whatever_its_measured_column_says() -> None:
     test = CopyTest.of(train, held_out, measured=(1,))
     copy = with_column(train[2], 1, 7)
     order = torch.randperm(copy.num_nodes, generator=torch.Generator().manual_seed(0))
-    assert test.judged([copy, copy.permuted(order)]) == [Resemblance.COPY] * 2
-    assert test.judged([held_out[0]]) == [Resemblance.COPY]
-    assert CopyTest.of(train, held_out).judged([copy]) != [Resemblance.COPY]
+    assert test.resemblances([copy, copy.permuted(order)]) == [Resemblance.COPY] * 2
+    assert test.resemblances([held_out[0]]) == [Resemblance.COPY]
+    assert CopyTest.of(train, held_out).resemblances([copy]) != [Resemblance.COPY]
 
 
 def test_a_graph_that_differs_in_one_node_is_near_and_a_strange_one_is_new() -> None:
@@ -42,8 +42,8 @@ def test_a_graph_that_differs_in_one_node_is_near_and_a_strange_one_is_new() -> 
     test = CopyTest.of(train, dags(30, 100))
     x_NA = train[0].x_NA.clone()
     x_NA[-1, 0] = (x_NA[-1, 0] + 1) % 5
-    assert test.judged([train[0].with_columns(x_NA)]) == [Resemblance.NEAR]
-    news = test.judged(dags(40, 500))
+    assert test.resemblances([train[0].with_columns(x_NA)]) == [Resemblance.NEAR]
+    news = test.resemblances(dags(40, 500))
     # A twentieth, but for chance: all random graphs are about as far from each other.
     assert news.count(Resemblance.NEW) >= 30
 
@@ -51,7 +51,7 @@ def test_a_graph_that_differs_in_one_node_is_near_and_a_strange_one_is_new() -> 
 def test_without_held_out_graphs_nothing_is_near() -> None:
     test = CopyTest.of(dags(3), [])
     assert test.threshold == 0
-    assert test.judged(dags(3, 50)) == [Resemblance.NEW] * 3
+    assert test.resemblances(dags(3, 50)) == [Resemblance.NEW] * 3
 
 
 def test_repeated_programs_do_not_pull_the_threshold_to_zero() -> None:

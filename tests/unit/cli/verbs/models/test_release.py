@@ -28,6 +28,7 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
     words = ["release", str(folder), "--out", str(tmp_path / "out"), "--budget", "5m"]
     assert main([*words, "--num", "7", "--license", "CC-BY-4.0"]) == 0
     assert main([*words, "--json"]) == 1
+    assert {settings.until for settings in asked} == {"evaluate"}
     assert (asked[0].budget, asked[0].num, asked[0].license) == (300.0, 7, "CC-BY-4.0")
     printed = capsys.readouterr()
     assert "may be published" in printed.out
@@ -42,6 +43,7 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
         (["--budget", "soon"], "write a time such as 900, 15m or 1h"),
         (["--budget", "3"], "at least 20 seconds"),
         (["--num", "0"], "'num' must be at least 1"),
+        (["--until", "dawn"], "'until' must be one of read, train, sample, evaluate"),
     ],
 )
 def test_wrong_use_is_a_sentence(

@@ -34,7 +34,7 @@ SIMULATED = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class SampleEvaluation:
     """All figures on the samples that were kept.
 
     Attributes:
@@ -79,14 +79,14 @@ class Judged:
         }
 
 
-def judged_samples(
+def evaluate_samples(
     data: GraphDataset,
     real: Sequence[AttributedGraph],
     drawn: Drawn,
     kept: Sequence[GeneratedGraph],
     checkpoint: LoadedCheckpoint,
-) -> Judged:
-    """Judge samples beside the real graphs.
+) -> SampleEvaluation:
+    """Evaluate samples beside the real graphs.
 
     Args:
         data: The split real graphs.
@@ -102,7 +102,7 @@ def judged_samples(
     similarity = _similarity(data, dags)
     others = [sample.dag for sample in drawn.with_copies]
     simulations, systems, failed, repairs = _simulated(data, real, kept)
-    return Judged(
+    return SampleEvaluation(
         structure=structure,
         real_structure=check_structure(held_out, statistics),
         novelty=novelty(train, held_out, dags, structure.valid_B),
