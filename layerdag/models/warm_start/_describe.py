@@ -1,6 +1,8 @@
 """Which weights of a model depend on the data's words, bins and conditions, and how.
 
 Every other weight has the same shape and meaning for any data set.
+
+Shape letters: F features, K codes, 1 one more than that.
 """
 
 import re

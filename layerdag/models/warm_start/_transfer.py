@@ -1,4 +1,7 @@
-"""Carrying the weights of a trained model over to a new one."""
+"""Carrying the weights of a trained model over to a new one.
+
+Shape letters: K rows of the new model, J rows of the old one, F all other entries of a row.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
