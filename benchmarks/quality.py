@@ -54,7 +54,7 @@ from layerdag.evaluation.rules import check_structure
 from layerdag.graph import DAG, DAGBatch
 from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult, resample
 from layerdag.sampling import REQUESTED, GenerationSettings, sample_like
-from layerdag.surrogates import FAMILIES, REAL, SHARED, SYNTHETIC, labeled, transfer
+from layerdag.surrogates import FAMILIES, REAL, RELATIVE, SYNTHETIC, labeled, transfer
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
@@ -327,11 +327,11 @@ def _transfer(
         f"{family} {score}": {
             "real": _rounded(report.row(family, REAL).scores[score].mean),
             "synthetic": _rounded(report.row(family, SYNTHETIC).scores[score].mean),
-            "share": _rounded(report.share(family, score).value),
-            "interval": _ends(report.share(family, score).interval),
+            "share": _rounded(report.fraction(family, score).value),
+            "interval": _ends(report.fraction(family, score).interval),
         }
         for family in args.families
-        for score in SHARED
+        for score in RELATIVE
     }
 
 

@@ -15,11 +15,11 @@ from ._scores import SCORES as SCORES, PredictionScore as PredictionScore, score
 from ._surrogate import Surrogate as Surrogate
 from ._tstr import (
     REAL as REAL,
-    SHARED as SHARED,
+    RELATIVE as RELATIVE,
     SHUFFLED as SHUFFLED,
     SYNTHETIC as SYNTHETIC,
     Labeled as Labeled,
-    Share as Share,
+    ReachedFraction as ReachedFraction,
     TransferReport as TransferReport,
     TransferRow as TransferRow,
     transfer as transfer,

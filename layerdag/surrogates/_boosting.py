@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from layerdag._runtime import derive_seed
+from layerdag._runtime import derive_seed, takes_old_names
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates._base import SurrogateModel, TargetScale
 from layerdag.surrogates._features import graph_features
 
 
+@takes_old_names(feature_share="feature_fraction")
 @dataclass(frozen=True)
 class BoostingSettings:
     """How to grow the trees.
@@ -23,15 +24,15 @@ class BoostingSettings:
         trees: Number of trees.
         depth: Depth of each.
         learning_rate: Weight of each.
-        subsample: Share of graphs that each tree sees.
-        feature_share: Share of features that each split looks at.
+        subsample: Fraction of graphs that each tree sees.
+        feature_fraction: Fraction of features that each split looks at.
     """
 
     trees: int = 300
     depth: int = 4
     learning_rate: float = 0.05
     subsample: float = 0.8
-    feature_share: float = 0.3
+    feature_fraction: float = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ def fit_boosting(
         max_depth=settings.depth,
         learning_rate=settings.learning_rate,
         subsample=settings.subsample,
-        max_features=settings.feature_share,
+        max_features=settings.feature_fraction,
         random_state=derive_seed(seed, "boosting") % 2**32,
     )
     model.fit(graph_features(dags, sizes), y_B)

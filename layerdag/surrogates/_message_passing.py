@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 
-from layerdag._runtime import derive_seed, numpy_generator, track, wait_briefly
+from layerdag._runtime import derive_seed, numpy_generator, takes_old_names, track, wait_briefly
 from layerdag.datasets import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
@@ -21,6 +21,7 @@ from layerdag.surrogates._network import MessagePassingNetwork
 NODES_A_BATCH = 20_000
 
 
+@takes_old_names(validation_share="validation_fraction")
 @dataclass(frozen=True)
 class NetworkSettings:
     """How to build and train the network.
@@ -32,7 +33,7 @@ class NetworkSettings:
         batch_size: Graphs a step.
         learning_rate: Peak of the one-cycle schedule.
         weight_decay: Of AdamW.
-        validation_share: Share of graphs held back to choose the best epoch.
+        validation_fraction: Fraction of graphs held back to choose the best epoch.
     """
 
     width: int = 48
@@ -41,7 +42,7 @@ class NetworkSettings:
     batch_size: int = 16
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
-    validation_share: float = 0.15
+    validation_fraction: float = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,7 @@ def fit_message_passing(
     standard_B = scale.standardize(target_B).tolist()
     data = [_known_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
     order = numpy_generator(seed, "split").permutation(len(data)).tolist()
-    held_back = int(settings.validation_share * len(data))
+    held_back = int(settings.validation_fraction * len(data))
     network = _new_network(sizes, settings, seed)
     _train(
         network,

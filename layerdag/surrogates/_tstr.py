@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator, track
+from layerdag._runtime import numpy_generator, takes_old_names, track
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
@@ -24,8 +24,8 @@ REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
     "real, shuffled targets",
     "real + synthetic",
 )
-SUBSAMPLE_SHARE = 0.25
-SHARED = ("pearson", "spearman")
+SUBSAMPLE_FRACTION = 0.25
+RELATIVE = ("pearson", "spearman")
 """Scores that are also shown as a percentage of the real ones."""
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
@@ -47,7 +47,7 @@ class Labeled:
         if len(self.dags) != self.target_B.size:
             raise UsageError(
                 f"There are {len(self.dags)} graphs but {self.target_B.size} targets; "
-                "pass one target a graph."
+                "pass one target per graph."
             )
 
     def taken(self, rows: np.ndarray) -> "Labeled":
@@ -92,15 +92,15 @@ class TransferRow:
 
 
 @dataclass(frozen=True)
-class Share:
+class ReachedFraction:
     """What training on synthetic graphs reaches of what training on all real graphs does.
 
     Attributes:
         family: Name of the family.
         score: Name of the score.
         value: Mean of the score over seeds, divided by the same mean for real graphs.
-        interval: 95 % interval over seeds and resampled test graphs. Both scores of a share are of
-            the same resample, for what makes it hard to predict makes it hard for both.
+        interval: 95 % interval over seeds and resampled test graphs. Both scores are of the
+            same resample, for what makes it hard to predict makes it hard for both.
     """
 
     family: str
@@ -109,19 +109,20 @@ class Share:
     interval: Interval | None
 
 
+@takes_old_names(shares="fractions", share="fraction")
 @dataclass(frozen=True)
 class TransferReport:
     """The outcome with what is needed to repeat it.
 
     Attributes:
-        rows: One a family and condition.
-        shares: One a family and score, where both conditions "real" and "synthetic" were run.
+        rows: One per family and condition.
+        fractions: One per family and score, where both conditions "real" and "synthetic" were run.
         tested_on: Number of real test graphs.
         seeds: Seeds of the fits.
     """
 
     rows: tuple[TransferRow, ...]
-    shares: tuple[Share, ...]
+    fractions: tuple[ReachedFraction, ...]
     tested_on: int
     seeds: tuple[int, ...]
 
@@ -129,9 +130,9 @@ class TransferReport:
         """Return one row."""
         return next(r for r in self.rows if (r.family, r.condition) == (family, condition))
 
-    def share(self, family: str, score: str) -> Share:
-        """Return one share of what real graphs teach."""
-        return next(s for s in self.shares if (s.family, s.score) == (family, score))
+    def fraction(self, family: str, score: str) -> ReachedFraction:
+        """Return what synthetic graphs reach of one score of real graphs."""
+        return next(s for s in self.fractions if (s.family, s.score) == (family, score))
 
 
 def transfer(
@@ -160,7 +161,7 @@ def transfer(
             is no seed.
     """
     if not seeds:
-        raise UsageError("Surrogates are fitted once a seed; pass at least one seed.")
+        raise UsageError("Surrogates are fitted once per seed; pass at least one seed.")
     unknown = [name for name in conditions if name not in CONDITIONS]
     if unknown:
         raise UsageError(
@@ -172,13 +173,13 @@ def transfer(
         trained = [training_set(condition, real, synthetic, seed) for seed in seeds]
         draws[family, condition] = _draws(families[family], trained, test, sizes, seeds)
         rows.append(_row(family, condition, trained, draws[family, condition]))
-    shares = [
-        _share(family, metric.name, draws[family, SYNTHETIC], draws[family, REAL])
+    fractions = [
+        _reached(family, metric.name, draws[family, SYNTHETIC], draws[family, REAL])
         for family in families
         if {REAL, SYNTHETIC} <= set(conditions)
         for metric in SCORES
     ]
-    return TransferReport(tuple(rows), tuple(shares), len(test.dags), tuple(seeds))
+    return TransferReport(tuple(rows), tuple(fractions), len(test.dags), tuple(seeds))
 
 
 def _draws(
@@ -206,14 +207,14 @@ def _row(
     return TransferRow(family, condition, len(trained[-1].dags), by_name)
 
 
-def _share(
+def _reached(
     family: str, score: str, synthetic: Mapping[str, np.ndarray], real: Mapping[str, np.ndarray]
-) -> Share:
+) -> ReachedFraction:
     """Return what synthetic graphs reach of one score."""
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(synthetic[score][:, 0].mean() / real[score][:, 0].mean())
         resampled_SR = synthetic[score][:, 1:] / real[score][:, 1:]
-    return Share(family, score, value, Interval.around(value, resampled_SR))
+    return ReachedFraction(family, score, value, Interval.around(value, resampled_SR))
 
 
 def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -> Labeled:
@@ -224,7 +225,7 @@ def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -
     if condition == AUGMENTED:
         return real.joined(synthetic)
     if condition == SUBSAMPLE:
-        size = max(int(SUBSAMPLE_SHARE * len(real.dags)), 2)
+        size = max(int(SUBSAMPLE_FRACTION * len(real.dags)), 2)
         return real.taken(rng.permutation(len(real.dags))[:size])
     if condition == SHUFFLED:
         return Labeled(real.dags, rng.permutation(real.target_B))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from layerdag.report import ReportContent
-from layerdag.surrogates import SCORES, SHARED, Share, TransferReport, TransferRow
+from layerdag.surrogates import RELATIVE, SCORES, ReachedFraction, TransferReport, TransferRow
 from layerdag.viz import Markup, element, interval, joined, number, section, table, text
 
 
@@ -36,19 +36,19 @@ def fits(seeds: Sequence[int]) -> str:
 
 
 def _ceiling(report: TransferReport, family: str) -> str:
-    """Return what share of the ceiling synthetic graphs reach, where both were run."""
-    mine = {share.score: share for share in report.shares if share.family == family}
+    """Return what fraction of the ceiling synthetic graphs reach, where both were run."""
+    mine = {one.score: one for one in report.fractions if one.family == family}
     if not mine:
         return ""
-    return f": synthetic reaches {' and '.join(_share(mine[name]) for name in SHARED)}"
+    return f": synthetic reaches {' and '.join(_reached(mine[name]) for name in RELATIVE)}"
 
 
-def _share(share: Share) -> str:
-    """Return a share in percent, with its interval."""
-    found = f"{number(100 * share.value, 3)}% of the real {share.score}"
-    if share.interval is None:
+def _reached(fraction: ReachedFraction) -> str:
+    """Return a fraction in percent, with its interval."""
+    found = f"{number(100 * fraction.value, 3)}% of the real {fraction.score}"
+    if fraction.interval is None:
         return found
-    low, high = (number(100 * end, 3) for end in (share.interval.low, share.interval.high))
+    low, high = (number(100 * end, 3) for end in (fraction.interval.low, fraction.interval.high))
     return f"{found} ({low} to {high})"
 
 

@@ -23,7 +23,7 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts(
         max_depth=3,
         learning_rate=SMALL.learning_rate,
         subsample=SMALL.subsample,
-        max_features=SMALL.feature_share,
+        max_features=SMALL.feature_fraction,
         random_state=derive_seed(3, "boosting") % 2**32,
     ).fit(graph_features(real.dags, sizes), ours.scale.standardize(real.target_B))
     expected_B = ours.scale.restore(theirs.predict(graph_features(test_set.dags, sizes)))

@@ -34,7 +34,7 @@ def test_held_back_graphs_choose_the_epoch_and_teach_nothing(
     real: Labeled, sizes: GraphSizes
 ) -> None:
     # With one epoch there is nothing to choose, so only graphs that are trained on change a fit.
-    brief = NetworkSettings(width=4, rounds=1, epochs=1, validation_share=0.3)
+    brief = NetworkSettings(width=4, rounds=1, epochs=1, validation_fraction=0.3)
     dags, other = list(real.dags[:10]), real.dags[10]
 
     def weights(graphs: list[DAG]) -> np.ndarray:

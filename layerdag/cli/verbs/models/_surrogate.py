@@ -100,12 +100,12 @@ def _fit(args: argparse.Namespace) -> int:
     figures = surrogate.score(data)
     notes = {**surrogate.notes, "test": tested, "scores": figures}
     replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
-    told = notes | {"target": args.target, "excluded": args.exclude}
+    record = notes | {"target": args.target, "excluded": args.exclude}
     if args.json:
-        print(json.dumps(told | {"family": args.family, "out": args.out}))
+        print(json.dumps(record | {"family": args.family, "out": args.out}))
         return 0
     print(
-        f"{args.family} fitted on {told['train']} graphs of {data.name}, seed {args.seed}; "
+        f"{args.family} fitted on {record['train']} graphs of {data.name}, seed {args.seed}; "
         f"on {tested} test graphs:"
     )
     print("  " + ", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
@@ -134,7 +134,7 @@ def _predict(args: argparse.Namespace) -> int:
 def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import FAMILIES, SHARED, labeled, read_samples, transfer
+    from layerdag.surrogates import FAMILIES, RELATIVE, labeled, read_samples, transfer
 
     data = RealData(args.data, args.labels).beside_samples(args.samples)
     schema = data.schema
@@ -147,7 +147,8 @@ def _tstr(args: argparse.Namespace) -> int:
         seeds=range(args.seeds),
     )
     if args.json:
-        print(json.dumps(asdict(report)))
+        found = asdict(report)
+        print(json.dumps({**found, "shares": found["fractions"]}))  # the key until now
         return 0
     print(f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}")
     width = max(len(row.condition) for row in report.rows)
@@ -155,10 +156,11 @@ def _tstr(args: argparse.Namespace) -> int:
         shown: Mapping[str, float] = {name: score.mean for name, score in row.scores.items()}
         figures = "  ".join(f"{name} {value:7.3f}" for name, value in shown.items())
         print(f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}")
-    for share in report.shares:
-        if share.score in SHARED and share.interval is not None:
+    for reached in report.fractions:
+        if reached.score in RELATIVE and reached.interval is not None:
             print(
-                f"{share.family:16} synthetic reaches {share.value:.0%} of the real {share.score} "
-                f"(95 % interval {share.interval.low:.0%} to {share.interval.high:.0%})"
+                f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
+                f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
+                f"{reached.interval.high:.0%})"
             )
     return 0

@@ -19,7 +19,7 @@ from layerdag.report import (
 )
 from layerdag.report.sections import _sections as sections, fits, membership, usefulness
 from layerdag.surrogates import SCORES, TransferReport, TransferRow
-from layerdag.surrogates._tstr import Score, Share
+from layerdag.surrogates._tstr import ReachedFraction, Score
 
 EMPTY = ReportContent("t", "l")
 
@@ -186,7 +186,10 @@ def taught(family: str, condition: str, value: float) -> TransferRow:
 
 def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> None:
     rows = (taught("a", "real", 0.8), taught("a", "synthetic", 0.4), taught("b", "real", 0.5))
-    shares = (Share("a", "pearson", 0.5, Interval(0.25, 0.75)), Share("a", "spearman", 0.5, None))
+    shares = (
+        ReachedFraction("a", "pearson", 0.5, Interval(0.25, 0.75)),
+        ReachedFraction("a", "spearman", 0.5, None),
+    )
     report = TransferReport(rows, shares, tested_on=9, seeds=(0, 1))
     html = usefulness(replace(EMPTY, transfer=report, target="the step time")).html
     assert "Surrogates predict the step time from the graph" in html
