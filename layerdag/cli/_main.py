@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         code = exit_code(stop)
         by = "SIGTERM" if code == TERMINATED else "the keyboard"
-        told = f": {stop}" if str(stop) else ""
-        print(f"layerdag: stopped by {by}{told}", file=sys.stderr)
+        reason = f": {stop}" if str(stop) else ""
+        print(f"layerdag: stopped by {by}{reason}", file=sys.stderr)
         return code
     except BrokenPipeError:
         # The reader (head, less) went away: not our error, and nothing more may be printed.

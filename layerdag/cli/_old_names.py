@@ -12,7 +12,7 @@ from layerdag._runtime import RenamedWarning
 @contextmanager
 def old_names_told() -> Iterator[None]:
     """Print each warning of an old name once, as a sentence on standard error."""
-    told = set[str]()
+    shown = set[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("always", RenamedWarning)
         plain = warnings.showwarning
@@ -23,8 +23,8 @@ def old_names_told() -> Iterator[None]:
         ) -> None:  # fmt: skip
             if not issubclass(category, RenamedWarning):
                 plain(message, category, filename, lineno, file, line)
-            elif str(message) not in told:
-                told.add(str(message))
+            elif str(message) not in shown:
+                shown.add(str(message))
                 print(f"layerdag: warning: {message}", file=sys.stderr)
 
         warnings.showwarning = show

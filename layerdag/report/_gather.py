@@ -130,12 +130,12 @@ def summary_rows(
             f"median at equal count {number(median, 2)}"
         )
         rows.append(SummaryRow("median ratio", number(float(np.median(ratios)), 2), "1", note))
-    told = similarity.row("classifier_bound")
+    bound = similarity.row("classifier_bound")
     rows.append(
         SummaryRow(
             "distinguished from real graphs by a classifier",
-            number(told.generated.value, 2),
-            number(told.reference.value, 2),
+            number(bound.generated.value, 2),
+            number(bound.reference.value, 2),
             "lower bound of the Jensen-Shannon distance: 0 indistinguishable, 1 distinct",
         )
     )

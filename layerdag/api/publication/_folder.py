@@ -46,8 +46,8 @@ _WARNING = (
 def doubt_release(folder: Path) -> str:
     """Return why a folder is not provably a release, or ""."""
     try:
-        told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        proved = {"layerdag_version", "released", "verdict"} <= told.keys()
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        proved = {"layerdag_version", "released", "verdict"} <= manifest.keys()
     except (OSError, ValueError, AttributeError, RecursionError):
         proved = False
     if not proved:

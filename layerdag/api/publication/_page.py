@@ -198,8 +198,8 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
             share = len(evaluation.failed)
             yield SummaryRow("samples that did not simulate to their end", f"{share}", "0")
     for need in results.needs:
-        told = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
-        yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", told)
+        note = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
+        yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", note)
 
 
 def _price_in_words(drawn: Drawn) -> str:

@@ -70,7 +70,7 @@ class Release:
     def to_dict(self) -> dict[str, object]:
         """Return verdict, reasons and counts as plain data; all figures are in report.json."""
         verdict, results = self.verdict, self.results
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             "released": self.released,
             "verdict": None if verdict is None else verdict.line,
             "outcome": "unfinished" if verdict is None else verdict.outcome.value,
@@ -78,10 +78,10 @@ class Release:
             "private": str(self.private),
         }
         if verdict is None or results is None:
-            return told
+            return document
         drawn = results.drawn
         return {
-            **told,
+            **document,
             "reasons": [reason.what for reason in verdict.reasons],
             "remedies": list(verdict.remedies),
             "reserves": list(verdict.reserves),
@@ -230,7 +230,7 @@ def _needs(data: GraphDataset, runs: int) -> tuple[Need, ...]:
 
 def _note_found(work: Work, jobs: FoundJobs) -> None:
     """Write what was read for the owner."""
-    told = {
+    document = {
         "jobs": [graph.name for graph in jobs.graphs],
         "distinct_runs": jobs.num_runs,
         "labeled": jobs.labeled,
@@ -238,7 +238,7 @@ def _note_found(work: Work, jobs: FoundJobs) -> None:
         "left_out": list(jobs.left_out),
         "other_files": dict(jobs.others),
     }
-    write_text(work.path / FOUND, json.dumps(told, indent=1) + "\n")
+    write_text(work.path / FOUND, json.dumps(document, indent=1) + "\n")
 
 
 def _tell_split(data: GraphDataset, needs: Sequence[Need], tell: Tell) -> None:

@@ -55,12 +55,12 @@ class ReleaseVerdict:
     def line(self) -> str:
         """The verdict of one line."""
         if self.outcome is Outcome.NO:
-            told = "; ".join(reason.what for reason in self.reasons)
+            words = "; ".join(reason.what for reason in self.reasons)
         elif self.outcome is Outcome.RESERVED:
-            told = f"{'; '.join(self.found)}. But {'; '.join(self.reserves)}"
+            words = f"{'; '.join(self.found)}. But {'; '.join(self.reserves)}"
         else:
-            told = "; ".join(self.found)
-        return f"The samples {self.outcome.value}: {told}."
+            words = "; ".join(self.found)
+        return f"The samples {self.outcome.value}: {words}."
 
     @property
     def remedies(self) -> tuple[str, ...]:

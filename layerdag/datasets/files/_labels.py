@@ -136,7 +136,7 @@ def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -
         ranks: Number of ranks.
     """
     path = Path(f"{prefix}{STEP_TIMES}")
-    told = {
+    document = {
         "step_time_s": {
             "min": min(seconds),
             "median": statistics.median(seconds),
@@ -145,7 +145,7 @@ def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -
         "ranks": ranks,
         "measured": "wall time of later steps, without profiler; slowest rank of each",
     }
-    write_text(path, json.dumps(told, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     return path
 
 

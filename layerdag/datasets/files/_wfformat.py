@@ -85,8 +85,10 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         execution = workflow if version == "1.4" else workflow.get("execution", {})
         return _graph(path, tasks, execution.get("makespanInSeconds")).checked()
     except GraphError as error:
-        told = str(error)
-        raise GraphError(told if told.startswith(str(path)) else f"{path}: {told}") from error
+        message = str(error)
+        raise GraphError(
+            message if message.startswith(str(path)) else f"{path}: {message}"
+        ) from error
     except KeyError as error:
         raise GraphError(f"{path}: is no sound WfFormat: {error} is missing.") from error
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:

@@ -91,8 +91,8 @@ def load_folder(
         if graph.num_nodes > max_nodes:
             left_out.append(f"{name}: {graph.num_nodes} nodes, more than {max_nodes}")
             continue
-        told = known.conditions.get(name) or _measured(folder / f"{name}{STEP_TIMES}", left_out)
-        graphs.append(replace(graph, conditions={**graph.conditions, **told}))
+        measured = known.conditions.get(name) or _measured(folder / f"{name}{STEP_TIMES}", left_out)
+        graphs.append(replace(graph, conditions={**graph.conditions, **measured}))
     if not graphs:
         raise DataError(
             f"{folder}: no graph could be read; "

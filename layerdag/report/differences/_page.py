@@ -55,8 +55,10 @@ def write_difference(found: Difference, path: str | Path) -> Path:
 
 def _render(found: Difference) -> str:
     """Return the page as one HTML document."""
-    told = ", ".join(found.differing)
-    lead = f"A and B differ in {told}." if told else "A and B are equal in all that counts."
+    differing = ", ".join(found.differing)
+    lead = (
+        f"A and B differ in {differing}." if differing else "A and B are equal in all that counts."
+    )
     if found.ignored:
         lead += f" Not counted: {', '.join(found.ignored)}."
     made = (

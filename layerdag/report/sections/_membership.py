@@ -82,8 +82,8 @@ def _attack_row(samples: str, attack: Attack) -> Row:
 
 def _pill(verdict: Verdict, words: str) -> Markup:
     """Return a verdict in its color, with what it lacks below."""
-    told, _, lacking = words.partition(" (")
-    pill = element("span", told, class_=f"verdict {_CLASSES[verdict]}")
+    summary, _, lacking = words.partition(" (")
+    pill = element("span", summary, class_=f"verdict {_CLASSES[verdict]}")
     if not lacking:
         return pill
     below = element("span", lacking.rstrip(")"), class_="quiet")

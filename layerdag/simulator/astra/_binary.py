@@ -164,8 +164,8 @@ def _last_words(printed: str) -> str:
     if not lines:
         return "nothing"
     cause = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[-1])
-    told = [cause, lines[-1]] if cause != lines[-1] else [cause]
-    return " ... ".join(line.strip()[:_LAST_WORDS] for line in told)
+    reported = [cause, lines[-1]] if cause != lines[-1] else [cause]
+    return " ... ".join(line.strip()[:_LAST_WORDS] for line in reported)
 
 
 def judge(printed: str, workload: Workload) -> AstraOutcome:

@@ -219,8 +219,8 @@ def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        told = " ".join(filter(None, (error.context, error.problem)))
-        raise ConfigError(f"is no {language} ({where}{told}); repair or replace it.") from None
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(f"is no {language} ({where}{problem}); repair or replace it.") from None
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"is no {language} ({first}); repair or replace it.") from None

@@ -130,12 +130,12 @@ def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Join
 
 def _handles(device: DeviceTrace, profile: Profile, host: str | Path) -> Handles:
     """Return the RecordFunction handle of each operator of the profile that launched a kernel."""
-    told = {
+    stated = {
         id(event): int(event.args[RECORD_FUNCTION])
         for event in device.operator_of.values()
         if event.args.get(RECORD_FUNCTION)
     }
-    return told or _handles_by_order(profile, host)
+    return stated or _handles_by_order(profile, host)
 
 
 def _handles_by_order(profile: Profile, host: str | Path) -> Handles:

@@ -278,10 +278,10 @@ def _sentences(recorder: Recorder, name: str) -> Iterator[None]:
     except LayerdagError:
         raise
     except Exception as error:
-        told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         where = f"module '{recorder.place}'" if recorder.place else "the step"
         raise UsageError(
             f"{name}: {where} cannot be captured after operator {recorder.last_operator or '-'}: "
-            f"{told} A capture has shapes but no values: the step must not depend on the content "
-            "of tensors (item(), nonzero(), if on a tensor)."
+            f"{message} A capture has shapes but no values: the step must not depend on the "
+            "content of tensors (item(), nonzero(), if on a tensor)."
         ) from error

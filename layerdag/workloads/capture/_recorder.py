@@ -137,12 +137,12 @@ class Recorder(TorchDispatchMode):
         common = (len(self.operations), known.name, known.signature.role, 0, 0)
         labels = (("phase", self._phase()), ("module", self._module()))
         if known.signature.role is OpRole.COMMUNICATION:
-            told = COMMUNICATION[known.name]
-            sent = tuple(view for at, view in inputs if at == told.sent)
-            into = tuple(view for at, view in inputs if at == told.received)
-            received = into if told.received >= 0 else outputs
-            fresh = set() if told.received >= 0 else _storages(outputs) - _storages(sent)
-            group = _group_name(values, told.group)
+            communication = COMMUNICATION[known.name]
+            sent = tuple(view for at, view in inputs if at == communication.sent)
+            into = tuple(view for at, view in inputs if at == communication.received)
+            received = into if communication.received >= 0 else outputs
+            fresh = set() if communication.received >= 0 else _storages(outputs) - _storages(sent)
+            group = _group_name(values, communication.group)
             self.operations.append(
                 Operation(
                     *common, sent, received, sent, received, frozenset(fresh), tuple(values), group,

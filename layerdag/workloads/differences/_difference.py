@@ -96,15 +96,15 @@ def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:
         return [f"{found.a} and {found.b} are equal: {_aligned(found)}"]
     differing = ", ".join(found.differing) or "nothing"
     ignored = f" (not counted: {', '.join(found.ignored)})" if found.ignored else ""
-    told = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
-    told += _structure(found)
-    told += _shortened("blocks", list(_blocks(found)), most_rows)
-    told += _shortened("only in one", list(_stretches(found)), most_rows)
-    told += _shortened("operators", list(_operators(found)), most_rows)
-    told += _shortened("communication", list(_communication(found)), most_rows)
-    told += _shortened("time", list(_times(found)), None)
-    told += _shortened("labels", list(_labels(found)), most_rows)
-    return told + [f"note: {note}" for note in found.notes]
+    parts = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
+    parts += _structure(found)
+    parts += _shortened("blocks", list(_blocks(found)), most_rows)
+    parts += _shortened("only in one", list(_stretches(found)), most_rows)
+    parts += _shortened("operators", list(_operators(found)), most_rows)
+    parts += _shortened("communication", list(_communication(found)), most_rows)
+    parts += _shortened("time", list(_times(found)), None)
+    parts += _shortened("labels", list(_labels(found)), most_rows)
+    return parts + [f"note: {note}" for note in found.notes]
 
 
 def _shortened(title: str, rows: list[str], most: int | None) -> list[str]:

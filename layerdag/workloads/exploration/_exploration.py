@@ -112,9 +112,9 @@ def explore(
     if not points.possible:
         reason, count = next(iter(points.left_out.items()))
         raise UsageError(f"No plan of the study can be used. {count} times: {reason}")
-    told = track(_outcomes(study, points.possible, processes, journal), "simulating",
+    simulated = track(_outcomes(study, points.possible, processes, journal), "simulating",
         total=len(points.possible))  # fmt: skip
-    ordered = sorted(told, key=_order)
+    ordered = sorted(simulated, key=_order)
     return Exploration(study, tuple(ordered), points.left_out)
 
 

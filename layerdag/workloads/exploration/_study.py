@@ -315,5 +315,5 @@ def _cluster(where: str, described: Any) -> StudiedCluster:
     try:
         return build_settings(StudiedCluster, described, where)
     except ConfigError as error:
-        told = str(error)
-        raise ConfigError(told if where in told else f"{where}: {told}") from None
+        message = str(error)
+        raise ConfigError(message if where in message else f"{where}: {message}") from None

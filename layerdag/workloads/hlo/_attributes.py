@@ -177,9 +177,9 @@ def _mesh_groups(text: str, meshes: Mapping[str, Any]) -> list[list[int]]:
     mesh = meshes.get(named[1]) if named else None
     if mesh is None:
         raise DataError(f"a collective names a mesh that is not there ({text:.100}).")
-    told = str(mesh.attributes["mesh"])
-    sizes = {name: int(size) for name, size in re.findall(r'"([^"]+)"\s*=\s*(\d+)', told)}
-    listed = re.search(r"device_ids\s*=\s*\[([\d,\s]+)\]", told)
+    layout = str(mesh.attributes["mesh"])
+    sizes = {name: int(size) for name, size in re.findall(r'"([^"]+)"\s*=\s*(\d+)', layout)}
+    listed = re.search(r"device_ids\s*=\s*\[([\d,\s]+)\]", layout)
     count = math.prod(sizes.values())
     order = [int(i) for i in listed[1].split(",")] if listed else list(range(count))
     axes = re.findall(r'name = "([^"]+)"', text)

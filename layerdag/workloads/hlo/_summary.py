@@ -61,13 +61,13 @@ class ProgramSummary:
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""
-        told = asdict(self)
-        told["regions"] = [
+        document = asdict(self)
+        document["regions"] = [
             {key: getattr(region, key) for key in ("name", "operations", "flops", "mem_bytes")}
             | {"runtime_s": region.seconds}
             for region in self.regions
         ]
-        return told
+        return document
 
     def __str__(self) -> str:
         """Return the figures as lines."""

@@ -41,14 +41,14 @@ class Walk:
             found = self._functions if _name(operation) == "func" else self._meshes
             if "sym_name" in operation.attributes:
                 found[_text(operation.attributes["sym_name"])] = operation
-        told = module.operation.attributes
+        listed = module.operation.attributes
         self._replicas = max(
-            _stated(told, "mhlo.num_replicas"),
+            _stated(listed, "mhlo.num_replicas"),
             counts.get("replica_count", 1),
             counts.get("num_replicas", 1),
         )
         self._partitions = max(
-            _stated(told, "mhlo.num_partitions"), counts.get("num_partitions", 1)
+            _stated(listed, "mhlo.num_partitions"), counts.get("num_partitions", 1)
         )
         self._items: list[Computation | Collective] = []
         self._without_rule: Counter[str] = Counter()
@@ -87,8 +87,8 @@ class Walk:
     def _notes(self) -> list[str]:
         notes = []
         if self._without_rule:
-            told = ", ".join(f"{name} ({count})" for name, count in self._without_rule.items())
-            notes.append(f"no rule of costs, counted by their bytes alone: {told}.")
+            listed = ", ".join(f"{name} ({count})" for name, count in self._without_rule.items())
+            notes.append(f"no rule of costs, counted by their bytes alone: {listed}.")
         has_mesh = any(_name(found) == "mesh" for found in self._meshes.values())
         if has_mesh and not any(isinstance(item, Collective) for item in self._items):
             notes.append(

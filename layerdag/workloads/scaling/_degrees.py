@@ -83,8 +83,8 @@ def new_sizes(asked: Degrees, found: Found, source: str) -> tuple[int, ...]:
         UsageError: If the trace has no axis of this kind, or numbers do not fit together.
     """
     sizes = list(found.sizes)
-    told = {kind: getattr(asked, kind) for kind in _FLAGS if getattr(asked, kind) is not None}
-    for kind, degree in told.items():
+    given = {kind: getattr(asked, kind) for kind in _FLAGS if getattr(asked, kind) is not None}
+    for kind, degree in given.items():
         axis = found.axis(kind)
         if axis is None:
             if degree == 1 and kind not in found.kinds:
@@ -93,7 +93,7 @@ def new_sizes(asked: Degrees, found: Found, source: str) -> tuple[int, ...]:
         sizes[axis] = degree
     if asked.ranks is None or prod(sizes) == asked.ranks:
         return tuple(sizes)
-    axis = _free_axis(told, found, source)
+    axis = _free_axis(given, found, source)
     others = prod(sizes) // sizes[axis]
     if asked.ranks % others:
         raise UsageError(
@@ -104,9 +104,9 @@ def new_sizes(asked: Degrees, found: Found, source: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _free_axis(told: dict[Kind, int], found: Found, source: str) -> int:
+def _free_axis(given: dict[Kind, int], found: Found, source: str) -> int:
     """Return the axis that takes the ranks: data parallelism, or the only one that can change."""
-    free = [axis for axis, kind in enumerate(found.kinds) if kind in _FLAGS and kind not in told]
+    free = [axis for axis, kind in enumerate(found.kinds) if kind in _FLAGS and kind not in given]
     data = [axis for axis in free if found.kinds[axis] == "data"]
     if len(data) == 1:
         return data[0]

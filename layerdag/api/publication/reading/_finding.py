@@ -151,14 +151,14 @@ class _Search:
         """Enter a host trace or a profile under its job and rank, as its name says."""
         match = _JSON.fullmatch(path.name)
         stem = _ROLE.sub("", match["stem"] if match else path.stem)
-        told = _RANK.fullmatch(stem)
-        if told is None and stem.isdigit():
+        named = _RANK.fullmatch(stem)
+        if named is None and stem.isdigit():
             job, rank = path.parent, int(stem)
-        elif told is None:
+        elif named is None:
             job, rank = path.parent / stem, 0
         else:
-            job = path.parent / _ROLE.sub("", told["job"]) if told["job"] else path.parent
-            rank = int(told["rank"])
+            job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
+            rank = int(named["rank"])
         files = self.pytorch[job][kind]
         if rank in files:
             other = files[rank].name

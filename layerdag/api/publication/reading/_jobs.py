@@ -81,10 +81,10 @@ class FoundJobs:
                 "count as one run and stay together"
             )
         if self.labeled:
-            told = ", ".join(self.labels.sources[:3]) or "the traces themselves"
+            stated = ", ".join(self.labels.sources[:3]) or "the traces themselves"
             more = len(self.labels.sources) - 3
-            told += f" and {more} more" if more > 0 else ""
-            yield f"{self.labeled} of them have a label (step time), from {told}"
+            stated += f" and {more} more" if more > 0 else ""
+            yield f"{self.labeled} of them have a label (step time), from {stated}"
         elif self.graphs:
             yield (
                 "no labels: usefulness for predicting step times cannot be tested "
@@ -250,8 +250,8 @@ def _labeled(
 ) -> AttributedGraph:
     """Return a graph with what label files say of it, by its name or the last part of it."""
     known = labels.get(graph.name) or labels.get(graph.name.rpartition("/")[2]) or {}
-    told = {**graph.conditions, **known}
-    return replace(graph, conditions={name: told[name] for name in CONDITIONS if name in told})
+    stated = {**graph.conditions, **known}
+    return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
 
 
 def _is_labeled(graph: AttributedGraph) -> bool:

@@ -60,8 +60,8 @@ def _run(args: argparse.Namespace) -> int:
         (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
     ):
         if wanted:
-            more, told = extra()
-            document, lines = {**document, **more}, lines + told
+            more, further = extra()
+            document, lines = {**document, **more}, lines + further
     if args.nodes or args.trace:
         _write_ticks(args, result)
     _tell(args, document, lines)

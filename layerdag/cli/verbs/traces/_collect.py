@@ -184,8 +184,10 @@ def _start_ranks(args: argparse.Namespace) -> int:
         assert process.stderr is not None, "stderr is a pipe"
         said = [line for line in process.stderr if _is_wanted(line)]
     if process.returncode:
-        told = [line for line in said if line.startswith("layerdag: error:")]
-        reason = told[0].removeprefix("layerdag: error:").strip() if told else "".join(said[-1:])
+        reported = [line for line in said if line.startswith("layerdag: error:")]
+        reason = (
+            reported[0].removeprefix("layerdag: error:").strip() if reported else "".join(said[-1:])
+        )
         reason = reason.strip() or f"torchrun ended with code {process.returncode} without a word."
         raise DataError(f"{args.nproc} ranks of {args.script} failed: {reason}")
     sys.stderr.writelines(said)

@@ -68,12 +68,12 @@ def _graph(args: argparse.Namespace) -> int:
     from layerdag.cli.verbs.traces._info_graph import graph_lines, graph_summary
     from layerdag.datasets.files import read_flow
 
-    told = graph_summary(read_flow(args.workload))
+    figures = graph_summary(read_flow(args.workload))
     if args.json:
-        json.dump(told, sys.stdout, indent=1)
+        json.dump(figures, sys.stdout, indent=1)
         print()
     else:
-        print("\n".join(graph_lines(told)))
+        print("\n".join(graph_lines(figures)))
     return 0
 
 

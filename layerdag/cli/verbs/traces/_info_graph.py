@@ -38,20 +38,20 @@ def _range(value_N: np.ndarray) -> dict[str, float | int | None]:
     return {"present": int(there.size), "min": low, "max": high, "sum": total}
 
 
-def graph_lines(told: dict[str, Any]) -> list[str]:
+def graph_lines(summary: dict[str, Any]) -> list[str]:
     """Return the summary as text."""
-    types = _counts(told["edge_types"])
-    lines = [f"{told['name']}: {told['nodes']:,} nodes, {told['edges']:,} edges ({types})"]
-    lines.append(f"  {'layers':<14}{told['layers']:,}, at most {told['widest_layer']:,} wide")
-    for name, counts in told["categories"].items():
+    types = _counts(summary["edge_types"])
+    lines = [f"{summary['name']}: {summary['nodes']:,} nodes, {summary['edges']:,} edges ({types})"]
+    lines.append(f"  {'layers':<14}{summary['layers']:,}, at most {summary['widest_layer']:,} wide")
+    for name, counts in summary["categories"].items():
         lines.append(f"  {name:<14}{_counts(counts)}")
-    for name, found in told["numbers"].items():
+    for name, found in summary["numbers"].items():
         if found["present"]:
-            absent = told["nodes"] - found["present"]
+            absent = summary["nodes"] - found["present"]
             without = f"; {absent:,} nodes without" if absent else ""
             low, high, total = (f"{found[key]:.6g}" for key in ("min", "max", "sum"))
             lines.append(f"  {name:<14}{low} to {high}, sum {total}{without}")
-    for name, value in told["values"].items():
+    for name, value in summary["values"].items():
         shown = f"{value:.6g}" if isinstance(value, float) else value
         lines.append(f"  {name:<14}{shown} (of the graph)")
     return lines

@@ -146,10 +146,10 @@ def import_device(profile: Profile) -> DeviceTrace:
         )
     launches = find_launches(profile)
     communication = {
-        at: told
+        at: kernel_comm
         for launch in launches
         for at in launch.kernels
-        if (told := kernel_communication(profile.kernels[at], launch.operators)) is not None
+        if (kernel_comm := kernel_communication(profile.kernels[at], launch.operators)) is not None
     }
     launched = {at for launch in launches for at in launch.kernels}
     unlaunched = [Launch(k, (), ()) for at, k in enumerate(profile.kernels) if at not in launched]
@@ -176,9 +176,9 @@ def _groups(profile: Profile, communication: Mapping[int, KernelCommunication]) 
     size = profile.distributed.get("world_size")
     if isinstance(size, int) and 1 < size <= MOST_RANKS:
         declared["world"] = tuple(range(size))
-    for told in communication.values():
-        if told.ranks:
-            declared[str(told.ranks)] = told.ranks
+    for kernel_comm in communication.values():
+        if kernel_comm.ranks:
+            declared[str(kernel_comm.ranks)] = kernel_comm.ranks
     return number_groups([declared])
 
 
@@ -194,7 +194,7 @@ def _host_spec(name: str) -> dict[str, Any]:
 def _kernel_spec(
     kernel: Event,
     operator: Event | None,
-    told: KernelCommunication | None,
+    kernel_comm: KernelCommunication | None,
     group_names: Mapping[Ranks, str],
 ) -> dict[str, Any]:
     """Return what is fixed of a kernel: its name is the operator's, never its own."""
@@ -207,15 +207,15 @@ def _kernel_spec(
         attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
     elif operator is not None:
         attributes.append(Attribute("tensor_size", Wire.UINT64, tensor_bytes(operator.args)))
-    if told is not None:
-        kind = told.type
-        name = f"nccl::{told.collective.name.lower()}"
+    if kernel_comm is not None:
+        kind = kernel_comm.type
+        name = f"nccl::{kernel_comm.collective.name.lower()}"
         if kind is NodeType.COMM_COLL:
-            attributes.append(Attribute("comm_type", Wire.INT64, int(told.collective)))
+            attributes.append(Attribute("comm_type", Wire.INT64, int(kernel_comm.collective)))
         else:
             name = "nccl::send" if kind is NodeType.COMM_SEND else "nccl::recv"
-        attributes.append(Attribute("comm_size", Wire.INT64, told.num_bytes))
-        group = group_names.get(told.ranks, WORLD)
+        attributes.append(Attribute("comm_size", Wire.INT64, kernel_comm.num_bytes))
+        group = group_names.get(kernel_comm.ranks, WORLD)
         attributes.append(Attribute("pg_name", Wire.STRING, group))
     return {"name": name, "type": kind, "attributes": tuple(attributes)}
 

@@ -61,8 +61,8 @@ def kernel_communication(kernel: Event, operators: tuple[Event, ...]) -> KernelC
     """
     if not _KERNEL.match(kernel.name):
         return None
-    told = str(kernel.args.get("Collective name", ""))
-    names = [told, kernel.name, *(operator.name for operator in reversed(operators))]
+    collective_name = str(kernel.args.get("Collective name", ""))
+    names = [collective_name, kernel.name, *(operator.name for operator in reversed(operators))]
     ranks = _ranks(kernel.args.get("Process Group Ranks"))
     for name in names:
         plain = re.sub(r"[^a-z]", "", name.lower().rpartition("::")[2])

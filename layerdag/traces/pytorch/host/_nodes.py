@@ -136,9 +136,9 @@ def _add_message(
 
 def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups) -> str | None:
     """Return the integer name of a communication's group, None if the trace does not say."""
-    told: Any = op.group
-    if told is None and known.group >= 0 and op.values and known.group < len(op.values):
-        told = op.values[known.group]
-    if isinstance(told, str) and told in groups.alias:
-        return groups.alias[told]
+    group_name: Any = op.group
+    if group_name is None and known.group >= 0 and op.values and known.group < len(op.values):
+        group_name = op.values[known.group]
+    if isinstance(group_name, str) and group_name in groups.alias:
+        return groups.alias[group_name]
     return groups.only()

@@ -182,10 +182,12 @@ class PendingOperation:
         first, middle, last = self._rows
         storage, position = tensors.storage, tensors.position
         if self.is_communication:
-            told = COMMUNICATION[self.kind.name]
-            if told.received >= 0:
+            communication = COMMUNICATION[self.kind.name]
+            if communication.received >= 0:
                 return set()
-            sent = {storage[at] for at in range(first, middle) if position[at] == told.sent}
+            sent = {
+                storage[at] for at in range(first, middle) if position[at] == communication.sent
+            }
             return set(storage[middle:last]) - sent
         allocated = set(storage[middle:last]).difference(storage[first:middle])
         if self.known.reallocated:

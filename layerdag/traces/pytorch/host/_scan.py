@@ -142,10 +142,10 @@ def scan_host(
             yield block
             if not done:
                 if len(text) - used > LONGEST_NODE:
-                    raise reader.told(used, f"a node of more than {LONGEST_NODE >> 20} MiB")
+                    raise reader.error_at(used, f"a node of more than {LONGEST_NODE >> 20} MiB")
                 more = stream.read_full(max(CHUNK, len(text) - used))
                 if not more:
-                    raise reader.told(used, "the file ends inside the list")
+                    raise reader.error_at(used, "the file ends inside the list")
                 reader.dropped += used
                 text = text[used:] + more
 
@@ -218,7 +218,7 @@ class _Reader:
         )
         return block, used.value, status == _END
 
-    def told(self, at: int, what: str) -> TraceError:
+    def error_at(self, at: int, what: str) -> TraceError:
         """Return the error for text that is no JSON."""
         return TraceError(
             f"{self.source}: no valid JSON from character {self.dropped + at} on ({what}); the "
@@ -243,7 +243,7 @@ class _Reader:
             )
         if status == _MEMORY:
             return TraceError(f"{self.source}: does not fit into memory; trace fewer steps.")
-        return self.told(at, "a value is malformed")
+        return self.error_at(at, "a value is malformed")
 
     def _add_names(self, at: int) -> None:
         """Take over the kinds and words that are new."""
@@ -278,7 +278,7 @@ class _Reader:
             text.encode()  # half of a surrogate pair can be escaped, but is no text
             return text
         except ValueError as error:
-            raise self.told(at, f"a name is no text: {error}") from None
+            raise self.error_at(at, f"a name is no text: {error}") from None
 
 
 def _records(vector: _Vector, kind: np.dtype) -> np.ndarray:
