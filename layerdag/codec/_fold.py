@@ -18,7 +18,7 @@ from layerdag.codec._groups import JobGroups
 from layerdag.codec._merging import Merge, matched_nodes
 from layerdag.codec._vocabulary import public_device, public_dtype, public_name
 from layerdag.errors import GraphError
-from layerdag.graph import Condition, longest_path_layers
+from layerdag.graph import Condition, longest_path_layers, pointers
 from layerdag.traces import CollectiveType, NodeType, Trace, dependency_edges
 from layerdag.traces.analysis import group_names
 from layerdag.traces.chakra import without_nodes
@@ -81,7 +81,7 @@ def job_graph(
         GraphError: If there is no node, or dependencies form a cycle.
     """
     traces = [without_nodes(part.trace, part.trace.type_N <= NodeType.METADATA) for part in classes]
-    start_C = np.cumsum([0, *(trace.num_nodes for trace in traces)])
+    start_C = pointers([trace.num_nodes for trace in traces])
     if start_C[-1] == 0:
         raise GraphError(f"{name}: the traces hold no work, only metadata; collect them again.")
     roles = JobGroups(name, [part.ranks for part in classes], groups)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import DataError, UsageError
-from layerdag.graph import DAG, layers_of, longest_path_layers
+from layerdag.graph import DAG, layers_of, longest_path_layers, pointers
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ class GraphSet:
                 f"Graph {odd} has {widths[odd]} node attributes but graph 0 has {widths[0]}; "
                 "compare graphs of one schema only."
             )
-        node_ptr = _running_sum([dag.num_nodes for dag in dags])
-        edge_ptr = _running_sum([dag.num_edges for dag in dags])
+        node_ptr = pointers([dag.num_nodes for dag in dags])
+        edge_ptr = pointers([dag.num_edges for dag in dags])
         edge_index_2E = np.concatenate([dag.edge_index_2E.numpy() for dag in dags], axis=1)
         return cls(
             x_NA=np.concatenate([dag.x_NA.numpy() for dag in dags]),
@@ -114,7 +114,7 @@ class GraphSet:
     @cached_property
     def layer_ptr(self) -> np.ndarray:
         """(B+1,); the layers of graph b are entries ``layer_ptr[b]:layer_ptr[b+1]`` of width_L."""
-        return _running_sum(self.layers_B)
+        return pointers(self.layers_B)
 
     @cached_property
     def width_L(self) -> np.ndarray:
@@ -142,8 +142,3 @@ class GraphSet:
     def span_E(self) -> np.ndarray:
         """Layers that each edge descends, at least 1."""
         return self.layer_N[self.edge_index_2E[1]] - self.layer_N[self.edge_index_2E[0]]
-
-
-def _running_sum(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the running sums of ``sizes``, starting with 0."""
-    return np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64)))).astype(np.int64)

@@ -6,6 +6,7 @@ from ._layering import (
     expand_ranges as expand_ranges,
     group_by as group_by,
     longest_path_layers as longest_path_layers,
+    pointers as pointers,
     union_layers as union_layers,
 )
 from ._neighbor_kinds import (

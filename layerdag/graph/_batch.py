@@ -10,6 +10,7 @@ from torch import Tensor
 from layerdag._runtime import tell_renamed
 from layerdag.errors import GraphError
 from layerdag.graph._dag import DAG, layers_of
+from layerdag.graph._layering import pointers
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class DAGBatch:
         """
         layers = layers_of(dags)
         _require_layer_order(layers)
-        node_ptr = _pointers([dag.num_nodes for dag in dags])
-        edge_ptr = _pointers([dag.num_edges for dag in dags])
+        node_ptr = torch.from_numpy(pointers([dag.num_nodes for dag in dags]))
+        edge_ptr = torch.from_numpy(pointers([dag.num_edges for dag in dags]))
         shift_E = torch.repeat_interleave(node_ptr[:-1], edge_ptr.diff())
         return cls(
             x_NA=torch.cat([dag.x_NA for dag in dags]),
@@ -113,7 +114,7 @@ class DAGBatch:
 def _require_layer_order(layers: Sequence[Tensor]) -> None:
     """Raise GraphError if a graph lists a node before one of an earlier layer."""
     layer_N = torch.cat([torch.zeros(1, dtype=torch.int64), *layers])
-    first_B = _pointers([layer.shape[0] for layer in layers])[:-1]
+    first_B = torch.from_numpy(pointers([layer.shape[0] for layer in layers]))[:-1]
     falls_N = layer_N.diff() < 0
     falls_N[first_B[first_B < falls_N.shape[0]]] = False
     if bool(falls_N.any()):
@@ -123,8 +124,3 @@ def _require_layer_order(layers: Sequence[Tensor]) -> None:
             f"Graph {graph} is not in layer order: its node {node - int(first_B[graph])} "
             "comes after a node of a later layer; call in_layer_order() on each graph first."
         )
-
-
-def _pointers(sizes: list[int]) -> Int[Tensor, " _"]:
-    """Return the running sums of ``sizes``, starting with 0."""
-    return torch.cat([torch.zeros(1, dtype=torch.int64), torch.tensor(sizes).cumsum(0)])

@@ -14,19 +14,31 @@ from layerdag._runtime import library
 from layerdag.errors import GraphError
 
 
+def pointers(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return where each of several runs of rows starts, and where the last one ends.
+
+    Args:
+        sizes: Number of rows of each run; True counts as one.
+
+    Returns:
+        The running sums of ``sizes``, int64, one longer than ``sizes`` and starting with 0.
+    """
+    ptr = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(np.asarray(sizes, dtype=np.int64), out=ptr[1:])
+    return ptr
+
+
 def group_by(keys_E: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (ptr, order): ``order[ptr[g]:ptr[g+1]]`` are the positions of key ``g``, ascending."""
     order_E = np.argsort(keys_E, kind="stable")
-    ptr = np.zeros(num_groups + 1, dtype=np.int64)
-    np.cumsum(np.bincount(keys_E, minlength=num_groups), out=ptr[1:])
-    return ptr, order_E
+    return pointers(np.bincount(keys_E, minlength=num_groups)), order_E
 
 
 def expand_ranges(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Concatenate the integer ranges ``[starts[i], ends[i])`` into one array."""
     lengths = ends - starts
     total = int(lengths.sum())
-    offsets = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    offsets = np.repeat(starts - pointers(lengths)[:-1], lengths)
     return np.arange(total, dtype=np.int64) + offsets
 
 
@@ -80,7 +92,7 @@ def union_layers(sizes: Sequence[int], edges: Sequence[np.ndarray]) -> list[np.n
         GraphError: If a graph has a cycle (node numbers count through all graphs), or an edge names
             a node that its graph does not have.
     """
-    start_B = np.cumsum([0, *sizes])
+    start_B = pointers(sizes)
     union_2E = np.concatenate([np.zeros((2, 0), np.int64), *edges], axis=1)
     graph_E = np.repeat(np.arange(len(sizes)), [edges_2E.shape[1] for edges_2E in edges])
     size_E = np.asarray(sizes, dtype=np.int64)[graph_E]

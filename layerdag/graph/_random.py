@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from layerdag.graph._dag import DAG
+from layerdag.graph._layering import pointers
 
 
 def random_dag(
@@ -27,7 +28,7 @@ def random_dag(
         num_edge_types: Edge types are drawn uniformly from this many.
     """
     sizes_L = np.asarray(layer_sizes, dtype=np.int64)
-    start_L = np.concatenate(([0], np.cumsum(sizes_L)[:-1]))
+    start_L = pointers(sizes_L)[:-1]
     layer_N = np.repeat(np.arange(sizes_L.size), sizes_L)
     num_nodes = layer_N.size
     inner = np.flatnonzero(layer_N > 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from layerdag.errors import GraphError, TraceError
-from layerdag.graph import longest_path_layers
+from layerdag.graph import longest_path_layers, pointers
 from layerdag.traces._trace import Ragged, Trace, Workload
 
 DATA, CONTROL = 0, 1
@@ -138,5 +138,5 @@ def drop_dangling(workload: Workload) -> tuple[Workload, int]:
 def _resolved(trace: Trace, deps: Ragged) -> tuple[Ragged, int]:
     """Return the dependencies whose nodes exist, and the number of the others."""
     known_D = rows_of(trace, deps.values) >= 0
-    before_D1 = np.concatenate(([0], np.cumsum(known_D)))
+    before_D1 = pointers(known_D)
     return Ragged(before_D1[deps.ptr_N1], deps.values[known_D]), int((~known_D).sum())

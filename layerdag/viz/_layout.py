@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from layerdag.graph import expand_ranges, group_by, longest_path_layers
+from layerdag.graph import expand_ranges, group_by, longest_path_layers, pointers
 
 _WAY_POINT_GAP = 0.35
 _MAX_WAY_POINTS = 200_000
@@ -106,7 +106,7 @@ def _split_long_edges(layer_N: np.ndarray, edge_index_2E: np.ndarray) -> _Split:
     passed_E = layer_N[target_E] - layer_N[source_E] - 1
     longest_kept = np.sort(passed_E)[np.cumsum(np.sort(passed_E)) <= _MAX_WAY_POINTS].max(initial=0)
     passed_E = np.where(passed_E <= longest_kept, passed_E, 0)
-    ptr_E1 = np.concatenate(([0], np.cumsum(passed_E)))
+    ptr_E1 = pointers(passed_E)
     first_E = layer_N[source_E] + 1
     layer_P = expand_ranges(first_E, first_E + passed_E)
     point_P = layer_N.size + np.arange(layer_P.size)

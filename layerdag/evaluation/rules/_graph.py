@@ -15,7 +15,7 @@ from layerdag.errors import GraphError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.rules._base import Finding, Severity
 from layerdag.evaluation.rules._graph_table import GRAPH_RULES
-from layerdag.graph import DAG, GraphStatistics, longest_path_layers
+from layerdag.graph import DAG, GraphStatistics, longest_path_layers, pointers
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
         graphs,
         edge_index_2E=graphs.edge_index_2E[:, inside_E],
         edge_type_E=graphs.edge_type_E[inside_E],
-        edge_ptr=np.concatenate(([0], np.cumsum(edges_B))),
+        edge_ptr=pointers(edges_B),
         dags=(),
     )
     return kept, edges_B < graphs.edges_B

@@ -11,6 +11,7 @@ from layerdag.errors import TraceError
 from layerdag.evaluation.rules._base import Finding, Severity
 from layerdag.evaluation.rules._trace import check_trace, group_texts
 from layerdag.evaluation.rules._trace_table import TRACE_RULES
+from layerdag.graph import pointers
 from layerdag.traces import (
     CollectiveType,
     NodeType,
@@ -170,7 +171,7 @@ def _deadlocks(workload: Workload, matched: Communication) -> list[Finding]:
     a rank also runs one after the other in program order, further cycles can appear; since the
     true order depends on times, those are warnings.
     """
-    base = np.concatenate(([0], np.cumsum([trace.num_nodes for trace in workload.traces])))
+    base = pointers([trace.num_nodes for trace in workload.traces])
     event_N = np.arange(int(base[-1]))
     rows = base[matched.rank_C] + matched.row_C
     if rows.size:

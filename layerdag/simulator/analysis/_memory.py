@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import SimulationError
+from layerdag.graph import pointers
 from layerdag.simulator import SimulationResult
 from layerdag.traces import Trace
 from layerdag.traces.chakra import value_of
@@ -153,7 +154,7 @@ def _tensors(trace: Trace) -> _Tensors:
     touched_N = np.maximum(trace.integers("tensor_size")[0][order], 0)
     return _Tensors(
         bytes_T=np.array(sizes, dtype=np.int64),
-        use_ptr_T1=np.concatenate([[0], np.cumsum(np.bincount(tensor_U, minlength=count))]),
+        use_ptr_T1=pointers(np.bincount(tensor_U, minlength=count)),
         row_U=row_U,
         written_T=written_T,
         read_T=first_read_T < trace.num_nodes,

@@ -9,6 +9,7 @@ import numpy as np
 
 from layerdag._runtime import library
 from layerdag.errors import LayerdagError, SimulationError
+from layerdag.graph import pointers
 from layerdag.simulator import Congestion
 from layerdag.simulator.engine._nodes import ClassProgram, NodeKind, places
 from layerdag.simulator.engine._program import Program, TopologyCode, endpoint_delay, memory_ranks
@@ -228,14 +229,10 @@ def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
 
 
-def _pointers(counts: Iterable[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(list(counts))]).astype(np.int64)
-
-
 def _arrays(program: Program) -> dict[str, np.ndarray]:
     """Return every array of struct Input; they must outlive the call."""
     classes, groups = program.classes, program.groups
-    edge_start = _pointers(len(c.child_E) for c in classes)
+    edge_start = pointers([len(c.child_E) for c in classes])
     child_ptr = [c.child_ptr[:-1] + start for c, start in zip(classes, edge_start, strict=False)]
     child_ptr.append(edge_start[-1:])
     dimensions = program.cluster.network.dimensions
@@ -247,7 +244,7 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
     ]  # fmt: skip
     return {
         "class_of_rank": np.ascontiguousarray(program.class_of_rank),
-        "node_ptr": _pointers(len(c.id_N) for c in classes),
+        "node_ptr": pointers([len(c.id_N) for c in classes]),
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),
         "duration": _joined((c.amount_N for c in classes), np.int64),
@@ -259,7 +256,7 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
         "role_ptr": program.role_ptr,
         "role": program.role,
         "out_ptr": program.out_ptr,
-        "phase_ptr": _pointers(len(plan.phases) for plan in program.plans),
+        "phase_ptr": pointers([len(plan.phases) for plan in program.plans]),
         "phase": np.array(phases, dtype=_PHASE),
         "chunks": np.array([plan.chunks for plan in program.plans], dtype=np.int32),
         "group_ptr": groups.ptr,

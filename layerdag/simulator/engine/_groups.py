@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import SimulationError
+from layerdag.graph import pointers
 from layerdag.traces import Workload
 from layerdag.traces.analysis import WORLD
 
@@ -51,7 +52,7 @@ class GroupIndex:
         sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)
         rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
         group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
-        ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        ptr = pointers(sizes)
         place = (np.arange(len(rank)) - np.repeat(ptr[:-1], sizes)).astype(np.int32)
         order = np.argsort(rank, kind="stable")
         counts = np.bincount(rank, minlength=workload.num_ranks)
@@ -60,7 +61,7 @@ class GroupIndex:
             index_of={str(int(name)): i for i, name in enumerate(usable)},
             ptr=ptr,
             rank=rank,
-            rank_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            rank_ptr=pointers(counts),
             of_rank=group[order],
             place=place[order],
         )

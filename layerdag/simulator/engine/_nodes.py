@@ -6,6 +6,7 @@ from enum import IntEnum
 import numpy as np
 
 from layerdag.errors import SimulationError
+from layerdag.graph import pointers
 from layerdag.traces import NodeType, Trace, Wire, wire_name
 from layerdag.traces.chakra import value_of
 
@@ -204,6 +205,6 @@ def children(
     key_E = np.sort(parent_E * count + child_E)
     key_E = key_E[np.diff(key_E, prepend=-1) > 0]
     parent_E, child_E = np.divmod(key_E, count)
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_E, minlength=count))])
+    child_ptr = pointers(np.bincount(parent_E, minlength=count))
     indegree_N = np.bincount(child_E, minlength=count).astype(np.int32)
     return child_ptr.astype(np.int64), child_E.astype(np.int32), indegree_N

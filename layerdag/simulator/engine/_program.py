@@ -11,6 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.graph import pointers
 from layerdag.simulator import (
     Cluster,
     Congestion,
@@ -98,11 +99,11 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Progra
         lowering.check_rank(nodes, trace, rank)
         roles.append((*nodes.groups, *nodes.peers))
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
-    out_ptr = np.concatenate([[0], np.cumsum(counts[class_of_rank])]).astype(np.int64)
+    out_ptr = pointers(counts[class_of_rank])
     plans = lowering.plans()
     if any((c.kind_N == NodeKind.MEMORY).any() for c in classes):
         _check_memory(cluster.memory, workload.num_ranks)
-    role_ptr = np.cumsum([0, *map(len, roles)]).astype(np.int64)
+    role_ptr = pointers([len(each) for each in roles])
     role = np.array([value for each in roles for value in each], dtype=np.int32)
     return Program(
         workload, cluster, tuple(classes), class_of_rank, role_ptr, role, out_ptr, groups, plans

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.graph import expand_ranges
+from layerdag.graph import expand_ranges, pointers
 from layerdag.traces import AttributeTable, NodeType, Ragged, Trace, Wire, trace_layers, wire_name
 from layerdag.traces.chakra._builder import ragged
 
@@ -207,7 +207,7 @@ def _attributes_of(table: AttributeTable, keep: np.ndarray) -> AttributeTable:
     count_N = np.diff(table.ptr_N1)[keep]
     row_A = expand_ranges(table.ptr_N1[:-1][keep], table.ptr_N1[1:][keep])
     return AttributeTable(
-        ptr_N1=np.concatenate(([0], np.cumsum(count_N))),
+        ptr_N1=pointers(count_N),
         name_A=table.name_A[row_A],
         wire_A=table.wire_A[row_A],
         word_A=table.word_A[row_A],

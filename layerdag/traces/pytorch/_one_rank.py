@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.graph import pointers
 from layerdag.traces import AttributeTable, NodeType, Trace, Wire, Workload
 from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.pytorch._ranks import ImportedJob, ranks_wanted, with_group_names
@@ -165,9 +166,7 @@ def _as_copies(trace: Trace, comm_N: np.ndarray, size_N: np.ndarray) -> Attribut
         return np.concatenate([kept[keep_A], *parts])[order_A].astype(kept.dtype)
 
     return AttributeTable(
-        ptr_N1=np.concatenate(
-            ([0], np.cumsum(np.bincount(node_A, minlength=trace.num_nodes)))
-        ).astype(table.ptr_N1.dtype),
+        ptr_N1=pointers(np.bincount(node_A, minlength=trace.num_nodes)).astype(table.ptr_N1.dtype),
         name_A=joined(table.name_A, {"num_ops": flops, "tensor_size": moved}),
         wire_A=joined(table.wire_A, {"num_ops": Wire.INT64, "tensor_size": Wire.UINT64}),
         word_A=joined(table.word_A, {"num_ops": ops_C, "tensor_size": 2 * size_C}),

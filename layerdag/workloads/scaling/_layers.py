@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.graph import Pattern, Place, Unrolled, expand_ranges
+from layerdag.graph import Pattern, Place, Unrolled, expand_ranges, pointers
 from layerdag.traces import DATA, AttributeTable, CollectiveType, Ragged, Trace
 from layerdag.workloads.scaling._blocks import Layers, number_steps, renumbered
 from layerdag.workloads.scaling._program import Program, numbers_written
@@ -296,7 +296,7 @@ def _deps(unrolled: Unrolled, kind: int) -> Ragged:
     """Return the dependencies of one kind."""
     edges_2E = unrolled.edge_index_2E[:, unrolled.edge_type_E == kind]
     counts_N = np.bincount(edges_2E[1], minlength=len(unrolled.row_N))
-    return Ragged(np.concatenate(([0], np.cumsum(counts_N))), edges_2E[0].astype(np.uint64))
+    return Ragged(pointers(counts_N), edges_2E[0].astype(np.uint64))
 
 
 def _attributes(table: AttributeTable, rows: np.ndarray) -> AttributeTable:
@@ -304,6 +304,6 @@ def _attributes(table: AttributeTable, rows: np.ndarray) -> AttributeTable:
     row_A = expand_ranges(table.ptr_N1[:-1][rows], table.ptr_N1[1:][rows])
     counts_N = np.diff(table.ptr_N1)[rows]
     return AttributeTable(
-        np.concatenate(([0], np.cumsum(counts_N))), table.name_A[row_A], table.wire_A[row_A],
+        pointers(counts_N), table.name_A[row_A], table.wire_A[row_A],
         table.word_A[row_A], table.doc_A[row_A], table.blobs,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.errors import GraphError
-from layerdag.graph import expand_ranges, group_by, longest_path_layers
+from layerdag.graph import expand_ranges, group_by, longest_path_layers, pointers
 
 
 def test_layer_is_the_longest_path_from_a_source() -> None:
@@ -49,6 +49,22 @@ def test_group_by_lists_positions_of_each_key_in_order() -> None:
     ptr, order = group_by(np.array([2, 0, 2, 1]), 4)
     assert ptr.tolist() == [0, 1, 2, 4, 4]
     assert order.tolist() == [1, 3, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "starts"),
+    [
+        ([], [0]),
+        ([2, 0, 3], [0, 2, 2, 5]),
+        (np.array([True, False, True]), [0, 1, 1, 2]),
+        (np.array([1, 2], dtype=np.uint64), [0, 1, 3]),
+        (np.array([2**31 - 1, 1], dtype=np.int32), [0, 2**31 - 1, 2**31]),
+    ],
+)
+def test_pointers_are_running_sums_in_64_bits(sizes: object, starts: list[int]) -> None:
+    found = pointers(sizes)
+    assert found.tolist() == starts
+    assert found.dtype == np.int64
 
 
 def test_expand_ranges_concatenates_and_skips_empty_ones() -> None:
