@@ -20,8 +20,12 @@ from torch import Tensor
 
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
 from layerdag.models.autoregressive.sampling._cache import PositionBuffer
+from layerdag.models.autoregressive.sampling._candidates import NodeCandidates
 from layerdag.models.autoregressive.sampling._slots import RandomSlot
 from layerdag.models.draws import slot_uniforms
+
+NODE_CANDIDATES = 8
+"""Candidates for each node of a particle, of which one is kept."""
 
 INTERVAL = 8
 """Nodes between two resamplings. Copying a particle costs about as much as drawing a node."""
@@ -52,32 +56,39 @@ class ParticleWeights:
         kind, children = (PositionBuffer(rows, (), torch.int64, device) for _ in range(2))
         return cls(neighbors, kind, children, torch.zeros(rows, device=device))
 
+    def of_candidates(self, candidates: NodeCandidates) -> Float[Tensor, " C"]:
+        """Return the log weight of each candidate for the next node of its graph, nats."""
+        parents, children = self.neighbors.of_parents, self.neighbors.of_children
+        kind_C = candidates.kind_C
+        state_C, weight_C = parents.start_K[kind_C], self.neighbors.offset_K[kind_C]
+        for edges in candidates.edges:
+            index_X, parent_X = edges.candidate_X, edges.parent_X
+            graph_X = candidates.graph_C[index_X]
+            state_C[index_X] = parents.read(state_C[index_X], self.kind.at(graph_X, parent_X))
+            before_X = self.children.at(graph_X, parent_X)
+            after_X = children.read(before_X, kind_C[index_X])
+            broken_X = (after_X == UNSEEN) & (before_X != UNSEEN)
+            weight_C = weight_C.index_add(0, index_X, broken_X.float(), alpha=-NATS_PER_VIOLATION)
+        return weight_C - NATS_PER_VIOLATION * ~parents.final_R[state_C]
+
     def add_nodes(
-        self, position: int, kind_B: Int[Tensor, " B"], edges: list[tuple[Tensor, Tensor]]
+        self, position: int, nodes: NodeCandidates, log_weight_B: Float[Tensor, " B"]
     ) -> None:
-        """Weigh the newest node of every graph.
+        """Add the newest node of every graph.
 
         Args:
             position: Of the newest nodes.
-            kind_B: Their kinds.
-            edges: Rows and positions of their parents.
+            nodes: One per graph.
+            log_weight_B: What they add to the weights of the graphs, nats.
         """
-        parents, children = self.neighbors.of_parents, self.neighbors.of_children
-        self.kind.write(position, kind_B)
-        self.children.write(position, children.start_K[kind_B])
-        state_B = parents.start_K[kind_B]
-        self.log_weight_B = self.log_weight_B + self.neighbors.offset_K[kind_B]
-        for row_X, parent_X in edges:
-            state_B[row_X] = parents.read(state_B[row_X], self.kind.at(row_X, parent_X))
+        children = self.neighbors.of_children
+        self.log_weight_B = self.log_weight_B + log_weight_B
+        self.kind.write(position, nodes.kind_C)
+        self.children.write(position, children.start_K[nodes.kind_C])
+        for edges in nodes.edges:
+            row_X, parent_X = edges.candidate_X, edges.parent_X
             before_X = self.children.at(row_X, parent_X)
-            after_X = children.read(before_X, kind_B[row_X])
-            self.children.data[row_X, parent_X] = after_X
-            broken_X = (after_X == UNSEEN) & (before_X != UNSEEN)
-            self.log_weight_B = self.log_weight_B.index_add(
-                0, row_X, broken_X.float(), alpha=-NATS_PER_VIOLATION
-            )
-        unlisted_B = ~parents.final_R[state_B]
-        self.log_weight_B = self.log_weight_B - NATS_PER_VIOLATION * unlisted_B
+            self.children.data[row_X, parent_X] = children.read(before_X, nodes.kind_C[row_X])
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""

@@ -19,6 +19,9 @@ class RandomSlot(IntEnum):
     FURTHER_PARENT = 1 << 16
     """First slot of ``SLOTS_PER_PARENT`` for each parent: its edge type, and the next parent."""
 
+    CHOICE = (1 << 31) - 1
+    """Which candidate for the node is kept."""
+
     RESAMPLING = 1 << 31
     """Which particles go on; only the first particle's is used."""
 

@@ -9,7 +9,10 @@ from torch import Tensor
 from layerdag.graph import DAG
 from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG
 from layerdag.models.autoregressive._model import GRAPH_OBJECTIVES
-from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
+from layerdag.models.autoregressive.sampling import (
+    _candidates as fast_candidates,
+    _sampler as fast_sampling,
+)
 from layerdag.models.autoregressive.sampling._cache import visible_range
 from tests.unit.models.autoregressive.small_models import collated, request, small_dags, small_model
 
@@ -79,7 +82,8 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
             total += torch.log_softmax(logits_BK.double(), dim=1)[0, code].item()
         return torch.tensor([code])
 
-    patch(fast_sampling, "sample_from_logits", follow)
+    for part in (fast_sampling, fast_candidates):
+        patch(part, "sample_from_logits", follow)
     patch(DegreeConstraints, "limit_kinds", lambda self, logits, first: logits)
     patch(DegreeConstraints, "limit_degrees", lambda self, logits, *rest: logits)
     patch(DegreeConstraints, "clamp", lambda self, degree, *rest: degree)

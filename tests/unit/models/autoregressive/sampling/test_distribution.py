@@ -8,7 +8,10 @@ from torch import Tensor
 
 from layerdag.graph import DAG
 from layerdag.models.autoregressive import FastLayerDAG
-from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
+from layerdag.models.autoregressive.sampling import (
+    _candidates as fast_candidates,
+    _sampler as fast_sampling,
+)
 from layerdag.models.draws import sample_from_logits
 from tests.unit.models.autoregressive.small_models import request, small_dags, small_model
 
@@ -35,7 +38,8 @@ def recorded(
         seen.append((logits_BK.double().log_softmax(1), code_B))
         return code_B
 
-    patch(fast_sampling, "sample_from_logits", keep)
+    for part in (fast_sampling, fast_candidates):
+        patch(part, "sample_from_logits", keep)
     first_nodes(model, **changes)
     return seen
 

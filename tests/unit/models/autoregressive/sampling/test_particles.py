@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from layerdag.graph import neighbor_kinds
+from layerdag.graph import DAGBatch, neighbor_kinds
 from layerdag.models import SampleResult
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, FastLayerDAG, NeighborKinds
+from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
+from layerdag.models.autoregressive.sampling._candidates import EdgesToParents, NodeCandidates
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._particles import (
     ParticleWeights,
@@ -59,22 +61,50 @@ def test_rows_go_on_with_rows_of_their_own_graph_whatever_the_batch():
     assert source_B[4] == 3  # e^-3 of the weight is no whole copy unless the uniform is large
 
 
+def node_of(batch: DAGBatch, node: int, copies: int = 1) -> NodeCandidates:
+    """Return one node of a graph as so many candidates, with what weights read of it."""
+    source_E, target_E = batch.edge_index_2E
+    copy_C, none = torch.arange(copies), torch.zeros(copies, dtype=torch.int64)
+    edges = tuple(
+        EdgesToParents(copy_C, torch.full((copies,), int(parent) + 1), none)
+        for parent in source_E[target_E == node]
+    )
+    kind_C, states = batch.x_NA[node, :1].repeat(copies), torch.zeros(0, 0)
+    return NodeCandidates(none, none, kind_C, none + len(edges), edges, states, states)
+
+
+def weighed(neighbors: NeighborKinds, batch: DAGBatch) -> ParticleWeights:
+    """Return the weights after all nodes of a graph, each the only candidate."""
+    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
+    for node in range(batch.num_nodes):
+        candidate = node_of(batch, node)
+        weights.add_nodes(node + 1, candidate, weights.of_candidates(candidate))
+    return weights
+
+
 def test_graphs_are_weighed_as_when_they_are_finished():
     """All but those of nodes that lack children, which only the end shows."""
     dags, known = small_dags(6, seed=3), small_dags(2)
     neighbors = with_lists(small_model(known), known).neighbors
     for dag in dags:
         batch = collated([dag])
-        kind_N, (source_E, target_E) = batch.x_NA[:, 0], batch.edge_index_2E
-        weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
-        for node in range(batch.num_nodes):
-            parents = source_E[target_E == node] + 1
-            edges = [(torch.zeros(1, dtype=torch.int64), p[None]) for p in parents]
-            weights.add_nodes(node + 1, kind_N[[node]], edges)
+        weights = weighed(neighbors, batch)
         state_N = weights.children.data[0, 1 : batch.num_nodes + 1]
         lacking = int(((state_N > 1) & ~neighbors.of_children.final_R[state_N]).sum())
         finished = float(weights.log_weight_B) - NATS_PER_VIOLATION * lacking
         assert finished == pytest.approx(float(neighbors.log_weight(batch)), abs=1e-4)
+
+
+def test_equal_candidates_weigh_the_same_and_change_nothing_until_one_is_added():
+    known = small_dags(2)
+    neighbors = with_lists(small_model(known), known).neighbors
+    batch = collated([small_dags(1, seed=3)[0]])
+    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
+    for node in range(batch.num_nodes):
+        single = node_of(batch, node)
+        weight_C = weights.of_candidates(node_of(batch, node, copies=3))
+        assert weight_C.tolist() == [float(weights.of_candidates(single))] * 3
+        weights.add_nodes(node + 1, single, weight_C[:1])
 
 
 def with_lists(model: FastLayerDAG, dags: list) -> FastLayerDAG:
@@ -99,6 +129,22 @@ def test_graphs_have_fewer_violations_than_the_best_of_as_many():
     assert violations_per_node(with_lists(small_model(dags), dags)) < 0.8 * violations_per_node(
         small_model(dags)
     )
+
+
+def test_candidates_for_each_node_leave_fewer_violations_than_particles_alone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    dags = small_dags(8)
+    model = with_lists(small_model(dags), dags)
+
+    def unlisted_parents(candidates: int) -> float:
+        monkeypatch.setattr(fast_sampling, "NODE_CANDIDATES", candidates)
+        batch = collated(list(drawn(model, 12, best_of=2, max_nodes=40).dags))
+        kind_N, (source_E, target_E) = batch.x_NA[:, 0], batch.edge_index_2E
+        fits_N = model.neighbors.of_parents.accepts(kind_N, target_E, kind_N[source_E])
+        return 1 - float(fits_N.float().mean())
+
+    assert unlisted_parents(16) < 0.7 * unlisted_parents(1)
 
 
 @pytest.mark.parametrize("guidance", [1.0, 1.5])
