@@ -60,6 +60,7 @@ def sample_like(
     """
     settings = settings.settled(model, schema)
     assert settings.best_of is not None
+    assert settings.guidance is not None
     assert settings.temperature is not None
     device = next(model.parameters()).device
     assigner = NumberAssigner(schema) if schema.costs else None

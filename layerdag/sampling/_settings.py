@@ -12,9 +12,13 @@ from layerdag.models import DAGModel
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
 """The label recorded with a sample: the requested one, or the one that the posterior predicts."""
 
-JOB_TEMPERATURE = 0.8
+GUIDANCE = 1.5
+"""Of flow graphs, and of models without candidates for each node."""
+
+JOB_GUIDANCE, JOB_TEMPERATURE = 1.0, 0.7
 """Chosen on validation jobs (docs/dev/experiments.md): sharper jobs have more of the neighborhoods
-that real ones have, and are as similar otherwise."""
+that real ones have, and are as similar otherwise. They follow their conditions without guidance,
+which would take twice the time."""
 
 OLD_NAMES = {"candidates": "best_of"}
 OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
@@ -31,12 +35,13 @@ class GenerationSettings:
         conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
-        guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        guidance: Weight of classifier-free guidance; 1 is plain conditioning. None takes
+            ``JOB_GUIDANCE`` for jobs of `fast`, and ``GUIDANCE`` otherwise.
         temperature: Of every decision; less than 1 is sharper, `fast` only. None takes
             ``JOB_TEMPERATURE`` for jobs of `fast`, and 1 otherwise.
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
-            the neighbors that training shows; None takes the model's own: 4 of `fast`,
-            1 of `reference`, which cannot choose.
+            the neighbors that training shows; None takes the model's own: of `fast` 8 for jobs
+            and 4 for flow graphs, 1 of `reference`, which cannot choose.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
@@ -53,7 +58,7 @@ class GenerationSettings:
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     ranks: int | None = None
     steps: int | None = None
-    guidance: float = 1.5
+    guidance: float | None = None
     temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED
@@ -84,13 +89,14 @@ class GenerationSettings:
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
         best_of = model.usual_best_of if self.best_of is None else self.best_of
-        temperature = self.temperature
+        fast_jobs = model.has_temperature and schema.kind == "trace"
+        guidance, temperature = self.guidance, self.temperature
+        if guidance is None:
+            guidance = JOB_GUIDANCE if fast_jobs else GUIDANCE
         if temperature is None:
-            temperature = (
-                JOB_TEMPERATURE if model.has_temperature and schema.kind == "trace" else 1.0
-            )
+            temperature = JOB_TEMPERATURE if fast_jobs else 1.0
         model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
-        return replace(self, best_of=best_of, temperature=temperature)
+        return replace(self, best_of=best_of, guidance=guidance, temperature=temperature)
 
 
 def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:

@@ -82,7 +82,7 @@ class SampleConfig:
     seed: int = 0
     ranks: int | None = None
     steps: int | None = None
-    guidance: float = 1.5
+    guidance: float | None = None
     temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED

@@ -170,8 +170,11 @@ class FastLayerDAG(DAGModel):
 
     @property
     def usual_best_of(self) -> int:
-        """4: more gains little (docs/explanation/fast-model.md)."""
-        return 4
+        """8 where neighbors are listed, else 4, beyond which little is gained.
+
+        See docs/explanation/fast-model.md, "Neighborhoods".
+        """
+        return 8 if self.neighbors.any_listed else 4
 
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse denoising steps, which this model has none of, and no draw at all."""

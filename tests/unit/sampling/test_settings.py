@@ -18,9 +18,10 @@ def settled(checkpoint: LoadedCheckpoint, **settings: object) -> GenerationSetti
 
 def test_jobs_are_sharper_than_flow_graphs_unless_asked_otherwise(tmp_path: Path) -> None:
     job, flow = job_checkpoint(tmp_path / "jobs"), chain_checkpoint(tmp_path / "flow")
-    assert settled(job).temperature == 0.8
-    assert settled(flow).temperature == 1.0
-    assert settled(job, temperature=1.0).temperature == 1.0
+    assert (settled(job).guidance, settled(job).temperature) == (1.0, 0.7)
+    assert (settled(flow).guidance, settled(flow).temperature) == (1.5, 1.0)
+    asked = settled(job, guidance=2.0, temperature=1.0)
+    assert (asked.guidance, asked.temperature) == (2.0, 1.0)
 
 
 def test_a_model_that_has_no_temperature_is_sampled_without(tmp_path: Path) -> None:

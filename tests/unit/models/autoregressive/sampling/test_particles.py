@@ -114,6 +114,12 @@ def with_lists(model: FastLayerDAG, dags: list) -> FastLayerDAG:
     return model
 
 
+def test_more_graphs_are_drawn_for_one_where_neighbors_are_listed():
+    dags = small_dags()
+    assert small_model(dags).usual_best_of == 4
+    assert with_lists(small_model(dags), dags).usual_best_of == 8
+
+
 def drawn(model: FastLayerDAG, count: int, best_of: int, **changes: object) -> SampleResult:
     return model.sample(request(count, best_of=best_of, **changes))
 
