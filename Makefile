@@ -73,7 +73,9 @@ corpus: $(STAMP)
 	$(BIN)/python data/make_corpus.py
 
 pretrained: $(STAMP)
-	$(BIN)/python train.py experiment=pretrained
+	$(BIN)/python train.py experiment=pretrained out=outputs/pretrained-first
+	$(BIN)/python train.py experiment=pretrained init=outputs/pretrained-first/best data.further=further \
+		training.max_steps=7000 training.optimizer.learning_rate=1e-3
 
 clean:
 	rm -rf outputs build *.egg-info

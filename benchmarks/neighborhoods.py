@@ -1,9 +1,9 @@
 """Which neighborhoods of operators are new, and which repeat? Figures of real jobs and of samples.
 
-    python benchmarks/neighborhoods.py data [SAMPLES ...]
+    python benchmarks/neighborhoods.py data [SAMPLES ...] [--further data/further]
 
-prints, as JSON, ``NEIGHBORHOOD_METRICS`` of the corpus' test jobs against its training jobs, and of
-each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color being the name of a
+prints, as JSON, ``NEIGHBORHOOD_METRICS`` of the corpus' test jobs against its training jobs (and
+further ones), and of each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color being the name of a
 node, and on the graphs that models learn from, where the ranks of a job are folded into one graph.
 """
 
@@ -30,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", help="folder of the corpus")
     parser.add_argument("samples", nargs="*", help="folders that 'layerdag sample' wrote")
+    parser.add_argument("--further", help="corpus folder of further training jobs")
     args = parser.parse_args()
     print(json.dumps({"rank 0": _of_traces(args), "folded": _of_graphs(args)}, indent=1))
 
@@ -37,8 +38,8 @@ def main() -> None:
 def _of_traces(args: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of rank 0's traces."""
     words: dict[str, int] = {}
-    records = read_index(args.corpus)
-    runs = list(read_runs(args.corpus, records))
+    places = [args.corpus, *([args.further] if args.further else [])]
+    runs = [run for place in places for run in read_runs(place, read_index(place))]
     train, test = (
         [_as_graph(run.workload().traces[0], words) for run in runs if run.record.split == split]
         for split in ("train", "test")
@@ -60,7 +61,7 @@ def _as_graph(trace: Trace, words: dict[str, int]) -> DAG:
 
 def _of_graphs(args: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of folded graphs."""
-    data: GraphDataset = load_corpus(args.corpus)
+    data: GraphDataset = load_corpus(args.corpus, further=args.further)
     views = [AttributeView(attribute.name) for attribute in data.schema.attributes]
     made = {folder: read_samples(folder, data.schema) for folder in args.samples}
     return _figures(data.graphs["train"], data.graphs["test"], made, views)

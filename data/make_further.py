@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Collect further runs to train on: four times the corpus, no structure of which occurs again.
 
-    python data/make_further.py --raw FOLDER --out FOLDER
+    python data/make_further.py --raw FOLDER --out data/further --ranks 1 2
 
 None is for validation or tests, which stay those of the corpus. Interrupted, it continues.
 """
@@ -22,10 +22,13 @@ def main() -> int:
     )
     parser.add_argument("--raw", type=Path, required=True, help="folder of the raw runs")
     parser.add_argument("--out", type=Path, required=True, help="folder of the packed runs")
+    parser.add_argument(
+        "--ranks", type=int, nargs="+", default=[1, 2, 4], help="only runs of so many ranks"
+    )
     args = parser.parse_args()
     args.raw.mkdir(parents=True, exist_ok=True)
-    plans = further_plans()
-    for world_size in (1, 2, 4):
+    plans = [plan for plan in further_plans() if plan.world_size in args.ranks]
+    for world_size in sorted(set(args.ranks)):
         for _ in range(ATTEMPTS):
             todo = [p for p in missing(plans, args.raw) if p.world_size == world_size]
             if todo:

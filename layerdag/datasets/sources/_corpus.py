@@ -33,8 +33,8 @@ def load_corpus(
         families: Keep only these model families; all if empty.
         strategies: Keep only these strategies; all if empty.
         num_bins: Bins of each numeric attribute.
-        further: A corpus folder with further runs, all of them to train on; runs whose graph is one
-            of the corpus are left out.
+        further: A corpus folder with further runs, all of them to train on, by its path or, inside
+            ``folder``, by its name; runs whose graph is one of the corpus are left out.
 
     Raises:
         TraceError: If a corpus is missing or damaged.
@@ -45,7 +45,9 @@ def load_corpus(
     folders: list[tuple[str | Path, list[RunRecord]]] = [(folder, list(index))]
     if further is not None:
         known = {record.graph_hash for record in index}
-        folders.append((further, _to_train_on(read_index(further), known)))
+        inside = Path(folder) / further
+        place = inside if inside.is_dir() else further
+        folders.append((place, _to_train_on(read_index(place), known)))
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
     for place, found in folders:

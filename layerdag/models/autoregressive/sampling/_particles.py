@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
+from layerdag.models.autoregressive.sampling._ancestry import Ancestries
 from layerdag.models.autoregressive.sampling._cache import PositionBuffer
 from layerdag.models.autoregressive.sampling._candidates import NodeCandidates
 from layerdag.models.autoregressive.sampling._slots import RandomSlot
@@ -26,6 +27,10 @@ from layerdag.models.draws import slot_uniforms
 
 NODE_CANDIDATES = 8
 """Candidates for each node of a particle, of which one is kept."""
+
+NATS_PER_FIRST = 1.0
+"""What a candidate costs whose ancestry no earlier node of the graph has, when one is chosen. It is
+part of no graph's weight: graphs that repeat one layer for ever would have the largest."""
 
 INTERVAL = 8
 """Nodes between two resamplings. Copying a particle costs about as much as drawing a node."""
@@ -42,19 +47,22 @@ class ParticleWeights:
         neighbors: What training graphs have.
         kind: Kind of each position.
         children: State of each position's children.
+        ancestries: Of all nodes so far.
         log_weight_B: Of each graph since the last resampling, nats.
     """
 
     neighbors: NeighborKinds
     kind: PositionBuffer
     children: PositionBuffer
+    ancestries: Ancestries
     log_weight_B: Float[Tensor, " B"]
 
     @classmethod
     def start(cls, neighbors: NeighborKinds, rows: int, device: torch.device) -> "ParticleWeights":
         """Return the state before the first node."""
         kind, children = (PositionBuffer(rows, (), torch.int64, device) for _ in range(2))
-        return cls(neighbors, kind, children, torch.zeros(rows, device=device))
+        ancestries = Ancestries.start(rows, device)
+        return cls(neighbors, kind, children, ancestries, torch.zeros(rows, device=device))
 
     def of_candidates(self, candidates: NodeCandidates) -> Float[Tensor, " C"]:
         """Return the log weight of each candidate for the next node of its graph, nats."""
@@ -83,6 +91,7 @@ class ParticleWeights:
         """
         children = self.neighbors.of_children
         self.log_weight_B = self.log_weight_B + log_weight_B
+        self.ancestries.add_nodes(position, nodes)
         self.kind.write(position, nodes.kind_C)
         self.children.write(position, children.start_K[nodes.kind_C])
         for edges in nodes.edges:
@@ -94,6 +103,7 @@ class ParticleWeights:
         """Keep the rows ``row_R``."""
         self.kind.select(row_R)
         self.children.select(row_R)
+        self.ancestries.select(row_R)
         self.log_weight_B = self.log_weight_B[row_R]
 
 

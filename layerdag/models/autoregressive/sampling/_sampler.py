@@ -39,6 +39,7 @@ from layerdag.models.autoregressive.sampling._guidance import Guidance
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._particles import (
     INTERVAL,
+    NATS_PER_FIRST,
     NODE_CANDIDATES,
     ParticleWeights,
     resampled_rows,
@@ -280,9 +281,11 @@ class Sampler:
             return sampler.draw(context_RD, 1)
         candidates = sampler.draw(context_RD, NODE_CANDIDATES)
         weight_BO = weights.of_candidates(candidates).unflatten(0, (-1, NODE_CANDIDATES))
+        first_BO = ~weights.ancestries.occurred(candidates).view_as(weight_BO)
         slot = int(RandomSlot.CHOICE)
         option_B = sample_from_logits(
-            weight_BO, self._uniforms(position, range(slot, slot + 1))[:, 0]
+            weight_BO - NATS_PER_FIRST * first_BO,
+            self._uniforms(position, range(slot, slot + 1))[:, 0],
         )
         first_B = torch.arange(self.rows, device=option_B.device) * NODE_CANDIDATES
         node = candidates.select(first_B + option_B, self.guidance)

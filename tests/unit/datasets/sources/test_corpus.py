@@ -67,6 +67,23 @@ def test_further_runs_are_all_to_train_on(few, tmp_path, repository):
     assert len(data.graphs["train"]) == 4 + len(expected)
 
 
+def test_further_runs_are_found_by_their_name_inside_the_corpus(few, tmp_path, repository):
+    few()
+    (tmp_path / "more").symlink_to(repository / "data" / "twins")
+    by_name = load_corpus(tmp_path, further="more", families=("mlp",))
+    by_path = load_corpus(tmp_path, further=repository / "data" / "twins", families=("mlp",))
+    assert len(by_name.graphs["train"]) > 4
+    assert by_name.split == by_path.split
+
+
+def test_hardly_any_further_run_has_the_graph_of_a_run_of_the_corpus(repository):
+    own = {r.graph_hash for r in read_index(repository / "data")}
+    further = read_index(repository / "data" / "further")
+    assert {r.split for r in further} == {"train"}
+    assert {r.world_size for r in further} == {1, 2}
+    assert sum(r.graph_hash in own for r in further) < 0.01 * len(further)
+
+
 def test_further_runs_that_repeat_a_graph_are_left_out(few):
     data = load_corpus(few(), further=few())
     assert len(data.graphs["train"]) == 4

@@ -11,13 +11,13 @@ from layerdag.graph import DAGBatch, neighbor_kinds
 from layerdag.models import SampleResult
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, FastLayerDAG, NeighborKinds
 from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
-from layerdag.models.autoregressive.sampling._candidates import EdgesToParents, NodeCandidates
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._particles import (
     ParticleWeights,
     resampled_rows,
     surviving_particles,
 )
+from tests.unit.models.autoregressive.sampling.single_nodes import node_of
 from tests.unit.models.autoregressive.small_models import (
     SIZES,
     collated,
@@ -59,18 +59,6 @@ def test_rows_go_on_with_rows_of_their_own_graph_whatever_the_batch():
     alone = resampled_rows(sample_B[3:5] - 3, log_weight_B[3:5], 3, seeds[1:], position=8)
     assert (alone + 3 == source_B[3:5]).all()
     assert source_B[4] == 3  # e^-3 of the weight is no whole copy unless the uniform is large
-
-
-def node_of(batch: DAGBatch, node: int, copies: int = 1) -> NodeCandidates:
-    """Return one node of a graph as so many candidates, with what weights read of it."""
-    source_E, target_E = batch.edge_index_2E
-    copy_C, none = torch.arange(copies), torch.zeros(copies, dtype=torch.int64)
-    edges = tuple(
-        EdgesToParents(copy_C, torch.full((copies,), int(parent) + 1), none)
-        for parent in source_E[target_E == node]
-    )
-    kind_C, states = batch.x_NA[node, :1].repeat(copies), torch.zeros(0, 0)
-    return NodeCandidates(none, none, kind_C, none + len(edges), edges, states, states)
 
 
 def weighed(neighbors: NeighborKinds, batch: DAGBatch) -> ParticleWeights:
