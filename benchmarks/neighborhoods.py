@@ -3,8 +3,9 @@
     python benchmarks/neighborhoods.py data [SAMPLES ...] [--further data/further]
 
 prints, as JSON, ``NEIGHBORHOOD_METRICS`` of the corpus' test jobs against its training jobs (and
-further ones), and of each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color being the name of a
-node, and on the graphs that models learn from, where the ranks of a job are folded into one graph.
+further ones), and of each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color
+being the name of a node, and on the graphs that models learn from, where the ranks of a job are
+folded into one graph.
 """
 
 import argparse

@@ -31,6 +31,7 @@ class GraphDataset:
         names: Name of each graph of each split, in the same order.
         left_out: Graphs that could not be used, with the reason.
         contents: ``content_hash`` of each graph of each split.
+        further: Names of training graphs that were added to those of the split, from elsewhere.
         renamed: Words that the graphs have instead of private ones: new word -> old word, by the
             attribute or condition. Part of no schema.
     """
@@ -41,6 +42,7 @@ class GraphDataset:
     names: Mapping[Split, tuple[str, ...]]
     left_out: tuple[str, ...] = ()
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
+    further: frozenset[str] = frozenset()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -139,8 +141,16 @@ class GraphDataset:
 
     @property
     def split(self) -> SplitFingerprint:
-        """Which graphs are for training, validation and test."""
-        return SplitFingerprint.of({split: self.contents.get(split, ()) for split in SPLITS})
+        """Which graphs are for training, validation and test, without ``further`` ones."""
+        own: dict[str, list[str]] = {
+            split: [
+                content
+                for name, content in zip(self.names[split], contents, strict=True)
+                if name not in self.further
+            ]
+            for split, contents in self.contents.items()
+        }
+        return SplitFingerprint.of({split: own.get(split, []) for split in SPLITS})
 
     @property
     def fingerprint(self) -> str:

@@ -13,9 +13,9 @@ from layerdag.training import load_checkpoint
 def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
     """Load the corpus, and the weights to start from.
 
-    The shipped checkpoint is used only if its validation and test graphs are those of the corpus,
-    by the fingerprint of the split; it was trained on more than the corpus. The demo then takes the
-    smaller jobs of each part, so that no job that it holds out was ever trained on.
+    The shipped checkpoint is used only if its training, validation and test graphs are those of
+    the corpus, by the fingerprint of the split. The demo then takes the smaller jobs of each part,
+    so that no job that it holds out was ever trained on.
 
     Returns:
         The jobs of at most ``settings.max_nodes`` nodes, and the start; None for random weights.
@@ -24,8 +24,7 @@ def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
     largest = int(shipped.data_settings.get("max_nodes", settings.max_nodes))
     whole = load_corpus(settings.data, max_nodes=max(largest, settings.max_nodes))
     data = at_most(whole, settings.max_nodes)
-    split = shipped.meta.split
-    if split is None or {"val", "test"}.intersection(split.differing(whole.split)):
+    if shipped.meta.split is None or shipped.meta.split.differing(whole.split):
         return data, None
     return data, warm_start(PRETRAINED, data, seed=settings.seed)
 

@@ -69,7 +69,8 @@ def load_corpus(
                 continue
             parts[splits[run.record.run]].append(graph)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
-    return replace(data, left_out=(*left_out, *data.left_out))
+    added = frozenset(record.run for _, found in folders[1:] for record in found)
+    return replace(data, left_out=(*left_out, *data.left_out), further=added)
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

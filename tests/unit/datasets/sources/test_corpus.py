@@ -72,8 +72,16 @@ def test_further_runs_are_found_by_their_name_inside_the_corpus(few, tmp_path, r
     (tmp_path / "more").symlink_to(repository / "data" / "twins")
     by_name = load_corpus(tmp_path, further="more", families=("mlp",))
     by_path = load_corpus(tmp_path, further=repository / "data" / "twins", families=("mlp",))
+    assert by_name.names["train"] == by_path.names["train"]
     assert len(by_name.graphs["train"]) > 4
-    assert by_name.split == by_path.split
+
+
+def test_further_runs_are_no_part_of_the_split(few, repository):
+    folder = few()
+    further = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))
+    alone = load_corpus(folder, families=("mlp",))
+    assert len(further.graphs["train"]) > len(alone.graphs["train"])
+    assert further.split == alone.split
 
 
 def test_hardly_any_further_run_has_the_graph_of_a_run_of_the_corpus(repository):
