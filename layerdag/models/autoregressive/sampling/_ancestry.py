@@ -42,7 +42,8 @@ class Ancestries:
     @classmethod
     def start(cls, rows: int, device: torch.device) -> "Ancestries":
         """Return the state before the first node."""
-        return cls(*(PositionBuffer(rows, (), torch.int64, device) for _ in range(3)))
+        first, second, third = (PositionBuffer(rows, (), torch.int64, device) for _ in range(3))
+        return cls(first, second, third)
 
     def occurred(self, candidates: NodeCandidates) -> Bool[Tensor, " C"]:
         """Return whether an earlier node of the graph has the ancestry of each candidate."""
