@@ -136,11 +136,11 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
     valid = [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
     return Audit(
-        train=len(train),
+        train=len(data.members),
         held_out=len(held_out),
         structure=structure,
         novelty=novelty(train, held_out, made, structure.valid_B),
-        leaks=leak_series(train, held_out, made),
+        leaks=leak_series(data.members, held_out, made),
         weights=weights,
         neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
         local=_compared(data, valid, LOCAL_METRICS),
@@ -165,10 +165,10 @@ def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack
     names = checkpoint_schema(loaded).condition_names
     if names != data.schema.condition_names:
         data = data.conditioned_on(names)
-    train, held_out = data.graphs["train"], data.held_out
+    members, held_out = data.members, data.held_out
     return (
-        likelihood_attack(loaded.model, data.schema, train, held_out),
-        *schema_attacks(GraphSchema.from_dict(loaded.schema), train, held_out),
+        likelihood_attack(loaded.model, data.schema, members, held_out),
+        *schema_attacks(GraphSchema.from_dict(loaded.schema), members, held_out),
     )
 
 

@@ -140,6 +140,15 @@ class GraphDataset:
         return (*self.graphs["val"], *self.graphs["test"])
 
     @property
+    def members(self) -> tuple[DAG, ...]:
+        """The training graphs of the split: chosen as the held-out ones were, unlike ``further``.
+
+        A membership attack that compares graphs of two origins would tell the origins apart.
+        """
+        pairs = zip(self.names["train"], self.graphs["train"], strict=True)
+        return tuple(dag for name, dag in pairs if name not in self.further)
+
+    @property
     def split(self) -> SplitFingerprint:
         """Which graphs are for training, validation and test, without ``further`` ones."""
         own: dict[str, list[str]] = {

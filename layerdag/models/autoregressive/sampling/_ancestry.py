@@ -5,8 +5,8 @@ Weisfeiler-Lehman refinement along the edges' direction, as far as a graph is kn
 drawn. Programs repeat (layers, micro-batches, one optimizer step per tensor): of the nodes of
 training jobs half have an ancestry that an earlier node of their job has.
 
-Shape letters: B graphs (the active ones), C candidates (of all graphs; those of a graph follow one
-another), R rows.
+Shape letters: B graphs (the active ones), N nodes, O options, P pairs (of graph and candidate), R
+rows, X selected graphs (or candidates).
 """
 
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class Ancestries:
         first, second, third = (PositionBuffer(rows, (), torch.int64, device) for _ in range(3))
         return cls(first, second, third)
 
-    def occurred(self, candidates: NodeCandidates) -> Bool[Tensor, " C"]:
+    def occurred(self, candidates: NodeCandidates) -> Bool[Tensor, " P"]:
         """Return whether an earlier node of the graph has the ancestry of each candidate."""
-        *_, color_C = self._colors(candidates)
+        *_, color_P = self._colors(candidates)
         known_BN = self.radius_2.data[:, 1 : self.positions]
-        color_BO = color_C.unflatten(0, (known_BN.shape[0], -1))
+        color_BO = color_P.unflatten(0, (known_BN.shape[0], -1))
         return (color_BO[:, :, None] == known_BN[:, None]).any(2).flatten()
 
     def add_nodes(self, position: int, nodes: NodeCandidates) -> None:
@@ -69,16 +69,16 @@ class Ancestries:
         """Hashes by radius."""
         return self.radius_0, self.radius_1, self.radius_2
 
-    def _colors(self, candidates: NodeCandidates) -> tuple[Int[Tensor, " C"], ...]:
+    def _colors(self, candidates: NodeCandidates) -> tuple[Int[Tensor, " P"], ...]:
         """Return the hashes of each candidate at radius 0, 1 and 2."""
-        color_C = scrambled(candidates.kind_C + 1)
-        colors = [color_C]
+        color_P = scrambled(candidates.kind_P + 1)
+        colors = [color_P]
         for parents in (self.radius_0, self.radius_1):
-            color_C = color_C * _OWN
+            color_P = color_P * _OWN
             for edges in candidates.edges:
-                graph_X = candidates.graph_C[edges.candidate_X]
+                graph_X = candidates.graph_P[edges.candidate_X]
                 parent_X = scrambled(parents.at(graph_X, edges.parent_X))
-                color_C = color_C.index_add(0, edges.candidate_X, parent_X)
-            color_C = scrambled(color_C)
-            colors.append(color_C)
+                color_P = color_P.index_add(0, edges.candidate_X, parent_X)
+            color_P = scrambled(color_P)
+            colors.append(color_P)
         return tuple(colors)

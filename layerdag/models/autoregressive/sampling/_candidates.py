@@ -5,9 +5,10 @@ the encoding of a node. One of them is kept, with a probability in proportion to
 importance resampling inside every step of a particle filter (Naesseth, Lindsten and Schon, Nested
 sequential Monte Carlo methods, 2015).
 
-Shape letters: B graphs (the active ones), C candidates (of all graphs; those of a graph follow one
-another), D width of a state, K codes, O options, Q decisions (by encoder row), R rows of the
-encoder (B or 2 B), S states of candidates (C or 2 C), U uniforms, X selected candidates.
+Shape letters: B graphs (the active ones), D width of a state, K codes, O options, P pairs (of graph
+and candidate, those of a graph one after another), Q decisions (about candidates: P or 2 P, or of
+selected ones), R rows (of the encoder: B or 2 B), T tokens, U uniforms, X selected graphs (or
+candidates).
 """
 
 from dataclasses import dataclass
@@ -49,43 +50,43 @@ class NodeCandidates:
     """Candidates for the next node, the same number for each graph.
 
     Attributes:
-        graph_C: Row of the graph of each candidate.
-        first_C: Position of the first parent, 0 in layer 0.
-        kind_C: Kind.
-        degree_C: In-degree.
+        graph_P: Row of the graph of each candidate.
+        first_P: Position of the first parent, 0 in layer 0.
+        kind_P: Kind.
+        degree_P: In-degree.
         edges: The first parent of every candidate that has one, the second, and so on.
-        state_SD: States before the other attributes are drawn, in-degree and parents left out.
-        parents_SD: Mean encodings of the parents.
+        state_QD: States before the other attributes are drawn, in-degree and parents left out.
+        parents_QD: Mean encodings of the parents.
     """
 
-    graph_C: Int[Tensor, " C"]
-    first_C: Int[Tensor, " C"]
-    kind_C: Int[Tensor, " C"]
-    degree_C: Int[Tensor, " C"]
+    graph_P: Int[Tensor, " P"]
+    first_P: Int[Tensor, " P"]
+    kind_P: Int[Tensor, " P"]
+    degree_P: Int[Tensor, " P"]
     edges: tuple[EdgesToParents, ...]
-    state_SD: Float[Tensor, "S D"]
-    parents_SD: Float[Tensor, "S D"]
+    state_QD: Float[Tensor, "Q D"]
+    parents_QD: Float[Tensor, "Q D"]
 
     def select(self, chosen_X: Int[Tensor, " X"], guidance: Guidance) -> "NodeCandidates":
         """Return the candidates ``chosen_X``."""
-        count = self.kind_C.shape[0]
-        place_C = torch.full_like(self.kind_C, -1)
-        place_C[chosen_X] = torch.arange(chosen_X.shape[0], device=chosen_X.device)
+        count = self.kind_P.shape[0]
+        place_P = torch.full_like(self.kind_P, -1)
+        place_P[chosen_X] = torch.arange(chosen_X.shape[0], device=chosen_X.device)
         state_X = guidance.rows(chosen_X, count)
         return NodeCandidates(
-            self.graph_C[chosen_X],
-            self.first_C[chosen_X],
-            self.kind_C[chosen_X],
-            self.degree_C[chosen_X],
-            tuple(_kept(edges, place_C) for edges in self.edges),
-            self.state_SD[state_X],
-            self.parents_SD[state_X],
+            self.graph_P[chosen_X],
+            self.first_P[chosen_X],
+            self.kind_P[chosen_X],
+            self.degree_P[chosen_X],
+            tuple(_kept(edges, place_P) for edges in self.edges),
+            self.state_QD[state_X],
+            self.parents_QD[state_X],
         )
 
 
-def _kept(edges: EdgesToParents, place_C: Int[Tensor, " C"]) -> EdgesToParents:
+def _kept(edges: EdgesToParents, place_P: Int[Tensor, " P"]) -> EdgesToParents:
     """Return the edges to candidates that have a place, under their new numbers."""
-    place_X = place_C[edges.candidate_X]
+    place_X = place_P[edges.candidate_X]
     kept_X = (place_X >= 0).nonzero()[:, 0]
     return EdgesToParents(place_X[kept_X], edges.parent_X[kept_X], edges.type_X[kept_X])
 
@@ -122,94 +123,94 @@ class CandidateSampler:
             count: Candidates per graph.
         """
         rows = self.seed_B.shape[0]
-        graph_C = torch.arange(rows, device=context_RD.device).repeat_interleave(count)
-        seed_C = self._seeds(count)
-        uniform_CU = self._uniforms(seed_C, range(RandomSlot.ATTRIBUTE))
-        context_SD = context_RD[self.guidance.rows(graph_C, rows)]
-        first_C, kind_SD = self._first_parents(graph_C, context_SD, uniform_CU)
-        logits_CK = self.guidance.merge(self.heads.kind_readout(kind_SD))
-        kind_C = sample_from_logits(
-            self.constraints.limit_kinds(logits_CK, first_C), uniform_CU[:, RandomSlot.KIND]
+        graph_P = torch.arange(rows, device=context_RD.device).repeat_interleave(count)
+        seed_P = self._seeds(count)
+        uniform_PU = self._uniforms(seed_P, range(RandomSlot.ATTRIBUTE))
+        context_QD = context_RD[self.guidance.rows(graph_P, rows)]
+        first_P, kind_QD = self._first_parents(graph_P, context_QD, uniform_PU)
+        logits_PK = self.guidance.merge(self.heads.kind_readout(kind_QD))
+        kind_P = sample_from_logits(
+            self.constraints.limit_kinds(logits_PK, first_P), uniform_PU[:, RandomSlot.KIND]
         )
-        state_SD = self.heads.degree_state(kind_SD, self.guidance.duplicate(kind_C))
-        degree_C = self._degrees(state_SD, kind_C, first_C, uniform_CU)
-        edges, parents_SD = self._parents(graph_C, state_SD, first_C, degree_C, seed_C)
-        return NodeCandidates(graph_C, first_C, kind_C, degree_C, edges, state_SD, parents_SD)
+        state_QD = self.heads.degree_state(kind_QD, self.guidance.duplicate(kind_P))
+        degree_P = self._degrees(state_QD, kind_P, first_P, uniform_PU)
+        edges, parents_QD = self._parents(graph_P, state_QD, first_P, degree_P, seed_P)
+        return NodeCandidates(graph_P, first_P, kind_P, degree_P, edges, state_QD, parents_QD)
 
-    def _seeds(self, count: int) -> UInt64[np.ndarray, " C"]:
+    def _seeds(self, count: int) -> UInt64[np.ndarray, " P"]:
         """Return the seed of each candidate; the first of a graph has the seed of the graph."""
         step_O = np.arange(count, dtype=np.uint64) * np.uint64(_CANDIDATE_STEP)
         return (self.seed_B[:, None] + step_O).reshape(-1)
 
-    def _uniforms(self, seed_C: UInt64[np.ndarray, " C"], slots: range) -> Float[Tensor, "C U"]:
+    def _uniforms(self, seed_P: UInt64[np.ndarray, " P"], slots: range) -> Float[Tensor, "P U"]:
         """Return uniforms for decisions about the node, shape (candidates, slots)."""
-        uniform_CU = slot_uniforms(seed_C, np.full(seed_C.shape, self.position), slots)
-        return uniform_CU.to(self.state.sample_B.device)
+        uniform_PU = slot_uniforms(seed_P, np.full(seed_P.shape, self.position), slots)
+        return uniform_PU.to(self.state.sample_B.device)
 
     def _first_parents(
         self,
-        graph_C: Int[Tensor, " C"],
-        context_SD: Float[Tensor, "S D"],
-        uniform_CU: Float[Tensor, "C U"],
-    ) -> tuple[Int[Tensor, " C"], Float[Tensor, "S D"]]:
+        graph_P: Int[Tensor, " P"],
+        context_QD: Float[Tensor, "Q D"],
+        uniform_PU: Float[Tensor, "P U"],
+    ) -> tuple[Int[Tensor, " P"], Float[Tensor, "Q D"]]:
         """Draw the first parent (0 in layer 0); return it with the state of the kind."""
-        state, count = self.state, graph_C.shape[0]
-        chosen_X = (state.structure.layer_T[graph_C] > 0).nonzero()[:, 0]
-        first_C, stub_C = torch.zeros_like(graph_C), torch.zeros_like(graph_C)
-        parent_SD = torch.zeros_like(context_SD)
+        state, count = self.state, graph_P.shape[0]
+        chosen_X = (state.structure.layer_T[graph_P] > 0).nonzero()[:, 0]
+        first_P, stub_P = torch.zeros_like(graph_P), torch.zeros_like(graph_P)
+        parent_QD = torch.zeros_like(context_QD)
         if chosen_X.shape[0]:
-            graph_X, state_X = graph_C[chosen_X], self.guidance.rows(chosen_X, count)
+            graph_X, state_X = graph_P[chosen_X], self.guidance.rows(chosen_X, count)
             span = (state.before_start_B[graph_X], state.layer_start_B[graph_X])
             decisions = self._decisions(graph_X, *span, state.sibling_B[graph_X])
-            u_X2 = uniform_CU[chosen_X, RandomSlot.FIRST_PARENT : RandomSlot.FIRST_PARENT + 2]
-            parent_X = self._one_parent(context_SD[state_X], decisions, u_X2)
-            first_C[chosen_X] = parent_X
+            u_X2 = uniform_PU[chosen_X, RandomSlot.FIRST_PARENT : RandomSlot.FIRST_PARENT + 2]
+            parent_X = self._one_parent(context_QD[state_X], decisions, u_X2)
+            first_P[chosen_X] = parent_X
             out_degree_X = state.out_degree.at(graph_X, parent_X)
-            stub_C[chosen_X] = stub_code(state.used.at(graph_X, parent_X), out_degree_X)
-            parent_SD[state_X] = self._encoding(graph_X, parent_X)
-        stub_S = self.guidance.duplicate(stub_C)
-        return first_C, self.heads.kind_state(context_SD, parent_SD, stub_S)
+            stub_P[chosen_X] = stub_code(state.used.at(graph_X, parent_X), out_degree_X)
+            parent_QD[state_X] = self._encoding(graph_X, parent_X)
+        stub_Q = self.guidance.duplicate(stub_P)
+        return first_P, self.heads.kind_state(context_QD, parent_QD, stub_Q)
 
     def _degrees(
         self,
-        state_SD: Float[Tensor, "S D"],
-        kind_C: Int[Tensor, " C"],
-        first_C: Int[Tensor, " C"],
-        uniform_CU: Float[Tensor, "C U"],
-    ) -> Int[Tensor, " C"]:
+        state_QD: Float[Tensor, "Q D"],
+        kind_P: Int[Tensor, " P"],
+        first_P: Int[Tensor, " P"],
+        uniform_PU: Float[Tensor, "P U"],
+    ) -> Int[Tensor, " P"]:
         """Draw the in-degree within the constraints of the kind."""
         counter = self.heads.in_degree
-        logits_CK = self.guidance.merge(self.heads.degree_readout(state_SD))
-        logits_CK = self.constraints.limit_degrees(logits_CK, counter, kind_C, first_C)
-        degree_C = counter.decode(
-            sample_from_logits(logits_CK, uniform_CU[:, RandomSlot.IN_DEGREE]),
-            uniform_CU[:, RandomSlot.IN_DEGREE + 1],
+        logits_PK = self.guidance.merge(self.heads.degree_readout(state_QD))
+        logits_PK = self.constraints.limit_degrees(logits_PK, counter, kind_P, first_P)
+        degree_P = counter.decode(
+            sample_from_logits(logits_PK, uniform_PU[:, RandomSlot.IN_DEGREE]),
+            uniform_PU[:, RandomSlot.IN_DEGREE + 1],
         )
-        return self.constraints.clamp(degree_C, kind_C, first_C)
+        return self.constraints.clamp(degree_P, kind_P, first_P)
 
     def _parents(
         self,
-        graph_C: Int[Tensor, " C"],
-        state_SD: Float[Tensor, "S D"],
-        first_C: Int[Tensor, " C"],
-        degree_C: Int[Tensor, " C"],
-        seed_C: UInt64[np.ndarray, " C"],
-    ) -> tuple[tuple[EdgesToParents, ...], Float[Tensor, "S D"]]:
+        graph_P: Int[Tensor, " P"],
+        state_QD: Float[Tensor, "Q D"],
+        first_P: Int[Tensor, " P"],
+        degree_P: Int[Tensor, " P"],
+        seed_P: UInt64[np.ndarray, " P"],
+    ) -> tuple[tuple[EdgesToParents, ...], Float[Tensor, "Q D"]]:
         """Draw further parents and all edge types; return the mean encoding of the parents, too."""
         edges: list[EdgesToParents] = []
-        sum_SD = torch.zeros_like(state_SD)
-        chosen_X = (degree_C > 0).nonzero()[:, 0]
-        parent_X, rank = first_C[chosen_X], 0
+        sum_QD = torch.zeros_like(state_QD)
+        chosen_X = (degree_P > 0).nonzero()[:, 0]
+        parent_X, rank = first_P[chosen_X], 0
         while chosen_X.shape[0]:
-            graph_X, open_X = graph_C[chosen_X], degree_C[chosen_X] - rank - 1
-            state_X = self.guidance.rows(chosen_X, graph_C.shape[0])
+            graph_X, open_X = graph_P[chosen_X], degree_P[chosen_X] - rank - 1
+            state_X = self.guidance.rows(chosen_X, graph_P.shape[0])
             parent_RD = self._encoding(graph_X, parent_X)
-            sum_SD[state_X] += parent_RD
+            sum_QD[state_X] += parent_RD
             after_RD = self.heads.further_state(
-                state_SD[state_X], parent_RD, self.guidance.duplicate(open_X)
+                state_QD[state_X], parent_RD, self.guidance.duplicate(open_X)
             )
             slot = RandomSlot.FURTHER_PARENT + SLOTS_PER_PARENT * rank
-            u_X3 = self._uniforms(seed_C[chosen_X.cpu().numpy()], range(slot, slot + 3))
+            u_X3 = self._uniforms(seed_P[chosen_X.cpu().numpy()], range(slot, slot + 3))
             type_XK = self.guidance.merge(self.heads.type_readout(after_RD))
             type_X = sample_from_logits(type_XK, u_X3[:, 2])
             edges.append(EdgesToParents(chosen_X, parent_X, type_X))
@@ -219,7 +220,7 @@ class CandidateSampler:
             if chosen_X.shape[0]:
                 decisions = self._decisions(graph_X[more_X], open_X[more_X], parent_X, parent_X)
                 parent_X = self._one_parent(after_RD[more_R], decisions, u_X3[more_X])
-        return tuple(edges), sum_SD / self.guidance.duplicate(degree_C).clamp(min=1)[:, None]
+        return tuple(edges), sum_QD / self.guidance.duplicate(degree_P).clamp(min=1)[:, None]
 
     def _encoding(
         self, graph_X: Int[Tensor, " X"], parent_X: Int[Tensor, " X"]

@@ -3,7 +3,7 @@
 Under guidance every graph has two rows of the encoder, the first half of all rows conditional and
 the second half unconditional, which share the discrete decisions.
 
-Shape letters: K codes, R rows (of X, or twice as many), X graphs or candidates.
+Shape letters: K codes, R rows (of the encoder: X or 2 X), X selected graphs (or candidates).
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ et al., Sequential Monte Carlo steering, arXiv 2306.03081). An error is so corre
 was made, where best-of-n can only throw the whole graph away.
 
 Shape letters: B graphs (the active ones), G groups of rows (particles of one graph), K codes, O
-options (particles), R rows, X selected graphs.
+options (particles), P pairs (of graph and candidate), R rows, X selected graphs.
 """
 
 from dataclasses import dataclass
@@ -64,20 +64,20 @@ class ParticleWeights:
         ancestries = Ancestries.start(rows, device)
         return cls(neighbors, kind, children, ancestries, torch.zeros(rows, device=device))
 
-    def of_candidates(self, candidates: NodeCandidates) -> Float[Tensor, " C"]:
+    def of_candidates(self, candidates: NodeCandidates) -> Float[Tensor, " P"]:
         """Return the log weight of each candidate for the next node of its graph, nats."""
         parents, children = self.neighbors.of_parents, self.neighbors.of_children
-        kind_C = candidates.kind_C
-        state_C, weight_C = parents.start_K[kind_C], self.neighbors.offset_K[kind_C]
+        kind_P = candidates.kind_P
+        state_P, weight_P = parents.start_K[kind_P], self.neighbors.offset_K[kind_P]
         for edges in candidates.edges:
             index_X, parent_X = edges.candidate_X, edges.parent_X
-            graph_X = candidates.graph_C[index_X]
-            state_C[index_X] = parents.read(state_C[index_X], self.kind.at(graph_X, parent_X))
+            graph_X = candidates.graph_P[index_X]
+            state_P[index_X] = parents.read(state_P[index_X], self.kind.at(graph_X, parent_X))
             before_X = self.children.at(graph_X, parent_X)
-            after_X = children.read(before_X, kind_C[index_X])
+            after_X = children.read(before_X, kind_P[index_X])
             broken_X = (after_X == UNSEEN) & (before_X != UNSEEN)
-            weight_C = weight_C.index_add(0, index_X, broken_X.float(), alpha=-NATS_PER_VIOLATION)
-        return weight_C - NATS_PER_VIOLATION * ~parents.final_R[state_C]
+            weight_P = weight_P.index_add(0, index_X, broken_X.float(), alpha=-NATS_PER_VIOLATION)
+        return weight_P - NATS_PER_VIOLATION * ~parents.final_R[state_P]
 
     def add_nodes(
         self, position: int, nodes: NodeCandidates, log_weight_B: Float[Tensor, " B"]
@@ -92,12 +92,12 @@ class ParticleWeights:
         children = self.neighbors.of_children
         self.log_weight_B = self.log_weight_B + log_weight_B
         self.ancestries.add_nodes(position, nodes)
-        self.kind.write(position, nodes.kind_C)
-        self.children.write(position, children.start_K[nodes.kind_C])
+        self.kind.write(position, nodes.kind_P)
+        self.children.write(position, children.start_K[nodes.kind_P])
         for edges in nodes.edges:
             row_X, parent_X = edges.candidate_X, edges.parent_X
             before_X = self.children.at(row_X, parent_X)
-            self.children.data[row_X, parent_X] = children.read(before_X, nodes.kind_C[row_X])
+            self.children.data[row_X, parent_X] = children.read(before_X, nodes.kind_P[row_X])
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""

@@ -5,8 +5,8 @@ row of a finished graph is assigned to the padding sample, which is dropped, unt
 inactive that compacting the caches pays off.
 
 Shape letters: A node attributes, B graphs (the active ones), C numeric conditions, D width of a
-state, J position buckets, K codes, M categorical conditions, O options, P pairs, R rows (of the
-encoder: B or 2 B), T tokens, U uniforms, X selected graphs.
+state, J position buckets, K codes, M categorical conditions, O options, P pairs, Q decisions, R
+rows (of the encoder: B or 2 B), T tokens, U uniforms, X selected graphs.
 """
 
 import math
@@ -239,7 +239,7 @@ class Sampler:
             self.guidance.duplicate(state.structure.index_T),
         )
         node = self._sample_nodes(position, context_RD)
-        state.sibling_B = node.first_C.masked_fill(node.first_C == 0, NEVER)
+        state.sibling_B = node.first_P.masked_fill(node.first_P == 0, NEVER)
         self.newest_edges = node.edges
         for edges in node.edges:
             state.connect(edges.candidate_X, edges.parent_X)
@@ -247,9 +247,9 @@ class Sampler:
             sample_X = state.sample_B[edges.candidate_X]
             self.output.add_edges(sample_X, edges.parent_X, child_X, edges.type_X)
         state_RD = heads.other_state(
-            node.state_SD, self.guidance.duplicate(node.degree_C), node.parents_SD
+            node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
         )
-        codes = [node.kind_C]
+        codes = [node.kind_P]
         for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.modules.constraints.limit_attributes(
                 self.guidance.merge(readout(state_RD)), index
@@ -257,9 +257,9 @@ class Sampler:
             code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.ATTRIBUTE + index])
             state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
             codes.append(code_B)
-        out_degree_B = self._out_degrees(state_RD, node.kind_C)
+        out_degree_B = self._out_degrees(state_RD, node.kind_P)
         capacity_B = self.modules.constraints.capacity(
-            node.kind_C, None if heads.out_degree is None else out_degree_B
+            node.kind_P, None if heads.out_degree is None else out_degree_B
         )
         state.set_out_degree(position, out_degree_B, capacity_B)
         self.x_BA = torch.stack(codes, dim=1)

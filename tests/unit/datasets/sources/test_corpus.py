@@ -82,6 +82,7 @@ def test_further_runs_are_no_part_of_the_split(few, repository):
     alone = load_corpus(folder, families=("mlp",))
     assert len(further.graphs["train"]) > len(alone.graphs["train"])
     assert further.split == alone.split
+    assert len(further.members) == len(alone.graphs["train"])
 
 
 def test_hardly_any_further_run_has_the_graph_of_a_run_of_the_corpus(repository):

@@ -48,9 +48,9 @@ def test_of_several_candidates_of_a_graph_each_is_looked_up() -> None:
     assert known.occurred(three).tolist() == [False, True, False]
 
 
-def roots(kind_C: torch.Tensor, graphs: int | None = None) -> NodeCandidates:
+def roots(kind_P: torch.Tensor, graphs: int | None = None) -> NodeCandidates:
     """Return candidates without parents, the same number for each graph."""
-    count = kind_C.shape[0]
-    none_C, states = torch.zeros(count, dtype=torch.int64), torch.zeros(0, 0)
-    graph_C = torch.arange(count) // (count // (graphs or count))
-    return NodeCandidates(graph_C, none_C, kind_C, none_C, (), states, states)
+    count = kind_P.shape[0]
+    none_P, states = torch.zeros(count, dtype=torch.int64), torch.zeros(0, 0)
+    graph_P = torch.arange(count) // (count // (graphs or count))
+    return NodeCandidates(graph_P, none_P, kind_P, none_P, (), states, states)

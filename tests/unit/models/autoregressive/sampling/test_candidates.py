@@ -36,7 +36,7 @@ def test_the_first_candidate_is_the_node_that_is_drawn_alone(
     ) -> NodeCandidates:
         candidates = draw(self, context_RD, 5 * count)
         first_B = torch.arange(self.seed_B.shape[0]) * 5
-        assert candidates.graph_C[first_B].tolist() == list(range(self.seed_B.shape[0]))
+        assert candidates.graph_P[first_B].tolist() == list(range(self.seed_B.shape[0]))
         return candidates.select(first_B, self.guidance)
 
     monkeypatch.setattr(CandidateSampler, "draw", first_of_five)
@@ -55,12 +55,12 @@ def test_candidates_of_a_graph_differ_and_each_has_as_many_parents_as_its_degree
         candidates = draw(self, context_RD, 8)
         for graph in range(self.seed_B.shape[0]):
             chosen_X = torch.arange(8 * graph, 8 * graph + 8)
-            distinct.append(len(set(candidates.kind_C[chosen_X].tolist())))
-        found_C = torch.zeros_like(candidates.degree_C)
+            distinct.append(len(set(candidates.kind_P[chosen_X].tolist())))
+        found_P = torch.zeros_like(candidates.degree_P)
         for edges in candidates.edges:
-            found_C[edges.candidate_X] += 1
+            found_P[edges.candidate_X] += 1
             assert (edges.parent_X < self.position).all()
-        assert found_C.tolist() == candidates.degree_C.tolist()
+        assert found_P.tolist() == candidates.degree_P.tolist()
         return candidates.select(torch.arange(self.seed_B.shape[0]) * 8 + 3, self.guidance)
 
     monkeypatch.setattr(CandidateSampler, "draw", watched)
@@ -74,14 +74,14 @@ def test_one_selects_its_own_edges_and_states_under_new_numbers():
     edges = EdgesToParents(
         torch.tensor([0, 2, 3]), torch.tensor([5, 6, 7]), torch.tensor([0, 1, 0])
     )
-    states_SD = torch.arange(8.0)[:, None]
+    states_QD = torch.arange(8.0)[:, None]
     candidates = NodeCandidates(
-        whole // 2, whole + 10, whole, torch.tensor([1, 0, 1, 1]), (edges,), states_SD, states_SD
+        whole // 2, whole + 10, whole, torch.tensor([1, 0, 1, 1]), (edges,), states_QD, states_QD
     )
     kept = candidates.select(torch.tensor([1, 2]), Guidance(1.5, 1.0))
-    assert kept.first_C.tolist() == [11, 12]
+    assert kept.first_P.tolist() == [11, 12]
     assert [kept.edges[0].candidate_X.tolist(), kept.edges[0].parent_X.tolist()] == [[1], [6]]
-    assert kept.state_SD[:, 0].tolist() == [1, 2, 5, 6]  # the unconditional rows follow
+    assert kept.state_QD[:, 0].tolist() == [1, 2, 5, 6]  # the unconditional rows follow
 
 
 @pytest.mark.parametrize(("weight", "rows"), [(1.0, 2), (1.5, 4)])

@@ -90,9 +90,9 @@ def test_equal_candidates_weigh_the_same_and_change_nothing_until_one_is_added()
     weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
     for node in range(batch.num_nodes):
         single = node_of(batch, node)
-        weight_C = weights.of_candidates(node_of(batch, node, copies=3))
-        assert weight_C.tolist() == [float(weights.of_candidates(single))] * 3
-        weights.add_nodes(node + 1, single, weight_C[:1])
+        weight_P = weights.of_candidates(node_of(batch, node, copies=3))
+        assert weight_P.tolist() == [float(weights.of_candidates(single))] * 3
+        weights.add_nodes(node + 1, single, weight_P[:1])
 
 
 def with_lists(model: FastLayerDAG, dags: list) -> FastLayerDAG:
