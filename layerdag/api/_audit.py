@@ -136,7 +136,7 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
     valid = [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
     return Audit(
-        train=len(data.members),
+        train=len(train),
         held_out=len(held_out),
         structure=structure,
         novelty=novelty(train, held_out, made, structure.valid_B),

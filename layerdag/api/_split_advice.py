@@ -11,7 +11,7 @@ REMEDY = (
 
 def too_few_held_out(data: GraphDataset) -> str | None:
     """Return a warning if no audit of samples could end in "no better than chance", else None."""
-    members, others = len(data.graphs["train"]), len(data.held_out)
+    members, others = len(data.members), len(data.held_out)
     if not others:
         return (
             f"{data.name}: no graph is held out, so that an audit can compare samples with "
