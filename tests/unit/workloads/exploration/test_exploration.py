@@ -124,3 +124,46 @@ def test_a_study_without_a_possible_plan_says_why() -> None:
 
 def test_it_stands_at_the_front_door() -> None:
     assert ld.explore is explore
+
+
+def test_each_model_has_its_own_best_and_its_own_front() -> None:
+    """A small model is no reason to leave out a large one."""
+    small = dataclasses.replace(outcome("near", 1.0, 1.0, 1.0), model="a")
+    large = dataclasses.replace(outcome("near", 9.0, 9.0, 9.0), model="b")
+    found = explored(small, large)
+    assert found.best() == (small, large)
+    assert found.pareto_front() == (small, large)
+
+
+def test_of_equal_times_the_cheaper_one_is_on_the_front() -> None:
+    dear, cheap = outcome("near", 1.0, 5.0, 1.0), outcome("near", 1.0, 4.0, 2.0)
+    assert explored(dear, cheap).pareto_front() == (cheap,)
+
+
+def test_nothing_on_the_front_is_beaten_in_both_figures(found: Exploration) -> None:
+    front = found.pareto_front()
+    assert set(front) <= set(found.simulated)
+    for one in found.simulated:
+        no_worse = [o for o in front if o.step_s <= one.step_s and o.cost <= one.cost]
+        assert no_worse
+    times, costs = [o.step_s for o in front], [o.cost for o in front]
+    assert (times, costs) == (sorted(times), sorted(costs, reverse=True))
+
+
+def test_a_study_whose_plans_are_all_too_large_has_no_best() -> None:
+    found = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
+    assert len(found.outcomes) == 8
+    assert (found.simulated, found.best(), found.pareto_front()) == ((), (), ())
+    assert found.summary()["too_large"] == 8
+
+
+def test_a_faster_network_is_no_slower() -> None:
+    def step(gb_per_s: float) -> float:
+        ring = [{"topology": "Ring", "ranks": 4, "gb_per_s": gb_per_s}]
+        only = {"near": cluster(network=ring)}
+        (best,) = ld.explore(study(plans={"tensor": 2}, clusters=only)).best()
+        return float(best.step_s or 0)
+
+    times = [step(speed) for speed in (1.0, 10.0, 100.0)]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > times[-1] > 0

@@ -1,5 +1,6 @@
 """Studies as YAML files: what they hold, and what is refused."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,72 @@ def test_a_file_that_is_no_study_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_shape_of_ones_own_is_a_model() -> None:
     assert read_study(study(model=[TINY])).models == (TINY,)
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        ("ring", "Did you mean 'Ring'"),
+        ("Torus", "Known: "),
+    ],
+)
+def test_a_topology_is_one_of_the_simulators(topology: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no topology '{topology}'") as caught:
+        Link(topology, 2, 1.0).dimension()
+    assert told in str(caught.value)
+    assert all(known.value in str(caught.value) for known in Topology)
+
+
+def test_ranks_of_all_dimensions_multiply_and_memory_adds_up() -> None:
+    links = (Link("Ring", 2, 1.0), Link("Switch", 3, 1.0), Link("FullyConnected", 4, 1.0))
+    made = StudiedCluster(
+        links, device="h100", memory_gib=60.0, expanded_gib=4.5, expanded_gb_per_s=1.0
+    )
+    assert made.ranks == 2 * 3 * 4
+    assert made.capacity == 64.5 * GIB
+
+
+def test_memory_that_fits_is_as_fast_as_it_is() -> None:
+    made = StudiedCluster((Link("Ring", 2, 1.0),), device="h100", memory_gib=80.0)
+    for used in (0, 1, 80 * GIB):
+        assert made.compute(used)._device == DEVICES["h100"]
+
+
+def test_more_memory_beyond_the_local_one_is_never_faster() -> None:
+    made = StudiedCluster(
+        (Link("Ring", 2, 1.0),), device="h100", memory_gib=10.0, expanded_gib=100.0,
+        expanded_gb_per_s=50.0,
+    )  # fmt: skip
+    speeds = [made.compute(used * GIB)._device.bytes_per_s for used in (10, 11, 20, 50, 110)]
+    assert speeds == sorted(speeds, reverse=True)
+    assert len(set(speeds)) == len(speeds)
+    assert speeds[-1] > 50e9
+
+
+def test_single_values_are_lists_of_one_and_what_is_not_named_is_not_split() -> None:
+    plans = read_study(study(plans={"tensor": 4, "recompute": "full", "sequence_parallel": True}))
+    assert plans.plans.tensor == (4,)
+    assert plans.plans.recompute == ("full",)
+    assert plans.plans.sequence_parallel == (True,)
+    assert (plans.plans.pipeline, plans.plans.zero, plans.plans.schedule) == ((1,), (0,), ("1f1b",))
+
+
+@pytest.mark.parametrize("empty", [{"models": ()}, {"clusters": {}}])
+def test_a_study_of_nothing_is_refused(empty: dict) -> None:
+    found = read_study(study())
+    with pytest.raises(ConfigError, match="at least one model and one cluster"):
+        dataclasses.replace(found, **empty)
+
+
+def test_a_description_and_its_file_are_the_same_study(tmp_path: Path) -> None:
+    described = study(model=["gpt2"])
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(described))
+    assert read_study(tmp_path / "s.yaml") == read_study(str(tmp_path / "s.yaml"))
+    assert read_study(tmp_path / "s.yaml") == read_study(described)
+
+
+def test_a_fault_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(study(model="gpt2", plans={"tensor": ["two"]})))
+    with pytest.raises(ConfigError, match=r"s\.yaml: .*plans\.tensor"):
+        read_study(path)
