@@ -122,7 +122,7 @@ def summarize_program(program: Program, hardware: Hardware | None = None) -> Pro
         len(computed),
         sum(flops.values()),
         sum(moved.values()),
-        None if hardware is None else sum(hardware.seconds(item) for item in computed),
+        None if hardware is None else sum((hardware.seconds(item) for item in computed), 0.0),
         None if hardware is None else hardware.name,
         tuple(rows),
         _collectives(program),
