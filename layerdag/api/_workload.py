@@ -18,6 +18,8 @@ def workload(name: str | Path | ModelShape | RecommenderShape, **settings: Any) 
             or a shape.
         **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=4, batch=64``. Without
             ``batch`` each micro-batch has one sequence; images have a ``sequence`` of their own.
+            With ``phase="disaggregated"`` degrees are those of the ranks that prefill or decode,
+            such as ``prefill_tensor=4, decode_tensor=2, decode_data=2``.
 
     Returns:
         What ``layerdag.simulate`` takes and ``layerdag.write_workload`` writes. The trace of a rank

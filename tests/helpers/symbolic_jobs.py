@@ -1,8 +1,9 @@
 """Small models and jobs for tests, big enough that nothing takes 0 ns."""
 
+from dataclasses import replace
 from typing import Any
 
-from layerdag.workloads.symbolic import Image, ModelShape, SymbolicJob, job
+from layerdag.workloads.symbolic import Image, Latent, ModelShape, SymbolicJob, job
 
 GPT = ModelShape(
     "tiny-gpt", 4, 256, 8, 1024, 512, positions=128, tied=True, dropout=True
@@ -13,6 +14,15 @@ LLAMA = ModelShape(
 MIXTURE = ModelShape(
     "tiny-mixture", 4, 256, 8, 512, 512, kv_heads=4, gated=True, norm="rms", biases="none",
     experts=4, experts_per_token=2,
+)  # fmt: skip
+DEEPSEEK = ModelShape(
+    "tiny-deepseek", 4, 256, 8, 64, 512, gated=True, norm="rms", biases="none",
+    latent=Latent(kv_rank=32, nope_width=16, rope_width=8, value_width=24, query_rank=48),
+    experts=4, experts_per_token=2, shared_experts=2, dense_layers=1, dense_feed_forward=512,
+)  # fmt: skip
+DEEPSEEK_LITE = replace(
+    DEEPSEEK, name="tiny-lite",
+    latent=Latent(kv_rank=32, nope_width=16, rope_width=8, value_width=24),
 )  # fmt: skip
 VIT = ModelShape("tiny-vit", 4, 256, 8, 1024, 100, positions=65, image=Image(64, 8))
 DIT = ModelShape(

@@ -169,6 +169,11 @@ def _require_text(shape: ModelShape) -> None:
             f"{shape.name}: reads images, which only 'layerdag workload' knows by name; capture a "
             "module of your own."
         )
+    if shape.latent or shape.shared_experts or shape.dense_layers:
+        raise UsageError(
+            f"{shape.name}: has latent attention, shared experts or dense layers before mixtures, "
+            "which only 'layerdag workload' knows by name; capture a module of your own."
+        )
 
 
 def _require_fit(shape: ModelShape, found: Settings) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from layerdag._runtime import did_you_mean, track
 from layerdag.codec import AttributedGraph
-from layerdag.errors import UsageError
+from layerdag.errors import TraceError, UsageError
 from layerdag.traces import NodeType, Workload
 from layerdag.traces.analysis import collective_name, critical_path, gather_communication
 from layerdag.workloads.differences._aligned import AlignedPair
@@ -43,7 +43,7 @@ def diff(
 
     Raises:
         UsageError: If one is a graph and the other a workload, or a part is unknown.
-        TraceError: If a trace's dependencies are faulty.
+        TraceError: If a trace's dependencies are faulty, or a job has no ranks.
         GraphError: If a graph has a cycle.
     """
     for part in ignore:
@@ -53,12 +53,22 @@ def diff(
                 f"{', '.join(PARTS)}."
             )
     if isinstance(a, Workload) and isinstance(b, Workload):
+        _require_ranks(a, "first")
+        _require_ranks(b, "second")
         return _of_workloads(a, b, tuple(ignore), makespans_ns)
     if isinstance(a, AttributedGraph) and isinstance(b, AttributedGraph):
         return _of_graphs(a, b, tuple(ignore))
     raise UsageError(
         "A graph and traces cannot be compared; give two graphs, or the traces of two jobs."
     )
+
+
+def _require_ranks(workload: Workload, which: str) -> None:
+    """Refuse a job without traces."""
+    if not workload.num_ranks:
+        raise TraceError(
+            f"{workload.source}: the {which} job has no ranks; give the traces of one at least."
+        )
 
 
 def _of_workloads(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.graph import Blocks, Place, Run, nested_runs
+from layerdag.graph import BlockNode, Blocks, Run, nested_runs
 from layerdag.traces import DATA, dependency_edges
 from layerdag.workloads.scaling._program import Program
 
@@ -121,8 +121,8 @@ def _innermost(runs: list[Run], chosen: int) -> list[Run]:
 
 def _require_whole_blocks(program: Program, blocks: Blocks) -> None:
     """Refuse blocks each of which has such a partner of its own outside: it belongs to a layer."""
-    depths: dict[tuple[Place, str], set[int]] = {}
-    partner: dict[tuple[Place, str], int] = {}
+    depths: dict[tuple[BlockNode, str], set[int]] = {}
+    partner: dict[tuple[BlockNode, str], int] = {}
     for pattern in blocks.patterns:
         inside = [place for place in (pattern.source, pattern.target) if place.run >= 0]
         if len(inside) != 1 or pattern.kind != DATA:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.graph import Pattern, Place, Unrolled, expand_ranges, pointers
+from layerdag.graph import BlockNode, Pattern, Unrolled, expand_ranges, pointers
 from layerdag.traces import DATA, AttributeTable, CollectiveType, Ragged, Trace
 from layerdag.workloads.scaling._blocks import Layers, number_steps, renumbered
 from layerdag.workloads.scaling._program import Program, numbers_written
@@ -186,7 +186,7 @@ class Deepening:
             for row, patterns in self._contributors.items()
         }
 
-    def _sum(self, row: int, places: Sequence[Place]) -> Share:
+    def _sum(self, row: int, places: Sequence[BlockNode]) -> Share:
         runs = self.layers.blocks.runs
         shares = [self._share(runs[place.run].start + place.at) for place in places]
         known = [share for share in shares if share is not None]

@@ -64,10 +64,10 @@ def scale(
     """
     workload = trace if isinstance(trace, Workload) else read_any(trace)
     asked = Degrees.of(degrees)
-    job, kinds = _job(workload, plan)
-    layers: dict[str, Any] = {}
+    before, kinds = _job(workload, plan)
+    job, layers = before, dict[str, Any]()
     if asked.layers is not None:
-        job, layers = with_layers(job, kinds, asked.layers, asked.layers_now)
+        job, layers = with_layers(before, kinds, asked.layers, asked.layers_now)
     found = Found(kinds, job.mesh.sizes, tuple(_sharded_axes(job)))
     mesh = Mesh(new_sizes(asked, found, job.source))
     _require_rules(found, mesh, job.source)
@@ -80,9 +80,9 @@ def scale(
     return Scaled(layout.workload(), {
         "source": job.source,
         "ranks": {"before": job.mesh.num_ranks, "after": mesh.num_ranks},
-        "nodes": {"before": _nodes(job), "after": int(nodes)},
+        "nodes": {"before": _nodes(before), "after": int(nodes)},
         "classes": [
-            {"ranks": len(program.ranks), "nodes": program.num_nodes} for program in job.programs
+            {"ranks": len(program.ranks), "nodes": program.num_nodes} for program in before.programs
         ],
         "plan": [
             {"kind": kind, "before": old, "after": new, "sharded": sharded}

@@ -1,6 +1,7 @@
 """A job: model, plan and step; its traces, its figures."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +12,10 @@ import numpy as np
 from layerdag._runtime import did_you_mean
 from layerdag.errors import UsageError
 from layerdag.traces import CollectiveType, NodeType, Trace, Workload
-from layerdag.workloads.symbolic._costs import Costs
-from layerdag.workloads.symbolic._grid import stage_traces
-from layerdag.workloads.symbolic._memory import rank_memory
-from layerdag.workloads.symbolic._models import model
-from layerdag.workloads.symbolic._plan import Plan, Step, check_fit
-from layerdag.workloads.symbolic._shape import ModelShape
-from layerdag.workloads.symbolic._stage import stage_trace
+from layerdag.workloads.symbolic.costs import Costs, rank_memory
+from layerdag.workloads.symbolic.passes import stage_trace
+from layerdag.workloads.symbolic.plans import Plan, Step, check_fit, stage_traces
+from layerdag.workloads.symbolic.shapes import ModelShape, model
 
 
 @final
@@ -87,15 +85,21 @@ class SymbolicJob:
         return step.batch * (step.tokens if step.phase == "decode" else step.sequence)
 
 
-def figures_of(programs: tuple[Trace, ...], ranks: int) -> dict[str, Any]:
-    """Return nodes, operations, bytes and communication of programs that ``ranks`` run each."""
-    found = [_StageFigures.of(trace) for trace in programs]
+def figures_of(programs: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[str, Any]:
+    """Return nodes, operations, bytes and communication of programs.
+
+    Args:
+        programs: The programs.
+        ranks: How many ranks run each of them; one number for all, or one for each.
+    """
+    counts = [ranks] * len(programs) if isinstance(ranks, int) else list(ranks)
+    found = [(_StageFigures.of(trace), n) for trace, n in zip(programs, counts, strict=True)]
     return {
-        "nodes": ranks * sum(figures.nodes for figures in found),
-        "flops": ranks * sum(figures.flops for figures in found),
-        "matrix_flops": ranks * sum(figures.matrix_flops for figures in found),
-        "bytes": ranks * sum(figures.moved for figures in found),
-        "communication": _added([figures.communication for figures in found], ranks),
+        "nodes": sum(n * figures.nodes for figures, n in found),
+        "flops": sum(n * figures.flops for figures, n in found),
+        "matrix_flops": sum(n * figures.matrix_flops for figures, n in found),
+        "bytes": sum(n * figures.moved for figures, n in found),
+        "communication": _added([(figures.communication, n) for figures, n in found]),
     }
 
 
@@ -140,10 +144,10 @@ def _of_matrices(trace: Trace) -> np.ndarray:
     return of_text[trace.name_N]
 
 
-def _added(parts: list[dict[str, tuple[int, int]]], ranks: int) -> dict[str, dict[str, int]]:
+def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dict[str, int]]:
     """Return count and bytes of each kind of communication of all ranks."""
     total: dict[str, dict[str, int]] = {}
-    for part in parts:
+    for part, ranks in parts:
         for name, (count, moved) in sorted(part.items()):
             held = total.setdefault(name, {"count": 0, "bytes": 0})
             held["count"] += ranks * count
@@ -151,22 +155,20 @@ def _added(parts: list[dict[str, tuple[int, int]]], ranks: int) -> dict[str, dic
     return total
 
 
-def workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
-    """Return the traces of one step of a transformer on all its ranks; see ``layerdag.workload``.
-
-    Args:
-        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
-        **settings: Fields of ``Plan`` and ``Step``.
-
-    Raises:
-        UsageError: If there is no such model or setting, or numbers do not fit together.
-    """
-    return job(name, **settings).workload()
-
-
 def job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
     """Return a step as ``workload`` does, with its figures."""
     plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
+    if settings.get("phase") == "disaggregated":
+        raise UsageError(
+            "A disaggregated step has two plans; layerdag.workload makes it and "
+            "layerdag.workloads.symbolic.disaggregated_job, other functions do not."
+        )
+    sided = [key for key in settings if key.startswith(("prefill_", "decode_"))]
+    if sided:
+        raise UsageError(
+            f"{sided[0]} is for steps with ranks of their own for prefill and decode; give "
+            "phase disaggregated, too, or leave it out."
+        )
     strange = [key for key in settings if key not in plan | step]
     if strange:
         raise UsageError(

@@ -130,7 +130,7 @@ def _tell(args: argparse.Namespace, figures: dict[str, Any]) -> None:
 
 
 def _count(parameters: int) -> str:
-    """Return a number of parameters as it is told: 8.03 B, 124 M, 9,610."""
+    """Return a number of parameters as it is printed: 8.03 B, 124 M, 9,610."""
     for unit, name in ((1e9, "B"), (1e6, "M")):
         if parameters >= unit:
             return f"{parameters / unit:.3g} {name}"

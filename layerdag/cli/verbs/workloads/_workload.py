@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import Limits, require_few_bytes, require_few_ranks
@@ -11,7 +12,9 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.workloads.recommendation import RecommenderJob
-    from layerdag.workloads.symbolic import SymbolicJob
+    from layerdag.workloads.symbolic import DisaggregatedJob, SymbolicJob
+
+    Job = SymbolicJob | DisaggregatedJob | RecommenderJob
 
 SUMMARY = (
     "Write the trace of one step of a transformer on any number of ranks, from its shape and a "
@@ -23,6 +26,8 @@ EXAMPLE = (
     "  layerdag simulate traces/llama --preset small --compute h100\n"
     "  layerdag workload path/to/config.json --tensor 2 --json      (a model of Hugging Face)\n"
     "  layerdag workload llama3-70b --phase decode --tensor 8 --sequence 4096 --batch 32 --json\n"
+    "  layerdag workload llama3-70b --phase disaggregated --prefill-tensor 4 --decode-tensor 2 \\\n"
+    "      --decode-data 2 --batch 8 --sequence 4096 --tokens 16 --out traces/split\n"
     "  layerdag workload vit-h14 --data 8 --batch 512 --json          (images)\n"
     "  layerdag workload --list\n"
     "  layerdag workload stage --help                     (STAGE's own flags and figures)"
@@ -49,11 +54,20 @@ _STEP = (
     ("micro-batches", "parts into which a replica cuts its share of the batch"),
     ("tokens", "tokens that decode makes"),
 )
+_SIDES = tuple(
+    (f"{side}-{word}", f"the same of the ranks that {side}, in phase disaggregated")
+    for side in ("prefill", "decode")
+    for word in ("data", "tensor", "pipeline", "expert", "micro-batches")
+)
 _WORDS = (
     ("schedule", "order of micro-batches: 1f1b, interleaved, gpipe, zb-h1 (zero-bubble)"),
     ("recompute", "what the backward pass computes again: none, selective (attention), full"),
     ("attention", "flash, or unfused, which keeps all scores"),
-    ("phase", "training, prefill, decode, inference (a forward pass without KV cache)"),
+    (
+        "phase",
+        "training, prefill, decode, inference (a forward pass without KV cache), "
+        "disaggregated (prefill and decode on ranks of their own)",
+    ),
     ("precision", "bf16, fp16, bf16-fp32-gradients, fp32"),
     ("causal", "operations of causal attention: full square (as published), half of it"),
 )
@@ -71,10 +85,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
-    for flag, text in (*_PLAN, *_STEP):
+    for flag, text in (*_PLAN, *_STEP, *_SIDES):
         parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
     parser.add_argument("--sequence-parallel", action="store_true", default=None,
         help="split norms and residuals over the tensor ranks, too")  # fmt: skip
+    parser.add_argument("--prefill-sequence-parallel", action="store_true", default=None,
+        help="the same of the ranks that prefill")  # fmt: skip
     for flag, text in _WORDS:
         parser.add_argument(f"--{flag}", metavar="WORD", help=text)
 
@@ -89,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from layerdag.traces import require_free_prefix, write_workload
     from layerdag.workloads.recommendation import RECOMMENDERS, recommender_job
-    from layerdag.workloads.symbolic import job
+    from layerdag.workloads.symbolic import disaggregated_job, job
 
     if args.list:
         return _list(args)
@@ -101,7 +117,8 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
     if args.out:
         require_free_prefix(args.out, overwrite=args.overwrite)
-    make = recommender_job if args.model in RECOMMENDERS else job
+    make: Callable[..., Job] = disaggregated_job if args.phase == "disaggregated" else job
+    make = recommender_job if args.model in RECOMMENDERS else make
     made = make(args.model, **_settings(args))
     if args.out:
         figures = made.summary()
@@ -115,12 +132,13 @@ def _run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of plan and step."""
-    names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_WORDS)]
-    given = {name: getattr(args, name) for name in (*names, "sequence_parallel")}
+    names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_SIDES, *_WORDS)]
+    names += ["sequence_parallel", "prefill_sequence_parallel"]
+    given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _tell(args: argparse.Namespace, made: "SymbolicJob | RecommenderJob") -> None:
+def _tell(args: argparse.Namespace, made: "Job") -> None:
     """Print or write the figures."""
     figures = made.summary()
     if args.json == "-":
@@ -143,6 +161,12 @@ def _lines(figures: dict[str, Any]) -> list[str]:
         f"{figures['flops']:.4g} floating-point operations, {figures[unit]:,} {unit}",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
     ]
+    if "transfer" in figures:
+        moved = figures["transfer"]
+        lines.append(
+            f"{moved['bytes'] / 1e9:,.3f} GB of keys and values in {moved['messages']:,} messages "
+            "from prefill to decode"
+        )
     if figures["communication"]:
         lines += ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
     for name, held in figures["communication"].items():

@@ -281,6 +281,11 @@ def test_a_group_beside_the_mesh_is_refused() -> None:
         capture_step(step, data=4)
 
 
+def test_models_with_latent_attention_cannot_be_captured_by_name() -> None:
+    with pytest.raises(UsageError, match="deepseek-v3: has latent attention, shared experts"):
+        capture_model("deepseek-v3")
+
+
 def test_models_of_images_cannot_be_captured_by_name() -> None:
     with pytest.raises(UsageError, match="vit-b16: reads images, which only 'layerdag workload'"):
         capture_model("vit-b16")

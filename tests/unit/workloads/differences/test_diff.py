@@ -178,6 +178,14 @@ def test_a_graph_and_traces_cannot_be_compared() -> None:
         diff(chain("g", "ab"), job(layers(1)))
 
 
+def test_a_job_without_ranks_is_refused() -> None:
+    empty = Workload((), {}, "empty")
+    with pytest.raises(TraceError, match="empty: the second job has no ranks"):
+        diff(job(layers(1)), empty)
+    with pytest.raises(TraceError, match="empty: the first job has no ranks"):
+        diff(empty, empty)
+
+
 def test_an_unknown_part_is_told_with_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"no part 'times'\. Did you mean 'time'"):
         diff(chain("g", "ab"), chain("g", "ab"), ignore=("times",))

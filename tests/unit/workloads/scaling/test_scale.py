@@ -1,23 +1,29 @@
 """Jobs on other degrees: equal to what the symbolic generator makes for them; refusals."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from same_jobs import assert_same
+from same_jobs import assert_same, operators
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
+import layerdag as ld
 from layerdag._runtime import Limits
+from layerdag.cli import main
 from layerdag.errors import TraceError, UsageError
 from layerdag.simulator import Cluster, simulate
 from layerdag.traces import (
+    CollectiveType,
     NodeType,
     Workload,
     embedded_corpus,
     read_index,
     read_runs,
     read_workload,
+    write_workload,
 )
 from layerdag.traces.analysis import match_communication
 from layerdag.workloads.scaling import Degrees, scale
@@ -167,3 +173,149 @@ def test_bytes_are_limited() -> None:
 
 def test_degrees_say_what_is_known() -> None:
     assert Degrees.of({"ranks": 8, "data": None}) == Degrees(ranks=8)
+
+
+# ---- what is told ----
+
+
+def test_nodes_and_classes_are_told_as_they_were_before() -> None:
+    """Layers are added to every rank, and what the trace had is still told."""
+    source = made(LLAMA, 2)
+    found = scale(source, layers=6, data=4).found
+    before = sum(trace.num_nodes for trace in source.traces)
+    after = sum(trace.num_nodes for trace in made(replace(LLAMA, layers=6), 4).traces)
+    assert found["nodes"] == {"before": before, "after": after}
+    assert found["ranks"] == {"before": 2, "after": 4}
+    assert found["classes"] == [{"ranks": 2, "nodes": before // 2}]
+
+
+def test_changes_are_told_by_class_with_their_sums() -> None:
+    """A shard of ZeRO-3 is half as large on twice the ranks; what is sent shrinks with it."""
+    source = made(LLAMA, 2, zero=3)
+    scaled = scale(source, data=4)
+    told = {change["what"]: change for change in scaled.found["changes"]}
+    for what, name in (("operations", "num_ops"), ("communication", "comm_size")):
+        old_N, new_N = (job.traces[0].integers(name)[0] for job in (source, scaled.workload))
+        assert told[what]["before"] == old_N.sum()
+        assert told[what]["after"] == new_N.sum()
+        assert told[what]["nodes"] == (old_N != new_N).sum()
+    assert told["communication"]["after"] < told["communication"]["before"]
+
+
+def test_nothing_is_told_to_change_where_degrees_stay() -> None:
+    found = scale("data/examples/ddp_mlp", ranks=2).found
+    assert (found["changes"], found["notes"], found["layers"]) == ([], [], {})
+    assert found["ranks"]["before"] == found["ranks"]["after"]
+
+
+def test_notes_say_what_happened_and_nothing_else() -> None:
+    plain = " ".join(scale(made(GPT, 2), data=4).found["notes"])
+    assert "were dropped" in plain
+    assert "Each rank keeps its batch" in plain
+    assert "scaled with it" not in plain  # no operator costs more or less
+    sharded = " ".join(scale(made(GPT, 2, zero=3), data=4).found["notes"])
+    assert "Durations of operators whose cost changed were scaled with it." in sharded
+
+
+@pytest.mark.parametrize(("zero", "sharded"), [(0, False), (1, True), (3, True)])
+def test_shards_are_told_by_axis(zero: int, *, sharded: bool) -> None:
+    (axis,) = scale(made(GPT, 2, zero=zero), data=4).found["plan"]
+    assert axis == {"kind": "data", "before": 2, "after": 4, "sharded": sharded}
+
+
+# ---- laws ----
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_two_steps_lead_where_one_does(zero: int) -> None:
+    source = made(LLAMA, 2, zero=zero)
+    steps = scale(scale(source, data=4).workload, data=16).workload
+    assert_same(steps, scale(source, data=16).workload)
+
+
+def test_a_rank_without_shards_does_the_same_work_on_any_number_of_ranks() -> None:
+    source = made(GPT, 2)
+    for degree in (1, 3, 64):
+        scaled = scale(source, data=degree).workload
+        assert scaled.num_ranks == degree
+        assert operators(scaled.traces[degree - 1]) == operators(source.traces[0])
+
+
+def test_shards_of_all_ranks_together_are_the_weights() -> None:
+    """What a rank sends to a gather, by the ranks that gather, is the same on each degree."""
+    source = made(LLAMA, 2, zero=3)
+
+    def gathered(workload: Workload) -> int:
+        trace = workload.traces[0]
+        gathers_N = trace.integers("comm_type")[0] == CollectiveType.ALL_GATHER
+        return int(trace.integers("comm_size")[0][gathers_N].sum()) * workload.num_ranks
+
+    assert gathered(source) > 0
+    assert gathered(scale(source, data=16).workload) == gathered(source)
+
+
+def test_the_source_is_left_as_it_was() -> None:
+    source = made(LLAMA, 2, zero=3)
+    words = [trace.attributes.word_A.copy() for trace in source.traces]
+    _ = scale(source, data=8, layers=2).workload.traces[7]
+    for trace, word_A in zip(source.traces, words, strict=True):
+        np.testing.assert_array_equal(trace.attributes.word_A, word_A)
+
+
+# ---- the front doors ----
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Return exit code and output of ``layerdag scale``."""
+    code = main(["scale", *words])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+@pytest.fixture(scope="module")
+def written_job(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the prefix of a job of two tensor by two data ranks on disk."""
+    prefix = str(tmp_path_factory.mktemp("job") / "llama")
+    write_workload(small(LLAMA, tensor=2, data=2).workload(), prefix)
+    return prefix
+
+
+def test_the_verb_writes_what_the_call_makes(
+    written_job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "larger")
+    code, text = told(capsys, written_job, "--data", "3", "--layers", "5", "--out", out)
+    assert code == 0
+    assert "4 ranks to 6" in text
+    assert "tensor: 2 to 2 ranks\ndata: 2 to 3 ranks\nlayers: 4 to 5" in text
+    assert_same(read_workload(out), ld.scale(written_job, data=3, layers=5).workload)
+
+
+def test_figures_of_the_verb_are_those_of_the_call(
+    written_job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = told(capsys, written_job, "--ranks", "16", "--plan", "tensor,data", "--json")
+    assert code == 0
+    assert json.loads(text) == ld.scale(written_job, ranks=16, plan="tensor,data").found
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--layers", "9", "--layers-now", "7"], 2, "no blocks of operators repeat 7 times"),
+        (["--plan", "data", "--ranks", "8"], 2, "names 1 kinds of parallelism"),
+        (["--ranks", "9"], 2, "9 ranks are no multiple of the 2 ranks along the other axes"),
+        (["--ranks", "64", "--max-bytes", "1000"], 2, "more than max_bytes"),
+        (["--tensor", "0"], 2, "tensor is 0; it must be a whole number, at least 1"),
+        (["--tensor", "4"], 1, "leave that degree at 2"),  # a vocabulary that is split
+    ],
+)
+def test_refusals_of_the_verb_write_nothing(
+    words: list[str], code: int, sentence: str,
+    written_job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    found, text = told(capsys, written_job, *words, "--out", str(tmp_path / "job"))
+    assert found == code
+    assert sentence in text
+    assert "Traceback" not in text
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from layerdag.errors import ConfigError
 from layerdag.workloads.exploration import read_study
 from layerdag.workloads.exploration._points import points_of
 from layerdag.workloads.symbolic import ModelShape, job
-from layerdag.workloads.symbolic._memory import rank_parameters
+from layerdag.workloads.symbolic.costs import condition, condition_back, rank_parameters
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_splitting_changes_no_matrix_operation(shape: ModelShape, plan: dict[str
         patches = costs.linear(costs.patches, costs.own_patches)[0]
         replicated = 3 * (2 * patches)
         if costs.condition_bytes:
-            replicated += 3 * (costs.condition()[0] + costs.condition_back()[0])
+            replicated += 3 * (condition(costs)[0] + condition_back(costs)[0])
     assert split.summary()["matrix_flops"] == whole.summary()["matrix_flops"] + replicated
 
 

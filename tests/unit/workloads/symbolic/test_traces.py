@@ -10,7 +10,7 @@ from layerdag.simulator import Cluster, simulate
 from layerdag.traces import NodeType, Workload, read_workload, write_workload
 from layerdag.traces.chakra import encode_trace, normalize
 from layerdag.workloads.symbolic import Plan
-from layerdag.workloads.symbolic._grid import ROLES, Grid
+from layerdag.workloads.symbolic.plans import ROLES, Grid
 
 
 def _with_role(workload: Workload, rank: int) -> dict[str, tuple[int, ...]]:

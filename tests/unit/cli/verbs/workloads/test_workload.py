@@ -76,3 +76,20 @@ def test_more_than_a_disk_takes_is_refused_before_anything_is_written(
     assert main(["workload", "gpt2", *words, "--out", str(tmp_path / "w")]) == 2
     assert sentence in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_prefill_and_decode_on_ranks_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["workload", "gpt2", "--phase", "disaggregated", "--sequence", "64", "--tokens", "2"]
+    sides = ["--prefill-tensor", "2", "--prefill-sequence-parallel", "--decode-micro-batches", "2"]
+    prefix = str(tmp_path / "split")
+    assert main([*words, *sides, "--out", prefix]) == 0
+    assert "GB of keys and values in 48 messages from prefill to decode" in capsys.readouterr().out
+    assert read_workload(prefix).num_ranks == 3
+    assert main(["validate", prefix]) == 0
+    capsys.readouterr()
+    assert main([*words, "--tensor", "2", "--json"]) == 2
+    assert "give prefill_tensor and decode_tensor in place of tensor" in capsys.readouterr().err
+    assert main(["workload", "gpt2", "--decode-tensor", "2", "--json"]) == 2
+    assert "decode_tensor is for steps with ranks of their own" in capsys.readouterr().err

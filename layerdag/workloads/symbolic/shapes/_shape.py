@@ -1,64 +1,18 @@
 """The shape of a transformer: all that sizes and operations follow from."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Literal
 
 from layerdag.errors import ConfigError
+from layerdag.workloads.symbolic.shapes._image import Image
+from layerdag.workloads.symbolic.shapes._latent import Latent
 
 Biases = Literal["none", "qkv", "all"]
 Norm = Literal["layer", "rms", "adaptive"]
 
 TIME_FREQUENCIES = 256
 """Inputs of the network that embeds the time step of a diffusion transformer (DiT)."""
-
-
-@dataclass(frozen=True)
-class Image:
-    """What a vision or diffusion transformer reads instead of words.
-
-    Attributes:
-        size: Pixels of a side; of the latent image in latent diffusion.
-        patch: Pixels of a side of a patch, which becomes a token.
-        channels: Numbers of a pixel.
-        class_token: Whether one token more is added, from which alone the classes are computed.
-        labels: Rows of the table of labels that condition a diffusion transformer; 0 for none.
-
-    Raises:
-        ConfigError: If a number is not possible or patches do not fill the image.
-    """
-
-    size: int = 224
-    patch: int = 16
-    channels: int = 3
-    class_token: bool = True
-    labels: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("size", 1), ("patch", 1), ("channels", 1), ("labels", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ConfigError(
-                    f"image: {name} is {value!r}; it must be a whole number of at least {least}."
-                )
-        if self.size % self.patch:
-            raise ConfigError(
-                f"image: patches of {self.patch} pixels do not fill a side of {self.size}."
-            )
-
-    @property
-    def patches(self) -> int:
-        """Patches of an image."""
-        return (self.size // self.patch) ** 2
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of an image."""
-        return self.patches + self.class_token
-
-    @property
-    def patch_numbers(self) -> int:
-        """Numbers of a patch."""
-        return self.channels * self.patch**2
 
 
 @dataclass(frozen=True)
@@ -86,6 +40,11 @@ class ModelShape:
         experts: Experts of each mixture; 0 for a dense model.
         experts_per_token: Experts that each token is sent to.
         image: What is read instead of words; attention then is not causal.
+        latent: Widths of multi-head latent attention, in place of ``kv_heads`` and ``head_size``.
+        shared_experts: Experts of each mixture that every token passes, beside the routed ones.
+        dense_layers: Layers before the first mixture, which have a feed-forward block of their own.
+        dense_feed_forward: Inner width of that block; 0 without such layers.
+        router_bias: Whether the router has a bias, one number for each expert.
 
     Raises:
         ConfigError: If a number is not possible; names it.
@@ -109,6 +68,11 @@ class ModelShape:
     experts: int = 0
     experts_per_token: int = 0
     image: Image | None = None
+    latent: Latent | None = None
+    shared_experts: int = 0
+    dense_layers: int = 0
+    dense_feed_forward: int = 0
+    router_bias: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -126,7 +90,10 @@ class ModelShape:
                 f"model {self.name}: adaptive norms need an image with labels to adapt to, and the "
                 "other way round."
             )
-        if not self.head_size and self.hidden % self.heads:
+        self._check_mixture()
+        if self.latent:
+            self._check_latent()
+        elif not self.head_size and self.hidden % self.heads:
             raise ConfigError(
                 f"model {self.name}: {self.heads} heads do not divide the width {self.hidden}; "
                 "give head_size."
@@ -136,12 +103,43 @@ class ModelShape:
                 f"model {self.name}: {self.heads} query heads are no multiple of {self.key_heads} "
                 "key heads."
             )
+
+    def _check_mixture(self) -> None:
+        """Refuse numbers of experts and of dense layers that make no mixture."""
         if bool(self.experts) != bool(self.experts_per_token) or (
             self.experts_per_token > self.experts
         ):
             raise ConfigError(
                 f"model {self.name}: {self.experts_per_token} of {self.experts} experts a token "
                 "make no mixture; give both numbers, or neither."
+            )
+        if not self.experts and (self.shared_experts or self.dense_layers or self.router_bias):
+            raise ConfigError(
+                f"model {self.name}: shared_experts, dense_layers and router_bias belong to a "
+                "mixture; give experts, or leave them out."
+            )
+        if bool(self.dense_layers) != bool(self.dense_feed_forward):
+            raise ConfigError(
+                f"model {self.name}: {self.dense_layers} dense layers of inner width "
+                f"{self.dense_feed_forward}; give both numbers, or neither."
+            )
+        if self.dense_layers > self.layers:
+            raise ConfigError(
+                f"model {self.name}: {self.dense_layers} dense layers are more than all of its "
+                f"{self.layers} layers."
+            )
+
+    def _check_latent(self) -> None:
+        """Refuse what only attention with keys and values of its own has."""
+        if self.kv_heads not in (0, self.heads) or self.head_size or self.qk_norm or self.image:
+            raise ConfigError(
+                f"model {self.name}: latent attention has widths of its own and reads text; leave "
+                "kv_heads, head_size, qk_norm and image out."
+            )
+        if self.biases != "none":
+            raise ConfigError(
+                f"model {self.name}: latent attention is known without biases; set biases to "
+                "'none'."
             )
 
     @property
@@ -151,8 +149,15 @@ class ModelShape:
 
     @property
     def head_width(self) -> int:
-        """Width of one head."""
+        """Width of a head's query and key."""
+        if self.latent:
+            return self.latent.key_width
         return self.head_size or self.hidden // self.heads
+
+    @property
+    def value_head_width(self) -> int:
+        """Width of a head's value."""
+        return self.latent.value_width if self.latent else self.head_width
 
     @property
     def query_width(self) -> int:
@@ -160,9 +165,24 @@ class ModelShape:
         return self.heads * self.head_width
 
     @property
+    def output_width(self) -> int:
+        """Width of what attention makes of all heads: the input of its last linear layer."""
+        return self.heads * self.value_head_width
+
+    @property
     def kv_width(self) -> int:
         """Width of all key heads together."""
         return self.key_heads * self.head_width
+
+    @property
+    def value_width(self) -> int:
+        """Width of all value heads together."""
+        return self.key_heads * self.value_head_width
+
+    @property
+    def cached_width(self) -> int:
+        """Numbers of a token in the KV cache of a layer, of all tensor ranks."""
+        return self.latent.cached_width if self.latent else self.kv_width + self.value_width
 
     @property
     def up_width(self) -> int:
@@ -177,6 +197,9 @@ class ModelShape:
     @property
     def attention_parameters(self) -> int:
         """Parameters of the attention block of one layer, without its normalization."""
+        if self.latent:
+            count = self.latent.shared_parameters(self.hidden) + self.output_width * self.hidden
+            return count + self.latent.expanding_parameters(self.hidden, self.heads)
         qkv = self.query_width + 2 * self.kv_width
         count = self.hidden * qkv + self.query_width * self.hidden
         count += qkv if self.biases != "none" else 0
@@ -192,7 +215,7 @@ class ModelShape:
     @property
     def router_parameters(self) -> int:
         """Parameters of the router of one layer, 0 in a dense model."""
-        return self.hidden * self.experts
+        return (self.hidden + self.router_bias) * self.experts
 
     @property
     def modulations(self) -> int:
@@ -201,10 +224,10 @@ class ModelShape:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of one layer."""
+        """Parameters of one layer; with a mixture, where the model has any."""
         return (
             self.attention_parameters
-            + max(self.experts, 1) * self.expert_parameters
+            + (max(self.experts, 1) + self.shared_experts) * self.expert_parameters
             + self.router_parameters
             + 2 * self.norm_parameters
             + self.modulations * self.hidden * (self.hidden + 1)
@@ -232,7 +255,7 @@ class ModelShape:
     def parameters(self) -> int:
         """Parameters of the model, each counted once."""
         return (
-            self.layers * self.layer_parameters
+            sum(self.of_layer(layer).layer_parameters for layer in range(self.layers))
             + self.embedding_parameters
             + self.norm_parameters
             + self.output_parameters
@@ -242,7 +265,22 @@ class ModelShape:
     def active_parameters(self) -> int:
         """Parameters that a token passes: those of all its experts, not of all experts."""
         idle = self.experts - self.experts_per_token if self.experts else 0
-        return self.parameters - self.layers * idle * self.expert_parameters
+        mixtures = self.layers - self.dense_layers
+        return self.parameters - mixtures * idle * self.expert_parameters
+
+    def of_layer(self, layer: int) -> "ModelShape":
+        """Return the shape of which layer ``layer`` is one, counted from 0: dense or a mixture."""
+        return self.dense if layer < self.dense_layers else self
+
+    @cached_property
+    def dense(self) -> "ModelShape":
+        """The same model without mixtures, as its first layers are; itself where it has none."""
+        if not self.dense_layers:
+            return self
+        return replace(
+            self, feed_forward=self.dense_feed_forward, experts=0, experts_per_token=0,
+            shared_experts=0, dense_layers=0, dense_feed_forward=0, router_bias=False,
+        )  # fmt: skip
 
 
 _AT_LEAST_ONE = ("layers", "hidden", "heads", "feed_forward", "vocabulary")

@@ -5,16 +5,24 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from layerdag.traces import CollectiveType, Trace
-from layerdag.workloads.symbolic._costs import Costs
-from layerdag.workloads.symbolic._ends import EndsWriter
-from layerdag.workloads.symbolic._layers import LayerWriter
-from layerdag.workloads.symbolic._schedule import Task, layers_of_chunks, stage_tasks
-from layerdag.workloads.symbolic._tape import Nodes, Tape
+from layerdag.workloads.symbolic.costs import Costs
+from layerdag.workloads.symbolic.passes._blocks import BlockWriter
+from layerdag.workloads.symbolic.passes._ends import EndsWriter
+from layerdag.workloads.symbolic.passes._layers import LayerWriter
+from layerdag.workloads.symbolic.passes._tape import Nodes, Tape
+from layerdag.workloads.symbolic.passes._transfer import Transfer
+from layerdag.workloads.symbolic.plans import Task, layers_of_chunks, stage_tasks
 
 
-def stage_trace(costs: Costs, stage: int) -> Trace:
-    """Return the program of all ranks of a pipeline stage; groups and peers as `Tape` has them."""
-    return _StageWriter(costs, stage).written()
+def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> Trace:
+    """Return the program of all ranks of a pipeline stage; groups and peers as `Tape` has them.
+
+    Args:
+        costs: Costs of its ranks.
+        stage: Its place in the pipeline.
+        transfer: Keys and values that its ranks exchange with those of another plan.
+    """
+    return _StageWriter(costs, stage, transfer or Transfer()).written()
 
 
 @dataclass(frozen=True)
@@ -58,18 +66,20 @@ class _StageWriter:
     Args:
         costs: Costs of its ranks.
         stage: Its place in the pipeline.
+        transfer: Keys and values that it sends or receives.
     """
 
-    def __init__(self, costs: Costs, stage: int) -> None:
+    def __init__(self, costs: Costs, stage: int, transfer: Transfer) -> None:
         plan, step = costs.plan, costs.step
         self._costs, self._plan, self._step, self._stage = costs, plan, step, stage
         self._chunks = layers_of_chunks(costs.shape.layers, plan, stage)
         self._layers = [layer for layers in self._chunks for layer in layers]
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
         self._tape = Tape(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
-        self._write = LayerWriter(self._tape, costs)
+        self._write = BlockWriter(self._tape, costs)
         self._ends_writer = EndsWriter(self._write, costs)
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
+        self._transfer = transfer
         self._loss: dict[int, Nodes] = {}
         self._late: dict[int, list[_Late]] = {}
 
@@ -93,10 +103,11 @@ class _StageWriter:
         costs, plan = self._costs, self._plan
         buckets = []
         for layer in self._layers:
-            buckets.append(_Bucket(f"L{layer}", "data", plan.replicas, costs.layer_dense))
-            if costs.layer_experts:
+            here = costs.of_layer(layer)
+            buckets.append(_Bucket(f"L{layer}", "data", plan.replicas, here.layer_dense))
+            if here.layer_experts:
                 buckets.append(_Bucket(
-                    f"L{layer}.experts", "expert_data", plan.expert_replicas, costs.layer_experts
+                    f"L{layer}.experts", "expert_data", plan.expert_replicas, here.layer_experts
                 ))  # fmt: skip
         if self._first:
             buckets.append(_Bucket("embedding", "data", plan.replicas, costs.entry))
@@ -164,8 +175,12 @@ class _StageWriter:
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = x
-            x = self._write.forward(f"{layer}.{where}", (*x, *weights, *experts))
+            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *weights, *experts))
         return x
+
+    def _layer(self, layer: int) -> LayerWriter:
+        """Return the writer of a layer."""
+        return LayerWriter(replace(self._write, costs=self._write.costs.of_layer(layer)))
 
     def _leave(self, where: str, micro_batch: int, chunk: int, x: Nodes) -> None:
         if self._ends(chunk):
@@ -207,7 +222,7 @@ class _StageWriter:
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = dy
-            passed = self._write.backward(f"{layer}.{where}", (*dy, *weights, *experts))
+            passed = self._layer(layer).backward(f"{layer}.{where}", (*dy, *weights, *experts))
             self._made(f"L{layer}", micro_batch, passed.dense)
             if f"L{layer}.experts" in self._buckets:
                 self._made(f"L{layer}.experts", micro_batch, passed.experts)
@@ -252,8 +267,8 @@ class _StageWriter:
             )
         ready = tuple(dict.fromkeys(n for b in self._buckets.values() for n in b.ready))
         if plan.tensor > 1 and plan.sequence_parallel:
-            norms = 2 * len(self._layers) + self._last
-            count = norms * costs.shape.norm_parameters
+            count = sum(costs.of_layer(layer).layer_shared for layer in self._layers)
+            count += costs.shape.norm_parameters * self._last
             count += costs.entry if self._first and costs.shape.image else 0
             ready = (*ready, *self._sum_shared(count * numbers.gradients, ready))
         held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
@@ -276,7 +291,7 @@ class _StageWriter:
         tokens = self._step.tokens if self._step.phase == "decode" else 1
         sampled: dict[int, Nodes] = {}
         for token in range(tokens):
-            self._write = LayerWriter(self._tape, _later(self._costs, token))
+            self._write = BlockWriter(self._tape, _later(self._costs, token))
             for part in range(self._step.micro_batches):
                 self._tape.begin_task()
                 sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
@@ -288,16 +303,28 @@ class _StageWriter:
         if self._first and token and not self._last:
             size, tag = self._sampled_bytes, self._tag(0, number)
             before = self._tape.receive(f"recv_token.{where}", "previous", size, tag)
+        if self._first and not token:
+            before = self._transfer.receive(self._tape, "tokens", (self._costs.shape.layers, part))
         x = self._enter_inference(where, number, before)
-        x = self._through(where, x, 0)
+        x = self._infer_through(where, (token, part), x)
         if not self._last:
             self._leave(where, number, 0, x)
             return ()
         made = self._head(where, x)
+        self._transfer.send(self._tape, "tokens", (self._costs.shape.layers, part), made)
         if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":
             tag = self._tag(0, number + self._step.micro_batches)
             self._tape.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
         return made
+
+    def _infer_through(self, where: str, pass_of: tuple[int, int], x: Nodes) -> Nodes:
+        """Write the layers for (token, micro-batch); caches come and go layer by layer."""
+        token, part = pass_of
+        for layer in self._chunks[0]:
+            cache = () if token else self._transfer.receive(self._tape, "kv", (layer, part))
+            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *cache))
+            self._transfer.send(self._tape, "kv", (layer, part), x)
+        return x
 
     def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:
         if not self._first:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from layerdag.workloads.symbolic._costs import Costs
-from layerdag.workloads.symbolic._schedule import layers_held, layers_of_chunks, stage_tasks
+from layerdag.workloads.symbolic.costs._costs import Costs
+from layerdag.workloads.symbolic.plans import layers_held, layers_of_chunks, stage_tasks
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def rank_memory(costs: Costs, stage: int) -> RankMemory:
             return dense + experts
         return -(-dense // plan.replicas) + -(-experts // plan.expert_replicas)
 
-    largest = max(costs.layer_dense + costs.layer_experts, 0)
+    largest = costs.layer_dense + costs.layer_experts
+    largest = max(largest, costs.of_layer(0).layer_dense)
     return RankMemory(
         weights=shared(3) * numbers.weights,
         gathered=2 * largest * numbers.weights if plan.zero == 3 and plan.replicas > 1 else 0,
@@ -62,14 +63,15 @@ def rank_memory(costs: Costs, stage: int) -> RankMemory:
 def rank_parameters(costs: Costs, stage: int) -> tuple[int, int]:
     """Return the dense parameters and those of experts that a rank of a stage computes with."""
     shape, plan = costs.shape, costs.plan
-    layers = layers_held(shape.layers, plan, stage)
+    chunks = layers_of_chunks(shape.layers, plan, stage)
+    layers = [costs.of_layer(layer) for chunk in chunks for layer in chunk]
     first, last = stage == 0, stage == plan.pipeline - 1
-    dense = layers * costs.layer_dense
+    dense = sum(layer.layer_dense for layer in layers)
     if first:
         dense += costs.entry
     if last:
         dense += costs.exit(shared=first)
-    return dense, layers * costs.layer_experts
+    return dense, sum(layer.layer_experts for layer in layers)
 
 
 def layer_activations(costs: Costs) -> int:
@@ -85,16 +87,18 @@ def layer_activations(costs: Costs) -> int:
     kept += (2 * own) if shape.dropout else 0  # masks of a byte
     if shape.modulations:  # these, and what is multiplied with gates
         kept += (shape.modulations * costs.sequences * shape.hidden + 2 * own) * number
-    queries = costs.tokens * shape.query_width * number
-    keys = costs.tokens * plan.context * shape.kv_width * number
-    kept += (2 * queries + 2 * keys) // plan.tensor  # attention's inputs and its output
+    queries = costs.tokens * (shape.query_width + shape.output_width) * number
+    keys = costs.tokens * plan.context * (shape.kv_width + shape.value_width) * number
+    kept += (queries + keys) // plan.tensor  # attention's inputs and its output
+    kept += costs.latent.own_bytes if costs.latent else 0
     if plan.attention == "unfused" and plan.recompute == "none":
         scores = costs.tokens * costs.step.sequence * shape.heads // plan.tensor
         kept += scores * (2 * number + 1 if shape.dropout else number)
     if not shape.experts:
         inner = costs.tokens * (shape.up_width + shape.feed_forward) // plan.tensor
         return kept + own * number + inner * number
-    inner = costs.routed * (shape.up_width + shape.feed_forward) // plan.tensor
+    passed = costs.routed + costs.tokens * shape.shared_experts
+    inner = passed * (shape.up_width + shape.feed_forward) // plan.tensor
     copies = own * shape.experts_per_token
     return kept + (own + 2 * copies + inner) * number
 
@@ -106,8 +110,11 @@ def _kept(costs: Costs, stage: int) -> int:
     """
     shape, plan, number = costs.shape, costs.plan, costs.number
     full, own = plan.recompute == "full", costs.own_tokens * shape.hidden
-    of_layer = own * number if full else layer_activations(costs)
-    kept = [len(layers) * of_layer for layers in layers_of_chunks(shape.layers, plan, stage)]
+    chunks = layers_of_chunks(shape.layers, plan, stage)
+    kept = [
+        sum(own * number if full else layer_activations(costs.of_layer(layer)) for layer in layers)
+        for layers in chunks
+    ]
     kept[0] += own if shape.dropout and stage == 0 else 0
     if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
         kept[-1] += 2 * own * number + 4 * costs.head_tokens * costs.logits.outputs
@@ -116,14 +123,18 @@ def _kept(costs: Costs, stage: int) -> int:
     for task in stage_tasks(plan, stage, costs.step.micro_batches):
         held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
         most = max(most, held)
-    return most + (layer_activations(costs) if full else 0)
+    again = (layer_activations(costs.of_layer(layers[0])) for layers in chunks if layers)
+    return most + (max(again, default=0) if full else 0)
 
 
 def _passing(costs: Costs) -> int:
     """Return what a forward pass holds at once: stream, block input, inner tensors."""
     shape, tensor = costs.shape, costs.plan.tensor
-    tokens = costs.routed if shape.experts else costs.tokens
+    tokens = costs.routed + costs.tokens * shape.shared_experts if shape.experts else costs.tokens
     inner = tokens * (shape.up_width + shape.feed_forward) // tensor
+    if shape.dense_layers:
+        dense = shape.dense
+        inner = max(inner, costs.tokens * (dense.up_width + dense.feed_forward) // tensor)
     return (2 * costs.tokens * shape.hidden + inner) * costs.number
 
 
@@ -133,4 +144,5 @@ def _cache(costs: Costs, stage: int) -> int:
     layers = layers_held(shape.layers, plan, stage)
     grown = step.tokens if step.phase == "decode" else 0
     tokens = step.batch // plan.data * (step.sequence // plan.context + grown)
-    return layers * 2 * tokens * shape.kv_width // plan.tensor * costs.number
+    sharers = 1 if shape.latent else plan.tensor  # all heads share what is compressed
+    return layers * tokens * shape.cached_width // sharers * costs.number

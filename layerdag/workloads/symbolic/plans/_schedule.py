@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from layerdag.workloads.symbolic._plan import Plan
+from layerdag.workloads.symbolic.plans._plan import Plan
 
 Pass = Literal["forward", "backward", "weights"]
 
@@ -34,7 +34,7 @@ def stage_tasks(plan: Plan, stage: int, micro_batches: int) -> list[Task]:
 
     All orders are free of deadlock: with the dependencies between stages all tasks together form
     a DAG, since task k of a stage waits for tasks of neighbors only that can run without it
-    (tests/unit/workloads/symbolic/test_schedule.py runs them).
+    (tests/unit/workloads/symbolic/plans/test_schedule.py runs them).
     """
     if plan.virtual_stages > 1:
         return _interleaved(stage, plan.pipeline, plan.virtual_stages, micro_batches)

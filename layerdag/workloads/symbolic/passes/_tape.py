@@ -7,7 +7,7 @@ from typing import final
 from layerdag.errors import ConfigError
 from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.traces.chakra import NodeColumns
-from layerdag.workloads.symbolic._grid import PEERS
+from layerdag.workloads.symbolic.plans import PEERS
 
 Nodes = tuple[int, ...]
 """Numbers of the nodes that something waits for."""
@@ -18,7 +18,8 @@ class Tape:
     """Nodes in program order; a node's number is its priority.
 
     Communicator groups and peers are those of a class, not of a rank: ``pg_name`` holds the group's
-    role ("tensor"), ``comm_src`` and ``comm_dst`` the place of the peer in ``PEERS``.
+    role ("tensor"), ``comm_src`` and ``comm_dst`` the place of the peer in ``PEERS`` or, behind
+    these, the number of another rank that messages go to.
 
     What holds the communication slot of a rank (collectives and sends) is chained in program order,
     by control dependencies where data does not do it, and so is the first operator of a task to the
@@ -74,13 +75,13 @@ class Tape:
         columns.attribute("pg_name", Wire.STRING, columns.text(role))
         return self._communicate(name, NodeType.COMM_COLL, after)
 
-    def send(self, name: str, peer: str, size: int, tag: int, after: Nodes) -> Nodes:
-        """Add the send of ``size`` bytes to a neighbor in the pipeline."""
+    def send(self, name: str, peer: str | int, size: int, tag: int, after: Nodes) -> Nodes:
+        """Add the send of ``size`` bytes to a neighbor in the pipeline, or to a numbered rank."""
         self._check(name, size)
         self._message("comm_dst", peer, size, tag)
         return self._communicate(name, NodeType.COMM_SEND, after)
 
-    def receive(self, name: str, peer: str, size: int, tag: int) -> Nodes:
+    def receive(self, name: str, peer: str | int, size: int, tag: int) -> Nodes:
         """Add the receive of ``size`` bytes from a neighbor in the pipeline."""
         self._check(name, size)
         self._message("comm_src", peer, size, tag)
@@ -99,9 +100,10 @@ class Tape:
                 "64 bits of a trace can state; give a smaller batch, or split it."
             )
 
-    def _message(self, end: str, peer: str, size: int, tag: int) -> None:
+    def _message(self, end: str, peer: str | int, size: int, tag: int) -> None:
         self._columns.attribute("comm_size", Wire.INT64, size)
-        self._columns.attribute(end, Wire.INT32, PEERS.index(peer))
+        place = PEERS.index(peer) if isinstance(peer, str) else len(PEERS) + peer
+        self._columns.attribute(end, Wire.INT32, place)
         self._columns.attribute("comm_tag", Wire.INT32, tag)
 
     def _communicate(self, name: str, kind: NodeType, after: Nodes) -> Nodes:

@@ -8,7 +8,7 @@ from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
 from layerdag.workloads.symbolic import PRECISIONS, ModelShape, Plan, Step, job
-from layerdag.workloads.symbolic._plan import (
+from layerdag.workloads.symbolic.plans._plan import (
     Attention,
     Causal,
     Phase,

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from layerdag.workloads.symbolic import Plan
-from layerdag.workloads.symbolic._schedule import (
+from layerdag.workloads.symbolic.plans import (
     Task,
     layers_of_chunks,
     layers_of_stage,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from layerdag.errors import ConfigError
-from layerdag.workloads.symbolic import PRESETS, Image, ModelShape
+from layerdag.workloads.symbolic import PRESETS, Image, Latent, ModelShape
 
 PUBLISHED = {
     "gpt2": 124_439_808,
@@ -23,6 +23,9 @@ PUBLISHED = {
     "qwen2.5-7b": 7_615_616_512,
     "qwen3-8b": 8_190_735_360,
     "qwen3-30b-a3b": 30_532_122_624,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v3": 671_026_419_200,  # without the module that predicts a second token
     # torchvision, "num_params" of the metadata of its weights
     "vit-b16": 86_567_656,
     "vit-l16": 304_326_632,
@@ -54,6 +57,12 @@ def test_gpt_presets_have_the_parameters_of_their_papers(name: str, billions: fl
 def test_a_token_passes_the_experts_that_it_is_sent_to() -> None:
     assert PRESETS["mixtral-8x7b"].active_parameters / 1e9 == pytest.approx(12.9, abs=0.05)
     assert PRESETS["qwen3-235b-a22b"].active_parameters / 1e9 == pytest.approx(22.2, abs=0.05)
+    # "37B" in the V3 report, "36.7B" in its README_WEIGHTS, 21B in the V2 report; the token table
+    # of 0.93 B (V3) counts here, although a token reads one row of it.
+    v3 = PRESETS["deepseek-v3"]
+    assert v3.active_parameters == 37_552_297_472
+    assert (v3.active_parameters - v3.embedding_parameters) / 1e9 == pytest.approx(36.7, abs=0.1)
+    assert PRESETS["deepseek-v2"].active_parameters / 1e9 == pytest.approx(21, abs=0.5)
     dense = PRESETS["llama3-8b"]
     assert dense.active_parameters == dense.parameters
 
@@ -66,6 +75,17 @@ def test_a_token_passes_the_experts_that_it_is_sent_to() -> None:
         ({"heads": 4, "kv_heads": 3}, "4 query heads are no multiple of 3 key heads"),
         ({"experts": 4}, "0 of 4 experts a token make no mixture"),
         ({"experts": 2, "experts_per_token": 4}, "4 of 2 experts"),
+        ({"shared_experts": 1}, "belong to a mixture; give experts"),
+        (
+            {"experts": 4, "experts_per_token": 2, "dense_layers": 1},
+            "1 dense layers of inner width 0",
+        ),
+        (
+            {"experts": 4, "experts_per_token": 2, "dense_layers": 3, "dense_feed_forward": 8},
+            "3 dense layers are more than all of its 2 layers",
+        ),
+        ({"latent": Latent(), "kv_heads": 1, "biases": "none"}, "widths of its own and reads text"),
+        ({"latent": Latent()}, "latent attention is known without biases"),
         ({"norm": "adaptive"}, "adaptive norms need an image with labels"),
         ({"image": Image(labels=10)}, "adaptive norms need an image with labels"),
     ],
@@ -92,3 +112,9 @@ def test_impossible_shapes_are_refused(change: dict[str, Any], sentence: str) ->
 def test_impossible_images_are_refused(given: dict[str, int], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Image(**given)
+
+
+def test_an_impossible_latent_width_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kv_rank is 0; it must be a whole number of at least 1"):
+        Latent(kv_rank=0)
+    assert Latent(query_rank=0).compressed_width == 576

@@ -1,35 +1,18 @@
 """Operations and bytes of every operator and message of one rank, for one micro-batch."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from layerdag.workloads.symbolic._plan import Plan, Step
-from layerdag.workloads.symbolic._shape import TIME_FREQUENCIES, ModelShape
+from layerdag.workloads.symbolic.costs._latent_costs import LatentCosts
+from layerdag.workloads.symbolic.costs._linear import Cost, Linear
+from layerdag.workloads.symbolic.plans import Plan, Step
+from layerdag.workloads.symbolic.shapes import ModelShape
 
 ELEMENTWISE = 5
 """Operations of norms, activations and the like for each number; a convention."""
 
 ADAM = 12
 """Operations of Adam for each parameter; a convention."""
-
-Cost = tuple[int, int]
-"""Operations, and bytes read and written."""
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer as one rank holds it.
-
-    Attributes:
-        inputs: Columns of its input here.
-        outputs: Columns of its output here.
-        copies: How many of them (experts of this rank) share the tokens.
-    """
-
-    inputs: int
-    outputs: int
-    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +28,14 @@ class Costs:
     shape: ModelShape
     plan: Plan
     step: Step
+
+    def of_layer(self, layer: int) -> "Costs":
+        """Return the costs of a layer, counted from 0: of a dense one before all mixtures."""
+        return self._dense if layer < self.shape.dense_layers else self
+
+    @cached_property
+    def _dense(self) -> "Costs":
+        return replace(self, shape=self.shape.dense)
 
     # ---- tokens of a micro-batch on this rank ----
 
@@ -98,7 +89,7 @@ class Costs:
     @cached_property
     def out(self) -> Linear:
         """Output of attention."""
-        return Linear(self.shape.query_width // self.plan.tensor, self.shape.hidden)
+        return Linear(self.shape.output_width // self.plan.tensor, self.shape.hidden)
 
     @cached_property
     def up(self) -> Linear:
@@ -109,6 +100,18 @@ class Costs:
     def down(self) -> Linear:
         """Second linear layer of the feed-forward block."""
         return Linear(self.shape.feed_forward // self.plan.tensor, self.shape.hidden, self._experts)
+
+    @cached_property
+    def shared_up(self) -> Linear:
+        """First linear layer of the shared experts, which are one block."""
+        width = self.shape.shared_experts * self.shape.up_width
+        return Linear(self.shape.hidden, width // self.plan.tensor)
+
+    @cached_property
+    def shared_down(self) -> Linear:
+        """Second linear layer of the shared experts."""
+        width = self.shape.shared_experts * self.shape.feed_forward
+        return Linear(width // self.plan.tensor, self.shape.hidden)
 
     @cached_property
     def router(self) -> Linear:
@@ -160,14 +163,27 @@ class Costs:
 
     # ---- attention ----
 
+    @cached_property
+    def latent(self) -> LatentCosts | None:
+        """Costs of latent attention, where the model has it."""
+        return LatentCosts(self.shape.latent, self) if self.shape.latent else None
+
+    @property
+    def absorbed(self) -> bool:
+        """Whether attention is computed in the space of compressed keys and values."""
+        return self.shape.latent is not None and self.step.phase == "decode"
+
     def attention(self) -> Cost:
         """Scores and weighted sum: two products with the whole (cached) sequence."""
         shape, tensor = self.shape, self.plan.tensor
         span = self.step.sequence + (self.step.phase == "decode")
-        operations = 4 * self.tokens * span * shape.query_width // tensor
+        products = shape.query_width + shape.output_width
+        operations = 2 * self.tokens * span * products // tensor
         if self.step.causal == "half" and self.step.phase != "decode":
             operations //= 2
-        moved = 2 * self.tokens * shape.query_width + 2 * self.sequences * span * shape.kv_width
+        moved = self.tokens * products + self.sequences * span * (
+            shape.kv_width + shape.value_width
+        )
         if self.plan.attention == "unfused":
             moved += 4 * self.tokens * span * shape.heads  # scores: written and read, twice
         return operations, moved * self.number // tensor
@@ -188,23 +204,6 @@ class Costs:
         """Look-up: one addition for each number."""
         count = self.tokens * self.shape.hidden
         return count, 2 * count * self.number
-
-    def condition(self) -> Cost:
-        """Embedding of time step and label: a network of two layers, and a look-up."""
-        return self._time(self.linear)
-
-    def condition_back(self) -> Cost:
-        """Gradients of the weights of both layers, and of the input of the second."""
-        operations, moved = self._time(self.linear_dw)
-        second = Linear(self.shape.hidden, self.shape.hidden)
-        more, further = self.linear_dx(second, self.sequences)
-        return operations + more, moved + further
-
-    def _time(self, product: Callable[[Linear, int], Cost]) -> Cost:
-        hidden = self.shape.hidden
-        layers = (Linear(TIME_FREQUENCIES, hidden), Linear(hidden, hidden))
-        operations, moved = zip(*(product(layer, self.sequences) for layer in layers), strict=True)
-        return sum(operations), sum(moved)
 
     def adam(self, parameters: int) -> Cost:
         """Update of this rank's shard: gradients and states read, states and weights written."""
@@ -243,7 +242,8 @@ class Costs:
     @property
     def keys_and_values(self) -> int:
         """Bytes of the keys and values of this rank's tokens."""
-        return 2 * self.tokens * self.shape.kv_width // self.plan.tensor * self.number
+        width = self.shape.kv_width + self.shape.value_width
+        return self.tokens * width // self.plan.tensor * self.number
 
     # ---- parameters of this rank ----
 
@@ -251,13 +251,32 @@ class Costs:
     def layer_dense(self) -> int:
         """Parameters of one layer here, without experts."""
         shape, tensor = self.shape, self.plan.tensor
-        count = self.qkv.inputs * self.qkv.outputs + self.out.inputs * self.out.outputs
-        count += self.qkv.outputs if shape.biases != "none" else 0
+        count = self.out.inputs * self.out.outputs + self._projections
         count += shape.hidden if shape.biases == "all" else 0
         count += 2 * shape.head_width if shape.qk_norm else 0
         count += shape.router_parameters + 2 * shape.norm_parameters
         count += self.modulation.outputs * (shape.hidden + 1)
-        return count + (0 if shape.experts else self._feed_forward(tensor))
+        if not shape.experts:
+            return count + self._feed_forward(tensor)
+        return count + shape.shared_experts * self._feed_forward(tensor)
+
+    @cached_property
+    def layer_shared(self) -> int:
+        """Parameters of one layer that all tensor ranks hold and apply to tokens of their own."""
+        shape = self.shape
+        count = 2 * shape.norm_parameters + shape.router_parameters
+        return count + (shape.latent.shared_parameters(shape.hidden) if shape.latent else 0)
+
+    @property
+    def _projections(self) -> int:
+        """Parameters here of what makes queries, keys and values."""
+        shape = self.shape
+        if shape.latent:
+            here = shape.heads // self.plan.tensor
+            count = shape.latent.expanding_parameters(shape.hidden, here)
+            return count + shape.latent.shared_parameters(shape.hidden)
+        count = self.qkv.inputs * self.qkv.outputs
+        return count + (self.qkv.outputs if shape.biases != "none" else 0)
 
     @cached_property
     def layer_experts(self) -> int:

@@ -10,7 +10,7 @@ from written_programs import costs, messages, needs, roles
 
 from layerdag.traces import NodeType, Trace
 from layerdag.workloads.symbolic import SymbolicJob
-from layerdag.workloads.symbolic._memory import rank_parameters
+from layerdag.workloads.symbolic.costs import rank_parameters
 
 
 def beginning(trace: Trace, word: str) -> dict[str, int]:

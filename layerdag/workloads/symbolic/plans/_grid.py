@@ -7,7 +7,7 @@ import numpy as np
 
 from layerdag.traces import Trace
 from layerdag.workloads.ranks import RankTraces
-from layerdag.workloads.symbolic._plan import Plan
+from layerdag.workloads.symbolic.plans._plan import Plan
 
 ROLES = ("tensor", "context", "data", "expert", "expert_data", "embedding")
 """Communicator groups that a rank can be in. "data" are the ranks that hold the same dense weights

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from layerdag._runtime import did_you_mean
 from layerdag.errors import ConfigError
-from layerdag.workloads.symbolic._shape import Image, ModelShape
+from layerdag.workloads.symbolic.shapes import Image, ModelShape
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1"]
 Recompute = Literal["none", "selective", "full"]
@@ -200,6 +200,12 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
         ("query heads", shape.heads, "tensor ranks", plan.tensor),
         ("key heads", shape.key_heads, "tensor ranks", plan.tensor),
         ("feed-forward columns", shape.feed_forward, "tensor ranks", plan.tensor),
+        (
+            "feed-forward columns of dense layers",
+            shape.dense_feed_forward,
+            "tensor ranks",
+            plan.tensor,
+        ),
         ("experts", shape.experts, "expert ranks", plan.expert),
         ("sequences", step.batch, "data ranks x micro-batches", sharers),
         ("tokens of a sequence", split, "context ranks (x tensor ranks)", length),

@@ -8,8 +8,8 @@ import pytest
 from symbolic_jobs import GPT, LLAMA, MIXTURE
 
 from layerdag.workloads.symbolic import ModelShape
-from layerdag.workloads.symbolic._costs import Costs, Linear
-from layerdag.workloads.symbolic._plan import Plan, Step
+from layerdag.workloads.symbolic.costs import Costs, Linear
+from layerdag.workloads.symbolic.plans import Plan, Step
 
 STEP = Step(batch=8, sequence=128)
 

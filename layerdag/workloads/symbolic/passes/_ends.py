@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from layerdag.traces import CollectiveType
-from layerdag.workloads.symbolic._costs import Costs
-from layerdag.workloads.symbolic._layers import LayerWriter
-from layerdag.workloads.symbolic._tape import Nodes
+from layerdag.workloads.symbolic.costs import Costs, condition, condition_back
+from layerdag.workloads.symbolic.passes._blocks import BlockWriter
+from layerdag.workloads.symbolic.passes._tape import Nodes
 
 _LOSS_BYTES = 4  # the loss is computed in single precision
 
@@ -17,11 +17,11 @@ class EndsWriter:
     """Writes the passes of the first and the last stage that are not layers.
 
     Attributes:
-        write: Writer of layers, on the same tape.
+        write: Writer of what layers consist of, on the same tape.
         costs: Costs of the rank.
     """
 
-    write: LayerWriter
+    write: BlockWriter
     costs: Costs
 
     # ---- before the layers ----
@@ -33,7 +33,7 @@ class EndsWriter:
             x = tape.compute(f"embedding.{where}", costs.embedding(), after)
             return self.write.total(f"sum.embedding.{where}", x)
         if costs.condition_bytes:
-            after = tape.compute(f"mm.condition.{where}", costs.condition(), after)
+            after = tape.compute(f"mm.condition.{where}", condition(costs), after)
         cost = costs.linear(costs.patches, costs.own_patches)
         return tape.compute(f"mm.patches.{where}", cost, after)
 
@@ -49,7 +49,7 @@ class EndsWriter:
         cost = costs.linear_dw(costs.patches, costs.own_patches)
         made = tape.compute(f"mm.patches.{where}.dw", cost, dy)
         if costs.condition_bytes:
-            made = tape.compute(f"mm.condition.{where}.dw", costs.condition_back(), made)
+            made = tape.compute(f"mm.condition.{where}.dw", condition_back(costs), made)
         return made
 
     # ---- after the layers ----

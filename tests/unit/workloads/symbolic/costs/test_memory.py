@@ -4,7 +4,7 @@ import pytest
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
 from layerdag.workloads.symbolic import ModelShape, job
-from layerdag.workloads.symbolic._memory import layer_activations, rank_memory, rank_parameters
+from layerdag.workloads.symbolic.costs import layer_activations, rank_memory, rank_parameters
 
 COMET = [
     # tensor x data, GiB of states under no ZeRO, 1, 2, 3: 16 bytes a parameter of 1.008e12

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from layerdag.workloads.symbolic import Plan
-from layerdag.workloads.symbolic._grid import PEERS, ROLES, Grid
+from layerdag.workloads.symbolic.plans import PEERS, ROLES, Grid
 
 PLANS = [
     Plan(),

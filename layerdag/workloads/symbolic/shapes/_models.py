@@ -6,7 +6,9 @@ from typing import Any
 
 from layerdag._runtime import did_you_mean, read_parsed
 from layerdag.errors import DataError, UsageError
-from layerdag.workloads.symbolic._shape import Image, ModelShape
+from layerdag.workloads.symbolic.shapes._image import Image
+from layerdag.workloads.symbolic.shapes._latent import Latent
+from layerdag.workloads.symbolic.shapes._shape import ModelShape
 
 
 def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int = 50257,
@@ -72,6 +74,15 @@ PRESETS = {
                experts=128, experts_per_token=8),
         _llama("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 151936, head_size=128, qk_norm=True,
                experts=128, experts_per_token=8),
+        _llama("deepseek-v2-lite", 27, 2048, 16, 0, 1408, 102400, latent=Latent(),
+               experts=64, experts_per_token=6, shared_experts=2, dense_layers=1,
+               dense_feed_forward=10944),
+        _llama("deepseek-v2", 60, 5120, 128, 0, 1536, 102400, latent=Latent(query_rank=1536),
+               experts=160, experts_per_token=6, shared_experts=2, dense_layers=1,
+               dense_feed_forward=12288),
+        _llama("deepseek-v3", 61, 7168, 128, 0, 2048, 129280, latent=Latent(query_rank=1536),
+               experts=256, experts_per_token=8, shared_experts=1, dense_layers=3,
+               dense_feed_forward=18432, router_bias=True),
         _vit("vit-b16", 12, 768, 12, 16),
         _vit("vit-l16", 24, 1024, 16, 16),
         _vit("vit-h14", 32, 1280, 16, 14),
@@ -125,14 +136,18 @@ def _from_config(path: Path) -> ModelShape:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
     kind = config.get("model_type") if isinstance(config, dict) else None
-    reader = _gpt_config if kind == "gpt2" else _llama_config
-    if kind != "gpt2" and kind not in _LLAMA_LIKE:
-        known = ("gpt2", *_LLAMA_LIKE)
+    known = ("gpt2", *_LLAMA_LIKE, *_LATENT)
+    if kind not in known:
         raise DataError(
             f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), known)} Known "
             f"types: {', '.join(known)}."
         )
-    _refuse_parts(config, path)
+    reader = _gpt_config if kind == "gpt2" else _llama_config
+    if kind in _LATENT:
+        reader = _latent_config
+        _refuse_latent_parts(config, path)
+    else:
+        _refuse_parts(config, path)
     for key, value in config.items():
         if key in _NUMBERS and type(value) is not int:
             raise DataError(f"{path}: {key} is {value!r}; it must be a whole number.")
@@ -167,6 +182,45 @@ def _llama_config(name: str, config: dict[str, Any]) -> ModelShape:
     )  # fmt: skip
 
 
+def _latent_config(name: str, config: dict[str, Any]) -> ModelShape:
+    """Read a DeepSeek-V2 or V3; modules that predict further tokens (MTP) are left out."""
+    latent = Latent(
+        config["kv_lora_rank"], config["qk_nope_head_dim"], config["qk_rope_head_dim"],
+        config["v_head_dim"], config.get("q_lora_rank") or 0,
+    )  # fmt: skip
+    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+    experts = config.get("n_routed_experts") or 0
+    inner = config["intermediate_size"]
+    mixture: dict[str, Any] = {}
+    if experts:
+        first = config.get("first_k_dense_replace") or 0
+        mixture = {
+            "experts": experts, "experts_per_token": config["num_experts_per_tok"],
+            "shared_experts": config.get("n_shared_experts") or 0,
+            "dense_layers": first, "dense_feed_forward": inner if first else 0,
+            "router_bias": config["model_type"] == "deepseek_v3",
+        }  # fmt: skip
+        inner = config["moe_intermediate_size"]
+    return _llama(
+        name, layers, config["hidden_size"], heads, 0, inner, config["vocab_size"], latent=latent,
+        tied=config.get("tie_word_embeddings", False), **mixture,
+    )  # fmt: skip
+
+
+def _refuse_latent_parts(config: dict[str, Any], path: Path) -> None:
+    """Refuse what changes the shapes of a DeepSeek and is not known here."""
+    if config.get("attention_bias"):
+        raise DataError(f"{path}: has attention_bias, which latent attention has not here.")
+    if (config.get("moe_layer_freq") or 1) != 1:
+        raise DataError(
+            f"{path}: has moe_layer_freq {config['moe_layer_freq']!r}, mixtures in some of the "
+            "later layers only, which is not known here."
+        )
+    for key in _LATENT_NUMBERS:
+        if config.get(key) is not None and type(config[key]) is not int:
+            raise DataError(f"{path}: {key} is {config[key]!r}; it must be a whole number.")
+
+
 def _refuse_parts(config: dict[str, Any], path: Path) -> None:
     """Refuse what changes shapes and is not known here."""
     for key in ("shared_expert_intermediate_size", "n_shared_experts", "mlp_bias",
@@ -181,6 +235,12 @@ def _refuse_parts(config: dict[str, Any], path: Path) -> None:
 
 
 _LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_LATENT = ("deepseek_v2", "deepseek_v3")
+_LATENT_NUMBERS = (
+    "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size",
+    "first_k_dense_replace",
+)  # fmt: skip
 _NUMBERS = (
     "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size",
     "n_embd", "n_head", "n_layer", "n_positions",
