@@ -214,7 +214,7 @@ def _agreement(data: GraphDataset, made: list[Any], judge: Path) -> float:
     batch = DAGBatch.of(made, *data.schema.encode_conditions(rows))
     model: Any = load_checkpoint(judge).model.eval()
     with torch.no_grad():
-        return float(model.judge.log_likelihood(batch).mean())
+        return float(model.posterior.log_likelihood(batch).mean())
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, list[float]]:

@@ -32,7 +32,7 @@ class Row:
     source: str
     file: str
     nodes: int
-    share_joined: float
+    joined_fraction: float
     measured_ms: float
     error: float
     delay_share: float
@@ -45,7 +45,7 @@ def row_of(source: str, path: Path, result: ImportResult) -> Row:
         source,
         path.name,
         result.trace.num_nodes,
-        result.share_joined,
+        result.joined_fraction,
         done.measured_ns / 1e6,
         done.error,
         done.delay_share,
@@ -107,7 +107,7 @@ def table(rows: Iterable[Row], runs: tuple[int, int]) -> str:
         error = np.array([row.error for row in found])
         lines.append(
             f"| {source} | {len(found)} | {np.median([r.nodes for r in found]):.0f} "
-            f"| {np.median([r.share_joined for r in found]):.1%} | {np.median(error):.3%} "
+            f"| {np.median([r.joined_fraction for r in found]):.1%} | {np.median(error):.3%} "
             f"| {np.quantile(error, 0.9):.3%} | {error.max():.3%} "
             f"| {np.median([r.delay_share for r in found]):.0%} |"
         )

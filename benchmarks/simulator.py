@@ -174,8 +174,7 @@ def whole_command(command: str, folder: str, repeats: int) -> dict[str, object]:
 
 def equality(folder: str) -> dict[str, object]:
     """Count the recorded cases whose every tick is equal."""
-    sys.path.insert(0, str(FOLDER.parent / "tests" / "reference"))
-    from test_astra import differences
+    from astra_cases import differences
 
     cases = sorted(path.parent for path in Path(folder).glob("*/case.json"))
     with tempfile.TemporaryDirectory() as out:

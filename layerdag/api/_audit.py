@@ -140,7 +140,7 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
         held_out=len(held_out),
         structure=structure,
         novelty=novelty(train, held_out, made, structure.valid_B),
-        leaks=leak_series(data.members, held_out, made),
+        leaks=leak_series(data.members, held_out, made, measured=data.schema.measured_columns),
         weights=weights,
         neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
         local=_compared(data, valid, LOCAL_METRICS),

@@ -145,21 +145,26 @@ class GraphDataset:
 
         A membership attack that compares graphs of two origins would tell the origins apart.
         """
-        pairs = zip(self.names["train"], self.graphs["train"], strict=True)
-        return tuple(dag for name, dag in pairs if name not in self.further)
+        return self.without_further().graphs["train"]
+
+    def without_further(self) -> "GraphDataset":
+        """Return the data set without the graphs of ``further``, with the same schema."""
+        if not self.further:
+            return self
+        kept = [i for i, name in enumerate(self.names["train"]) if name not in self.further]
+        return replace(
+            self,
+            graphs={**self.graphs, "train": tuple(self.graphs["train"][i] for i in kept)},
+            names={**self.names, "train": tuple(self.names["train"][i] for i in kept)},
+            contents={**self.contents, "train": tuple(self.contents["train"][i] for i in kept)},
+            further=frozenset(),
+        )
 
     @property
     def split(self) -> SplitFingerprint:
         """Which graphs are for training, validation and test, without ``further`` ones."""
-        own: dict[str, list[str]] = {
-            split: [
-                content
-                for name, content in zip(self.names[split], contents, strict=True)
-                if name not in self.further
-            ]
-            for split, contents in self.contents.items()
-        }
-        return SplitFingerprint.of({split: own.get(split, []) for split in SPLITS})
+        contents = self.without_further().contents
+        return SplitFingerprint.of({split: contents.get(split, ()) for split in SPLITS})
 
     @property
     def fingerprint(self) -> str:

@@ -39,7 +39,7 @@ from layerdag.simulator import (
     simulate,
     small_cluster,
 )
-from layerdag.traces import NodeType, Trace, dependency_edges
+from layerdag.traces import NodeType, Trace, Workload, dependency_edges
 from layerdag.traces.analysis import match_communication
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -156,6 +156,19 @@ def any_job(seed: int, shape: list[int], stages: int) -> AttributedGraph:
     return schema.decode(dag)
 
 
+def any_timed_workload(seed: int, shape: list[int], stages: int, ranks: int) -> Workload:
+    """Return what `any_job` unfolds to, of which some compute node has a duration.
+
+    A job that computes without any duration or cost is refused, and codes may decode to one.
+    """
+    job = any_job(seed, shape, stages)
+    workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
+    durations = [trace.duration_us_N[trace.type_N == NodeType.COMP] for trace in workload.traces]
+    duration_us_M = np.concatenate(durations)
+    assume(duration_us_M.size == 0 or duration_us_M.any())
+    return workload
+
+
 def unordered_pairs(trace: Trace) -> list[tuple[int, int]]:
     """Return the ids of neighbors in the order of issue of which the second does not wait for the
     first, among all nodes that hold the communication slot."""
@@ -178,12 +191,11 @@ def unordered_pairs(trace: Trace) -> list[tuple[int, int]]:
 def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
-    job = any_job(seed, shape, stages)
-    unfolded = unfold_sampled(job, fitting_ranks(job, ranks))
-    broken = {finding.rule.id for finding in check_workload(unfolded.workload)}
+    workload = any_timed_workload(seed, shape, stages, ranks)
+    broken = {finding.rule.id for finding in check_workload(workload)}
     assert broken <= OF_THE_WORK
-    system, network = small_cluster(unfolded.workload.num_ranks)
-    result = simulate(unfolded.workload, Cluster(network, system, memory=MEMORY))
+    system, network = small_cluster(workload.num_ranks)
+    result = simulate(workload, Cluster(network, system, memory=MEMORY))
     assert (result.finish_ns >= 0).all()
 
 
@@ -207,8 +219,7 @@ def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the
 def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
     seed: int, shape: list[int], stages: int, ranks: int
 ) -> None:
-    job = any_job(seed, shape, stages)
-    workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
+    workload = any_timed_workload(seed, shape, stages, ranks)
     system, _ = small_cluster(workload.num_ranks)
     ring = NetworkConfig((Dimension(Topology.RING, workload.num_ranks, 0.5, 1000.0),))
     uneven = Variation(

@@ -25,6 +25,8 @@ from layerdag.graph import DAG, SHARED_BY, Condition, GraphSizes
 
 KINDS = ("trace", "flow")
 NO_TABLE = ConditionTable()
+MEASURED = ("duration",)
+"""Node attributes that are measurements of a run, and no property of its program."""
 
 Attribute = CategoryAttribute | NumericAttribute
 
@@ -113,6 +115,11 @@ class GraphSchema:
             category_conditions=tuple(self.category_conditions[i] for i in categories),
             condition_table=self.condition_table.narrowed(categories, numbers),
         )
+
+    @property
+    def measured_columns(self) -> tuple[int, ...]:
+        """Columns of node attributes that differ from run to run of the same program."""
+        return tuple(i for i, a in enumerate(self.attributes) if a.name in MEASURED)
 
     @property
     def condition_names(self) -> list[str]:

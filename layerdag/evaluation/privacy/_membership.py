@@ -43,7 +43,8 @@ class Attack:
     """How well one score tells members of the training set from other real graphs.
 
     Attributes:
-        name: "nearest_sample", "density_ratio", "likelihood", "schema_lookup" or "schema_density".
+        name: "nearest_sample", "density_ratio", "nearest_program", "likelihood", "schema_lookup" or
+            "schema_density".
         description: The score, in one sentence.
         auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
             1 that every member is known.
@@ -145,6 +146,24 @@ def attacks_by_distance(
         ratios = _density_ratios(to_sample_GK, to_held_out_GH, members, seed)
         found.append(attack_by_scores("density_ratio", what, ratios, seed))
     return tuple(found)
+
+
+def program_attack(to_sample_GK: np.ndarray, members: int, seed: int) -> Attack:
+    """Return the attack "nearest_program": nearness without what was measured.
+
+    Measured times differ from run to run of one program, so that a training graph measured again is
+    far from itself where they count.
+
+    Args:
+        to_sample_GK: Distances of all real graphs to the samples, all without measured columns.
+        members: Number of training graphs, which are the first rows.
+        seed: Of the bootstrap.
+    """
+    nearest_G = -to_sample_GK.min(axis=1)
+    what = "how near the nearest sample is, measured times left out"
+    return attack_by_scores(
+        "nearest_program", what, [(nearest_G[:members], nearest_G[members:])], seed
+    )
 
 
 def _density_ratios(

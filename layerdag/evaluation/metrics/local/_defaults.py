@@ -29,8 +29,9 @@ def _blocks(figure: BlockFigure, what: str, unit: str = "", upper: float = float
 LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
     TypeHashDistance(
         "type_hashes",
-        "relative difference of the frequencies of type hashes (WfChef)",
+        "share of each type hash (WfChef)",
         Goal.MINIMIZE,
+        upper=1.0,
     ),
     *(_novelty(length) for length in LENGTHS),
     *(_distance(length) for length in LENGTHS),

@@ -22,13 +22,10 @@ class FrequencyDistances:
 
     Attributes:
         total_variation_R: Half the summed absolute differences of the frequencies, in [0, 1].
-        relative_R: Root of the summed squared differences of the frequencies, over that of the
-            squared frequencies of the second set; 0 if both are alike.
         rmse_R: Root of the mean squared difference of the frequencies over the kinds that occur.
     """
 
     total_variation_R: np.ndarray
-    relative_R: np.ndarray
     rmse_R: np.ndarray
 
 
@@ -81,14 +78,9 @@ def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> spa
 
 def _between(first: _Pooled, second: _Pooled) -> FrequencyDistances:
     """Return the distances of two sets."""
-    absolute_R, square_R, second_R, kinds_R = np.zeros((4, len(first.weights_RB)))
+    absolute_R, square_R, kinds_R = np.zeros((3, len(first.weights_RB)))
     for p_KR, q_KR in zip(first.blocks(), second.blocks(), strict=True):
         absolute_R += np.abs(p_KR - q_KR).sum(axis=0)
         square_R += ((p_KR - q_KR) ** 2).sum(axis=0)
-        second_R += (q_KR**2).sum(axis=0)
         kinds_R += ((p_KR > 0) | (q_KR > 0)).sum(axis=0)
-    return FrequencyDistances(
-        absolute_R / 2,
-        np.sqrt(square_R / np.maximum(second_R, 1e-300)),
-        np.sqrt(square_R / np.maximum(kinds_R, 1)),
-    )
+    return FrequencyDistances(absolute_R / 2, np.sqrt(square_R / np.maximum(kinds_R, 1)))

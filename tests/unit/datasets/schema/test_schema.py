@@ -37,6 +37,14 @@ def test_a_fixed_vocabulary_is_there_even_if_no_training_graph_uses_it():
     assert schema.encode(graph(["a", "z"])).x_NA[:, 0].tolist() == [0, 2]
 
 
+def test_durations_are_measured_and_other_numbers_are_not():
+    numbers = {name: np.arange(2, dtype=float) for name in ("bytes", "duration")}
+    timed = GraphSchema.fit("flow", [graph(["a", "b"], numbers=numbers, units={})])
+    assert [a.name for a in timed.attributes] == ["kind", "bytes", "duration"]
+    assert timed.measured_columns == (2,)
+    assert GraphSchema.fit("flow", [graph(["a", "b"])]).measured_columns == ()
+
+
 def test_unknown_words_map_to_other_in_an_open_vocabulary_only():
     closed = GraphSchema.fit("flow", [graph(["add", "mul"])])
     with pytest.raises(VocabularyError, match="Did you mean 'add'"):

@@ -83,6 +83,10 @@ def test_further_runs_are_no_part_of_the_split(few, repository):
     assert len(further.graphs["train"]) > len(alone.graphs["train"])
     assert further.split == alone.split
     assert len(further.members) == len(alone.graphs["train"])
+    own = further.without_further()
+    assert own.schema is further.schema
+    assert own.names == alone.names
+    assert own.split == alone.split
 
 
 def test_hardly_any_further_run_has_the_graph_of_a_run_of_the_corpus(repository):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from layerdag.errors import DataError
 from layerdag.evaluation import GraphSet
@@ -9,7 +10,8 @@ from layerdag.evaluation.metrics import (
     Comparison,
     classifier_bound,
 )
-from layerdag.graph import random_dag
+from layerdag.evaluation.metrics._classifier import MOST_PAIRS, connected_pairs
+from layerdag.graph import DAG, random_dag
 
 
 def _normal(rng: np.random.Generator, shift: float, count: int = 200) -> dict[str, np.ndarray]:
@@ -70,10 +72,58 @@ def test_as_a_metric_it_stands_beside_that_of_training_graphs(
     row = CLASSIFIER_METRIC.compute(Comparison(graphs(3), graphs(3), graphs(widest), replicates=20))
     assert row.reference.value < 0.45
     assert (row.generated.value > 0.6) == (widest == 9)
-    assert row.generated.breakdown.keys() == {metric.name for metric in KERNEL_METRICS}
+    names = {metric.name for metric in KERNEL_METRICS}
+    assert row.generated.breakdown.keys() == names | {"edge_bigrams"}
     assert row.generated.value in row.generated.breakdown.values()
     assert row.generated.interval is not None
     assert (
         0 <= row.generated.interval.low <= row.generated.value <= row.generated.interval.high <= 1
     )
     assert (row.ratio, row.ratio_interval, row.matched) == (None, None, None)
+
+
+def _pairs(*edges: tuple[int, int]) -> GraphSet:
+    """Return one graph with an edge between nodes of their own for each pair of attributes."""
+    x_NA = torch.tensor([code for edge in edges for code in edge])[:, None]
+    return GraphSet.of([DAG.build(x_NA, torch.arange(2 * len(edges)).reshape(-1, 2).T)])
+
+
+def test_pairs_that_no_real_graph_has_share_a_column() -> None:
+    train, test, made = (
+        _pairs((0, 1), (0, 1), (2, 1)),
+        _pairs((2, 1)),
+        _pairs((1, 0), (2, 1), (9, 9)),
+    )
+    real, held_out, generated = connected_pairs((train, test, made))
+    np.testing.assert_allclose(real, [[2 / 3, 1 / 3, 0]])
+    np.testing.assert_allclose(held_out, [[0, 1, 0]])
+    np.testing.assert_allclose(generated, [[0, 1 / 3, 2 / 3]])
+
+
+def test_graphs_without_edges_have_no_pairs_and_columns_are_bounded() -> None:
+    bare = GraphSet.of([DAG.build(torch.zeros(2, 1, dtype=torch.int64), _no_edges())])
+    many = _pairs(*((code, code + 1) for code in range(MOST_PAIRS + 40)))
+    found = connected_pairs((many, bare, many))
+    assert found[0].shape == (1, MOST_PAIRS + 1)
+    assert found[0][0, -1] == pytest.approx(40 / (MOST_PAIRS + 40))
+    assert not found[1].any()
+
+
+def _no_edges() -> torch.Tensor:
+    return torch.zeros(2, 0, dtype=torch.int64)
+
+
+def test_operators_at_wrong_places_are_seen(rng: np.random.Generator) -> None:
+    # Chains that count up, and chains of the same operators in random order.
+    edges = torch.stack([torch.arange(11), torch.arange(11) + 1])
+
+    def chains(is_shuffled: bool) -> GraphSet:
+        orders = [rng.permutation(12) if is_shuffled else np.arange(12) for _ in range(40)]
+        return GraphSet.of([DAG.build(torch.from_numpy(o)[:, None], edges) for o in orders])
+
+    row = CLASSIFIER_METRIC.compute(
+        Comparison(chains(False), chains(False), chains(True), replicates=2)
+    )
+    assert row.reference.value < 0.2
+    assert row.generated.value > 0.9
+    assert row.generated.breakdown["edge_bigrams"] > 0.9

@@ -1,4 +1,5 @@
 import numpy as np
+import torch
 
 from layerdag.evaluation.privacy import Verdict, leak_series
 from layerdag.evaluation.privacy._membership import sample_attacks
@@ -78,3 +79,43 @@ def test_the_seed_chooses_which_samples_are_few(rng: np.random.Generator) -> Non
 def test_without_training_graphs_or_samples_there_is_no_row(rng: np.random.Generator) -> None:
     assert leak_series([], graphs(rng, 3), graphs(rng, 3)) == ()
     assert leak_series(graphs(rng, 3), graphs(rng, 3), []) == ()
+
+
+def with_durations(rng: np.random.Generator, dags: list[DAG]) -> list[DAG]:
+    """Return the graphs with a third column that is drawn anew."""
+    return [
+        DAG.build(
+            torch.cat([dag.x_NA, torch.from_numpy(rng.integers(0, 99, (dag.num_nodes, 1)))], dim=1),
+            dag.edge_index_2E,
+        )
+        for dag in dags
+    ]
+
+
+def test_training_graphs_that_were_measured_again_are_found_by_their_programs(
+    rng: np.random.Generator,
+) -> None:
+    programs, others = graphs(rng, 60), graphs(rng, 60)
+    train, made, held_out = (with_durations(rng, dags) for dags in (programs, programs, others))
+    (row,) = leak_series(train, held_out, made, numbers=(), measured=(2,))
+    areas = {attack.name: attack.auc for attack in row.attacks}
+    assert list(areas) == ["nearest_sample", "density_ratio", "nearest_program"]
+    assert areas["nearest_program"] == 1.0
+    assert areas["nearest_sample"] < 0.75
+    assert row.verdicts[-1] is Verdict.LEAKS
+
+
+def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(
+    rng: np.random.Generator,
+) -> None:
+    train, held_out = (with_durations(rng, graphs(rng, 12)) for _ in range(2))
+    rows = leak_series(train, held_out, train, numbers=(5,), measured=(2,))
+    for row in rows:
+        plain, _, program = row.attacks
+        assert program.auc >= plain.auc - 1e-12
+
+
+def test_without_measured_columns_there_is_no_attack_on_programs(rng: np.random.Generator) -> None:
+    sets = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
+    (row,) = leak_series(*sets)
+    assert [attack.name for attack in row.attacks] == ["nearest_sample", "density_ratio"]

@@ -52,17 +52,24 @@ def by_definition(dag: DAG) -> list[object]:
     return [(above(node), below(node)) for node in range(dag.num_nodes)]
 
 
-def test_the_distance_is_relative_and_that_of_wfchef_stands_beside_it() -> None:
+def test_the_distance_is_the_total_variation_and_that_of_wfchef_stands_beside_it() -> None:
     # Frequencies of lone operators: test a 1/2, b 1/2; samples a 3/4, c 1/4; training graphs b 1.
     single = {op: graph(op, []) for op in "abc"}
     found = row([single["b"]], [single["a"], single["b"]], [single["a"]] * 3 + [single["c"]])
     squares = 0.25**2 + 0.5**2 + 0.25**2
-    assert found.generated.value == pytest.approx(math.sqrt(squares / 0.5))
-    assert found.generated.breakdown["rmse"] == pytest.approx(math.sqrt(squares / 3))
-    assert found.generated.breakdown["tv"] == pytest.approx(0.5)
-    assert found.reference.value == pytest.approx(1.0)
-    assert found.ratio == pytest.approx(math.sqrt(squares / 0.5))
-    assert found.matched == pytest.approx(1.0)
+    assert found.generated.value == pytest.approx(0.5)
+    assert found.generated.breakdown == {"rmse": pytest.approx(math.sqrt(squares / 3))}
+    assert found.reference.value == pytest.approx(0.5)
+    assert found.ratio == pytest.approx(1.0)
+
+
+def test_samples_that_share_nothing_are_further_than_those_that_share_something() -> None:
+    # One frequent hash of the samples alone must not outweigh all that they share.
+    test = [graph("a", [])] * 6 + [graph(op, []) for op in "bcde"]
+    alike = [graph("a", [])] * 3 + [graph("z", [])] * 7
+    strange = [graph(op, []) for op in "klmnopqrst"]
+    near, far = (row(test, test, made).generated.value for made in (alike, strange))
+    assert near < far == pytest.approx(1.0)
 
 
 def test_sets_that_are_alike_have_no_distance() -> None:
