@@ -13,9 +13,9 @@ from ._files import (
 from ._limits import (
     NODE_BYTES as NODE_BYTES,
     Limits as Limits,
+    format_size as format_size,
     require_few_bytes as require_few_bytes,
     require_few_ranks as require_few_ranks,
-    told_size as told_size,
     written_bytes as written_bytes,
 )
 from ._locks import LOCK as LOCK, locked as locked

@@ -223,7 +223,7 @@ def _holder(target: Path) -> Iterator[Path]:
             "it holds and move it away."
         )
     try:
-        with locked(holder / LOCK, told=target):
+        with locked(holder / LOCK, guarded=target):
             _clear(target, holder)
             try:
                 yield holder
@@ -250,12 +250,12 @@ def _clear(target: Path, holder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _named(told: Path, target: Path) -> Iterator[None]:
+def _named(shown: Path, target: Path) -> Iterator[None]:
     """Have errors of the system name the target instead of nothing or the draft."""
     holder = str(_holder_path(target))
     try:
         yield
     except OSError as error:
         if not error.filename or str(error.filename).startswith(holder):
-            error.filename, error.filename2 = str(told), None
+            error.filename, error.filename2 = str(shown), None
         raise

@@ -59,12 +59,12 @@ def require_few_bytes(num_bytes: int, limits: Limits, what: str) -> None:
     """
     if num_bytes > limits.max_bytes:
         raise UsageError(
-            f"{what}: about {told_size(num_bytes)} are more than max_bytes, "
-            f"{told_size(limits.max_bytes)}; ask for less, or raise max_bytes."
+            f"{what}: about {format_size(num_bytes)} are more than max_bytes, "
+            f"{format_size(limits.max_bytes)}; ask for less, or raise max_bytes."
         )
 
 
-def told_size(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a size in the unit that people use for it."""
     for factor, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
         if size >= factor:

@@ -17,7 +17,7 @@ _ATTEMPTS = 100
 
 
 @contextlib.contextmanager
-def locked(file: Path, told: Path) -> Iterator[None]:
+def locked(file: Path, guarded: Path) -> Iterator[None]:
     """Hold the lock ``file`` for this process inside the block; its folder is made if missing.
 
     The lock is one of the system's (``flock``), so that a killed process holds nothing. The file is
@@ -25,13 +25,13 @@ def locked(file: Path, told: Path) -> Iterator[None]:
 
     Args:
         file: The lock.
-        told: What it guards, for the message.
+        guarded: What it guards, for the message.
 
     Raises:
         UsageError: If another process holds it.
         OSError: If the file cannot be written.
     """
-    descriptor = _acquire(file, told)
+    descriptor = _acquire(file, guarded)
     try:
         yield
     finally:
@@ -40,7 +40,7 @@ def locked(file: Path, told: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(file: Path, told: Path) -> int:
+def _acquire(file: Path, guarded: Path) -> int:
     """Return the descriptor of the locked file."""
     for attempt in range(_ATTEMPTS):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def _acquire(file: Path, told: Path) -> int:
                 continue  # its holder has just removed the folder
             raise
         try:
-            _lock(descriptor, told)
+            _lock(descriptor, guarded)
             if _is_still(descriptor, file):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -60,10 +60,10 @@ def _acquire(file: Path, told: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-    raise UsageError(f"{told}: other processes keep writing here; name another folder.")
+    raise UsageError(f"{guarded}: other processes keep writing here; name another folder.")
 
 
-def _lock(descriptor: int, told: Path) -> None:
+def _lock(descriptor: int, guarded: Path) -> None:
     """Lock the open file, or raise UsageError if another process has."""
     try:
         import fcntl
@@ -75,7 +75,7 @@ def _lock(descriptor: int, told: Path) -> None:
         owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         who = f"process {owner}" if owner.isdigit() else "another process"
         raise UsageError(
-            f"{told}: {who} is writing here; wait until it ends, or name another folder."
+            f"{guarded}: {who} is writing here; wait until it ends, or name another folder."
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:

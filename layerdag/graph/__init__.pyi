@@ -17,9 +17,9 @@ from ._neighbor_kinds import (
 )
 from ._random import random_dag as random_dag
 from ._repeats import (
+    BlockNode as BlockNode,
     Blocks as Blocks,
     Pattern as Pattern,
-    Place as Place,
     Run as Run,
     Unrolled as Unrolled,
     nested_runs as nested_runs,

@@ -105,7 +105,7 @@ def _periods(color_N: np.ndarray) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockNode:
     """A node of a block, or a node outside all blocks.
 
     Attributes:
@@ -130,8 +130,8 @@ class Pattern:
             or of the source if the target is outside.
     """
 
-    source: Place
-    target: Place
+    source: BlockNode
+    target: BlockNode
     kind: int
     deeper: int
     ranges: tuple[tuple[int, int], ...]
@@ -191,7 +191,7 @@ class Blocks:
         """
         count = max(run.count for run in runs)
         place_N, depth_N = _places(num_nodes, runs, backward)
-        depths: dict[tuple[Place, Place, int, int], list[int]] = defaultdict(list)
+        depths: dict[tuple[BlockNode, BlockNode, int, int], list[int]] = defaultdict(list)
         edges_2E, kind_E = edges
         for source, target, kind in zip(*edges_2E.tolist(), kind_E.tolist(), strict=True):
             inside = place_N[source].run >= 0 and place_N[target].run >= 0
@@ -233,14 +233,16 @@ class Blocks:
         depths.append(np.full(self.num_nodes - after, -1))
         return np.concatenate(rows), np.concatenate(depths)
 
-    def _positions(self, row_N: np.ndarray, depth_N: np.ndarray) -> dict[tuple[Place, int], int]:
+    def _positions(
+        self, row_N: np.ndarray, depth_N: np.ndarray
+    ) -> dict[tuple[BlockNode, int], int]:
         """Return the new number of each place at each depth."""
         place_N, _ = _places(self.num_nodes, self.runs, self.backward)
         pairs = zip(row_N.tolist(), depth_N.tolist(), strict=True)
         return {(place_N[row], depth): at for at, (row, depth) in enumerate(pairs)}
 
     def _edges(
-        self, pattern: Pattern, count: int, at: dict[tuple[Place, int], int]
+        self, pattern: Pattern, count: int, at: dict[tuple[BlockNode, int], int]
     ) -> Iterator[tuple[int, int]]:
         """Yield the edges of a pattern between so many copies."""
         inner, outer = pattern.source.run >= 0, pattern.target.run >= 0
@@ -280,15 +282,15 @@ def _origin(depth_C: np.ndarray, before: int) -> np.ndarray:
 
 def _places(
     num_nodes: int, runs: Sequence[Run], backward: Sequence[bool]
-) -> tuple[list[Place], list[int]]:
+) -> tuple[list[BlockNode], list[int]]:
     """Return the place and the depth of each node."""
-    places = [Place(-1, row) for row in range(num_nodes)]
+    places = [BlockNode(-1, row) for row in range(num_nodes)]
     depths = [-1] * num_nodes
     for number, (run, back) in enumerate(zip(runs, backward, strict=True)):
         for copy in range(run.count):
             for at in range(run.period):
                 row = run.start + copy * run.period + at
-                places[row] = Place(number, at)
+                places[row] = BlockNode(number, at)
                 depths[row] = run.count - 1 - copy if back else copy
     return places, depths
 

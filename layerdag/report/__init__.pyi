@@ -6,10 +6,10 @@ from ._charts import (
 )
 from ._content import (
     Answer as Answer,
+    CategoryFractions as CategoryFractions,
     Distribution as Distribution,
     ReportContent as ReportContent,
     Sample as Sample,
-    Shares as Shares,
     SummaryRow as SummaryRow,
     SystemTimes as SystemTimes,
 )

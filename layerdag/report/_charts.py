@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from layerdag.evaluation.metrics import Interval
-from layerdag.report._content import Distribution, Sample, Shares
+from layerdag.report._content import CategoryFractions, Distribution, Sample
 from layerdag.viz import Markup, number
 
 WIDTH, HEIGHT = 300, 170
@@ -31,7 +31,7 @@ def distribution_chart(distribution: Distribution) -> Markup:
     return _figure(distribution.title + unit, label, _frame(scale) + lines, HEIGHT)
 
 
-def shares_chart(shares: Shares, most: int = 14) -> Markup:
+def shares_chart(shares: CategoryFractions, most: int = 14) -> Markup:
     """Return bars of the largest categories, one bar a sample."""
     size = np.max([share_K for _, share_K in shares.shares], axis=0)
     order = np.argsort(-size, kind="stable")[:most]

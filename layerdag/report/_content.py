@@ -61,7 +61,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class CategoryFractions:
     """The shares of named categories, compared between samples.
 
     Attributes:
@@ -151,7 +151,7 @@ class ReportContent:
     similarity: SimilarityReport | None = None
     depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()
-    shares: tuple[Shares, ...] = ()
+    shares: tuple[CategoryFractions, ...] = ()
     repairs: tuple[tuple[str, int], ...] = ()
     transfer: TransferReport | None = None
     target: str = "target"

@@ -9,7 +9,7 @@ from layerdag.evaluation.metrics import AttributeView, descriptors
 from layerdag.evaluation.privacy import Novelty
 from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
-from layerdag.report._content import Distribution, Sample as Numbers, Shares, SummaryRow
+from layerdag.report._content import CategoryFractions, Distribution, Sample as Numbers, SummaryRow
 from layerdag.surrogates import REAL, SHUFFLED, SYNTHETIC, TransferReport
 from layerdag.viz import number, percent
 
@@ -53,7 +53,7 @@ def attribute_shares(
     synthetic: Sequence[DAG],
     attributes: Sequence[AttributeView],
     vocabularies: Sequence[Sequence[str]],
-) -> tuple[Shares, ...]:
+) -> tuple[CategoryFractions, ...]:
     """Return the shares of the codes of each unordered attribute.
 
     Args:
@@ -72,7 +72,7 @@ def attribute_shares(
         shares = tuple(
             (source, one.pooled()[0]) for source, one in zip(SOURCES, histograms, strict=True)
         )
-        result.append(Shares(view.name, labels, shares))
+        result.append(CategoryFractions(view.name, labels, shares))
     return tuple(result)
 
 

@@ -122,7 +122,7 @@ def filling(
     real = Path(os.path.realpath(out))
     partial = real.with_name(f"{real.name}.partial")
     require_replaceable(out, SAMPLES, overwrite=overwrite)
-    with locked(real.with_name(f".{real.name}.lock"), told=out):
+    with locked(real.with_name(f".{real.name}.lock"), guarded=out):
         entries = _opened(partial, request, num, overwrite=overwrite)
         folder = SampleFolder(partial, real, entries)
         try:

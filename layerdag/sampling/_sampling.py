@@ -131,7 +131,7 @@ def volume_of(
         file_format=_format(file_format, schema.kind, settings.ranks),
     )
     require_few_ranks(volume.most_ranks, settings.limits, "A job")
-    require_few_bytes(volume.bytes, settings.limits, volume.told())
+    require_few_bytes(volume.bytes, settings.limits, volume.describe())
     return volume
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of format 2 as format 3, whose schema and statistics name no training graph.
+"""Checkpoints of format 2 in the present one, whose schema and statistics name no training graph.
 
 The weights stay as they are, and so must their shapes: what a shape depends on (the largest layer
 and in-degree of the training graphs) is moved only as far as the shapes allow.
@@ -30,7 +30,7 @@ def read_old_checkpoint(path: str | Path) -> LoadedCheckpoint:
     Raises:
         CheckpointError: As ``load_checkpoint``.
     """
-    return read_checkpoint(path, version=OLD_FORMAT)
+    return read_checkpoint(path, formats=(OLD_FORMAT,))
 
 
 def upgraded(
@@ -212,7 +212,7 @@ def _rounded_up(count: int) -> int:
 
 
 def _schema(old: Mapping[str, Any], graphs: int, data: GraphDataset | None) -> dict[str, Any]:
-    """Return a schema of format 3."""
+    """Return a schema of the present format."""
     new = {name: value for name, value in old.items() if name != "condition_rows"}
     fresh = None if data is None else data.schema.to_dict()
     if fresh is None:

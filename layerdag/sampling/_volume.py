@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from layerdag._runtime import NODE_BYTES, told_size
+from layerdag._runtime import NODE_BYTES, format_size
 from layerdag.errors import DataError
 from layerdag.graph import Condition, GraphStatistics
 
@@ -27,7 +27,7 @@ class Volume:
     files: int
     bytes: int
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return it in words."""
         ranks = f"{self.least_ranks:,} to {self.most_ranks:,}"
         if self.least_ranks == self.most_ranks:
@@ -35,7 +35,7 @@ class Volume:
         what = f"{self.graphs:,} jobs of {ranks} ranks" if self.most_ranks else (
             f"{self.graphs:,} graphs"
         )  # fmt: skip
-        return f"{what}: about {self.files:,} files and {told_size(self.bytes)}"
+        return f"{what}: about {self.files:,} files and {format_size(self.bytes)}"
 
 
 def expected_volume(

@@ -8,7 +8,7 @@ from layerdag.simulator._deprecated import takes_parts
 from layerdag.simulator._machine import Cluster, ClusterPreset
 from layerdag.simulator._notes import notes_on, refuse_untimed
 from layerdag.simulator._result import SimulationResult, gpu_compute_ns, unexposed_ns
-from layerdag.simulator._variation import Variation, vary
+from layerdag.simulator._variation import Variation, with_variation
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute, compute_model
 from layerdag.simulator.engine import (
     Outcome,
@@ -56,7 +56,7 @@ def simulate(
     refuse_untimed(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
-        program = vary(program, variation)
+        program = with_variation(program, variation)
     outcome = kernel.run(program)
     if (outcome.finish_ns < 0).any() or len(outcome.unmatched):
         raise SimulationError(explain(program, outcome))

@@ -64,7 +64,7 @@ class Variation:
                 raise ConfigError(f"rank {rank} has time factor {factor}; it must be positive.")
 
 
-def vary(program: Program, variation: Variation) -> Program:
+def with_variation(program: Program, variation: Variation) -> Program:
     """Return the program with the compute nodes of each rank at its own speed.
 
     Raises:
@@ -91,6 +91,8 @@ def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgra
     factor = np.full(len(rows), variation.time_factor.get(rank, 1.0))
     if variation.noise is not None:
         factor *= variation.noise.factors(rank, len(rows))
-    amount_N = nodes.amount_N.copy()
-    amount_N[rows] = np.maximum(np.floor(amount_N[rows] * factor), 1).astype(np.int64)
-    return dataclasses.replace(nodes, amount_N=amount_N)
+    duration_or_bytes_N = nodes.duration_or_bytes_N.copy()
+    duration_or_bytes_N[rows] = np.maximum(np.floor(duration_or_bytes_N[rows] * factor), 1).astype(
+        np.int64
+    )
+    return dataclasses.replace(nodes, duration_or_bytes_N=duration_or_bytes_N)

@@ -23,9 +23,17 @@ from layerdag._version import __version__
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.training._weights import Origin, check_finite, check_shapes
+from layerdag.training._weights import (
+    Origin,
+    check_finite,
+    check_shapes,
+    with_present_names,
+    with_present_state,
+)
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+# Format 3 differs in names of weights alone, which are converted while it is read.
+READ_FORMATS = (3, FORMAT_VERSION)
 # Formats that ``layerdag checkpoint upgrade`` reads.
 UPGRADED_FORMATS = (2,)
 MAX_JSON_BYTES = 64 * 2**20
@@ -168,11 +176,11 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
 
 
 def read_checkpoint(
-    path: str | Path, device: torch.device | str = "cpu", version: int = FORMAT_VERSION
+    path: str | Path, device: torch.device | str = "cpu", formats: tuple[int, ...] = READ_FORMATS
 ) -> LoadedCheckpoint:
-    """Read a checkpoint directory of the given format. Raises as ``load_checkpoint``."""
+    """Read a checkpoint directory of one of some formats. Raises as ``load_checkpoint``."""
     path = Path(path)
-    meta = read_meta(path, version)
+    meta = read_meta(path, formats)
     config = _read_json(path / CONFIG)
     schema = _read_json(path / SCHEMA)
     try:
@@ -181,7 +189,7 @@ def read_checkpoint(
         model = build_model(spec)
     except ConfigError as error:
         raise CheckpointError(f"{path / CONFIG}: {error}") from error
-    model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+    model.load_state_dict(with_present_names(safetensors.torch.load_file(path / WEIGHTS)))
     check_finite(path / WEIGHTS, model)
     run_config = config.get("run")
     return LoadedCheckpoint(
@@ -217,7 +225,7 @@ def load_trainer_state(path: str | Path) -> dict[str, Any]:
         raise _damaged(file, error) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{file} is not a trainer state but a {type(state).__name__}.")
-    return state
+    return with_present_state(state)
 
 
 def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool = False) -> None:
@@ -237,7 +245,7 @@ def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool
     )
 
 
-def read_meta(path: Path, wanted: int = FORMAT_VERSION) -> CheckpointMeta:
+def read_meta(path: Path, formats: tuple[int, ...] = READ_FORMATS) -> CheckpointMeta:
     """Read and check ``meta.json``, first of all files.
 
     Raises:
@@ -251,8 +259,8 @@ def read_meta(path: Path, wanted: int = FORMAT_VERSION) -> CheckpointMeta:
         raise CheckpointError(f"{path} is not a checkpoint ({META} is missing); {hint}")
     data = _read_json(path / META)
     version = data.get("format_version")
-    if version != wanted:
-        raise _other_format(path, version, wanted, data.get("layerdag_version", "unknown"))
+    if version not in formats:
+        raise _other_format(path, version, formats[-1], data.get("layerdag_version", "unknown"))
     try:
         return CheckpointMeta(
             step=_natural(data["step"]),
@@ -272,7 +280,7 @@ def _other_format(path: Path, version: object, wanted: int, writer: object) -> C
     """Return the error for a checkpoint of another format, with what to do about it."""
     if version in UPGRADED_FORMATS:
         remedy = f"Convert it with 'layerdag checkpoint upgrade {path} NEW'."
-    elif version == FORMAT_VERSION:
+    elif version in READ_FORMATS:
         remedy = "It needs no conversion."
     else:
         remedy = "Train it again, or sample with the version that wrote it."

@@ -25,7 +25,7 @@ def held_run(directory: Path) -> Iterator[None]:
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory}: is a file; name a folder for the run with out=...")
     try:
-        with locked(directory / LOCK, told=directory):
+        with locked(directory / LOCK, guarded=directory):
             for name in (BEST, LAST, LOG, RUN_FILE):
                 recover(directory / name)
             yield

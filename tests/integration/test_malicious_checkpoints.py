@@ -112,7 +112,7 @@ CONDITION = ("numeric_conditions", 0)
 FAULTS: dict[str, Fault] = {
     "NaN weights": weights(lambda t: torch.full_like(t, math.nan)),
     "one NaN": weights(one_nan, "last_norm"),
-    "infinite weights": weights(lambda t: torch.full_like(t, math.inf), "trunk"),
+    "infinite weights": weights(lambda t: torch.full_like(t, math.inf), "encoder"),
     "weights cut off": lambda path: (path / "weights.safetensors").write_bytes(b"\xff" * 8),
     "weights with a hole": larger("weights.safetensors", 1 << 40),
     "json with a hole": larger("schema.json", 1 << 40),

@@ -1,44 +1,11 @@
 """Equality with the reference simulator, tick by tick, on its recorded cases (../shared/data)."""
 
-import csv
-import gzip
-import json
-from pathlib import Path
-
 import pytest
-
-from layerdag.cli import main
+from benchmark_cases import differences
 
 pytestmark = pytest.mark.slow
 
 STRATA = ("aware", "coll1d", "collnd", "commgrp", "fuzz", "graph", "stage")
-
-
-def flags_of(folder: Path, out: Path) -> list[str]:
-    """Return the command line of one case, with the flags that the reference was given."""
-    case = json.loads((folder / "case.json").read_text())
-    flags = ["simulate", f"--workload={folder / 'workload'}", f"--congestion={case['backend']}"]
-    flags += [f"--system={folder / 'system.json'}", f"--network={folder / 'network.yml'}"]
-    flags += [f"--memory={folder / 'memory.json'}", *case["args"]]
-    if case["has_comm"]:
-        flags.append(f"--comm-group={folder / 'comm_group.json'}")
-    # One case has fewer implementations than dimensions, which is refused unless asked for.
-    flags.append("--missing-implementations=skip")
-    return [*flags, f"--json={out / 'result.json'}", f"--nodes={out / 'nodes.csv'}"]
-
-
-def differences(folder: Path, out: Path) -> list[str]:
-    """Return in which respects our outcome of a case differs from the recorded one."""
-    assert main(flags_of(folder, out)) == 0
-    expected = json.loads((folder / "expected.json").read_text())
-    found = json.loads((out / "result.json").read_text())
-    keys = ("finish", "exposed_comm", "makespan")
-    wrong = [f"{folder.name}: {key}" for key in keys if found[key] != expected[key]]
-    with gzip.open(folder / "nodes.csv.gz", "rt") as file:
-        recorded = sorted(map(tuple, csv.reader(file)))
-    with (out / "nodes.csv").open() as file:
-        ours = sorted(tuple(row[:5]) for row in csv.reader(file))
-    return wrong + ([] if ours == recorded else [f"{folder.name}: ticks of nodes"])
 
 
 @pytest.mark.parametrize("stratum", STRATA)

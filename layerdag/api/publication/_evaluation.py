@@ -106,7 +106,7 @@ def evaluate_samples(
         structure=structure,
         real_structure=check_structure(held_out, statistics),
         novelty=novelty(train, held_out, dags, structure.valid_B),
-        leaks=leak_series(train, held_out, dags),
+        leaks=leak_series(train, held_out, dags, measured=data.schema.measured_columns),
         weights=weight_attacks(checkpoint, data),
         similarity=similarity,
         ratio=_median_ratio(similarity),

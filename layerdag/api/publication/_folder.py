@@ -104,7 +104,7 @@ def held_work(
             something that may not be replaced.
     """
     wanted = json.loads(json.dumps(request))
-    with locked(path.with_name(f".{path.name}.lock"), told=path):
+    with locked(path.with_name(f".{path.name}.lock"), guarded=path):
         if path.is_dir() and any(p.name != LOCK for p in path.iterdir()):
             resumed = _is_same(path, wanted, overwrite=overwrite)
         elif path.exists() and not path.is_dir():

@@ -26,14 +26,14 @@ class SimulatedWorkloads:
 
     Attributes:
         makespan_ns: float64 (systems, workloads).
-        exposed_share: float64 (systems, workloads): share of the makespan in which a rank does not
-            compute, mean over ranks.
+        exposed_fraction: float64 (systems, workloads): fraction of the makespan in which a rank
+            does not compute, mean over ranks.
         num_ranks: int64 (workloads,).
         failed: Workloads that could not run, with the reason.
     """
 
     makespan_ns: np.ndarray
-    exposed_share: np.ndarray
+    exposed_fraction: np.ndarray
     num_ranks: np.ndarray
     failed: tuple[str, ...]
 
@@ -106,7 +106,7 @@ def simulation_parts(
         Distribution(
             f"share of time in which a rank does not compute, on {first}",
             "",
-            tuple(Sample(name, part.exposed_share[0]) for name, part in both),
+            tuple(Sample(name, part.exposed_fraction[0]) for name, part in both),
         ),
     )
     parallel = [part.num_ranks > 1 for _, part in both]

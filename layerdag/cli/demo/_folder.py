@@ -27,7 +27,7 @@ def held_demo(out: Path) -> Iterator[None]:
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: is a file; name a folder with --out.")
-    with locked(out / LOCK, told=out):
+    with locked(out / LOCK, guarded=out):
         require_free(out / TRAINING, overwrite=True)
         for name in (BEST, LAST):
             _require_of_a_demo(out / TRAINING / name)

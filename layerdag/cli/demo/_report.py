@@ -28,9 +28,9 @@ from layerdag.evaluation.privacy import (
 from layerdag.evaluation.rules import StructureReport, check_structure, check_workload, has_errors
 from layerdag.graph import DAG, GraphStatistics
 from layerdag.report import (
+    CategoryFractions,
     Distribution,
     ReportContent,
-    Shares,
     SummaryRow,
     SystemTimes,
     attribute_shares,
@@ -66,6 +66,8 @@ def _content(settings: DemoSettings) -> ReportContent:
     data, warm = load_stage(settings)
     now = timed(seconds, "load", now)
     checkpoint, trained = stages.train_stage(settings, data, warm)
+    # Further jobs are no part of the split: samples are compared with the corpus alone.
+    data = data.without_further()
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
@@ -129,7 +131,7 @@ class _Evaluation:
     similarity: SimilarityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
-    shares: tuple[Shares, ...]
+    shares: tuple[CategoryFractions, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +156,7 @@ def _evaluated(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
-        leaks=leak_series(train, data.held_out, dags),
+        leaks=leak_series(train, data.held_out, dags, measured=data.schema.measured_columns),
         weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
         similarity=compare(train, test, dags, views),
         depth=compare_by_depth(train, test, dags, views),

@@ -15,14 +15,21 @@ def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
 
     The shipped checkpoint is used only if its training, validation and test graphs are those of
     the corpus, by the fingerprint of the split. The demo then takes the smaller jobs of each part,
-    so that no job that it holds out was ever trained on.
+    so that no job that it holds out was ever trained on, and trains on the further jobs that the
+    checkpoint was trained on, too, if they are there.
 
     Returns:
         The jobs of at most ``settings.max_nodes`` nodes, and the start; None for random weights.
     """
     shipped = load_checkpoint(pretrained_checkpoint())
     largest = int(shipped.data_settings.get("max_nodes", settings.max_nodes))
-    whole = load_corpus(settings.data, max_nodes=max(largest, settings.max_nodes))
+    further = shipped.data_settings.get("further")
+    found = further is not None and (settings.data / str(further)).is_dir()
+    whole = load_corpus(
+        settings.data,
+        max_nodes=max(largest, settings.max_nodes),
+        further=str(further) if found else None,
+    )
     data = at_most(whole, settings.max_nodes)
     if shipped.meta.split is None or shipped.meta.split.differing(whole.split):
         return data, None

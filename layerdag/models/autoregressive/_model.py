@@ -63,9 +63,6 @@ class FastLayerDAG(DAGModel):
         sizes: Counts of the data set's schema.
         statistics: Measured on the training graphs; fixes the degree constraints and count bins.
         config: Every setting; by default those of configs/model/fast.yaml.
-
-    The attributes ``trunk`` (encoder blocks) and ``judge`` (posterior) have the names of their
-    parameters in published checkpoints.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class FastLayerDAG(DAGModel):
         self.num_heads, self.block = heads, config.encoder.block
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
-        self.trunk = nn.ModuleList(
+        self.encoder = nn.ModuleList(
             EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
         )
         self.last_norm = nn.LayerNorm(width, bias=False)
@@ -86,20 +83,20 @@ class FastLayerDAG(DAGModel):
         self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
         self.constraints = DegreeConstraints(statistics, config.constraints)
         self.neighbors = neighbor_kinds_of(config.constraints, statistics)
-        self.judge = _posterior(sizes, config)
+        self.posterior = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
         """Return the parameters of the generator and, separately, those of the posterior."""
-        if self.judge is None:
+        if self.posterior is None:
             return {GRAPH_OBJECTIVES: list(self.parameters())}
-        posterior = list(self.judge.parameters())
+        posterior = list(self.posterior.parameters())
         own = {id(parameter) for parameter in posterior}
         generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
         return {GRAPH_OBJECTIVES: generator, POSTERIOR_OBJECTIVES: posterior}
 
     def posterior_objectives(self) -> tuple[str, ...]:
         """Return the objective of the posterior."""
-        return () if self.judge is None else POSTERIOR_OBJECTIVES
+        return () if self.posterior is None else POSTERIOR_OBJECTIVES
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
         """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".
@@ -125,8 +122,8 @@ class FastLayerDAG(DAGModel):
             "node": node,
             "edge": edge,
         }
-        if self.judge is not None:
-            terms["condition"] = self.judge.loss(batch, noise)
+        if self.posterior is not None:
+            terms["condition"] = self.posterior.loss(batch, noise)
         return terms
 
     def _encode(
@@ -160,7 +157,9 @@ class FastLayerDAG(DAGModel):
     def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
         """Return the encoder blocks with their type."""
         return tuple(
-            encoder_block for encoder_block in self.trunk if isinstance(encoder_block, EncoderBlock)
+            encoder_block
+            for encoder_block in self.encoder
+            if isinstance(encoder_block, EncoderBlock)
         )
 
     @property
@@ -231,17 +230,17 @@ class FastLayerDAG(DAGModel):
 
     def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
         """Return log p(conditions | graph) of each graph, nats, shape (B,)."""
-        if self.judge is None:
+        if self.posterior is None:
             return None
         with torch.inference_mode():
-            return self.judge.log_likelihood(batch)
+            return self.posterior.log_likelihood(batch)
 
     def predict_numeric_conditions(self, batch: DAGBatch) -> Float[Tensor, "B C"] | None:
         """Return the posterior mean of each numeric condition, shape (B, C)."""
-        if self.judge is None:
+        if self.posterior is None:
             return None
         with torch.inference_mode():
-            return self.judge.means(batch)
+            return self.posterior.means(batch)
 
     def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""

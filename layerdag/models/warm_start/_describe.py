@@ -111,18 +111,18 @@ def _fast_conditions(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
 
 def _posterior(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
     """Return the axes of the posterior."""
-    if model.judge is None:
+    if model.posterior is None:
         return {}
     codes = [AttributeCodes(i) for i in range(len(sizes.attributes))]
-    counts = model.judge.codes.weight.shape[0] - sum(sizes.attributes)
+    counts = model.posterior.codes.weight.shape[0] - sum(sizes.attributes)
     answers: list[Segment] = [NumericMean(i) for i in range(sizes.numeric_conditions)]
     answers += [NumericSpread(i) for i in range(sizes.numeric_conditions)]
     answers += [CategoryCodes(i, unknown=False) for i in range(len(sizes.category_conditions))]
     return {
-        "judge.codes.weight": Axis((*codes, Fixed("counts", counts)), summed=True),
-        "judge.answer.2.weight": Axis(tuple(answers)),
-        "judge.answer.2.bias": Axis(tuple(answers)),
-        **_edge_kinds(model.judge.named_modules(prefix="judge"), ("",)),
+        "posterior.codes.weight": Axis((*codes, Fixed("counts", counts)), summed=True),
+        "posterior.answer.2.weight": Axis(tuple(answers)),
+        "posterior.answer.2.bias": Axis(tuple(answers)),
+        **_edge_kinds(model.posterior.named_modules(prefix="posterior"), ("",)),
     }
 
 

@@ -149,7 +149,9 @@ def _messages(program: Program) -> dict[tuple[int, int], tuple[int, int]]:
         nodes = program.of_rank(rank)
         for kind, table in ((NodeKind.SEND, sends), (NodeKind.RECV, receives)):
             for row in _in_issue_order(program, rank, kind):
-                peer, tag, size = (int(c[row]) for c in (nodes.peer_N, nodes.tag_N, nodes.amount_N))
+                peer, tag, size = (
+                    int(c[row]) for c in (nodes.peer_N, nodes.tag_N, nodes.duration_or_bytes_N)
+                )
                 ends = (rank, peer) if kind is NodeKind.SEND else (peer, rank)
                 table[*ends, tag, size].append((rank, row))
     return {

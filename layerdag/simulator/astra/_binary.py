@@ -136,7 +136,7 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
         if request.logs.folder:
             _keep_logs(folder, Path(request.logs.folder))
     try:
-        return judge("\n".join([printed, *logs]), workload)
+        return parse_outcome("\n".join([printed, *logs]), workload)
     except SimulationError as error:
         raise SimulationError(
             f"{request.binary}: {error} Its exit code was {done.returncode}, "
@@ -168,7 +168,7 @@ def _last_words(printed: str) -> str:
     return " ... ".join(line.strip()[:_LAST_WORDS] for line in reported)
 
 
-def judge(printed: str, workload: Workload) -> AstraOutcome:
+def parse_outcome(printed: str, workload: Workload) -> AstraOutcome:
     """Return the outcome in ASTRA-sim's output if the run is complete.
 
     Args:

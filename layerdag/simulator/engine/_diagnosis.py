@@ -87,7 +87,7 @@ def _message_row(nodes: ClassProgram, kind: NodeKind, what: tuple[int, int, int]
         (nodes.kind_N == kind)
         & (nodes.peer_N == peer)
         & (nodes.tag_N == tag)
-        & (nodes.amount_N == size)
+        & (nodes.duration_or_bytes_N == size)
     )
     return int(found[-1]) if len(found) else None
 

@@ -247,7 +247,7 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
         "node_ptr": pointers([len(c.id_N) for c in classes]),
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),
-        "duration": _joined((c.amount_N for c in classes), np.int64),
+        "duration": _joined((c.duration_or_bytes_N for c in classes), np.int64),
         "peer": _joined((_roles(c)[0] for c in classes), np.int32),
         "tag": _joined((_roles(c)[1] for c in classes), np.int64),
         "child_ptr": _joined(child_ptr, np.int64),

@@ -87,7 +87,7 @@ class Lowering:
         self._check_types(nodes)
         nodes.slot_N[:] = slots(type_N, on_cpu_N)
         if self._system.replay_only:
-            nodes.amount_N[:] = recorded_ns(trace, order)
+            nodes.duration_or_bytes_N[:] = recorded_ns(trace, order)
         else:
             self._lower_compute(nodes)
             self._lower_memory(nodes)
@@ -100,7 +100,7 @@ class Lowering:
             type_N=type_N,
             kind_N=nodes.kind_N,
             slot_N=nodes.slot_N,
-            amount_N=nodes.amount_N,
+            duration_or_bytes_N=nodes.duration_or_bytes_N,
             peer_N=nodes.peer_N,
             tag_N=nodes.tag_N,
             child_ptr=child_ptr,
@@ -126,7 +126,7 @@ class Lowering:
         if (time_ns > MAX_TIME_NS).any():
             bad = rows[time_ns > MAX_TIME_NS]
             raise nodes.error_at(bad, f"takes {int(time_ns.max())} ns; at most 1e15 ns can be run")
-        nodes.amount_N[rows] = np.maximum(time_ns, 0)
+        nodes.duration_or_bytes_N[rows] = np.maximum(time_ns, 0)
         nodes.kind_N[rows[time_ns == SKIPPED]] = NodeKind.SKIP
         nodes.kind_N[nodes.type_N == NodeType.INVALID] = NodeKind.SKIP
 
@@ -139,7 +139,7 @@ class Lowering:
         size = nodes.attribute("tensor_size", wanted)
         nodes.check_time(np.flatnonzero(wanted), size, self._memory.bandwidth_bytes_per_ns)
         runtime = self._memory.latency_ns + size / self._memory.bandwidth_bytes_per_ns // 1
-        nodes.amount_N[wanted] = runtime.astype(np.int64)
+        nodes.duration_or_bytes_N[wanted] = runtime.astype(np.int64)
         nodes.kind_N[wanted] = NodeKind.MEMORY
 
     def _lower_collectives(self, nodes: NodeColumns) -> None:
@@ -157,7 +157,7 @@ class Lowering:
             ]
         )
         replayed = self._replayed(nodes, row_C, type_C, group_C)
-        nodes.amount_N[row_C[replayed]] = self._compute.replayed_ns(
+        nodes.duration_or_bytes_N[row_C[replayed]] = self._compute.replayed_ns(
             nodes.trace, nodes.order[row_C[replayed]]
         )
         row_C, type_C, group_C = row_C[~replayed], type_C[~replayed], group_C[~replayed]

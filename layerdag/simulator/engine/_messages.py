@@ -50,7 +50,7 @@ def lower_messages(nodes: NodeColumns, num_ranks: int, slowest: float) -> None:
             raise nodes.error_at(rows[odd], f"has comm_tag {found}; tags are 0 to {MAX_TAG}")
         nodes.kind_N[wanted] = kind
         nodes.peer_N[wanted] = rank
-        nodes.amount_N[wanted] = size
+        nodes.duration_or_bytes_N[wanted] = size
         nodes.tag_N[wanted] = tag % TAG_MODULUS
 
 

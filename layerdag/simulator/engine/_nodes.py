@@ -43,7 +43,7 @@ class ClassProgram:
         type_N: uint8 ``NodeType``.
         kind_N: uint8 ``NodeKind``.
         slot_N: uint8 ``Slot``.
-        amount_N: int64, ns of timers and memory nodes, bytes of messages.
+        duration_or_bytes_N: int64, ns of timers and memory nodes, bytes of messages.
         peer_N: int32, other rank of messages, plan of collectives, else 0.
         tag_N: int64, tag of messages, group index of collectives (-1 for all ranks).
         child_ptr: int64 (N+1,).
@@ -58,7 +58,7 @@ class ClassProgram:
     type_N: np.ndarray
     kind_N: np.ndarray
     slot_N: np.ndarray
-    amount_N: np.ndarray
+    duration_or_bytes_N: np.ndarray
     peer_N: np.ndarray
     tag_N: np.ndarray
     child_ptr: np.ndarray
@@ -109,7 +109,7 @@ class NodeColumns:
         self.type_N, self.on_cpu_N = type_N, on_cpu_N
         self.kind_N = np.full(count, NodeKind.TIMER, dtype=np.uint8)
         self.slot_N = np.zeros(count, dtype=np.uint8)
-        self.amount_N = np.zeros(count, dtype=np.int64)
+        self.duration_or_bytes_N = np.zeros(count, dtype=np.int64)
         self.peer_N = np.zeros(count, dtype=np.int32)
         self.tag_N = np.full(count, -1, dtype=np.int64)
 

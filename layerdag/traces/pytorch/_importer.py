@@ -57,7 +57,7 @@ def import_pytorch(
         return import_host(host, read_timings(device), group_names)
     found = import_device(profile)
     if host is None:
-        return ImportResult(found.trace(), found.groups, 0, found.share_joined, 0)
+        return ImportResult(found.trace(), found.groups, 0, found.joined_fraction, 0)
     return _join(found, read_host(host), _handles(found, profile, host))
 
 

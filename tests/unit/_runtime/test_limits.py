@@ -5,9 +5,9 @@ import pytest
 from layerdag._runtime import (
     NODE_BYTES,
     Limits,
+    format_size,
     require_few_bytes,
     require_few_ranks,
-    told_size,
     written_bytes,
 )
 from layerdag.errors import UsageError
@@ -27,7 +27,7 @@ from layerdag.errors import UsageError
     ],
 )
 def test_sizes_are_told_in_the_unit_that_people_use(size: int, expected: str) -> None:
-    assert told_size(size) == expected
+    assert format_size(size) == expected
 
 
 @pytest.mark.parametrize("file_format", sorted(NODE_BYTES))

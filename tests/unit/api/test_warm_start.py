@@ -28,7 +28,7 @@ def test_a_run_starts_from_another_ones_weights_and_says_so(run: Path, tmp_path:
     checkpoint = ld.train(data, init=run, out=tmp_path / "second", settings=SETTINGS)
     first = ld.load_checkpoint(run / "best")
     assert checkpoint.spec.arguments["width"] == 32
-    for name in ("trunk.0.mix.weight", "heads.pointer.query.weight"):
+    for name in ("encoder.0.mix.weight", "heads.pointer.query.weight"):
         found, wanted = checkpoint.model.state_dict()[name], first.model.state_dict()[name]
         assert torch.allclose(found, wanted, atol=1e-6)
     fingerprint = checkpoint_fingerprint(run / "best")

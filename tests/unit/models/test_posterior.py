@@ -103,7 +103,7 @@ def test_a_model_tells_the_log_posterior_of_each_graph():
     model = small_model(dags)
     found_B = model.log_posterior(collated(dags))
     assert found_B.shape == (4,)
-    torch.testing.assert_close(found_B, model.judge.log_likelihood(collated(dags)).detach())
+    torch.testing.assert_close(found_B, model.posterior.log_likelihood(collated(dags)).detach())
 
 
 def test_without_conditions_there_is_no_posterior():

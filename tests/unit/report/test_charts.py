@@ -8,9 +8,9 @@ from laws import tried
 
 from layerdag.evaluation.metrics import Interval
 from layerdag.report import (
+    CategoryFractions,
     Distribution,
     Sample,
-    Shares,
     distribution_chart,
     legend,
     ratio_strip,
@@ -48,7 +48,7 @@ def test_a_constant_has_a_range_around_it() -> None:
 def test_shares_show_the_largest_categories_and_count_the_rest() -> None:
     labels = tuple(f"op{i}" for i in range(20))
     shares = (("real", np.arange(20) / 190), ("synthetic", np.arange(20) / 190))
-    page = shares_chart(Shares("op", labels, shares), most=5).html
+    page = shares_chart(CategoryFractions("op", labels, shares), most=5).html
     figure = ET.fromstring(page)
     assert len(list(figure.iter("rect"))) == 10
     assert "op19" in page
@@ -66,7 +66,7 @@ def test_a_ratio_outside_the_strip_stays_on_its_edge() -> None:
 
 def test_long_names_of_one_family_stay_apart_and_whole_when_pointed_at() -> None:
     names = ("aten::_embedding_bag", "aten::_embedding_bag_backward", "mm")
-    page = shares_chart(Shares("op", names, (("real", np.full(3, 1 / 3)),))).html
+    page = shares_chart(CategoryFractions("op", names, (("real", np.full(3, 1 / 3)),))).html
     figure = ET.fromstring(page)
     labels = [text for text in figure.iter("text") if text.find("title") is not None]
     assert [label.findtext("title") for label in labels] == list(names)
@@ -153,7 +153,7 @@ def test_places_on_the_axis_are_even_in_value_or_in_its_logarithm() -> None:
 def test_bars_are_as_long_as_their_shares() -> None:
     """The longest bar is 128 wide; labels stand on the left, the largest share behind the bars."""
     shares = (("real", np.array([0.5, 0.25])), ("synthetic", np.array([0.125, 0.5])))
-    figure = ET.fromstring(shares_chart(Shares("op", ("a", "b"), shares)).html)
+    figure = ET.fromstring(shares_chart(CategoryFractions("op", ("a", "b"), shares)).html)
     bars = [(bar.attrib["class"], float(bar.attrib["width"])) for bar in figure.iter("rect")]
     assert bars == [("bar s1", 128), ("bar s2", 32), ("bar s1", 64), ("bar s2", 128)]
     titles = [title.text for bar in figure.iter("rect") for title in bar.iter("title")]

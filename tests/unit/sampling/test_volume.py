@@ -1,7 +1,7 @@
 import pytest
 from random_jobs import random_job
 
-from layerdag._runtime import Limits, require_few_bytes, require_few_ranks, told_size
+from layerdag._runtime import Limits, format_size, require_few_bytes, require_few_ranks
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.sampling import as_workload
@@ -35,7 +35,7 @@ def test_jobs_are_a_file_a_rank() -> None:
     assert found.files == 10 * (2 + 4) + 1
     # The second has the mean of the training graphs, 10 nodes.
     assert found.bytes == 10 * (200 + 40) * 135
-    assert found.told() == "20 jobs of 2 to 4 ranks: about 61 files and 324.0 kB"
+    assert found.describe() == "20 jobs of 2 to 4 ranks: about 61 files and 324.0 kB"
 
 
 def test_ranks_and_nodes_that_were_asked_for_count() -> None:
@@ -46,7 +46,7 @@ def test_ranks_and_nodes_that_were_asked_for_count() -> None:
 def test_flow_graphs_are_one_file_each_and_the_manifest() -> None:
     found = volume([{"num_nodes": 10.0}], 7, file_format="graphml")
     assert (found.files, found.bytes) == (8, 7 * 10 * 550)
-    assert found.told().startswith("7 graphs: about 8 files")
+    assert found.describe().startswith("7 graphs: about 8 files")
 
 
 @pytest.mark.parametrize("value", ["x", "1" * 5000, float("nan"), float("inf"), -3.0, 0.0, "1e400"])
@@ -91,4 +91,4 @@ def test_limits_name_the_setting() -> None:
     ("size", "words"), [(0, "0.0 kB"), (999_999, "1,000.0 kB"), (5 * 10**12, "5.0 TB")]
 )
 def test_sizes_are_told_in_the_unit_that_fits(size: int, words: str) -> None:
-    assert told_size(size) == words
+    assert format_size(size) == words

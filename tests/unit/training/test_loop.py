@@ -269,7 +269,7 @@ def test_seconds_are_a_budget_too(run: Run):
     assert result.seconds >= 0.2
 
 
-def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
+def test_last_holds_the_posterior_at_its_best_and_all_else_as_it_is(
     data: DAGBatch, spec: ModelSpec, tmp_path: Path
 ):
     spec = ModelSpec("fast", spec.sizes, spec.statistics, {"width": 32, "depth": 1})
@@ -284,9 +284,11 @@ def test_last_holds_the_judge_at_its_best_and_all_else_as_it_is(
     result = train(job, settings)
     kept, best = load_checkpoint(result.last).model, load_checkpoint(result.best).model
     trainer = load_trainer_state(result.last)
-    assert trainer["tracks"]["condition"]["best_step"] < 6, "the test needs a judge that got worse"
+    assert trainer["tracks"]["condition"]["best_step"] < 6, (
+        "the test needs a posterior that got worse"
+    )
     for name, tensor in kept.state_dict().items():
-        expected = best.state_dict() if name.startswith("judge.") else trainer["model"]
+        expected = best.state_dict() if name.startswith("posterior.") else trainer["model"]
         assert torch.equal(tensor, expected[name]), name
 
 

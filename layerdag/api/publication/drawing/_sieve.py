@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from layerdag._runtime import numpy_generator
-from layerdag.api.publication.reading import MEASURED, FoundJobs
+from layerdag.api.publication.reading import FoundJobs
 from layerdag.codec import AttributedGraph, job_graph, rank_classes
 from layerdag.datasets import GraphDataset
 from layerdag.errors import DataError
@@ -51,11 +51,9 @@ class Sieve:
     @classmethod
     def of(cls, jobs: FoundJobs, data: GraphDataset) -> "Sieve":
         """Prepare all tests on the real graphs."""
-        names = [attribute.name for attribute in data.schema.attributes]
-        measured = [names.index(name) for name in MEASURED if name in names]
         return cls(
             data,
-            CopyTest.of(data.graphs["train"], data.held_out, measured),
+            CopyTest.of(data.graphs["train"], data.held_out, data.schema.measured_columns),
             keys_of_one_run([keys_of(graph) for graph in jobs.graphs], jobs.runs),
             GraphStatistics.measure(data.graphs["train"], data.schema.sizes()),
         )

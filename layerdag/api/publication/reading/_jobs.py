@@ -18,7 +18,7 @@ from layerdag.codec import (
     rank_classes,
 )
 from layerdag.datasets import SPLITS, Split, content_key
-from layerdag.datasets.schema import LABEL
+from layerdag.datasets.schema import LABEL, MEASURED
 from layerdag.datasets.sources import align_schemas, is_public, publish, run_graph
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.privacy import private_words
@@ -26,7 +26,6 @@ from layerdag.graph import Condition
 from layerdag.traces import INDEX, Workload, read_index, read_runs
 
 DURATION = "duration"
-MEASURED = (DURATION,)
 CONDITIONS = (LABEL, "family", "strategy", "phase", "world_size", "num_nodes", "num_layers")
 """What samples may say of a job; further columns of a label file stay with the owner."""
 SHOWN = 5

@@ -42,7 +42,7 @@ def _task(config: DictConfig) -> None:
     for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
     volume = volume_of(checkpoint, settings, asked.format)
-    sys.stderr.write(f"{volume.told()} in {asked.out}\n")
+    sys.stderr.write(f"{volume.describe()} in {asked.out}\n")
     with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
         manifest = write_samples(
             checkpoint,

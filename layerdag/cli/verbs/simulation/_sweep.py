@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     points = read_sweep(args.sweep)
     run_all = partial(run_on_ray, args.ray) if args.ray else partial(in_processes, args.processes)
     out = Path(args.out)
-    with locked(out.with_name(f".{out.name}.lock"), told=out):
+    with locked(out.with_name(f".{out.name}.lock"), guarded=out):
         found = run_sweep(points, f"{args.out}.journal.jsonl", run_all)
         rows = list(track(found, "simulating", total=len(points)))
     rows.sort(key=lambda row: (row.workload, row.system, row.network, row.compute, row.congestion))

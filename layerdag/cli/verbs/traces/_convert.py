@@ -253,7 +253,7 @@ def _pytorch_kind(path: str) -> Format | None:
 def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
     """Report what the import found and return the workload."""
     for rank, result in enumerate(job.results):
-        nodes, share = f"{result.trace.num_nodes:,}", f"{100 * result.share_joined:.1f} %"
+        nodes, share = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
         found = (
             f"{result.num_host_nodes:,} host nodes became {nodes}; {share} have a measured duration"
             if result.num_host_nodes

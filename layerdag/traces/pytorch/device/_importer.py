@@ -49,7 +49,7 @@ class DeviceTrace:
     source: str
 
     @property
-    def share_joined(self) -> float:
+    def joined_fraction(self) -> float:
         """Share of the device work whose operator is known."""
         return len(self.operator_of) / self.num_kernels
 

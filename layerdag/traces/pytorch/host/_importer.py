@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerdag._runtime import old_property
 from layerdag.errors import TraceError
 from layerdag.traces import NodeType, Trace
 from layerdag.traces.analysis import WORLD
@@ -33,7 +34,8 @@ class ImportResult:
         trace: The data-flow graph as a Chakra trace.
         groups: Ranks of each communicator group by its integer name; empty for one process.
         num_host_nodes: Nodes of the host trace.
-        share_joined: Share of the trace's nodes with a measured duration, 0 without a device file.
+        joined_fraction: Fraction of the trace's nodes with a measured duration, 0 without a device
+            file.
         guessed_groups: Communication nodes whose group the trace does not name; they were given
             to the world.
     """
@@ -41,8 +43,10 @@ class ImportResult:
     trace: Trace
     groups: Mapping[str, tuple[int, ...]]
     num_host_nodes: int
-    share_joined: float
+    joined_fraction: float
     guessed_groups: int
+
+    share_joined = old_property("ImportResult.share_joined", "joined_fraction")
 
 
 def import_host(

@@ -36,8 +36,8 @@ def test_every_system_runs_every_job_and_failures_are_told() -> None:
     [told] = found.failed
     assert "waits for rank 1" in told
     shares = 1 - 100_000 / found.makespan_ns[:, 0]
-    np.testing.assert_allclose(found.exposed_share[:, 0], shares)
-    assert found.exposed_share[:, 1].tolist() == [0.0] * 4
+    np.testing.assert_allclose(found.exposed_fraction[:, 0], shares)
+    assert found.exposed_fraction[:, 1].tolist() == [0.0] * 4
 
 
 def test_times_are_geometric_means_over_jobs_of_several_ranks() -> None:

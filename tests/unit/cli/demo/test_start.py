@@ -24,7 +24,8 @@ def pretend(
     """Let the shipped checkpoint be one that learned from these jobs; return the limits used."""
     limits: list[int] = []
 
-    def load(folder: Path, max_nodes: int) -> GraphDataset:
+    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
+        assert further == "further"
         limits.append(max_nodes)
         return data_of(jobs(12))
 
@@ -60,6 +61,21 @@ def test_the_split_of_the_shipped_checkpoint_is_that_of_its_settings(
 ) -> None:
     assert shipped.meta.split is not None
     assert shipped.data_settings["max_nodes"] == 1200
+
+
+def test_a_corpus_without_further_runs_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, tmp_path: Path
+) -> None:
+    asked: list[str | None] = []
+
+    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
+        asked.append(further)
+        return data_of(jobs(12))
+
+    monkeypatch.setattr(_start, "load_checkpoint", lambda path: shipped)
+    monkeypatch.setattr(_start, "load_corpus", load)
+    _start.load_stage(replace(SETTINGS, data=tmp_path))
+    assert asked == [None]
 
 
 def test_smaller_graphs_stay_in_their_parts() -> None:

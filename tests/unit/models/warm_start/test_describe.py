@@ -93,7 +93,7 @@ def test_without_conditions_nothing_is_described_of_them(schema: GraphSchema):
     for name in ("fast", "reference"):
         spec = spec_of(bare, jobs(), name)
         found = axes_of(build_model(spec), spec)
-        assert not any("conditions" in key or "judge" in key for key in found)
+        assert not any("conditions" in key or "posterior" in key for key in found)
 
 
 def test_numbered_parameters_follow_their_attribute(schema: GraphSchema):
@@ -128,4 +128,4 @@ def test_all_other_parameters_keep_their_names(schema: GraphSchema):
     model = trained(schema, jobs()).model
     for name in model.state_dict():
         assert counterpart(name, schema, schema) == name
-    assert counterpart("trunk.0.mix.weight", schema, schema) == "trunk.0.mix.weight"
+    assert counterpart("encoder.0.mix.weight", schema, schema) == "encoder.0.mix.weight"

@@ -10,10 +10,10 @@ from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import Attack, Verdict
 from layerdag.evaluation.privacy._verdict import Need
 from layerdag.report import (
+    CategoryFractions,
     Distribution,
     ReportContent,
     Sample,
-    Shares,
     SummaryRow,
     SystemTimes,
 )
@@ -92,7 +92,7 @@ def test_simulated_quantities_need_no_table() -> None:
 @pytest.mark.parametrize(("charts", "bars"), [(True, False), (False, True), (True, True)])
 def test_distributions_and_categories_each_come_with_a_legend(charts: bool, bars: bool) -> None:
     chart = Distribution("nodes", "", (Sample("real", np.arange(5.0)),))
-    shares = Shares("op", ("a",), (("real", np.ones(1)),))
+    shares = CategoryFractions("op", ("a",), (("real", np.ones(1)),))
     content = replace(EMPTY, distributions=(chart,) * charts, shares=(shares,) * bars)
     html = sections.distributions(content).html
     assert html.count('<ul class="legend">') == charts + bars

@@ -12,7 +12,7 @@ from layerdag.cli import main
 from layerdag.errors import ConfigError, SimulationError, UsageError
 from layerdag.simulator import RunOptions
 from layerdag.simulator.astra import AstraLogs, AstraRequest, run_binary
-from layerdag.simulator.astra._binary import judge
+from layerdag.simulator.astra._binary import parse_outcome
 from layerdag.traces import write_workload
 
 JOB = workload([comp(3, 1), comp(7, 2, (3,))], [comp(3, 1)])
@@ -140,11 +140,13 @@ def test_run_that_spins_is_given_up(folder, capsys):
 )
 def test_contradictions_are_errors(more, message):
     with pytest.raises(SimulationError, match=message):
-        judge(NODE_LINES + FINISHED + more, JOB)
+        parse_outcome(NODE_LINES + FINISHED + more, JOB)
 
 
 def test_lines_may_occur_twice():
-    assert judge((NODE_LINES + FINISHED) * 2, JOB) == judge(NODE_LINES + FINISHED, JOB)
+    assert parse_outcome((NODE_LINES + FINISHED) * 2, JOB) == parse_outcome(
+        NODE_LINES + FINISHED, JOB
+    )
 
 
 def test_what_the_binary_cannot_do_is_wrong_use(folder, capsys):
@@ -259,7 +261,7 @@ def test_a_silent_binary_is_quoted_as_having_printed_nothing(folder):
 
 
 def test_the_summary_has_the_keys_of_our_own():
-    found = judge(NODE_LINES + FINISHED, JOB)
+    found = parse_outcome(NODE_LINES + FINISHED, JOB)
     assert found.summary() == {
         "backend": "astra-sim",
         "makespan": 3000,
@@ -274,4 +276,4 @@ def test_the_summary_has_the_keys_of_our_own():
 
 def test_negative_exposed_communication_is_read():
     negative = FINISHED.replace("communication 5", "communication -5")
-    assert judge(NODE_LINES + negative, JOB).exposed_comm_ns == (-5, 0)
+    assert parse_outcome(NODE_LINES + negative, JOB).exposed_comm_ns == (-5, 0)

@@ -78,7 +78,7 @@ def test_amounts_are_ns_of_timers_and_memory_and_bytes_of_messages():
             coll(5, CollectiveType.BROADCAST, 64),
         ]
     )
-    assert nodes.amount_N.tolist() == [3000, 1, 10, 400, 300, 1]
+    assert nodes.duration_or_bytes_N.tolist() == [3000, 1, 10, 400, 300, 1]
     assert nodes.tag_N[3:5].tolist() == [4, 2]
     assert nodes.peer_N[3:5].tolist() == [1, 1]
     assert nodes.peers == (1,)

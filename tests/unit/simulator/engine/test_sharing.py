@@ -39,7 +39,7 @@ def test_sharing_changes_no_tick_and_no_node(shape, plan):
     np.testing.assert_array_equal(shared.finish_ns, alone.finish_ns)
     for rank in range(workload.num_ranks):
         mine, theirs = shared.nodes(rank), alone.nodes(rank)
-        for column in ("peer_N", "tag_N", "amount_N", "kind_N"):
+        for column in ("peer_N", "tag_N", "duration_or_bytes_N", "kind_N"):
             messages = getattr(mine, column), getattr(theirs, column)
             if column == "peer_N":  # of collectives it is the number of a plan
                 ends = np.isin(mine.kind_N, (2, 3))

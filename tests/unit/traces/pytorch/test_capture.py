@@ -33,7 +33,7 @@ def test_a_step_becomes_a_data_flow_graph_with_durations(step):
     assert names.count("aten::addmm") == 2
     assert names.count("aten::mm") == 3
     assert names[-1] == "aten::add_"
-    assert result.share_joined == 1
+    assert result.joined_fraction == 1
     relu = names.index("aten::relu")
     second_layer = names.index("aten::addmm", relu)
     assert relu in result.trace.data_deps.of(second_layer)

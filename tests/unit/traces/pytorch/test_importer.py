@@ -48,7 +48,7 @@ def test_host_and_device_are_joined_by_handle_or_by_order(tmp_path, handles):
     device = write_profile(tmp_path / "device.json", profile(*handles))
     result = import_pytorch(host, device)
     assert result.trace.names() == ["cudaLaunchKernel", "aten::mm"] * 2
-    assert result.share_joined == 1
+    assert result.joined_fraction == 1
     assert result.trace.data_deps.of(3).tolist() == [1]
     assert result.trace.integers("num_ops")[0].tolist() == [0, 128, 0, 128]
     assert result.trace.texts("dtype")[0][1] == "float32"
@@ -65,7 +65,7 @@ def test_a_profile_of_the_host_gives_durations(tmp_path):
     host = write_host(tmp_path / "host.json", HOST)
     events = [event("cpu_op", "aten::mm", 0, 8, **{"Record function id": 503})]
     result = import_pytorch(host, write_profile(tmp_path / "device.json", events))
-    assert result.share_joined == 0.5
+    assert result.joined_fraction == 0.5
     assert result.trace.integers("duration_ns")[0].tolist() == [8000, 0]
 
 
@@ -147,14 +147,14 @@ def test_a_kernel_of_an_operator_inside_a_kept_one_belongs_to_the_kept_one(tmp_p
         *(launch(1, 2), kernel(1, 5, 3)),
     ]
     result = joined(tmp_path, host, events)
-    assert result.share_joined == 1
+    assert result.joined_fraction == 1
     assert attributes(result.trace, 1)["num_ops"] == 2 * 4 * 4 * 4
 
 
 def test_a_kernel_that_no_host_operation_launched_stays_as_it_is(tmp_path):
     events = [*profile(503, 504), launch(9, 60), kernel(9, 70, 5)]
     result = joined(tmp_path, HOST, events)
-    assert result.share_joined == pytest.approx(2 / 3)
+    assert result.joined_fraction == pytest.approx(2 / 3)
     (stray,) = (row for row, name in enumerate(result.trace.names()) if name == "kernel")
     assert "num_ops" not in attributes(result.trace, stray)
 
@@ -188,7 +188,7 @@ def test_threads_are_followed_in_order_each_on_its_own(tmp_path):
             kernel(number, ts + 4, 3),
         ]
     result = joined(tmp_path, [forward[0], backward[0], forward[1], backward[1]], events)
-    assert result.share_joined == 1
+    assert result.joined_fraction == 1
     found = [name for name in result.trace.names() if name.startswith("aten")]
     assert found == ["aten::op3", "aten::op4", "aten::op5", "aten::op6"]
 

@@ -28,4 +28,4 @@ def test_ranks_of_a_collected_run_become_one_matched_job(shared_data: Path) -> N
     job = import_ranks(hosts, devices)
     assert job.workload.num_ranks == 2
     assert match_communication(job.workload).mismatches == ()
-    assert [result.share_joined for result in job.results] == [1.0, 1.0]
+    assert [result.joined_fraction for result in job.results] == [1.0, 1.0]

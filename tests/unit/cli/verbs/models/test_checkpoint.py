@@ -39,7 +39,7 @@ def test_the_new_checkpoint_loads_and_names_no_path(
 ) -> None:
     assert main(["checkpoint", "upgrade", "old", str(tmp_path / "new")]) == 0
     told = capsys.readouterr().out
-    assert f"{tmp_path / 'new'}: format 3, weights unchanged" in told
+    assert f"{tmp_path / 'new'}: format 4, weights unchanged" in told
     assert "with --data, what fewer than 5 graphs show is left out, too" in told
     assert load_checkpoint(tmp_path / "new").run_config == {"data": {"name": "folder"}, "seed": 3}
 

@@ -35,7 +35,7 @@ def test_kernels_are_named_after_the_operator_that_launched_them(tmp_path):
         "cudaLaunchKernel", "aten::addmm", "cudaLaunchKernel", "aten::relu",
         "cudaDeviceSynchronize",
     ]  # fmt: skip
-    assert found.share_joined == 1
+    assert found.joined_fraction == 1
     assert trace.integers("is_cpu_op")[0].tolist() == [1, 0, 1, 0, 1]
     assert trace.texts("device")[0] == ["cpu", "cuda", "cpu", "cuda", "cpu"]
     assert trace.integers("duration_ns")[0].tolist()[1] == 50_000
@@ -105,7 +105,7 @@ def test_a_kernel_without_launch_keeps_its_place_in_the_stream(tmp_path):
     trace = found.trace()
     assert trace.names() == ["cudaLaunchKernel", "kernel", "kernel"]
     assert parents(trace, 2) == ["kernel"]
-    assert found.share_joined == 0
+    assert found.joined_fraction == 0
 
 
 def test_a_profile_of_the_host_alone_is_refused(tmp_path):

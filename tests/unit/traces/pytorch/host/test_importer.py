@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from layerdag._runtime import RenamedWarning
 from layerdag.errors import TraceError
 from layerdag.traces import CollectiveType, NodeType
 from layerdag.traces.pytorch.device import Timings, read_durations
@@ -64,7 +65,10 @@ def test_durations_are_exact_and_those_of_gloo_come_from_its_threads(tmp_path):
     assert present_N.tolist() == [True, True, False]
     assert result.trace.duration_us_N.tolist() == [3, 900, 0]
     assert result.trace.start_us_N.tolist()[:2] == [0, 3]
-    assert result.share_joined == pytest.approx(2 / 3)
+    assert result.joined_fraction == pytest.approx(2 / 3)
+
+    with pytest.warns(RenamedWarning, match="'ImportResult.share_joined' is now called"):
+        assert result.share_joined == result.joined_fraction
 
 
 def test_joining_nothing_is_an_error(tmp_path):
@@ -110,7 +114,7 @@ def test_every_collected_trace_imports_and_spmd_ranks_share_one_structure(shared
     for path in sorted((shared_data / "collected").glob("*.et.json.gz")):
         timings = read_durations(path.with_name(path.name.replace(".et.", ".dur.")))
         result = import_host(path, timings)
-        assert result.share_joined == 1
+        assert result.joined_fraction == 1
         trace = result.trace
         columns = (trace.data_deps.values, trace.data_deps.ptr_N1, trace.ctrl_deps.values)
         content = tuple(column.tobytes() for column in columns)
