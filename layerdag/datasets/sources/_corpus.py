@@ -34,7 +34,8 @@ def load_corpus(
         strategies: Keep only these strategies; all if empty.
         num_bins: Bins of each numeric attribute.
         further: A corpus folder with further runs, all of them to train on, by its path or, inside
-            ``folder``, by its name; runs whose graph is one of the corpus are left out.
+            ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
+            that a request leaves open are drawn as in the corpus alone.
 
     Raises:
         TraceError: If a corpus is missing or damaged.
@@ -70,7 +71,18 @@ def load_corpus(
             parts[splits[run.record.run]].append(graph)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
-    return replace(data, left_out=(*left_out, *data.left_out), further=added)
+    data = replace(data, left_out=(*left_out, *data.left_out), further=added)
+    return _with_conditions_of_members(data) if added else data
+
+
+def _with_conditions_of_members(data: GraphDataset) -> GraphDataset:
+    """Return the data set whose open conditions are drawn as those of the corpus itself.
+
+    Further runs were planned, not sampled: their sizes and strategies are no distribution that a
+    user of the corpus would ask for.
+    """
+    conditions = [dag.conditions for dag in data.members]
+    return replace(data, schema=data.schema.with_table(conditions))
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

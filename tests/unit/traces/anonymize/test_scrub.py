@@ -131,6 +131,19 @@ def test_vocabulary_is_pytorchs_own() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["fsdp::all_gather_copy_in", "fsdp::chunk_cat", "fsdp::split_with_sizes_copy",
+     "symm_mem::fused_all_gather_matmul", "c10d_functional::all_reduce"],
+)  # fmt: skip
+def test_operators_of_sharded_training_are_public_though_pytorch_registers_them_late(
+    name: str,
+) -> None:
+    assert name in public_operators()
+    clean, _ = scrub(Workload((build_trace([comp(1, name=name)]),)))
+    assert clean.traces[0].names() == [name]
+
+
+@pytest.mark.parametrize(
     ("wire", "value"),
     [
         (Wire.INT32 + 1, (1, 2)),
