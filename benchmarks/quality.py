@@ -170,7 +170,7 @@ class BestByPosterior(DAGModel):
         """Sample ``request.best_of`` graphs for each one kept."""
         return resample(self._log_posterior, request, self.generator.sample)
 
-    def _log_posterior(self, batch: DAGBatch, _count: int) -> Tensor:
+    def _log_posterior(self, batch: DAGBatch, _request: SampleRequest) -> Tensor:
         """Return the log weight of each graph, nats, shape (B,)."""
         found_B = self.chooser.log_posterior(batch)
         assert found_B is not None

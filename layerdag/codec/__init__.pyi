@@ -1,4 +1,5 @@
 from ._attributed_graph import (
+    NUM_NODES as NUM_NODES,
     AttributedGraph as AttributedGraph,
     size_conditions as size_conditions,
 )

@@ -9,10 +9,13 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph import Condition, longest_path_layers
 
+NUM_NODES = "num_nodes"
+"""Condition of every data set: the number of nodes."""
+
 
 def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
     """Return the conditions "num_nodes" and "num_layers" of a graph with these layers."""
-    return {"num_nodes": float(len(layer_N)), "num_layers": float(layer_N.max(initial=-1) + 1)}
+    return {NUM_NODES: float(len(layer_N)), "num_layers": float(layer_N.max(initial=-1) + 1)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,8 @@ class SampleRequest:
             own distribution, less is sharper; `reference` knows no other than 1.
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the neighbors that training shows; `reference` draws one.
+        nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
+            none. Only the choice among several candidates knows it.
     """
 
     numeric_BC: Float[Tensor, "B C"]
@@ -60,6 +62,7 @@ class SampleRequest:
     guidance: float = 1.0
     temperature: float = 1.0
     best_of: int = 1
+    nodes_B: Float[Tensor, " B"] | None = None
 
 
 @dataclass(frozen=True, eq=False)

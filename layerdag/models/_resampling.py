@@ -17,7 +17,7 @@ from layerdag.models.draws import gumbel
 
 
 def resample(
-    score: Callable[[DAGBatch, int], Tensor],
+    score: Callable[[DAGBatch, SampleRequest], Tensor],
     request: SampleRequest,
     sample: Callable[[SampleRequest], SampleResult],
 ) -> SampleResult:
@@ -27,8 +27,8 @@ def resample(
     only if all candidates are truncated. A graph still depends only on its own seed and conditions.
 
     Args:
-        score: Returns the log weight of each graph of a batch, nats, shape (P,); its second
-            argument is the number of consecutive candidates of one request.
+        score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
+            request: each of its rows has ``best_of`` consecutive candidates in the batch.
         request: With at least two candidates.
         sample: Samples graphs, one per seed.
     """
@@ -42,7 +42,7 @@ def resample(
     )
     sampled = sample(repeated)
     batch = DAGBatch.of(sampled.dags, repeated.numeric_BC, repeated.category_BM)
-    score_P = score(batch, count).cpu().double()
+    score_P = score(batch, request).cpu().double()
     score_P[torch.tensor(sampled.truncated)] -= 1e9
     uniform_P = torch.tensor(
         [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],

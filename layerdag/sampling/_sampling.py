@@ -1,13 +1,17 @@
 """From a checkpoint to files: complete the request, sample, decode, write with a manifest."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from layerdag._runtime import require_few_bytes, require_few_ranks
 from layerdag._version import __version__
+from layerdag.codec import NUM_NODES
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
 from layerdag.errors import CheckpointError, UsageError
@@ -77,6 +81,7 @@ def sample_like(
             guidance=settings.guidance,
             temperature=settings.temperature,
             best_of=settings.best_of,
+            nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in part]),
         )
         result = finite_sample(model, schema, request)
         dags = [dag.to("cpu") for dag in result.dags]

@@ -51,6 +51,9 @@ POSTERIOR_OBJECTIVES = ("condition",)
 # samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
 # (docs/explanation/fast-model.md).
 _NATS_PER_VIOLATION = 3.0
+# Of the distance of the logarithms of the number of nodes found and asked for
+# (docs/dev/experiments.md, "Sizes").
+_NATS_PER_LOG_SIZE = 20.0
 
 
 @takes_loose_settings("fast")
@@ -210,21 +213,26 @@ class FastLayerDAG(DAGModel):
             return resample(self._score, request, partial(self._sample_once, request.best_of))
         return self._sample_once(1, request)
 
-    def _score(self, batch: DAGBatch, candidates: int) -> Float[Tensor, " B"]:
+    def _score(self, batch: DAGBatch, request: SampleRequest) -> Float[Tensor, " B"]:
         """Return the log weight of finished graphs for resampling, nats, shape (B,).
 
         It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
-        node with more or fewer children than any training node of its kind. The number of
+        node with more or fewer children than any training node of its kind, and less
+        ``_NATS_PER_LOG_SIZE`` times the distance to the number of nodes asked for. The number of
         violations is scaled to the mean size of the candidates, so that small graphs, which have
         fewer nodes that can violate a constraint, are not preferred.
         """
         batch = batch.to(self.constraints.source_K.device)
+        candidates = request.best_of
         with torch.inference_mode():
             nodes_B = batch.node_ptr.diff().float()
             mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
             log_weight_B = self.neighbors.log_weight(batch)
             log_weight_B = log_weight_B - _NATS_PER_VIOLATION * self.constraints.violations(batch)
             score_B = log_weight_B * mean_B / nodes_B
+            if request.nodes_B is not None:
+                wanted_B = request.nodes_B.to(nodes_B.device).repeat_interleave(candidates)
+                score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(nodes_B, wanted_B)
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
@@ -256,6 +264,11 @@ class FastLayerDAG(DAGModel):
         )
         with torch.inference_mode():
             return Sampler(modules, replace(request, best_of=particles)).run()
+
+
+def _log_distance(found_B: Tensor, wanted_B: Tensor) -> Float[Tensor, " B"]:
+    """Return |log(found / wanted)|, shape (B,); 0 where nothing is wanted (NaN)."""
+    return (found_B / wanted_B.clamp(min=1)).log().abs().nan_to_num(nan=0.0)
 
 
 def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:

@@ -1,5 +1,7 @@
 """Choosing among candidates follows their scores, and a graph depends on its own request alone."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -20,9 +22,15 @@ def from_a_list(dags: list) -> "callable":
     return sample
 
 
-def nothing(batch: DAGBatch, candidates: int) -> Tensor:
+def chain(size: int) -> DAG:
+    """A path of nodes of one kind."""
+    edges = torch.stack([torch.arange(size - 1), torch.arange(1, size)])
+    return DAG.build(torch.zeros(size, 3, dtype=torch.int64), edges)
+
+
+def nothing(batch: DAGBatch, asked: SampleRequest) -> Tensor:
     """A score that likes all graphs alike."""
-    assert batch.num_graphs % candidates == 0
+    assert batch.num_graphs == len(asked.seeds) * asked.best_of
     return torch.zeros(batch.num_graphs)
 
 
@@ -30,7 +38,7 @@ def test_candidates_are_drawn_with_odds_of_their_scores():
     dags = small_dags(2)
     sizes = torch.tensor([dag.num_nodes for dag in dags])
 
-    def score(batch: DAGBatch, _: int) -> Tensor:
+    def score(batch: DAGBatch, _: SampleRequest) -> Tensor:
         """Odds of 3 to 1 for the first graph."""
         return torch.where(batch.node_ptr.diff() == sizes[0], 3.0, 1.0).log()
 
@@ -89,9 +97,20 @@ def test_violations_count_by_their_fraction_of_nodes_not_by_graph_size():
     violations = model.constraints.violations(batch)
     assert violations[0] > 0
     assert violations[1] == 2 * violations[0]
-    score = model._score(batch, 2)
+    score = model._score(batch, request(1, best_of=2))
     assert score[0] == pytest.approx(float(score[1]))
     assert score[0] < 0
+
+
+def test_the_candidate_of_the_size_asked_for_is_preferred():
+    model = small_model(small_dags(8))
+    dags = [chain(8), chain(16), chain(8), chain(16)]
+    unknown = (torch.full((4, 1), torch.nan), torch.full((4, 1), -1))
+    batch = DAGBatch.of(dags, *unknown)
+    plain = model._score(batch, request(2, best_of=2))
+    sized = request(2, best_of=2, nodes_B=torch.tensor([16.0, torch.nan]))
+    lost = plain - model._score(batch, sized)
+    assert lost.tolist() == pytest.approx([20 * math.log(2), 0, 0, 0], abs=1e-3)
 
 
 def test_truncated_candidates_are_kept_only_if_all_are():

@@ -12,8 +12,15 @@ from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.datasets.files import read_graphml, read_json
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
 from layerdag.graph import GraphStatistics, graph_hash
-from layerdag.models import ModelSpec, build_model
-from layerdag.sampling import GenerationSettings, as_workload, generate, volume_of, write_samples
+from layerdag.models import ModelSpec, SampleRequest, SampleResult, build_model
+from layerdag.sampling import (
+    GenerationSettings,
+    as_workload,
+    generate,
+    sample_like,
+    volume_of,
+    write_samples,
+)
 from layerdag.traces import read_workload
 from layerdag.traces.analysis import match_communication
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -76,6 +83,23 @@ def schema_of(loaded: LoadedCheckpoint):
     from layerdag.sampling import checkpoint_schema
 
     return checkpoint_schema(loaded)
+
+
+def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
+    graphs = [chain(f"g{i}", "ab" * (1 + i), num_nodes=2.0 + 2 * i) for i in range(4)]
+    data = GraphDataset.build("chains", "flow", {"train": graphs})
+    statistics = GraphStatistics.measure(data.graphs["train"], data.schema.sizes())
+    spec = ModelSpec("fast", data.schema.sizes(), statistics, SMALL_MODELS["fast"])
+    model = build_model(spec, seed=1).eval()
+    asked: list[SampleRequest] = []
+
+    def sample(request: SampleRequest) -> SampleResult:
+        asked.append(request)
+        return SampleResult((data.graphs["train"][0],) * 2, (False, False))
+
+    monkeypatch.setattr(model, "sample", sample)
+    list(sample_like(model, data.schema, [{"num_nodes": 4}, {}], SMALL))
+    assert asked[0].nodes_B.nan_to_num(nan=-1).tolist() == [4, -1]
 
 
 def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
