@@ -34,8 +34,9 @@ def _start(warm: WarmStart | None) -> str:
             "data"
         )
     return (
-        f"the shipped checkpoint, after {warm.start.origin.step:,} steps on the training jobs of "
-        "the same split; its validation and test jobs are the ones held out here"
+        "the shipped checkpoint, trained on the training jobs of the same split "
+        f"({warm.start.origin.step:,} steps in its last run); its validation and test jobs are the "
+        "ones held out here"
     )
 
 
@@ -47,7 +48,8 @@ def caveats(
     if warm is not None:
         known = (
             f"The figures are not those of {trained.step} steps alone: the weights that they "
-            f"started from were trained for {warm.start.origin.step:,} steps before.",
+            "started from had been trained before "
+            f"({warm.start.origin.step:,} steps in the last run).",
             *CAVEATS,
         )
     steps = steps_of(settings, warm)
