@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from layerdag._runtime import takes_old_names
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch
+from layerdag.models._prefix import Prefix
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class SampleRequest:
             the neighbors that training shows; `reference` draws one.
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
             none. Only the choice among several candidates knows it.
+        prefix: First layers that every graph begins with; `reference` takes none.
     """
 
     numeric_BC: Float[Tensor, "B C"]
@@ -63,6 +65,7 @@ class SampleRequest:
     temperature: float = 1.0
     best_of: int = 1
     nodes_B: Float[Tensor, " B"] | None = None
+    prefix: Prefix | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,6 +207,8 @@ class FastLayerDAG(DAGModel):
                 "A graph has at least one node and one layer; found limits of "
                 f"{request.max_nodes} nodes and {request.max_layers} layers."
             )
+        if request.prefix is not None:
+            request.prefix.require_room(request.max_nodes, request.max_layers)
         if not request.seeds:
             return SampleResult((), ())
         if request.best_of > 1:

@@ -123,6 +123,11 @@ class ReferenceLayerDAG(DAGModel):
         self.require_options(
             steps=request.steps, best_of=request.best_of, temperature=request.temperature
         )
+        if request.prefix is not None:
+            raise UsageError(
+                "The model 'reference' samples whole graphs and completes no prefix; take a "
+                "checkpoint of 'fast', such as the one that ships with the package."
+            )
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Int[Tensor, "N A"]:

@@ -35,6 +35,7 @@ from layerdag.models.autoregressive.sampling._candidates import (
     EdgesToParents,
     NodeCandidates,
 )
+from layerdag.models.autoregressive.sampling._given_nodes import GivenNodes
 from layerdag.models.autoregressive.sampling._guidance import Guidance
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._particles import (
@@ -103,6 +104,7 @@ class Sampler:
         self.u_BU = torch.zeros(0)
         self.newest_edges: tuple[EdgesToParents, ...] = ()
         self.output = OutputBuffer(self.seed_B, device)
+        self.given = None if request.prefix is None else GivenNodes(request.prefix, device)
 
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
@@ -113,9 +115,12 @@ class Sampler:
                 encoded_RD = self._resample(position, self.weights, encoded_RD)
             position += 1
             encoded_RD = self._start_nodes(position, encoded_RD)
-            if self.rows:
+            if self.given is not None and self.given.covers(position):
+                self._add_given_nodes(position, self.given)
+            elif self.rows:
                 self._add_nodes(position, encoded_RD)
-        return self.output.result()
+        result = self.output.result()
+        return result if self.given is None else self.given.kept_in(result)
 
     def _conditions(self, device: torch.device) -> ConditionVectors:
         """Return the condition vectors of each encoder row."""
@@ -201,6 +206,8 @@ class Sampler:
         )
         code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.LAYER_SIZE])
         size_B = heads.size.decode(code_B, self.u_BU[:, RandomSlot.LAYER_SIZE + 1])
+        if self.given is not None and self.given.covers(position):
+            size_B = torch.full_like(size_B, self.given.layer_size(position))
         full_B = structure.left_T == 0
         ended_B = full_B & (size_B == 0)
         too_deep_B = full_B & (structure.layer_T + int(position > 1) >= self.request.max_layers)
@@ -239,13 +246,7 @@ class Sampler:
             self.guidance.duplicate(state.structure.index_T),
         )
         node = self._sample_nodes(position, context_RD)
-        state.sibling_B = node.first_P.masked_fill(node.first_P == 0, NEVER)
-        self.newest_edges = node.edges
-        for edges in node.edges:
-            state.connect(edges.candidate_X, edges.parent_X)
-            child_X = torch.full_like(edges.parent_X, position)
-            sample_X = state.sample_B[edges.candidate_X]
-            self.output.add_edges(sample_X, edges.parent_X, child_X, edges.type_X)
+        self._connect(position, node)
         state_RD = heads.other_state(
             node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
         )
@@ -257,13 +258,43 @@ class Sampler:
             code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.ATTRIBUTE + index])
             state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
             codes.append(code_B)
-        out_degree_B = self._out_degrees(state_RD, node.kind_P)
-        capacity_B = self.modules.constraints.capacity(
-            node.kind_P, None if heads.out_degree is None else out_degree_B
+        self._finish_nodes(
+            position, torch.stack(codes, dim=1), self._out_degrees(state_RD, node.kind_P)
         )
-        state.set_out_degree(position, out_degree_B, capacity_B)
-        self.x_BA = torch.stack(codes, dim=1)
-        self.output.add_nodes(state.sample_B, self.x_BA, state.structure.layer_T)
+
+    def _add_given_nodes(self, position: int, given: GivenNodes) -> None:
+        """Add the next node of the prefix to every graph."""
+        node = given.node(position, self.rows)
+        self._connect(position, node)
+        if self.weights is not None:
+            self.weights.add_nodes(position, node, torch.zeros_like(self.weights.log_weight_B))
+        out_degree_B = torch.zeros_like(node.kind_P)
+        if self.modules.heads.out_degree is not None:
+            out_degree_B = out_degree_B + given.prefix.out_degrees[position - 1]
+        self._finish_nodes(position, given.codes(position, self.rows), out_degree_B)
+
+    def _connect(self, position: int, node: NodeCandidates) -> None:
+        """Connect the newest node of every graph with its parents."""
+        state = self.state
+        state.sibling_B = node.first_P.masked_fill(node.first_P == 0, NEVER)
+        self.newest_edges = node.edges
+        for edges in node.edges:
+            state.connect(edges.candidate_X, edges.parent_X)
+            child_X = torch.full_like(edges.parent_X, position)
+            sample_X = state.sample_B[edges.candidate_X]
+            self.output.add_edges(sample_X, edges.parent_X, child_X, edges.type_X)
+
+    def _finish_nodes(
+        self, position: int, x_BA: Int[Tensor, "B A"], out_degree_B: Int[Tensor, " B"]
+    ) -> None:
+        """Set attributes and number of children of the newest node of every graph."""
+        predicted = self.modules.heads.out_degree is not None
+        capacity_B = self.modules.constraints.capacity(
+            x_BA[:, 0], out_degree_B if predicted else None
+        )
+        self.state.set_out_degree(position, out_degree_B, capacity_B)
+        self.x_BA = x_BA
+        self.output.add_nodes(self.state.sample_B, x_BA, self.state.structure.layer_T)
 
     def _sample_nodes(self, position: int, context_RD: Float[Tensor, "R D"]) -> NodeCandidates:
         """Draw candidates for the next node of every graph, and keep one of each."""

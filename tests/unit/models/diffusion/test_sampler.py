@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.graph import DAG, GraphSizes, GraphStatistics
-from layerdag.models import SampleRequest, model_config
+from layerdag.models import Prefix, SampleRequest, model_config
 from layerdag.models.diffusion import (
     EdgeConfig,
     LayerSizeConfig,
@@ -180,3 +180,9 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generato
     found = sample_parents(logits, pairs, uniform).view(draws, 3).sum(0)
     wanted = draws * torch.tensor([0.0, 1.0, 2.0]).softmax(0)
     assert ((found - wanted) ** 2 / wanted).sum() < 18.4  # 2 degrees of freedom: chance 1e-4
+
+
+def test_a_prefix_is_refused(model, make_dag):
+    prefix = Prefix(make_dag(2, 3), 1)
+    with pytest.raises(UsageError, match="'reference' samples whole graphs and completes no"):
+        model.sample(request(1, prefix=prefix))

@@ -1,0 +1,78 @@
+"""A prefix: the first layers of a graph, and graphs that begin with it."""
+
+import pytest
+import torch
+
+from layerdag.errors import UsageError
+from layerdag.graph import DAG
+from layerdag.models import Prefix
+from tests.unit.models.autoregressive.small_models import request, small_dags, small_model
+
+
+def two_layers_of_three() -> Prefix:
+    """A diamond whose first two layers are given, its nodes not in layer order."""
+    edges = torch.tensor([[3, 3, 1, 2], [1, 2, 0, 0]])
+    dag = DAG.build(torch.arange(4)[:, None], edges, edge_type_E=torch.tensor([0, 1, 0, 1]))
+    return Prefix(dag, 2)
+
+
+def test_a_prefix_is_the_first_nodes_of_the_graph_in_layer_order() -> None:
+    prefix = two_layers_of_three()
+    assert prefix.num_nodes == 3
+    assert prefix.layer_sizes == (1, 2)
+    assert prefix.dag.x_NA[:3, 0].tolist() == [3, 1, 2]
+
+
+def test_parents_come_last_first_and_children_are_those_of_the_whole_graph() -> None:
+    prefix = two_layers_of_three()
+    assert prefix.parents == ((), ((0, 0),), ((0, 1),), ((2, 1), (1, 0)))
+    assert prefix.out_degrees == (2, 1, 1, 0)
+
+
+@pytest.mark.parametrize("layers", [0, 4, -1])
+def test_more_layers_than_there_are_and_none_are_refused(layers: int) -> None:
+    with pytest.raises(UsageError, match=f"has from 1 to 3 layers, found {layers}"):
+        Prefix(two_layers_of_three().dag, layers)
+
+
+def given_half_of(dag: DAG) -> Prefix:
+    return Prefix(dag, max(1, dag.num_layers // 2))
+
+
+@pytest.mark.parametrize("predict_out_degree", [False, True])
+@pytest.mark.parametrize("best_of", [1, 4])
+def test_completed_graphs_begin_with_the_prefix(best_of: int, predict_out_degree: bool) -> None:
+    dags = small_dags(8)
+    model = small_model(dags, predict_out_degree=predict_out_degree)
+    prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
+    count, given = prefix.num_nodes, prefix.dag
+    completed = model.sample(request(4, best_of=best_of, prefix=prefix)).dags
+    for dag in completed:
+        assert torch.equal(dag.x_NA[:count], given.x_NA[:count])
+        assert torch.equal(dag.u_NA[:count], given.u_NA[:count])
+        inside, wanted = (g.edge_index_2E[1] < count for g in (dag, given))
+        assert torch.equal(dag.edge_index_2E[:, inside], given.edge_index_2E[:, wanted])
+        assert torch.equal(dag.edge_type_E[inside], given.edge_type_E[wanted])
+        assert torch.equal(dag.layer_N, dag.layers())
+    rest = {tuple(dag.x_NA[count:].flatten().tolist()) for dag in completed}
+    assert len(rest) == 4
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_a_sample_given_a_part_of_itself_is_itself(seed: int) -> None:
+    """The encoder must be in the same state after given nodes as after drawn ones."""
+    model = small_model(small_dags(8), predict_out_degree=False)
+    asked = request(1, seeds=(seed,))
+    (whole,) = model.sample(asked).dags
+    assert whole.num_layers > 2
+    for layers in range(1, whole.num_layers):  # the last layer may be cut off
+        again = model.sample(request(1, seeds=(seed,), prefix=Prefix(whole, layers))).dags[0]
+        assert torch.equal(again.x_NA, whole.x_NA)
+        assert torch.equal(again.edge_index_2E, whole.edge_index_2E)
+
+
+def test_a_prefix_that_fills_the_graph_is_refused() -> None:
+    dags = small_dags(8)
+    prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
+    with pytest.raises(UsageError, match="nothing is left to complete"):
+        small_model(dags).sample(request(1, prefix=prefix, max_nodes=prefix.num_nodes))
