@@ -1,5 +1,6 @@
 from ._attributed_graph import (
     NUM_NODES as NUM_NODES,
+    SIZE_CONDITIONS as SIZE_CONDITIONS,
     AttributedGraph as AttributedGraph,
     size_conditions as size_conditions,
 )

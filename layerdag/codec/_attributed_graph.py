@@ -9,13 +9,13 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph import Condition, longest_path_layers
 
-NUM_NODES = "num_nodes"
-"""Condition of every data set: the number of nodes."""
+SIZE_CONDITIONS = NUM_NODES, NUM_LAYERS = ("num_nodes", "num_layers")
+"""Conditions that follow from a graph itself."""
 
 
 def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
     """Return the conditions "num_nodes" and "num_layers" of a graph with these layers."""
-    return {NUM_NODES: float(len(layer_N)), "num_layers": float(layer_N.max(initial=-1) + 1)}
+    return {NUM_NODES: float(len(layer_N)), NUM_LAYERS: float(layer_N.max(initial=-1) + 1)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,9 @@ from layerdag.codec import NUM_NODES
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.graph import Condition
+from layerdag.graph import Condition, graph_hash
 from layerdag.models import DAGModel, SampleRequest
+from layerdag.sampling._completion import GivenLayers
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
 from layerdag.sampling._generated import GeneratedGraph
@@ -40,7 +41,11 @@ def generate(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     seeds = [settings.seed + i for i in range(settings.num)]
-    rows = complete_conditions(schema, settings.conditions, seeds)
+    if settings.prefix is None:
+        rows = complete_conditions(schema, settings.conditions, seeds)
+    else:
+        given = GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
+        rows = given.likely_conditions(model, settings.conditions, seeds)
     yield from sample_like(model, schema, rows, settings)
 
 
@@ -56,7 +61,8 @@ def sample_like(
         model: In evaluation mode.
         schema: Of the model.
         rows: Conditions in their own units; missing ones are unknown to the model.
-        settings: Steps, guidance, limits and batch size; its ``num`` and conditions are not used.
+        settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
+            not used.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
@@ -68,6 +74,9 @@ def sample_like(
     assert settings.temperature is not None
     device = next(model.parameters()).device
     assigner = NumberAssigner(schema) if schema.costs else None
+    given = None
+    if settings.prefix is not None:
+        given = GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
         numeric_BC, category_BM = schema.encode_conditions(part)
@@ -81,6 +90,7 @@ def sample_like(
             guidance=settings.guidance,
             temperature=settings.temperature,
             best_of=settings.best_of,
+            prefix=None if given is None else given.prefix,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in part]),
         )
         result = finite_sample(model, schema, request)
@@ -92,7 +102,10 @@ def sample_like(
             for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True))
         ]
         if assigner is not None:
-            graphs = [g.with_numbers(assigner.numbers(g.dag, g.seed)) for g in graphs]
+            kept = None if given is None else given.numbers
+            graphs = [g.with_numbers(assigner.numbers(g.dag, g.seed, kept)) for g in graphs]
+        elif given is not None:
+            graphs = [given.kept_in(graph) for graph in graphs]
         if settings.labels == PREDICTED:
             graphs = _with_predicted_labels(model, schema, graphs)
         yield from graphs
@@ -211,6 +224,7 @@ def _facts(
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
+        **_prefix_facts(checkpoint, settings),
     }
 
 
@@ -223,6 +237,15 @@ def _request(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict
         "max_nodes": settings.max_nodes,
         "device": next(checkpoint.model.parameters()).device.type,
     }
+
+
+def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
+    """Return what identifies the prefix, if there is one."""
+    if settings.prefix is None:
+        return {}
+    schema = checkpoint_schema(checkpoint)
+    prefix = GivenLayers.of(settings.prefix, settings.prefix_layers, schema).prefix
+    return {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
 
 
 def _rest(

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from layerdag._runtime import Limits, takes_old_names, tell_renamed
+from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import UsageError
 from layerdag.graph import Condition
 from layerdag.models import DAGModel
+from layerdag.traces import Workload
 
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
 """The label recorded with a sample: the requested one, or the one that the posterior predicts."""
@@ -45,6 +47,9 @@ class GenerationSettings:
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
+        prefix: Traces of a job, or a graph, whose first layers every sample begins with; `fast`
+            only. Conditions that it states are not drawn, open ones by how well they fit it.
+        prefix_layers: How many of its layers are given; None is half of them.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph.
         limits: The most ranks of a job and bytes of all files that may be written.
@@ -62,15 +67,21 @@ class GenerationSettings:
     temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED
+    prefix: Workload | AttributedGraph | None = None
+    prefix_layers: int | None = None
     max_nodes: int = 10_000
     batch_size: int = 32
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("num", "max_nodes", "batch_size", "best_of", "ranks", "steps"):
+        for name in (
+            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers"
+        ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        if self.prefix is None and self.prefix_layers is not None:
+            raise UsageError("'prefix_layers' is of a 'prefix', and there is none; give one.")
         if self.labels in OLD_LABELS:
             new = OLD_LABELS[self.labels]
             tell_renamed(f"labels={self.labels}", f"labels={new}")

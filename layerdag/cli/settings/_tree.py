@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag._runtime import Limits, build_settings
+from layerdag.api import read
 from layerdag.cli.settings._compose import as_plain
 from layerdag.datasets import DataConfig, data_config
 from layerdag.graph import Condition
@@ -86,6 +87,8 @@ class SampleConfig:
     temperature: float | None = None
     best_of: int | None = None
     labels: str = REQUESTED
+    prefix: Path | None = None
+    prefix_layers: int | None = None
     max_nodes: int = 10_000
     max_ranks: int = 4096
     max_bytes: int = 16_000_000_000
@@ -99,6 +102,7 @@ class SampleConfig:
 
         Raises:
             UsageError: If a value is out of bounds.
+            DataError: If the prefix cannot be read.
         """
         label = {} if self.label is None else {"label": self.label}
         return GenerationSettings(
@@ -111,6 +115,8 @@ class SampleConfig:
             temperature=self.temperature,
             best_of=self.best_of,
             labels=self.labels,
+            prefix=None if self.prefix is None else read(self.prefix),
+            prefix_layers=self.prefix_layers,
             max_nodes=self.max_nodes,
             batch_size=self.batch_size,
             limits=Limits(self.max_ranks, self.max_bytes),

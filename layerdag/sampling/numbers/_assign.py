@@ -45,7 +45,11 @@ class CostAssigner:
         return CandidateIndex.of(self.table, self.attributes)
 
     def assigned(
-        self, graph: AttributedGraph, codes: Mapping[str, np.ndarray], rng: np.random.Generator
+        self,
+        graph: AttributedGraph,
+        codes: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
+        kept: int = 0,
     ) -> dict[str, np.ndarray]:
         """Return ``COST_NAMES`` of all nodes, NaN for absent.
 
@@ -53,8 +57,10 @@ class CostAssigner:
             graph: Operators and edges.
             codes: Drawn bins of each number.
             rng: Of this job.
+            kept: Number of nodes, the first ones, that keep their costs.
         """
         options = self._options(graph, codes, rng)
+        options[:kept] = _kept(graph, kept)
         parents, children = self._neighbors(graph)
         chosen = [0] * graph.num_nodes
         order = np.argsort(graph.layer_N, kind="stable").tolist()
@@ -100,6 +106,15 @@ class CostAssigner:
                 parents[target].append((source, known))
                 children[source].append((target, known))
         return parents, children
+
+
+def _kept(graph: AttributedGraph, count: int) -> list[Candidates]:
+    """Return the cost of each of the first nodes as its only candidate."""
+    columns = [np.nan_to_num(graph.numbers[name][:count]).tolist() for name in COST_NAMES]
+    return [
+        Candidates([(int(flops), int(moved), int(sent))], [0.0])
+        for flops, moved, sent in zip(*columns, strict=True)
+    ]
 
 
 def _weights(

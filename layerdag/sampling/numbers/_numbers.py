@@ -1,5 +1,7 @@
 """The numbers of a sampled job: costs that programs have, and durations of a usual sum."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -33,21 +35,31 @@ class NumberAssigner:
         """What assigns costs."""
         return CostAssigner(self._schema.costs, self._numbers)
 
-    def numbers(self, dag: DAG, seed: int) -> dict[str, np.ndarray]:
+    def numbers(
+        self, dag: DAG, seed: int, given: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
         """Return the costs, and durations if there are any, of all nodes; NaN for absent.
 
         Args:
             dag: Codes, and the conditions it was asked for with.
             seed: Of the sample.
+            given: All numbers of the first nodes, where those are to be kept.
         """
         column = {attribute.name: i for i, attribute in enumerate(self._schema.attributes)}
         codes = {name: dag.x_NA[:, column[name]].numpy() for name in COST_NAMES}
         graph = self._schema.decode(dag)
-        found = self._costs.assigned(graph, codes, numpy_generator(seed, "costs of nodes"))
+        kept = 0
+        if given is not None:
+            kept = len(next(iter(given.values())))
+            numbers = {n: np.concatenate([given[n], v[kept:]]) for n, v in graph.numbers.items()}
+            graph = replace(graph, numbers=numbers)
+        found = self._costs.assigned(graph, codes, numpy_generator(seed, "costs of nodes"), kept)
         time, duration = self._schema.costs.time, self._numbers.get("duration")
         if time is None or duration is None or not duration.bins:
             return found
         drawn_N = graph.numbers["duration"]
         factor = time.factor(drawn_N, dag.conditions.get(LABEL))
         least, most = duration.bins[0][0], duration.bins[-1][-1]
-        return {**found, "duration": np.clip(np.rint(drawn_N * factor), least, most)}
+        duration_N = np.clip(np.rint(drawn_N * factor), least, most)
+        duration_N[:kept] = drawn_N[:kept]
+        return {**found, "duration": duration_N}

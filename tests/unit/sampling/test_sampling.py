@@ -289,3 +289,11 @@ def test_old_names_of_settings_in_python_still_work(old, new):
     with pytest.warns(RenamedWarning, match="is now called") as told:
         assert GenerationSettings(**old) == GenerationSettings(**new)
     assert len(told) == 1
+
+
+def test_the_manifest_says_what_the_samples_begin_with(flow, tmp_path):
+    begun = replace(SMALL, prefix=chain("mine", "abca"), prefix_layers=2)
+    manifest = json.loads(write_samples(flow, begun, tmp_path / "begun").read_text())
+    assert manifest["prefix"]["layers"] == 2
+    plain = json.loads(write_samples(flow, SMALL, tmp_path / "plain").read_text())
+    assert "prefix" not in plain

@@ -1,0 +1,130 @@
+"""Samples that begin with the first layers of a given job or graph."""
+
+import numpy as np
+import pytest
+from random_jobs import random_job
+from raw_graphs import chain
+
+from layerdag.codec import AttributedGraph, unfold_sampled
+from layerdag.datasets import GraphDataset
+from layerdag.errors import DataError, UsageError, VocabularyError
+from layerdag.graph import GraphStatistics
+from layerdag.models import DAGModel, ModelSpec, build_model
+from layerdag.sampling import GenerationSettings, generate
+from layerdag.sampling._completion import GivenLayers
+
+
+def model_of(data: GraphDataset) -> DAGModel:
+    """Return an untrained model."""
+    sizes = data.schema.sizes()
+    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
+    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    return build_model(spec, seed=1).eval()
+
+
+@pytest.fixture(scope="module")
+def jobs() -> GraphDataset:
+    raw = [random_job(seed, 2, layers=6) for seed in range(6)]
+    return GraphDataset.build("jobs", "trace", {"train": raw}, num_bins=2)
+
+
+@pytest.fixture(scope="module")
+def chains() -> GraphDataset:
+    graphs = [
+        chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i, family="ab"[i % 2]) for i in range(12)
+    ]
+    return GraphDataset.build("chains", "flow", {"train": graphs})
+
+
+def words(graph: AttributedGraph, count: int) -> list[str]:
+    """Return the kinds of the first nodes."""
+    order_N = np.argsort(graph.layer_N, kind="stable")[:count]
+    return [graph.categories["kind"][node] for node in order_N]
+
+
+def completed(data: GraphDataset, **settings: object) -> list:
+    plain = {"num": 3, "seed": 5, "best_of": 2, "guidance": 1.0, "max_nodes": 80}
+    wanted = GenerationSettings(**(plain | settings))  # type: ignore[arg-type]
+    return list(generate(model_of(data), data.schema, wanted))
+
+
+def test_graphs_begin_with_the_given_nodes(chains: GraphDataset) -> None:
+    given = chain("mine", "abca")
+    for sample in completed(chains, prefix=given, prefix_layers=3):
+        assert words(sample.graph, 3) == ["a", "b", "c"]
+
+
+def test_half_of_the_layers_are_given_unless_said_otherwise(chains: GraphDataset) -> None:
+    assert GivenLayers.of(chain("mine", "abcab"), None, chains.schema).prefix.num_layers == 2
+    assert GivenLayers.of(chain("mine", "a"), None, chains.schema).prefix.num_layers == 1
+
+
+def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
+    workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
+    given = GivenLayers.of(workload, 3, jobs.schema)
+    count = given.prefix.num_nodes
+    for sample in completed(jobs, prefix=workload, prefix_layers=3):
+        order_N = np.argsort(sample.graph.layer_N, kind="stable")[:count]
+        kind_N, given_N = (dag.x_NA[:count, 0] for dag in (sample.dag, given.prefix.dag))
+        assert kind_N.tolist() == given_N.tolist()
+        for name, value_N in given.numbers.items():
+            np.testing.assert_allclose(sample.graph.numbers[name][order_N], value_N)
+
+
+def test_what_the_graph_states_is_no_open_condition(chains: GraphDataset) -> None:
+    given = chain("mine", "abca", family="b", label=4.0, unknown_to_the_checkpoint=1.0)
+    for sample in completed(chains, prefix=given):
+        assert sample.dag.conditions["family"] == "b"
+        assert sample.dag.conditions["label"] == 4.0
+    for sample in completed(chains, prefix=given, conditions={"family": "a"}):
+        assert sample.dag.conditions["family"] == "a"
+
+
+def test_open_conditions_are_those_under_which_the_prefix_is_likely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs = [chain(f"g{i}", ("aaaa", "bbbb")[i % 2], family="ab"[i % 2]) for i in range(12)]
+    data = GraphDataset.build("two", "flow", {"train": graphs})
+    given = GivenLayers.of(chain("mine", "bbbb"), 2, data.schema)
+
+    def log_likelihood(_self: GivenLayers, _model: DAGModel, row: dict) -> float:
+        return 0.0 if row["family"] == "b" else -50.0
+
+    monkeypatch.setattr(GivenLayers, "_log_likelihood", log_likelihood)
+    rows = given.likely_conditions(model_of(data), {}, range(20))
+    assert {row["family"] for row in rows} == {"b"}
+
+
+def test_the_likelihood_of_a_prefix_is_that_of_its_nodes_alone(chains: GraphDataset) -> None:
+    model = model_of(chains)
+    whole, part = chain("whole", "abcab"), chain("part", "ab")
+    first = GivenLayers.of(whole, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
+    alone = GivenLayers.of(part, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
+    assert first == pytest.approx(alone)
+    longer = GivenLayers.of(whole, 3, chains.schema)._log_likelihood(model, {"label": 2.0})
+    assert longer < first
+
+
+def test_a_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
+    together = completed(chains, prefix=chain("mine", "abca"))
+    (last,) = completed(chains, prefix=chain("mine", "abca"), num=1, seed=7)
+    assert last.dag.x_NA.tolist() == together[2].dag.x_NA.tolist()
+    assert last.dag.conditions == together[2].dag.conditions
+
+
+def test_a_graph_of_another_kind_is_refused(jobs: GraphDataset, chains: GraphDataset) -> None:
+    with pytest.raises(DataError, match="samples execution traces, and the prefix is a flow graph"):
+        GivenLayers.of(chain("mine", "ab"), 1, jobs.schema)
+    workload = unfold_sampled(random_job(9, 2), 2).workload
+    with pytest.raises(DataError, match="samples flow graphs, and the prefix is traces"):
+        GivenLayers.of(workload, 1, chains.schema)
+
+
+def test_a_kind_that_the_checkpoint_does_not_know_is_refused(chains: GraphDataset) -> None:
+    with pytest.raises(VocabularyError, match="z"):
+        GivenLayers.of(chain("mine", "az"), 1, chains.schema)
+
+
+def test_layers_of_no_prefix_are_refused() -> None:
+    with pytest.raises(UsageError, match="'prefix_layers' is of a 'prefix', and there is none"):
+        GenerationSettings(prefix_layers=3)
