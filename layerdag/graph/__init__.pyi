@@ -15,6 +15,7 @@ from ._neighbor_kinds import (
     ListedNeighbors as ListedNeighbors,
     neighbor_kinds as neighbor_kinds,
 )
+from ._prefix import Prefix as Prefix, require_layers as require_layers
 from ._random import random_dag as random_dag
 from ._repeats import (
     BlockNode as BlockNode,

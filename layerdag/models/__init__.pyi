@@ -14,7 +14,6 @@ from ._bounds import (
 from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
 from ._posterior import Posterior as Posterior
-from ._prefix import Prefix as Prefix
 from ._resampling import resample as resample
 from ._spec import (
     RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from layerdag._runtime import takes_old_names
 from layerdag.errors import UsageError
-from layerdag.graph import DAG, DAGBatch
-from layerdag.models._prefix import Prefix
+from layerdag.graph import DAG, DAGBatch, Prefix
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Graphs that begin with the given first layers of another, and the conditions they fit.
 
-Shape letters: C numeric conditions, M categorical conditions, N nodes.
+Shape letters: C numeric conditions, E edges, M categorical conditions, N nodes, O options.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,9 +12,9 @@ import torch
 from layerdag._runtime import numpy_generator
 from layerdag.codec import SIZE_CONDITIONS, AttributedGraph, job_graph, rank_classes
 from layerdag.datasets.schema import GraphSchema, complete_conditions
-from layerdag.errors import DataError
-from layerdag.graph import DAG, Condition, DAGBatch
-from layerdag.models import DAGModel, Prefix
+from layerdag.errors import DataError, VocabularyError
+from layerdag.graph import Condition, DAGBatch, Prefix, require_layers
+from layerdag.models import DAGModel
 from layerdag.sampling._generated import GeneratedGraph
 from layerdag.traces import Workload
 
@@ -29,12 +28,14 @@ class GivenLayers:
 
     Attributes:
         schema: Of the checkpoint.
-        graph: The whole graph.
-        prefix: Its first layers in codes.
+        conditions: What is known of the whole graph; its size unless all layers are given.
+        numbers: Values of the numeric attributes of the given nodes, float64, NaN for absent.
+        prefix: The given nodes in codes.
     """
 
     schema: GraphSchema
-    graph: AttributedGraph
+    conditions: Mapping[str, Condition]
+    numbers: Mapping[str, np.ndarray]
     prefix: Prefix
 
     @classmethod
@@ -44,28 +45,34 @@ class GivenLayers:
         """Encode the first layers of a job's traces or of a graph; half of them by default.
 
         Raises:
-            DataError: If the checkpoint samples another kind of graph, or the ranks of the job
-                contradict each other.
-            VocabularyError: If a value is outside a closed vocabulary.
+            DataError: If the checkpoint samples another kind of graph, a node lacks an attribute,
+                or the ranks of the job contradict each other.
+            VocabularyError: If the checkpoint has no word for a value of a given node.
             UsageError: If the graph does not have so many layers.
         """
-        if isinstance(given, Workload) != (schema.kind == "trace"):
-            wanted = "execution traces" if schema.kind == "trace" else "flow graphs"
-            found = "traces" if isinstance(given, Workload) else "a flow graph"
+        if isinstance(given, Workload) and schema.kind != "trace":
             raise DataError(
-                f"The checkpoint samples {wanted}, and the prefix is {found}; give it one of its "
-                "kind, or another checkpoint."
+                f"{given.source}: is a job's traces, and the checkpoint samples flow graphs; give "
+                "it a prefix of its kind, or another checkpoint."
             )
         graph = _job(given) if isinstance(given, Workload) else given
-        dag = schema.encode(graph)
-        half = max(1, dag.num_layers // 2)
-        return cls(schema, graph, Prefix(dag, half if num_layers is None else num_layers))
-
-    @cached_property
-    def numbers(self) -> dict[str, np.ndarray]:
-        """Values of the numeric attributes of the given nodes, float64, NaN for absent."""
-        first_N = np.argsort(self.graph.layer_N, kind="stable")[: self.prefix.num_nodes]
-        return {name: value_N[first_N] for name, value_N in self.graph.numbers.items()}
+        layers = int(graph.layer_N.max(initial=-1)) + 1
+        wanted = max(1, layers // 2) if num_layers is None else num_layers
+        require_layers(wanted, layers)
+        row_N = np.argsort(graph.layer_N, kind="stable")[: int((graph.layer_N < wanted).sum())]
+        first = _induced(graph, row_N)
+        try:
+            dag = schema.encode(first)
+        except VocabularyError as error:
+            raise VocabularyError(
+                f"{graph.name}: the checkpoint has no word for a given node: {error} Give fewer "
+                "layers, or take a checkpoint that was trained on such graphs."
+            ) from error
+        degree_N = np.bincount(graph.edge_index_2E[0], minlength=graph.num_nodes)
+        sizes = SIZE_CONDITIONS if wanted == layers else ()
+        conditions = {name: v for name, v in graph.conditions.items() if name not in sizes}
+        prefix = Prefix(dag, tuple(degree_N[row_N].tolist()))
+        return cls(schema, conditions, first.numbers, prefix)
 
     def kept_in(self, graph: GeneratedGraph) -> GeneratedGraph:
         """Return a completed graph whose given nodes have their own numbers, in no bins."""
@@ -88,53 +95,48 @@ class GivenLayers:
         Raises:
             VocabularyError: If a wanted condition or category is unknown.
         """
-        known = {**self._stated(), **wanted}
-        options = complete_conditions(self.schema, known, range(COMPARED))
+        options = complete_conditions(self.schema, self.known(wanted), range(COMPARED))
         log_weight_O = np.array([self._log_likelihood(model, row) for row in options])
         weight_O = np.exp(log_weight_O - log_weight_O.max())
         reach_O = np.cumsum(weight_O / weight_O.sum())
         uniforms = [numpy_generator(seed, "conditions of a prefix").random() for seed in seeds]
         return [options[min(int(np.searchsorted(reach_O, u)), COMPARED - 1)] for u in uniforms]
 
-    def _stated(self) -> dict[str, Condition]:
-        """Return what is known of the whole graph, as far as the checkpoint knows the words.
-
-        Where all of its layers are given, it is to go on, and its size says nothing.
-        """
-        stated = {}
-        ends = self.prefix.num_layers == self.prefix.dag.num_layers
-        for name, value in self.graph.conditions.items():
-            if ends and name in SIZE_CONDITIONS:
-                continue
+    def known(self, wanted: Mapping[str, Condition]) -> dict[str, Condition]:
+        """Return wanted conditions and those that the graph states in words of the checkpoint."""
+        stated: dict[str, Condition] = {}
+        for name, value in self.conditions.items():
             try:
                 self.schema.encode_conditions([{name: value}])
             except DataError:
                 continue
             stated[name] = value
-        return stated
+        return {**stated, **wanted}
 
     def _log_likelihood(self, model: DAGModel, row: Mapping[str, Condition]) -> float:
         """Return log p(prefix | conditions), nats, up to how the next layer begins."""
         numeric_1C, category_1M = self.schema.encode_conditions([row])
         device = next(model.parameters()).device
-        batch = DAGBatch.of([self._first_layers], numeric_1C, category_1M).to(device)
+        batch = DAGBatch.of([self.prefix.dag], numeric_1C, category_1M).to(device)
         with torch.inference_mode():
             terms = model.losses(batch, torch.Generator(device))
         own = (term.total for name, term in terms.items() if name != "condition")
         return -float(sum(own))
 
-    @cached_property
-    def _first_layers(self) -> DAG:
-        """The prefix as a graph of its own."""
-        dag, count = self.prefix.dag, self.prefix.num_nodes
-        inside_E = dag.edge_index_2E[1] < count
-        return DAG.build(
-            dag.x_NA[:count],
-            dag.edge_index_2E[:, inside_E],
-            edge_type_E=dag.edge_type_E[inside_E],
-            u_NA=dag.u_NA[:count],
-            layer_N=dag.layer_N[:count],
-        )
+
+def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:
+    """Return the graph of some nodes, in this order, and the edges between them."""
+    place_N = np.full(graph.num_nodes, -1)
+    place_N[row_N] = np.arange(len(row_N))
+    edges_2E = place_N[graph.edge_index_2E]
+    inside_E = (edges_2E >= 0).all(axis=0)
+    return replace(
+        graph,
+        categories={n: [words[row] for row in row_N] for n, words in graph.categories.items()},
+        numbers={name: value_N[row_N] for name, value_N in graph.numbers.items()},
+        edge_index_2E=edges_2E[:, inside_E],
+        edge_type_E=graph.edge_type_E[inside_E],
+    )
 
 
 def _job(workload: Workload) -> AttributedGraph:

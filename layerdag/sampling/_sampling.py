@@ -41,10 +41,10 @@ def generate(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     seeds = [settings.seed + i for i in range(settings.num)]
-    if settings.prefix is None:
+    given = _given(settings, schema)
+    if given is None:
         rows = complete_conditions(schema, settings.conditions, seeds)
     else:
-        given = GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
         rows = given.likely_conditions(model, settings.conditions, seeds)
     yield from sample_like(model, schema, rows, settings)
 
@@ -74,9 +74,7 @@ def sample_like(
     assert settings.temperature is not None
     device = next(model.parameters()).device
     assigner = NumberAssigner(schema) if schema.costs else None
-    given = None
-    if settings.prefix is not None:
-        given = GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
+    given = _given(settings, schema)
     for start in range(0, len(rows), settings.batch_size):
         part = rows[start : start + settings.batch_size]
         numeric_BC, category_BM = schema.encode_conditions(part)
@@ -111,6 +109,13 @@ def sample_like(
         yield from graphs
 
 
+def _given(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
+    """Return the layers that every sample begins with, if there are any."""
+    if settings.prefix is None:
+        return None
+    return GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
+
+
 def _with_predicted_labels(
     model: DAGModel, schema: GraphSchema, graphs: Sequence[GeneratedGraph]
 ) -> list[GeneratedGraph]:
@@ -140,8 +145,10 @@ def volume_of(
     schema = checkpoint_schema(checkpoint)
     settings = settings.settled(checkpoint.model, schema)
     seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
+    given = _given(settings, schema)
+    known = settings.conditions if given is None else given.known(settings.conditions)
     volume = expected_volume(
-        complete_conditions(schema, settings.conditions, seeds),
+        complete_conditions(schema, known, seeds),
         checkpoint.spec.statistics,
         num=settings.num,
         ranks=settings.ranks,
@@ -241,10 +248,10 @@ def _request(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict
 
 def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
     """Return what identifies the prefix, if there is one."""
-    if settings.prefix is None:
+    given = _given(settings, checkpoint_schema(checkpoint))
+    if given is None:
         return {}
-    schema = checkpoint_schema(checkpoint)
-    prefix = GivenLayers.of(settings.prefix, settings.prefix_layers, schema).prefix
+    prefix = given.prefix
     return {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
 
 

@@ -113,16 +113,17 @@ def test_a_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
 
 
 def test_a_graph_of_another_kind_is_refused(jobs: GraphDataset, chains: GraphDataset) -> None:
-    with pytest.raises(DataError, match="samples execution traces, and the prefix is a flow graph"):
+    with pytest.raises(DataError, match="mine: attribute 'op' is missing; this schema needs"):
         GivenLayers.of(chain("mine", "ab"), 1, jobs.schema)
     workload = unfold_sampled(random_job(9, 2), 2).workload
-    with pytest.raises(DataError, match="samples flow graphs, and the prefix is traces"):
+    with pytest.raises(DataError, match="is a job's traces, and the checkpoint samples flow"):
         GivenLayers.of(workload, 1, chains.schema)
 
 
-def test_a_kind_that_the_checkpoint_does_not_know_is_refused(chains: GraphDataset) -> None:
-    with pytest.raises(VocabularyError, match="z"):
-        GivenLayers.of(chain("mine", "az"), 1, chains.schema)
+def test_a_given_word_that_the_checkpoint_does_not_know_is_refused(chains: GraphDataset) -> None:
+    with pytest.raises(VocabularyError, match="mine: the checkpoint has no word for a given node"):
+        GivenLayers.of(chain("mine", "az"), 2, chains.schema)
+    assert GivenLayers.of(chain("mine", "az"), 1, chains.schema).prefix.num_nodes == 1
 
 
 def test_layers_of_no_prefix_are_refused() -> None:

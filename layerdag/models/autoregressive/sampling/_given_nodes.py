@@ -1,6 +1,6 @@
 """Nodes of a prefix in place of drawn ones, the same in every graph of a request.
 
-Shape letters: A node attributes, B graphs (the active ones).
+Shape letters: A node attributes, B graphs (the active ones), N nodes, X selected graphs.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from layerdag.models import Prefix, SampleResult
+from layerdag.graph import Prefix
+from layerdag.models import SampleResult
 from layerdag.models.autoregressive.sampling._candidates import EdgesToParents, NodeCandidates
 
 

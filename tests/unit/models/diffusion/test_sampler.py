@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph import DAG, GraphSizes, GraphStatistics
-from layerdag.models import Prefix, SampleRequest, model_config
+from layerdag.graph import DAG, GraphSizes, GraphStatistics, Prefix
+from layerdag.models import SampleRequest, model_config
 from layerdag.models.diffusion import (
     EdgeConfig,
     LayerSizeConfig,
@@ -183,6 +183,6 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generato
 
 
 def test_a_prefix_is_refused(model, make_dag):
-    prefix = Prefix(make_dag(2, 3), 1)
+    prefix = Prefix.of(make_dag(2, 3), 1)
     with pytest.raises(UsageError, match="'reference' samples whole graphs and completes no"):
         model.sample(request(1, prefix=prefix))

@@ -126,3 +126,24 @@ def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
 def test_the_checkpoint_of_the_package_has_a_name() -> None:
     assert checkpoint_path(PRETRAINED) == pretrained_checkpoint()
     assert checkpoint_path("outputs/x") == Path("outputs/x")
+
+
+def test_samples_begin_with_the_given_layers(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "first", "num=1") == 0
+    given = tmp_path / "first" / "sample-00000.graphml"
+    words = (f"prefix={given}", "prefix_layers=1", "max_nodes=60")
+    assert sample(chains, tmp_path / "again", *words) == 0
+    manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())
+    assert manifest["prefix"]["layers"] == 1
+    assert sample(chains, tmp_path / "none", f"prefix={given}", "prefix_layers=99") == 2
+    assert "A prefix of this graph has from 1 to" in capsys.readouterr().err
+
+
+def test_a_prefix_that_is_not_there_is_an_error(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "s", f"prefix={tmp_path / 'none'}") == 1
+    assert "none" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()

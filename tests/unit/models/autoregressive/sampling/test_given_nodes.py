@@ -1,42 +1,15 @@
-"""A prefix: the first layers of a graph, and graphs that begin with it."""
+"""Graphs that begin with given nodes."""
 
 import pytest
 import torch
 
 from layerdag.errors import UsageError
-from layerdag.graph import DAG
-from layerdag.models import Prefix
+from layerdag.graph import DAG, Prefix
 from tests.unit.models.autoregressive.small_models import request, small_dags, small_model
 
 
-def two_layers_of_three() -> Prefix:
-    """A diamond whose first two layers are given, its nodes not in layer order."""
-    edges = torch.tensor([[3, 3, 1, 2], [1, 2, 0, 0]])
-    dag = DAG.build(torch.arange(4)[:, None], edges, edge_type_E=torch.tensor([0, 1, 0, 1]))
-    return Prefix(dag, 2)
-
-
-def test_a_prefix_is_the_first_nodes_of_the_graph_in_layer_order() -> None:
-    prefix = two_layers_of_three()
-    assert prefix.num_nodes == 3
-    assert prefix.layer_sizes == (1, 2)
-    assert prefix.dag.x_NA[:3, 0].tolist() == [3, 1, 2]
-
-
-def test_parents_come_last_first_and_children_are_those_of_the_whole_graph() -> None:
-    prefix = two_layers_of_three()
-    assert prefix.parents == ((), ((0, 0),), ((0, 1),), ((2, 1), (1, 0)))
-    assert prefix.out_degrees == (2, 1, 1, 0)
-
-
-@pytest.mark.parametrize("layers", [0, 4, -1])
-def test_more_layers_than_there_are_and_none_are_refused(layers: int) -> None:
-    with pytest.raises(UsageError, match=f"has from 1 to 3 layers, found {layers}"):
-        Prefix(two_layers_of_three().dag, layers)
-
-
 def given_half_of(dag: DAG) -> Prefix:
-    return Prefix(dag, max(1, dag.num_layers // 2))
+    return Prefix.of(dag, max(1, dag.num_layers // 2))
 
 
 @pytest.mark.parametrize("predict_out_degree", [False, True])
@@ -66,7 +39,7 @@ def test_a_sample_given_a_part_of_itself_is_itself(seed: int) -> None:
     (whole,) = model.sample(asked).dags
     assert whole.num_layers > 2
     for layers in range(1, whole.num_layers):  # the last layer may be cut off
-        again = model.sample(request(1, seeds=(seed,), prefix=Prefix(whole, layers))).dags[0]
+        again = model.sample(request(1, seeds=(seed,), prefix=Prefix.of(whole, layers))).dags[0]
         assert torch.equal(again.x_NA, whole.x_NA)
         assert torch.equal(again.edge_index_2E, whole.edge_index_2E)
 
