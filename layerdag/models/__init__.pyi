@@ -1,4 +1,5 @@
 from ._base import (
+    NO_PREFIX as NO_PREFIX,
     DAGModel as DAGModel,
     LossTerm as LossTerm,
     SampleRequest as SampleRequest,

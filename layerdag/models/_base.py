@@ -14,6 +14,12 @@ from layerdag._runtime import takes_old_names
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch, Prefix
 
+NO_PREFIX = (
+    "This model samples whole graphs and completes no prefix; take a checkpoint of 'fast', such as "
+    "the one that ships with the package."
+)
+"""What a model says that begins every graph itself."""
+
 
 @dataclass(frozen=True)
 class LossTerm:
@@ -140,6 +146,15 @@ class DAGModel(nn.Module, ABC):
         Raises:
             UsageError: As ``require_options``.
         """
+
+    def log_prefix_likelihood(self, batch: DAGBatch) -> float:
+        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
+
+        Raises:
+            UsageError: If the model completes no prefix.
+        """
+        del batch
+        raise UsageError(NO_PREFIX)
 
     def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
         """Return log p(conditions | graph) of each graph under the posterior, nats, shape (B,).

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from layerdag._runtime import numpy_generator
 from layerdag.codec import SIZE_CONDITIONS, AttributedGraph, job_graph, rank_classes
@@ -114,14 +113,10 @@ class GivenLayers:
         return {**stated, **wanted}
 
     def _log_likelihood(self, model: DAGModel, row: Mapping[str, Condition]) -> float:
-        """Return log p(prefix | conditions), nats, up to how the next layer begins."""
-        numeric_1C, category_1M = self.schema.encode_conditions([row])
-        device = next(model.parameters()).device
-        batch = DAGBatch.of([self.prefix.dag], numeric_1C, category_1M).to(device)
-        with torch.inference_mode():
-            terms = model.losses(batch, torch.Generator(device))
-        own = (term.total for name, term in terms.items() if name != "condition")
-        return -float(sum(own))
+        """Return log p(prefix | conditions), nats."""
+        encoded = self.schema.encode_conditions([row])
+        batch = DAGBatch.of([self.prefix.dag], *encoded)
+        return model.log_prefix_likelihood(batch.to(next(model.parameters()).device))
 
 
 def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:

@@ -56,6 +56,13 @@ def layer_size_loss(heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: Layo
     return _term(_count_loss(logits, size, heads.size), token.shape[0])
 
 
+def end_loss(heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: Layout) -> LossTerm:
+    """Return that part of ``layer_size_loss`` which says that graphs end after their last layer."""
+    token_B = layout.end_B - 1
+    logits = heads.size_logits(gather_rows(encoded_TD, token_B), layout.layer_T[token_B] < 0)
+    return _term(_count_loss(logits, torch.zeros_like(token_B), heads.size), token_B.shape[0])
+
+
 def node_and_edge_losses(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
 ) -> tuple[LossTerm, LossTerm]:

@@ -39,7 +39,12 @@ from layerdag.models.autoregressive._encoder import (
 )
 from layerdag.models.autoregressive._heads import Heads
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
-from layerdag.models.autoregressive._losses import Targets, layer_size_loss, node_and_edge_losses
+from layerdag.models.autoregressive._losses import (
+    Targets,
+    end_loss,
+    layer_size_loss,
+    node_and_edge_losses,
+)
 from layerdag.models.autoregressive._neighborhoods import neighbor_kinds_of
 from layerdag.models.autoregressive._tokens import StructuralFeatures, TokenEmbedding
 from layerdag.models.autoregressive.sampling import Sampler, SamplerModules
@@ -109,6 +114,30 @@ class FastLayerDAG(DAGModel):
         ("layer_size"), nodes ("node", "edge") and graphs ("condition").
         """
         noise = generator if self.training else None
+        targets, encoded_TD = self._teacher_forced(batch, noise)
+        node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
+        terms = {
+            "layer_size": layer_size_loss(self.heads, encoded_TD, targets.layout),
+            "node": node,
+            "edge": edge,
+        }
+        if self.posterior is not None:
+            terms["condition"] = self.posterior.loss(batch, noise)
+        return terms
+
+    def log_prefix_likelihood(self, batch: DAGBatch) -> float:
+        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats."""
+        with torch.inference_mode():
+            targets, encoded_TD = self._teacher_forced(batch, None)
+            node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
+            sizes = layer_size_loss(self.heads, encoded_TD, targets.layout)
+            end = end_loss(self.heads, encoded_TD, targets.layout)
+            return float(end.total - sizes.total - node.total - edge.total)
+
+    def _teacher_forced(
+        self, batch: DAGBatch, noise: torch.Generator | None
+    ) -> tuple[Targets, Float[Tensor, "T D"]]:
+        """Return a batch as targets, and the encoding of every token."""
         layout = Layout.of(batch)
         edges = Edges.of(batch, layout)
         out_degree_T = edges.out_degree_T
@@ -119,15 +148,7 @@ class FastLayerDAG(DAGModel):
         encoded_TD = dropout(
             self._encode(batch, targets, noise), self.config.encoder.dropout, noise
         )
-        node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
-        terms = {
-            "layer_size": layer_size_loss(self.heads, encoded_TD, layout),
-            "node": node,
-            "edge": edge,
-        }
-        if self.posterior is not None:
-            terms["condition"] = self.posterior.loss(batch, noise)
-        return terms
+        return targets, encoded_TD
 
     def _encode(
         self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from layerdag.errors import UsageError
 from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models import (
+    NO_PREFIX,
     Conditions,
     DAGModel,
     LossTerm,
@@ -124,10 +125,7 @@ class ReferenceLayerDAG(DAGModel):
             steps=request.steps, best_of=request.best_of, temperature=request.temperature
         )
         if request.prefix is not None:
-            raise UsageError(
-                "The model 'reference' samples whole graphs and completes no prefix; take a "
-                "checkpoint of 'fast', such as the one that ships with the package."
-            )
+            raise UsageError(NO_PREFIX)
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Int[Tensor, "N A"]:

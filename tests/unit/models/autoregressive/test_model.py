@@ -1,10 +1,13 @@
+from itertools import pairwise
+
 import pytest
 import torch
 
 from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
-from layerdag.graph import GraphStatistics
+from layerdag.graph import GraphStatistics, Prefix
 from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
+from layerdag.models.autoregressive._losses import end_loss
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
 
@@ -112,3 +115,26 @@ def test_settings_one_by_one_still_make_the_model():
 def test_a_width_that_cannot_be_split_into_heads_is_refused():
     with pytest.raises(ConfigError, match="multiple of 32"):
         FastConfig(width=50)
+
+
+def test_the_likelihood_of_a_graph_is_that_of_its_layers_and_of_their_end():
+    """-log p(graph) = -log p(all of its layers) - log p(no layer follows)."""
+    dags = small_dags(1)
+    model, batch = small_model(dags), collated(dags)
+    with torch.inference_mode():
+        terms = model.losses(batch, torch.Generator())
+        targets, encoded_TD = model._teacher_forced(batch, None)
+        end = end_loss(model.heads, encoded_TD, targets.layout)
+    whole = sum(float(terms[name].total) for name in ("layer_size", "node", "edge"))
+    assert end.total > 0
+    assert model.log_prefix_likelihood(batch) == pytest.approx(float(end.total) - whole, rel=1e-5)
+
+
+def test_a_prefix_is_less_likely_with_each_layer():
+    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
+    model = small_model([dag], predict_out_degree=False)
+    found = [
+        model.log_prefix_likelihood(collated([Prefix.of(dag, layers).dag]))
+        for layers in range(1, dag.num_layers + 1)
+    ]
+    assert all(later < earlier for earlier, later in pairwise(found))

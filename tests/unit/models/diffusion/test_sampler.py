@@ -184,5 +184,5 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator: torch.Generato
 
 def test_a_prefix_is_refused(model, make_dag):
     prefix = Prefix.of(make_dag(2, 3), 1)
-    with pytest.raises(UsageError, match="'reference' samples whole graphs and completes no"):
+    with pytest.raises(UsageError, match="samples whole graphs and completes no prefix"):
         model.sample(request(1, prefix=prefix))
