@@ -6,6 +6,7 @@ from ._attributed_graph import (
 )
 from ._fold import (
     CATEGORIES as CATEGORIES,
+    EDGE_TYPES as EDGE_TYPES,
     OPEN_VOCABULARIES as OPEN_VOCABULARIES,
     VOCABULARIES as VOCABULARIES,
     RankClassTrace as RankClassTrace,

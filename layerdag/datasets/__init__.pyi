@@ -1,5 +1,6 @@
 from ._base import (
     SPLITS as SPLITS,
+    Blocks as Blocks,
     GraphDataset as GraphDataset,
     Split as Split,
     encode_batch as encode_batch,

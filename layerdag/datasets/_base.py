@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import AttributedGraph
+from layerdag.codec.blocks import folded
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.schema.costs import NO_COSTS
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
+Blocks = Literal["whole", "folded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,7 @@ class GraphDataset:
         parts: Mapping[Split, Sequence[AttributedGraph]],
         *,
         num_bins: int = 16,
+        blocks: Blocks = "whole",
     ) -> "GraphDataset":
         """Learn the schema from ``parts["train"]`` and encode every part.
 
@@ -60,11 +63,26 @@ class GraphDataset:
         is left out and listed: a model could not express it, and guessing would hide that. A
         condition that the schema cannot encode is unknown for that graph.
 
+        Args:
+            name: Of the data set.
+            kind: "trace" or "flow".
+            parts: Graphs of each split.
+            num_bins: Bins of each numeric attribute.
+            blocks: "folded" holds the repeated blocks of jobs once, see ``layerdag.codec.blocks``.
+
         Raises:
-            DataError: If there is no training graph.
+            DataError: If there is no training graph, or flow graphs are to be folded.
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
+        if blocks == "folded" and kind != "trace":
+            raise DataError(
+                f"{name}: holds flow graphs, whose nodes have no program order that could repeat; "
+                "leave blocks=whole."
+            )
+        wholes = parts
+        if blocks == "folded":
+            parts = {split: [folded(graph) for graph in part] for split, part in parts.items()}
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
@@ -78,7 +96,7 @@ class GraphDataset:
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
             kept = set(names[split])
-            raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
+            raws = [raw for raw in wholes.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
         return cls(name, schema, graphs, names, tuple(left_out), contents)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from layerdag._runtime import build_settings
-from layerdag.datasets._base import GraphDataset
+from layerdag.datasets._base import Blocks, GraphDataset
 from layerdag.datasets._loading import loader_of
 from layerdag.errors import ConfigError
 
@@ -25,6 +25,7 @@ class CorpusConfig:
     families: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
     num_bins: int = 16
+    blocks: Blocks = "whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,7 @@ class FolderConfig:
     num_bins: int = 16
     held_out: float | None = None
     public_words: tuple[str, ...] | str = ()
+    blocks: Blocks = "whole"
 
 
 @dataclass(frozen=True)

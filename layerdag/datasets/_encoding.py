@@ -45,7 +45,7 @@ def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> li
     """Return graphs with codes of ``own`` as codes of ``schema``; raises as ``encoded``."""
     if speak_alike(own, schema):
         return list(dags)
-    return [schema.encode(own.decode(dag, f"graph {i}")) for i, dag in enumerate(dags)]
+    return [schema.encode(own.whole(own.decode(dag, f"graph {i}"))) for i, dag in enumerate(dags)]
 
 
 def speak_alike(one: GraphSchema, other: GraphSchema) -> bool:

@@ -36,14 +36,19 @@ class GeneratedGraph:
 
     @cached_property
     def graph(self) -> AttributedGraph:
-        """The graph in names and numbers."""
+        """The graph in names and numbers, with all copies of its blocks."""
+        return self.schema.whole(self._decoded)
+
+    @cached_property
+    def _decoded(self) -> AttributedGraph:
+        """The graph in names and numbers, with the nodes of ``dag``."""
         graph = self.schema.decode(self.dag, self.name)
         return replace(graph, numbers={**graph.numbers, **self.numbers})
 
     def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
         """Return the graph with these numbers, in its codes and positions, too."""
         named = replace(self, numbers=numbers)
-        coded = self.schema.codes(named.graph)
+        coded = self.schema.codes(named._decoded)
         return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
 
     def workload(self, ranks: int | None = None) -> Workload:

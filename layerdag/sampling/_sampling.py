@@ -12,6 +12,7 @@ import torch
 from layerdag._runtime import require_few_bytes, require_few_ranks
 from layerdag._version import __version__
 from layerdag.codec import NUM_NODES
+from layerdag.codec.blocks import REPEATS
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
 from layerdag.errors import CheckpointError, UsageError
@@ -76,8 +77,11 @@ def sample_like(
     assigner = NumberAssigner(schema) if schema.costs else None
     given = _given(settings, schema)
     for start in range(0, len(rows), settings.batch_size):
-        part = rows[start : start + settings.batch_size]
-        numeric_BC, category_BM = schema.encode_conditions(part)
+        asked = rows[start : start + settings.batch_size]
+        numeric_BC, category_BM = schema.encode_conditions(
+            [_with_learned_repeats(schema, row) for row in asked]
+        )
+        part = [_without_unknown_label(schema, row) for row in asked]
         seeds = tuple(settings.seed + start + i for i in range(len(part)))
         request = SampleRequest(
             numeric_BC=numeric_BC.to(device),
@@ -107,6 +111,31 @@ def sample_like(
         if settings.labels == PREDICTED:
             graphs = _with_predicted_labels(model, schema, graphs)
         yield from graphs
+
+
+def _most_repeats(schema: GraphSchema) -> float:
+    """Return the most copies of blocks that several training graphs have, if blocks are folded."""
+    if not schema.folds_blocks:
+        return math.inf
+    found = [c.draw_range()[1] for c in schema.numeric_conditions if c.name == REPEATS]
+    return found[0] if found else math.inf
+
+
+def _with_learned_repeats(
+    schema: GraphSchema, row: Mapping[str, Condition]
+) -> Mapping[str, Condition]:
+    """Return what the model is asked for: blocks repeat as often as it has seen them repeat."""
+    repeats = float(row.get(REPEATS, 0.0))
+    return {**row, REPEATS: _most_repeats(schema)} if repeats > _most_repeats(schema) else row
+
+
+def _without_unknown_label(
+    schema: GraphSchema, row: Mapping[str, Condition]
+) -> Mapping[str, Condition]:
+    """Return the conditions of a sample, less the label where it has more copies than learned."""
+    if float(row.get(REPEATS, 0.0)) <= _most_repeats(schema):
+        return row
+    return {name: value for name, value in row.items() if name != LABEL}
 
 
 def _given(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from layerdag._runtime import did_you_mean
-from layerdag.codec import AttributedGraph
+from layerdag.codec import EDGE_TYPES, AttributedGraph
+from layerdag.codec.blocks import BLOCK, folded, unrolled
 from layerdag.datasets.schema._categorical import CategoryAttribute, fit_category, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
@@ -122,6 +123,11 @@ class GraphSchema:
         return tuple(i for i, a in enumerate(self.attributes) if a.name in MEASURED)
 
     @property
+    def folds_blocks(self) -> bool:
+        """Whether graphs are held with repeated blocks folded (``layerdag.codec.blocks``)."""
+        return self.kind == "trace" and any(a.name == BLOCK for a in self.attributes)
+
+    @property
     def condition_names(self) -> list[str]:
         """Names of all conditions, numbers first."""
         numbers = [condition.name for condition in self.numeric_conditions]
@@ -148,10 +154,14 @@ class GraphSchema:
     def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
+        A whole graph is folded first where the schema is one of folded graphs.
+
         Raises:
             VocabularyError: If a value is outside a closed vocabulary.
             GraphError: If the graph lacks an attribute.
         """
+        if self.folds_blocks and BLOCK not in graph.categories:
+            graph = folded(graph, MEASURED)
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -192,8 +202,16 @@ class GraphSchema:
             )
         return code_E
 
+    def whole(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a decoded graph with all copies of its blocks; the graph itself if it has none.
+
+        Raises:
+            DataError: If it would have too many nodes.
+        """
+        return unrolled(graph, EDGE_TYPES) if self.folds_blocks else graph
+
     def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
-        """Return names and numbers for a graph of codes, in its node order."""
+        """Return names and numbers for a graph of codes, in its node order; blocks stay folded."""
         categories, numbers, units = {}, {}, {}
         for column, attribute in enumerate(self.attributes):
             code_N = dag.x_NA[:, column].numpy()

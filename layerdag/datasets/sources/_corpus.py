@@ -6,7 +6,7 @@ from pathlib import Path
 
 from layerdag._runtime import track
 from layerdag.codec import AttributedGraph, RankClassTrace, job_graph
-from layerdag.datasets import SPLITS, GraphDataset, Split
+from layerdag.datasets import SPLITS, Blocks, GraphDataset, Split
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import DataError, TraceError
 from layerdag.graph import Condition
@@ -21,6 +21,7 @@ def load_corpus(
     strategies: tuple[str, ...] = (),
     num_bins: int = 16,
     further: str | Path | None = None,
+    blocks: Blocks = "whole",
 ) -> GraphDataset:
     """Load the runs of a corpus folder (layout in ``layerdag.traces``).
 
@@ -36,6 +37,7 @@ def load_corpus(
         further: A corpus folder with further runs, all of them to train on, by its path or, inside
             ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
             that a request leaves open are drawn as in the corpus alone.
+        blocks: "folded" to learn repeated blocks as one copy and their number.
 
     Raises:
         TraceError: If a corpus is missing or damaged.
@@ -69,7 +71,7 @@ def load_corpus(
                 left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
                 continue
             parts[splits[run.record.run]].append(graph)
-    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
+    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
     data = replace(data, left_out=(*left_out, *data.left_out), further=added)
     return _with_conditions_of_members(data) if added else data

@@ -18,6 +18,7 @@ from layerdag.codec import (
     size_conditions,
 )
 from layerdag.datasets import (
+    Blocks,
     GraphDataset,
     enough_to_judge,
     held_out_fraction,
@@ -45,7 +46,7 @@ _TRACE = re.compile(r"(?P<single>.+)\.et(?:\.gz|\.xz)?")
 Reader = Callable[[Path, str], AttributedGraph]
 
 
-def load_folder(
+def load_folder(  # noqa: PLR0913
     folder: str | Path,
     *,
     labels: str | Path | None = None,
@@ -54,6 +55,7 @@ def load_folder(
     num_bins: int = 16,
     held_out: float | None = None,
     public_words: Sequence[str] = (),
+    blocks: Blocks = "whole",
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -72,6 +74,7 @@ def load_folder(
         held_out: Share of the graphs for validation and test together; None for the rule above.
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``_public_words.py``); the others are renamed. "all" keeps every word.
+        blocks: "folded" to learn repeated blocks of jobs as one copy and their number.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -114,7 +117,7 @@ def load_folder(
         if known.splits
         else split_graphs(graphs, seed, sizes=sizes)
     )
-    data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins)
+    data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins, blocks=blocks)
     return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
 
 

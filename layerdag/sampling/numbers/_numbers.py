@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag._runtime import numpy_generator
+from layerdag.codec.blocks import copies_of
 from layerdag.datasets.schema import LABEL, GraphSchema, NumericAttribute
 from layerdag.datasets.schema.costs import COST_NAMES
 from layerdag.graph import DAG
@@ -58,7 +59,7 @@ class NumberAssigner:
         if time is None or duration is None or not duration.bins:
             return found
         drawn_N = graph.numbers["duration"]
-        factor = time.factor(drawn_N, dag.conditions.get(LABEL))
+        factor = time.factor(np.repeat(drawn_N, copies_of(graph)), dag.conditions.get(LABEL))
         least, most = duration.bins[0][0], duration.bins[-1][-1]
         duration_N = np.clip(np.rint(drawn_N * factor), least, most)
         duration_N[:kept] = drawn_N[:kept]

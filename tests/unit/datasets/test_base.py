@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from layered_jobs import layered_job
 from raw_graphs import chain
 
 from layerdag.codec import AttributedGraph
@@ -84,3 +85,32 @@ def test_no_training_graph_and_an_empty_batch_are_errors():
     data = GraphDataset.build("toy", "flow", {"train": TRAIN})
     with pytest.raises(GraphError, match="no graph"):
         encode_batch(data.schema, [])
+
+
+def test_blocks_are_folded_where_asked_for() -> None:
+    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
+    data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="folded")
+    assert {dag.num_nodes for dag in data.graphs["train"]} == {8}
+    assert [dag.conditions["repeats"] for dag in data.graphs["train"]] == [2, 3, 4, 5]
+    assert data.schema.folds_blocks
+
+
+def test_folding_blocks_changes_no_split() -> None:
+    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
+    parts = {"train": jobs[:2], "val": jobs[2:3], "test": jobs[3:]}
+    whole = GraphDataset.build("jobs", "trace", parts)
+    assert GraphDataset.build("jobs", "trace", parts, blocks="folded").split == whole.split
+    assert not whole.schema.folds_blocks
+
+
+def test_whole_jobs_are_folded_when_encoded() -> None:
+    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
+    schema = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="folded").schema
+    dag = schema.encode(layered_job(5))
+    assert dag.num_nodes == 8
+    assert schema.whole(schema.decode(dag)).num_nodes == layered_job(5).num_nodes
+
+
+def test_flow_graphs_have_no_program_order_to_fold() -> None:
+    with pytest.raises(DataError, match="blocks=whole"):
+        GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="folded")

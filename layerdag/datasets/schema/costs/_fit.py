@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from layerdag.codec import AttributedGraph
+from layerdag.codec.blocks import in_copy
 from layerdag.datasets.schema import LABEL
 from layerdag.datasets.schema.costs._products import PRODUCTS, fits_shapes
 from layerdag.datasets.schema.costs._step_time import fit_step_time
@@ -171,10 +172,14 @@ def _steps(
 
 
 def data_edges(graph: AttributedGraph) -> np.ndarray:
-    """Return which edges carry data, bool (E,); all where there is no such type."""
+    """Return which edges carry data, bool (E,); all where there is no such type.
+
+    Of folded blocks, those inside a copy.
+    """
     if "data" not in graph.edge_type_names:
         return np.ones(graph.edge_index_2E.shape[1], dtype=bool)
-    carries_E: np.ndarray = graph.edge_type_E == graph.edge_type_names.index("data")
+    carries_T = np.array([in_copy(name, "data") for name in graph.edge_type_names], dtype=bool)
+    carries_E: np.ndarray = carries_T[graph.edge_type_E]
     return carries_E
 
 

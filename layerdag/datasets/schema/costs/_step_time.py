@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.codec import AttributedGraph
+from layerdag.codec.blocks import copies_of
 from layerdag.graph import Condition
 
 OUTSIDE = 0.02
@@ -75,12 +76,12 @@ def fit_step_time(graphs: Sequence[AttributedGraph], label: str, needed: int) ->
         needed: Graphs that must lie outside the range of usual sums, on each side.
     """
     rows = [
-        (math.log(float(y)), math.log(graph.num_nodes), math.log(total))
+        (math.log(float(y)), math.log(int(copies_of(graph).sum())), math.log(total))
         for graph in graphs
         if isinstance(y := graph.conditions.get(label), int | float)
         and y > 0
         and "duration" in graph.numbers
-        and (total := float(np.nansum(graph.numbers["duration"]))) > 0
+        and (total := float(np.nansum(graph.numbers["duration"] * copies_of(graph)))) > 0
     ]
     if len(rows) * OUTSIDE < needed:
         return None

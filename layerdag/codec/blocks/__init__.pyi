@@ -1,0 +1,8 @@
+from ._fold import folded as folded
+from ._unroll import (
+    MOST_NODES as MOST_NODES,
+    copies_of as copies_of,
+    repeats_of as repeats_of,
+    unrolled as unrolled,
+)
+from ._words import BLOCK as BLOCK, REPEATS as REPEATS, in_copy as in_copy
