@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Have jobs deeper than any training job the layers asked for, made of blocks that are known?
 
-    layerdag train experiment=pretrained init=pretrained data.blocks=folded out=outputs/folded
-    python benchmarks/depth.py outputs/folded/best --family gpt --times 4 --num 64
+    layerdag train experiment=pretrained init=pretrained data.blocks=rolled out=outputs/rolled
+    python benchmarks/depth.py outputs/rolled/best --family gpt --times 4 --num 64
 
 prints JSON. Samples are requested with ``--times`` as many copies of their blocks as any training
 job of the family has, and beside them test jobs of the family are measured as they are:
@@ -44,7 +44,7 @@ MAX_NODES = 1200
 def main() -> None:
     """Sample, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkpoint", help="a checkpoint of folded blocks")
+    parser.add_argument("checkpoint", help="a checkpoint of rolled blocks")
     parser.add_argument("--data", default="data")
     parser.add_argument("--further", help="corpus folder of further training jobs")
     parser.add_argument("--family", default="gpt")
@@ -54,7 +54,7 @@ def main() -> None:
     args = parser.parse_args()
     data = load_corpus(
         args.data, max_nodes=MAX_NODES, further=args.further, families=(args.family,),
-        blocks="folded",
+        blocks="rolled",
     )  # fmt: skip
     checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     schema = checkpoint_schema(checkpoint)
@@ -97,19 +97,19 @@ class Known:
         return cls([b for b in blocks if b is not None], np.concatenate(colors).tolist(), words)
 
     def figures(
-        self, folded: Sequence[AttributedGraph], whole: Sequence[AttributedGraph]
+        self, rolled: Sequence[AttributedGraph], whole: Sequence[AttributedGraph]
     ) -> dict[str, Any]:
-        """Return the figures of jobs, which are given with blocks folded and unrolled."""
+        """Return the figures of jobs, which are given with blocks rolled and unrolled."""
         deep = [
             (small, large)
-            for small, large in zip(folded, whole, strict=True)
+            for small, large in zip(rolled, whole, strict=True)
             if copies_of(small).max() > 1
         ]
         blocks = [self._largest_block(small) for small, _ in deep]
         new = [1 - np.isin(self._neighborhoods(g), [*self._colors]).mean() for g in whole]
         return {
-            "jobs": len(folded),
-            "repeats": _fraction([copies_of(small).max() > 1 for small in folded]),
+            "jobs": len(rolled),
+            "repeats": _fraction([copies_of(small).max() > 1 for small in rolled]),
             "layers": _fraction([_has_layers(small, large) for small, large in deep]),
             "block": _fraction([block in self._blocks for block in blocks]),
             "novelty": float(np.mean(new)),

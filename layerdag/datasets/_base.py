@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks import folded
+from layerdag.codec.blocks import rolled
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.schema.costs import NO_COSTS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-Blocks = Literal["whole", "folded"]
+Blocks = Literal["whole", "rolled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,21 +68,21 @@ class GraphDataset:
             kind: "trace" or "flow".
             parts: Graphs of each split.
             num_bins: Bins of each numeric attribute.
-            blocks: "folded" holds the repeated blocks of jobs once, see ``layerdag.codec.blocks``.
+            blocks: "rolled" holds the repeated blocks of jobs once, see ``layerdag.codec.blocks``.
 
         Raises:
-            DataError: If there is no training graph, or flow graphs are to be folded.
+            DataError: If there is no training graph, or flow graphs are to be rolled up.
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
-        if blocks == "folded" and kind != "trace":
+        if blocks == "rolled" and kind != "trace":
             raise DataError(
                 f"{name}: holds flow graphs, whose nodes have no program order that could repeat; "
                 "leave blocks=whole."
             )
         wholes = parts
-        if blocks == "folded":
-            parts = {split: [folded(graph) for graph in part] for split, part in parts.items()}
+        if blocks == "rolled":
+            parts = {split: [rolled(graph) for graph in part] for split, part in parts.items()}
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}

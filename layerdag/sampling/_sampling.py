@@ -114,8 +114,8 @@ def sample_like(
 
 
 def _most_repeats(schema: GraphSchema) -> float:
-    """Return the most copies of blocks that several training graphs have, if blocks are folded."""
-    if not schema.folds_blocks:
+    """Return the most copies of blocks that several training graphs have, if those are rolled."""
+    if not schema.rolls_blocks:
         return math.inf
     found = [c.draw_range()[1] for c in schema.numeric_conditions if c.name == REPEATS]
     return found[0] if found else math.inf

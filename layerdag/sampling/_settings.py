@@ -99,9 +99,9 @@ class GenerationSettings:
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
-        if self.prefix is not None and schema.folds_blocks:
+        if self.prefix is not None and schema.rolls_blocks:
             raise UsageError(
-                "This checkpoint was trained on jobs with folded blocks, of which a prefix is no "
+                "This checkpoint was trained on jobs with rolled blocks, of which a prefix is no "
                 "part; complete traces with one that was trained with data.blocks=whole."
             )
         best_of = model.usual_best_of if self.best_of is None else self.best_of

@@ -1,4 +1,4 @@
-from ._fold import folded as folded
+from ._roll import rolled as rolled
 from ._unroll import (
     MOST_NODES as MOST_NODES,
     copies_of as copies_of,

@@ -1,4 +1,4 @@
-"""Copy folded blocks as often as the condition "repeats" says.
+"""Copy rolled blocks as often as the condition "repeats" says.
 
 Letters: N nodes, E edges of the unrolled graph.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from layerdag.codec._attributed_graph import AttributedGraph
+from layerdag.codec import AttributedGraph
 from layerdag.codec.blocks._words import BLOCK, REPEATS, EdgeWord, Extent, own_edges
 from layerdag.errors import DataError
 from layerdag.graph import pointers
@@ -25,7 +25,7 @@ def repeats_of(graph: AttributedGraph) -> int:
 
 
 def copies_of(graph: AttributedGraph) -> np.ndarray:
-    """Return how many nodes each node stands for, int64 (N,): more than one in folded blocks."""
+    """Return how many nodes each node stands for, int64 (N,): more than one in rolled blocks."""
     words = graph.categories.get(BLOCK)
     if words is None:
         return np.ones(graph.num_nodes, dtype=np.int64)
@@ -41,7 +41,7 @@ def unrolled(graph: AttributedGraph, kinds: tuple[str, ...]) -> AttributedGraph:
     makes sense for blocks alone counts as a plain edge elsewhere.
 
     Args:
-        graph: As ``folded`` or a model made it.
+        graph: As ``rolled`` or a model made it.
         kinds: Edge types of the unrolled graph; of two edges between the same nodes the one of the
             type that comes first counts.
 
@@ -104,7 +104,7 @@ def _copies(
 
     Args:
         word: What the edges stand for.
-        ends_2E: Source and target in the folded graph.
+        ends_2E: Source and target in the rolled graph.
         inside_N: Whether nodes are in blocks.
         start_N: First copy of each node.
         count: Copies of each node in a block.

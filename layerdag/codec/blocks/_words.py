@@ -1,4 +1,4 @@
-"""The words of folded graphs: what edges and nodes say of the copies of a block.
+"""The words of rolled graphs: what edges and nodes say of the copies of a block.
 
 Copies are counted by depth, from 0. A backward pass has its copies in falling order.
 """
@@ -53,10 +53,10 @@ class Extent(Enum):
 
 @dataclass(frozen=True)
 class EdgeWord:
-    """What one edge of a folded graph stands for.
+    """What one edge of a rolled graph stands for.
 
     Attributes:
-        kind: Type of the edges, as in the graph that was folded.
+        kind: Type of the edges, as in the graph that was rolled up.
         extent: Between which copies they run.
         reversed: Whether they run from the target to the source: an edge to another copy can lead
             to a node that comes earlier in the block.

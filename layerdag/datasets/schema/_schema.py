@@ -14,7 +14,7 @@ from torch import Tensor
 
 from layerdag._runtime import did_you_mean
 from layerdag.codec import EDGE_TYPES, AttributedGraph
-from layerdag.codec.blocks import BLOCK, folded, unrolled
+from layerdag.codec.blocks import BLOCK, rolled, unrolled
 from layerdag.datasets.schema._categorical import CategoryAttribute, fit_category, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
@@ -123,8 +123,8 @@ class GraphSchema:
         return tuple(i for i, a in enumerate(self.attributes) if a.name in MEASURED)
 
     @property
-    def folds_blocks(self) -> bool:
-        """Whether graphs are held with repeated blocks folded (``layerdag.codec.blocks``)."""
+    def rolls_blocks(self) -> bool:
+        """Whether graphs are held with repeated blocks rolled up (``layerdag.codec.blocks``)."""
         return self.kind == "trace" and any(a.name == BLOCK for a in self.attributes)
 
     @property
@@ -154,14 +154,14 @@ class GraphSchema:
     def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
-        A whole graph is folded first where the schema is one of folded graphs.
+        A whole graph is rolled up first where the schema is one of rolled graphs.
 
         Raises:
             VocabularyError: If a value is outside a closed vocabulary.
             GraphError: If the graph lacks an attribute.
         """
-        if self.folds_blocks and BLOCK not in graph.categories:
-            graph = folded(graph, MEASURED)
+        if self.rolls_blocks and BLOCK not in graph.categories:
+            graph = rolled(graph, MEASURED)
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -208,10 +208,10 @@ class GraphSchema:
         Raises:
             DataError: If it would have too many nodes.
         """
-        return unrolled(graph, EDGE_TYPES) if self.folds_blocks else graph
+        return unrolled(graph, EDGE_TYPES) if self.rolls_blocks else graph
 
     def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
-        """Return names and numbers for a graph of codes, in its node order; blocks stay folded."""
+        """Return names and numbers for a graph of codes, in its node order; blocks stay rolled."""
         categories, numbers, units = {}, {}, {}
         for column, attribute in enumerate(self.attributes):
             code_N = dag.x_NA[:, column].numpy()

@@ -37,7 +37,7 @@ def load_corpus(
         further: A corpus folder with further runs, all of them to train on, by its path or, inside
             ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
             that a request leaves open are drawn as in the corpus alone.
-        blocks: "folded" to learn repeated blocks as one copy and their number.
+        blocks: "rolled" to learn repeated blocks as one copy and their number.
 
     Raises:
         TraceError: If a corpus is missing or damaged.

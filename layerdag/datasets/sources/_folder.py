@@ -74,7 +74,7 @@ def load_folder(  # noqa: PLR0913
         held_out: Share of the graphs for validation and test together; None for the rule above.
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``_public_words.py``); the others are renamed. "all" keeps every word.
-        blocks: "folded" to learn repeated blocks of jobs as one copy and their number.
+        blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.

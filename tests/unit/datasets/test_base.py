@@ -87,30 +87,30 @@ def test_no_training_graph_and_an_empty_batch_are_errors():
         encode_batch(data.schema, [])
 
 
-def test_blocks_are_folded_where_asked_for() -> None:
+def test_blocks_are_rolled_up_where_asked_for() -> None:
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
-    data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="folded")
+    data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled")
     assert {dag.num_nodes for dag in data.graphs["train"]} == {8}
     assert [dag.conditions["repeats"] for dag in data.graphs["train"]] == [2, 3, 4, 5]
-    assert data.schema.folds_blocks
+    assert data.schema.rolls_blocks
 
 
-def test_folding_blocks_changes_no_split() -> None:
+def test_rolling_blocks_up_changes_no_split() -> None:
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
     parts = {"train": jobs[:2], "val": jobs[2:3], "test": jobs[3:]}
     whole = GraphDataset.build("jobs", "trace", parts)
-    assert GraphDataset.build("jobs", "trace", parts, blocks="folded").split == whole.split
-    assert not whole.schema.folds_blocks
+    assert GraphDataset.build("jobs", "trace", parts, blocks="rolled").split == whole.split
+    assert not whole.schema.rolls_blocks
 
 
-def test_whole_jobs_are_folded_when_encoded() -> None:
+def test_whole_jobs_are_rolled_up_when_encoded() -> None:
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
-    schema = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="folded").schema
+    schema = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled").schema
     dag = schema.encode(layered_job(5))
     assert dag.num_nodes == 8
     assert schema.whole(schema.decode(dag)).num_nodes == layered_job(5).num_nodes
 
 
-def test_flow_graphs_have_no_program_order_to_fold() -> None:
+def test_flow_graphs_have_no_program_order_to_roll_up() -> None:
     with pytest.raises(DataError, match="blocks=whole"):
-        GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="folded")
+        GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="rolled")

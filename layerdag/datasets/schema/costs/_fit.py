@@ -174,7 +174,7 @@ def _steps(
 def data_edges(graph: AttributedGraph) -> np.ndarray:
     """Return which edges carry data, bool (E,); all where there is no such type.
 
-    Of folded blocks, those inside a copy.
+    Of rolled blocks, those inside a copy.
     """
     if "data" not in graph.edge_type_names:
         return np.ones(graph.edge_index_2E.shape[1], dtype=bool)

@@ -1,4 +1,4 @@
-"""Copies of folded blocks."""
+"""Copies of rolled blocks."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from layered_jobs import layered_job
 
 from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks import BLOCK, MOST_NODES, REPEATS, copies_of, folded, unrolled
+from layerdag.codec.blocks import BLOCK, MOST_NODES, REPEATS, copies_of, rolled, unrolled
 from layerdag.errors import DataError
 from layerdag.graph import longest_path_layers
 
@@ -115,11 +115,11 @@ def test_there_is_at_least_one_copy(repeats: float) -> None:
 
 def test_a_whole_graph_has_one_node_for_each() -> None:
     assert copies_of(layered_job(3)).tolist() == [1] * layered_job(3).num_nodes
-    assert copies_of(folded(layered_job(3))).sum() == layered_job(3).num_nodes
+    assert copies_of(rolled(layered_job(3))).sum() == layered_job(3).num_nodes
 
 
 def test_too_many_copies_are_refused() -> None:
-    small = folded(layered_job(3))
+    small = rolled(layered_job(3))
     huge = replace(small, conditions={REPEATS: float(MOST_NODES)})
     with pytest.raises(DataError, match="ask for fewer repeats"):
         unrolled(huge, KINDS)

@@ -1,4 +1,4 @@
-"""Words of folded graphs."""
+"""Words of rolled graphs."""
 
 import pytest
 

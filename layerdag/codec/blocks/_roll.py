@@ -1,6 +1,6 @@
 """Hold repeated blocks once: find them, and say between which copies each edge runs.
 
-Letters: N nodes, E edges, P edges of the folded graph (one for each pair of places, type and step).
+Letters: N nodes, E edges, P edges of the rolled graph (one for each pair of places, type and step).
 """
 
 from collections import defaultdict
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerdag.codec._attributed_graph import AttributedGraph, size_conditions
+from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.codec.blocks._words import (
     BLOCK,
     INSIDE,
@@ -28,11 +28,11 @@ _LEAST_SHARE = 1 / 3  # of the nodes must lie in blocks; fewer repeat by chance
 _SWEEPS = 3
 
 
-def folded(graph: AttributedGraph, measured: Collection[str] = ("duration",)) -> AttributedGraph:
+def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) -> AttributedGraph:
     """Return the graph with repeated blocks held once, as often as ``unrolled`` has to copy them.
 
     Blocks are runs of nodes, in the order of the graph, that agree in all attributes but measured
-    ones. Of the numbers of copies that occur, the one that saves most nodes is folded. Where
+    ones. Of the numbers of copies that occur, the one that saves most nodes is taken. Where
     nothing repeats, or no words say between which copies the edges run, the graph has one copy. So
     has one with a cycle, which cannot be encoded.
 
@@ -42,12 +42,12 @@ def folded(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
 
     Returns:
         The graph with the attribute "block" and the condition "repeats"; "num_nodes" and
-        "num_layers" are those of the folded graph.
+        "num_layers" are those of the rolled graph.
     """
     if not _is_acyclic(graph.num_nodes, graph.edge_index_2E):
         return _with_blocks(graph, [OUTSIDE] * graph.num_nodes, 1)
     runs = [run for run in nested_runs(_colors(graph, measured)) if run.period >= _SMALLEST]
-    best: _Folding | None = None
+    best: _Rolling | None = None
     for count in sorted({run.count for run in runs}, reverse=True):
         found = _representable(graph, _apart([run for run in runs if run.count == count]), count)
         if found is not None and (best is None or found.saved > best.saved):
@@ -96,10 +96,10 @@ def _is_acyclic(num_nodes: int, edge_index_2E: np.ndarray) -> bool:
     return True
 
 
-def _representable(graph: AttributedGraph, runs: list[Run], count: int) -> "_Folding | None":
-    """Return the folding of these runs, without those whose edges no words can tell."""
+def _representable(graph: AttributedGraph, runs: list[Run], count: int) -> "_Rolling | None":
+    """Return the graph with these runs rolled up, but for those whose edges no words can tell."""
     while runs:
-        found = _Folding.of(graph, runs, count)
+        found = _Rolling.of(graph, runs, count)
         if not found.odd_P.any():
             return found if _is_acyclic(graph.num_nodes, found.in_copy_2P) else None
         places_2P = found.place_2P[:, found.odd_P]
@@ -111,7 +111,7 @@ def _representable(graph: AttributedGraph, runs: list[Run], count: int) -> "_Fol
 
 
 @dataclass(frozen=True, eq=False)
-class _Folding:
+class _Rolling:
     """A graph, its blocks, and between which copies its edges run.
 
     Attributes:
@@ -141,8 +141,8 @@ class _Folding:
     edges_P: np.ndarray
 
     @classmethod
-    def of(cls, graph: AttributedGraph, runs: list[Run], count: int) -> "_Folding":
-        """Return the folding with those orders of copies that leave fewest odd edges."""
+    def of(cls, graph: AttributedGraph, runs: list[Run], count: int) -> "_Rolling":
+        """Roll up with those orders of copies that leave fewest odd edges."""
         falling = [False] * len(runs)
         best = cls._ordered(graph, runs, count, falling)
         for _ in range(_SWEEPS):
@@ -160,7 +160,7 @@ class _Folding:
     @classmethod
     def _ordered(
         cls, graph: AttributedGraph, runs: list[Run], count: int, falling: list[bool]
-    ) -> "_Folding":
+    ) -> "_Rolling":
         place_N = np.arange(graph.num_nodes)
         run_N = np.full(graph.num_nodes, -1)
         depth_N = np.zeros(graph.num_nodes, dtype=np.int64)
@@ -189,7 +189,7 @@ class _Folding:
 
     @property
     def saved(self) -> int:
-        """Nodes that the folded graph lacks."""
+        """Nodes that the rolled graph lacks."""
         return sum(run.period for run in self.runs) * (self.count - 1)
 
     @property
@@ -217,7 +217,7 @@ class _Folding:
         return self.place_2P[:, self.step_P == 0]
 
     def _extent(self, number: int) -> Extent:
-        """Return between which copies the edges of an edge of the folded graph run."""
+        """Return between which copies the edges of an edge of the rolled graph run."""
         step, edges = int(self.step_P[number]), int(self.edges_P[number])
         if step:
             return Extent.DEEPER if step > 0 else Extent.SHALLOWER
@@ -228,7 +228,7 @@ class _Folding:
         return Extent.NOT_FIRST if self.first_P[number] == 1 else Extent.NOT_LAST
 
     def graph(self, measured: Collection[str]) -> AttributedGraph:
-        """Return the folded graph."""
+        """Return the rolled graph."""
         whole = self.whole
         layer_N = longest_path_layers(whole.num_nodes, self.in_copy_2P)
         words: dict[tuple[int, int], list[EdgeWord]] = defaultdict(list)

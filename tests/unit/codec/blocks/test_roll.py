@@ -9,7 +9,7 @@ from layered_jobs import layered_job
 from random_jobs import random_job
 
 from layerdag.codec import AttributedGraph, RankClassTrace, job_graph
-from layerdag.codec.blocks import BLOCK, REPEATS, copies_of, folded, unrolled
+from layerdag.codec.blocks import BLOCK, REPEATS, copies_of, rolled, unrolled
 from layerdag.datasets.schema import GraphSchema
 from layerdag.graph import graph_hash
 from layerdag.traces import embedded_corpus, read_index, read_runs
@@ -24,32 +24,32 @@ def program_hash(graph: AttributedGraph) -> str:
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])
 def test_a_network_of_equal_layers_is_one_layer(count: int) -> None:
-    small = folded(layered_job(count))
+    small = rolled(layered_job(count))
     assert small.conditions[REPEATS] == count
     assert Counter(small.categories["op"])["aten::mm"] == 2
     assert small.num_nodes == 8
     assert small.conditions["num_nodes"] == 8
 
 
-def test_folded_networks_of_any_depth_are_the_same_graph() -> None:
-    assert program_hash(folded(layered_job(3))) == program_hash(folded(layered_job(12)))
+def test_rolled_networks_of_any_depth_are_the_same_graph() -> None:
+    assert program_hash(rolled(layered_job(3))) == program_hash(rolled(layered_job(12)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_unrolled_it_is_the_graph_again(count: int) -> None:
     whole = layered_job(count)
-    assert program_hash(unrolled(folded(whole), whole.edge_type_names)) == program_hash(whole)
+    assert program_hash(unrolled(rolled(whole), whole.edge_type_names)) == program_hash(whole)
 
 
 def test_another_number_of_copies_is_the_network_of_that_depth() -> None:
-    small = folded(layered_job(3))
+    small = rolled(layered_job(3))
     deep = replace(small, conditions={**small.conditions, REPEATS: 12.0})
     assert program_hash(unrolled(deep, ("data", "control"))) == program_hash(layered_job(12))
 
 
 def test_one_copy_has_the_mean_of_durations_so_that_their_sum_stays() -> None:
     whole = layered_job(4)
-    small = folded(whole)
+    small = rolled(whole)
     total = float((small.numbers["duration"] * copies_of(small)).sum())
     assert total == pytest.approx(float(whole.numbers["duration"].sum()))
     again = unrolled(small, whole.edge_type_names)
@@ -59,7 +59,7 @@ def test_one_copy_has_the_mean_of_durations_so_that_their_sum_stays() -> None:
 def test_layers_that_differ_in_costs_are_no_copies() -> None:
     whole = layered_job(4)
     flops_N = whole.numbers["flops"] * np.arange(1, whole.num_nodes + 1)
-    small = folded(replace(whole, numbers={**whole.numbers, "flops": flops_N}))
+    small = rolled(replace(whole, numbers={**whole.numbers, "flops": flops_N}))
     assert small.conditions[REPEATS] == 1
     assert small.num_nodes == whole.num_nodes
     assert set(small.categories[BLOCK]) == {"outside"}
@@ -70,8 +70,8 @@ def test_few_repeats_in_a_large_graph_are_chance() -> None:
     op = [f"aten::unlike{i}" for i in range(large.num_nodes)]
     op[:4] = ["aten::mm", "aten::relu"] * 2
     graph = replace(large, categories={**large.categories, "op": op})
-    assert folded(graph).conditions[REPEATS] == 1
-    assert folded(two).conditions[REPEATS] == 2
+    assert rolled(graph).conditions[REPEATS] == 1
+    assert rolled(two).conditions[REPEATS] == 2
 
 
 def test_edges_that_skip_copies_are_not_folded() -> None:
@@ -84,7 +84,7 @@ def test_edges_that_skip_copies_are_not_folded() -> None:
         edge_index_2E=np.concatenate([whole.edge_index_2E, skips], axis=1),
         edge_type_E=np.concatenate([whole.edge_type_E, np.zeros(skips.shape[1], np.int64)]),
     )
-    small = folded(graph)
+    small = rolled(graph)
     assert program_hash(unrolled(small, graph.edge_type_names)) == program_hash(graph)
     assert Counter(small.categories["op"])["aten::relu"] == 6
 
@@ -96,14 +96,14 @@ def test_a_graph_with_a_cycle_stays_whole() -> None:
         edge_index_2E=np.concatenate([whole.edge_index_2E, [[3], [0]]], axis=1),
         edge_type_E=np.append(whole.edge_type_E, 0),
     )
-    assert folded(graph).num_nodes == graph.num_nodes
-    assert folded(graph).conditions[REPEATS] == 1
+    assert rolled(graph).num_nodes == graph.num_nodes
+    assert rolled(graph).conditions[REPEATS] == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_jobs_are_themselves_again(seed: int) -> None:
     whole = random_job(seed, 1 + seed % 3, layers=8)
-    again = unrolled(folded(whole), whole.edge_type_names)
+    again = unrolled(rolled(whole), whole.edge_type_names)
     assert program_hash(again) == program_hash(whole)
 
 
@@ -128,6 +128,6 @@ def corpus_graphs(step: int) -> list[AttributedGraph]:
 def test_every_job_of_the_corpus_is_itself_again(step: int) -> None:
     graphs = corpus_graphs(step)
     for whole in graphs:
-        again = unrolled(folded(whole), whole.edge_type_names)
+        again = unrolled(rolled(whole), whole.edge_type_names)
         assert program_hash(again) == program_hash(whole), whole.name
-    assert sum(folded(graph).conditions[REPEATS] > 1 for graph in graphs) > len(graphs) / 3
+    assert sum(rolled(graph).conditions[REPEATS] > 1 for graph in graphs) > len(graphs) / 3

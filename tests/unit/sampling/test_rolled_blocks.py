@@ -1,4 +1,4 @@
-"""Samples of models that learned jobs with folded blocks."""
+"""Samples of models that learned jobs with rolled blocks."""
 
 import pytest
 from layered_jobs import layered_job
@@ -16,7 +16,7 @@ COUNTS = [2, 3, 4] * 6
 @pytest.fixture(scope="module")
 def data() -> GraphDataset:
     jobs = [layered_job(count, 8 + i, label=0.1 * count) for i, count in enumerate(COUNTS)]
-    return GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2, blocks="folded")
+    return GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2, blocks="rolled")
 
 
 @pytest.fixture(scope="module")
