@@ -1,15 +1,13 @@
 """The whole way in one script: load, train, sample, compare, fit a surrogate, simulate."""
 
 import layerdag as ld
-from layerdag.training import LearningRateSchedule
 
 # Real training and inference steps of small networks, out of the corpus inside the package.
 data = ld.load_dataset("corpus", families=("mlp",))
 print(data)
 
 # A small model for a few steps: enough to see the way, not to get good samples.
-schedule = LearningRateSchedule(warmup_steps=5)
-settings = ld.TrainSettings(max_steps=30, evaluate_every=30, lr_schedule=schedule)
+settings = ld.TrainSettings(max_steps=30, evaluate_every=30)
 checkpoint = ld.train(data, model="fast", settings=settings, width=64, depth=2)
 print({name: round(value, 3) for name, value in checkpoint.meta.metrics.items()})
 
@@ -17,10 +15,8 @@ print({name: round(value, 3) for name, value in checkpoint.meta.metrics.items()}
 samples = ld.sample(checkpoint, num=8, seed=0, conditions={"strategy": "ddp"}, max_nodes=300)
 print(samples[0])
 
-# How near they are to real jobs that training never saw, on the scale of real training jobs.
+# How near they are to real jobs that training never saw; rules that simulators rely on.
 print(ld.compare(data, samples, replicates=20))
-
-# Rules that simulators and feeders rely on.
 print(f"{len(ld.validate(samples))} findings")
 
 # The step time from the graph alone; durations would tell it.
