@@ -1,4 +1,4 @@
-"""The files of one sample: the traces of a job, one a rank, or one file of a flow graph."""
+"""The files of one sample: the traces of a job, one per rank, or one file of a flow graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
