@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 
 from layerdag.cli.verbs import checkpoint_path
 from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks import BLOCK, REPEATS, copies_of, in_copy
+from layerdag.codec.blocks import BLOCK, OUTSIDE, REPEATS, copies_of, in_copy
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.sources import load_corpus
 from layerdag.graph import neighborhood_colors
@@ -124,7 +124,7 @@ class Known:
 
     def _largest_block(self, graph: AttributedGraph) -> int | None:
         """Return a hash of the largest connected part of one copy, None if nothing is in blocks."""
-        inside_N = np.array([word != "outside" for word in graph.categories[BLOCK]])
+        inside_N = np.array([word != OUTSIDE for word in graph.categories[BLOCK]])
         if not inside_N.any():
             return None
         plain_T = np.array(

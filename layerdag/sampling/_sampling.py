@@ -12,9 +12,8 @@ import torch
 from layerdag._runtime import require_few_bytes, require_few_ranks
 from layerdag._version import __version__
 from layerdag.codec import NUM_NODES
-from layerdag.codec.blocks import REPEATS
 from layerdag.datasets import encode_batch
-from layerdag.datasets.schema import LABEL, GraphSchema, complete_conditions
+from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph import Condition, graph_hash
 from layerdag.models import DAGModel, SampleRequest
@@ -22,6 +21,7 @@ from layerdag.sampling._completion import GivenLayers
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
 from layerdag.sampling._generated import GeneratedGraph
+from layerdag.sampling._repeats import conditions_for_model, unrolled_sizes, with_copies
 from layerdag.sampling._sample_files import SampleFiles
 from layerdag.sampling._settings import PREDICTED, GenerationSettings
 from layerdag.sampling._volume import Volume, expected_volume
@@ -44,10 +44,11 @@ def generate(
     seeds = [settings.seed + i for i in range(settings.num)]
     given = _given(settings, schema)
     if given is None:
-        rows = complete_conditions(schema, settings.conditions, seeds)
+        rows = conditions_for_model(schema, settings.conditions, seeds)
     else:
         rows = given.likely_conditions(model, settings.conditions, seeds)
-    yield from sample_like(model, schema, rows, settings)
+    for graph in sample_like(model, schema, rows, settings):
+        yield with_copies(graph, settings.conditions)
 
 
 def sample_like(
@@ -77,11 +78,8 @@ def sample_like(
     assigner = NumberAssigner(schema) if schema.costs else None
     given = _given(settings, schema)
     for start in range(0, len(rows), settings.batch_size):
-        asked = rows[start : start + settings.batch_size]
-        numeric_BC, category_BM = schema.encode_conditions(
-            [_with_learned_repeats(schema, row) for row in asked]
-        )
-        part = [_without_unknown_label(schema, row) for row in asked]
+        part = rows[start : start + settings.batch_size]
+        numeric_BC, category_BM = schema.encode_conditions(part)
         seeds = tuple(settings.seed + start + i for i in range(len(part)))
         request = SampleRequest(
             numeric_BC=numeric_BC.to(device),
@@ -111,31 +109,6 @@ def sample_like(
         if settings.labels == PREDICTED:
             graphs = _with_predicted_labels(model, schema, graphs)
         yield from graphs
-
-
-def _most_repeats(schema: GraphSchema) -> float:
-    """Return the most copies of blocks that several training graphs have, if those are rolled."""
-    if not schema.rolls_blocks:
-        return math.inf
-    found = [c.draw_range()[1] for c in schema.numeric_conditions if c.name == REPEATS]
-    return found[0] if found else math.inf
-
-
-def _with_learned_repeats(
-    schema: GraphSchema, row: Mapping[str, Condition]
-) -> Mapping[str, Condition]:
-    """Return what the model is asked for: blocks repeat as often as it has seen them repeat."""
-    repeats = float(row.get(REPEATS, 0.0))
-    return {**row, REPEATS: _most_repeats(schema)} if repeats > _most_repeats(schema) else row
-
-
-def _without_unknown_label(
-    schema: GraphSchema, row: Mapping[str, Condition]
-) -> Mapping[str, Condition]:
-    """Return the conditions of a sample, less the label where it has more copies than learned."""
-    if float(row.get(REPEATS, 0.0)) <= _most_repeats(schema):
-        return row
-    return {name: value for name, value in row.items() if name != LABEL}
 
 
 def _given(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
@@ -176,9 +149,11 @@ def volume_of(
     seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
     given = _given(settings, schema)
     known = settings.conditions if given is None else given.known(settings.conditions)
+    statistics = checkpoint.spec.statistics
+    rows = conditions_for_model(schema, known, seeds)
     volume = expected_volume(
-        complete_conditions(schema, known, seeds),
-        checkpoint.spec.statistics,
+        unrolled_sizes(schema, statistics, rows, known),
+        statistics,
         num=settings.num,
         ranks=settings.ranks,
         max_nodes=settings.max_nodes,

@@ -5,4 +5,9 @@ from ._unroll import (
     repeats_of as repeats_of,
     unrolled as unrolled,
 )
-from ._words import BLOCK as BLOCK, REPEATS as REPEATS, in_copy as in_copy
+from ._words import (
+    BLOCK as BLOCK,
+    OUTSIDE as OUTSIDE,
+    REPEATS as REPEATS,
+    in_copy as in_copy,
+)
