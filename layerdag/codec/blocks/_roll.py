@@ -24,7 +24,9 @@ from layerdag.errors import GraphError
 from layerdag.graph import Run, longest_path_layers, nested_runs
 
 _SMALLEST = 2  # nodes of a block
-_LEAST_SHARE = 1 / 3  # of the nodes must lie in blocks; fewer repeat by chance
+# Of the nodes, so many must lie in blocks. Where fewer do, parts of layers repeat and others not
+# (in jobs of the corpus, attention is in none of the blocks), and copies would be no layers.
+_LEAST_SHARE = 0.6
 _SWEEPS = 3
 
 
