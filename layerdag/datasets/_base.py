@@ -82,7 +82,7 @@ class GraphDataset:
             )
         wholes = parts
         if blocks == "rolled":
-            parts = {split: [rolled(graph) for graph in part] for split, part in parts.items()}
+            parts = {**parts, "train": [rolled(graph) for graph in parts["train"]]}
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}

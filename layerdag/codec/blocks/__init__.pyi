@@ -1,4 +1,4 @@
-from ._roll import rolled as rolled
+from ._roll import as_one_copy as as_one_copy, rolled as rolled
 from ._unroll import (
     MOST_NODES as MOST_NODES,
     copies_of as copies_of,

@@ -47,7 +47,7 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
         "num_layers" are those of the rolled graph.
     """
     if not _is_acyclic(graph.num_nodes, graph.edge_index_2E):
-        return _with_blocks(graph, [OUTSIDE] * graph.num_nodes, 1)
+        return as_one_copy(graph)
     runs = [run for run in nested_runs(_colors(graph, measured)) if run.period >= _SMALLEST]
     best: _Rolling | None = None
     for count in sorted({run.count for run in runs}, reverse=True):
@@ -55,8 +55,13 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
         if found is not None and (best is None or found.saved > best.saved):
             best = found
     if best is None or best.saved * best.count < _LEAST_SHARE * (best.count - 1) * graph.num_nodes:
-        return _with_blocks(graph, [OUTSIDE] * graph.num_nodes, 1)
+        return as_one_copy(graph)
     return best.graph(measured)
+
+
+def as_one_copy(graph: AttributedGraph) -> AttributedGraph:
+    """Return a graph as ``rolled`` returns one in which nothing repeats."""
+    return _with_blocks(graph, [OUTSIDE] * graph.num_nodes, 1)
 
 
 def _with_blocks(graph: AttributedGraph, words: list[str], count: int) -> AttributedGraph:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from layerdag._runtime import did_you_mean
 from layerdag.codec import EDGE_TYPES, AttributedGraph
-from layerdag.codec.blocks import BLOCK, rolled, unrolled
+from layerdag.codec.blocks import BLOCK, as_one_copy, rolled, unrolled
 from layerdag.datasets.schema._categorical import CategoryAttribute, fit_category, words_of
 from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
@@ -154,14 +154,22 @@ class GraphSchema:
     def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
-        A whole graph is rolled up first where the schema is one of rolled graphs.
+        A whole graph is rolled up first where the schema is one of rolled graphs; it stays whole if
+        its blocks are connected as those of no training graph.
 
         Raises:
             VocabularyError: If a value is outside a closed vocabulary.
             GraphError: If the graph lacks an attribute.
         """
-        if self.rolls_blocks and BLOCK not in graph.categories:
-            graph = rolled(graph, MEASURED)
+        if not self.rolls_blocks or BLOCK in graph.categories:
+            return self._codes(graph)
+        try:
+            return self._codes(rolled(graph, MEASURED))
+        except VocabularyError:
+            return self._codes(as_one_copy(graph))
+
+    def _codes(self, graph: AttributedGraph) -> DAG:
+        """Return a graph with the attributes of the schema as codes and positions."""
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers

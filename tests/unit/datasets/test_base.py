@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -114,3 +115,21 @@ def test_whole_jobs_are_rolled_up_when_encoded() -> None:
 def test_flow_graphs_have_no_program_order_to_roll_up() -> None:
     with pytest.raises(DataError, match="blocks=whole"):
         GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="rolled")
+
+
+def test_blocks_that_are_connected_in_a_new_way_stay_whole() -> None:
+    """No graph is left out of validation or test because of how it can be rolled up."""
+    plain = [layered_job(count) for count in (2, 3, 4)]
+    odd = layered_job(5)
+    adds = [i for i, op in enumerate(odd.categories["op"]) if op == "aten::zero_"]
+    chained = np.array(list(itertools.pairwise(adds))).T
+    odd = replace(
+        odd,
+        edge_index_2E=np.concatenate([odd.edge_index_2E, chained], axis=1),
+        edge_type_E=np.concatenate([odd.edge_type_E, np.ones(chained.shape[1], np.int64)]),
+    )
+    parts = {"train": plain, "test": [odd]}
+    data = GraphDataset.build("jobs", "trace", parts, blocks="rolled")
+    (dag,) = data.graphs["test"]
+    assert (dag.num_nodes, dag.conditions["repeats"]) == (odd.num_nodes, 1.0)
+    assert not data.left_out
