@@ -34,9 +34,9 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
     """Return the graph with repeated blocks held once, as often as ``unrolled`` has to copy them.
 
     Blocks are runs of nodes, in the order of the graph, that agree in all attributes but measured
-    ones. Of the numbers of copies that occur, the one that saves most nodes is taken. Where
-    nothing repeats, or no words say between which copies the edges run, the graph has one copy. So
-    has one with a cycle, which cannot be encoded.
+    ones. Of the numbers of copies with which most nodes lie in blocks, the one that saves most
+    nodes is taken. Where there is none, or no words say between which copies the edges run, the
+    graph has one copy. So has one with a cycle, which cannot be encoded.
 
     Args:
         graph: Nodes in program order; edge types without spaces.
@@ -52,11 +52,11 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
     best: _Rolling | None = None
     for count in sorted({run.count for run in runs}, reverse=True):
         found = _representable(graph, _apart([run for run in runs if run.count == count]), count)
-        if found is not None and (best is None or found.saved > best.saved):
+        if found is None or found.num_nodes_in_blocks < _LEAST_SHARE * graph.num_nodes:
+            continue
+        if best is None or found.saved > best.saved:
             best = found
-    if best is None or best.saved * best.count < _LEAST_SHARE * (best.count - 1) * graph.num_nodes:
-        return as_one_copy(graph)
-    return best.graph(measured)
+    return as_one_copy(graph) if best is None else best.graph(measured)
 
 
 def as_one_copy(graph: AttributedGraph) -> AttributedGraph:
@@ -193,6 +193,11 @@ class _Rolling:
             graph, runs, count, run_N, place_N, table_P4[:, :2].T, table_P4[:, 2], table_P4[:, 3],
             first_P, last_P, edges_P,
         )  # fmt: skip
+
+    @property
+    def num_nodes_in_blocks(self) -> int:
+        """Nodes of the whole graph that lie in blocks."""
+        return sum(run.period for run in self.runs) * self.count
 
     @property
     def saved(self) -> int:
