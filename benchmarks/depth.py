@@ -37,7 +37,8 @@ from layerdag.graph import neighborhood_colors
 from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
 from layerdag.training import load_checkpoint
 
-ATTENTION = ("softmax", "scaled_dot_product")
+SOFTMAX = ("aten::softmax", "aten::_softmax", "aten::_safe_softmax")  # not that of the loss
+FUSED = "scaled_dot_product"
 MAX_NODES = 1200
 
 
@@ -145,8 +146,7 @@ class Known:
 def _has_layers(small: AttributedGraph, large: AttributedGraph) -> bool:
     """Return whether the operators of attention are a multiple of the copies of blocks."""
     count = sum(
-        any(word in op for word in ATTENTION) and "backward" not in op
-        for op in large.categories["op"]
+        op in SOFTMAX or (FUSED in op and "backward" not in op) for op in large.categories["op"]
     )
     return count > 0 and count % int(copies_of(small).max()) == 0
 
