@@ -21,7 +21,7 @@ def write_picture(
     Args:
         path: PNG file.
         dags: What to draw.
-        titles: One a DAG.
+        titles: One per DAG.
         column: Node attribute that gives the color.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg

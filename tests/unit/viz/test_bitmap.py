@@ -54,3 +54,10 @@ def test_lines_lead_from_source_to_target_through_the_layers_between() -> None:
     assert [line[:, 1].tolist() for line in lines] == [[0, 1], [1, 2], [2, 3], [0, 1, 2, 3]]
     for line, (source, target) in zip(lines, edges.T, strict=True):
         assert (line[0, 0], line[-1, 0]) == (layout.x_N[source], layout.x_N[target])
+
+
+def test_kinds_beyond_the_palette_wrap_around(tmp_path: Path) -> None:
+    for name, kinds in (("few", [0, 1]), ("many", [8, 9])):
+        dag = DAG.build(torch.tensor(kinds)[:, None], torch.tensor([[0], [1]]))
+        write_picture(tmp_path / f"{name}.png", [dag], ["g"])
+    assert np.array_equal(pixels(tmp_path / "few.png"), pixels(tmp_path / "many.png"))
