@@ -1,6 +1,6 @@
 """How often the blocks of samples are to repeat: what the model is told, and what is recorded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from layerdag._runtime import numpy_generator
@@ -11,6 +11,7 @@ from layerdag.graph import Condition, GraphStatistics
 from layerdag.sampling._generated import GeneratedGraph
 
 _DRAWS = 32
+_AGAIN = 8
 
 
 def conditions_for_model(
@@ -36,6 +37,29 @@ def conditions_for_model(
         deep = [drawn for drawn in rows if _repeats(drawn) > 1] or [{**row, REPEATS: 2.0}]
         equal = [drawn for drawn in rows if _repeats(drawn) == _repeats(wanted)]
         found.append((equal or (deep if _repeats(wanted) > 1 else rows))[0])
+    return found
+
+
+def with_blocks(
+    graph: GeneratedGraph,
+    wanted: Mapping[str, Condition],
+    again: Callable[[int], GeneratedGraph],
+) -> GeneratedGraph:
+    """Return a sample that has blocks, if copies are wanted.
+
+    Args:
+        graph: The sample.
+        wanted: Wanted conditions.
+        again: Samples with another seed. It is called a few times with seeds that follow from that
+            of the sample, which the result keeps.
+    """
+    if not graph.schema.rolls_blocks or _repeats(wanted) < 2:
+        return graph
+    found = graph
+    for seed in numpy_generator(graph.seed, "blocks").integers(1 << 62, size=_AGAIN).tolist():
+        if set(graph.schema.decode(found.dag).categories[BLOCK]) != {OUTSIDE}:
+            break
+        found = replace(again(seed), name=graph.name, seed=graph.seed)
     return found
 
 

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from layerdag.sampling._completion import GivenLayers
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._folder import MANIFEST, filling, sample_name
 from layerdag.sampling._generated import GeneratedGraph
-from layerdag.sampling._repeats import conditions_for_model, unrolled_sizes, with_copies
+from layerdag.sampling._repeats import (
+    conditions_for_model,
+    unrolled_sizes,
+    with_blocks,
+    with_copies,
+)
 from layerdag.sampling._sample_files import SampleFiles
 from layerdag.sampling._settings import PREDICTED, GenerationSettings
 from layerdag.sampling._volume import Volume, expected_volume
@@ -47,8 +53,22 @@ def generate(
         rows = conditions_for_model(schema, settings.conditions, seeds)
     else:
         rows = given.likely_conditions(model, settings.conditions, seeds)
-    for graph in sample_like(model, schema, rows, settings):
-        yield with_copies(graph, settings.conditions)
+    wanted = settings.conditions
+    for row, graph in zip(rows, sample_like(model, schema, rows, settings), strict=True):
+        again = partial(_sample_one, model, schema, row, settings)
+        yield with_copies(with_blocks(graph, wanted, again), wanted)
+
+
+def _sample_one(
+    model: DAGModel,
+    schema: GraphSchema,
+    row: Mapping[str, Condition],
+    settings: GenerationSettings,
+    seed: int,
+) -> GeneratedGraph:
+    """Return the graph of one row of conditions with a seed."""
+    (graph,) = sample_like(model, schema, [row], replace(settings, seed=seed))
+    return graph
 
 
 def sample_like(

@@ -1,15 +1,17 @@
 """Samples of models that learned jobs with rolled blocks."""
 
+from dataclasses import replace
+
 import pytest
 from layered_jobs import layered_job
 
-from layerdag.codec.blocks import BLOCK, copies_of
+from layerdag.codec.blocks import BLOCK, as_one_copy, copies_of
 from layerdag.datasets import GraphDataset
 from layerdag.errors import UsageError, VocabularyError
 from layerdag.graph import GraphStatistics
 from layerdag.models import DAGModel, ModelSpec, build_model
 from layerdag.sampling import GeneratedGraph, GenerationSettings, generate
-from layerdag.sampling._repeats import conditions_for_model, unrolled_sizes
+from layerdag.sampling._repeats import conditions_for_model, unrolled_sizes, with_blocks
 
 COUNTS = [1, 2, 3, 4] * 6
 
@@ -43,7 +45,7 @@ def test_blocks_are_copied_as_often_as_requested(model: DAGModel, data: GraphDat
         assert sample.dag.conditions["repeats"] == 3.0
         assert sample.graph.num_nodes == copies_of(data.schema.decode(sample.dag)).sum()
         assert BLOCK not in sample.graph.categories
-    assert any(sample.graph.num_nodes > sample.dag.num_nodes for sample in found)
+    assert all(sample.graph.num_nodes > sample.dag.num_nodes for sample in found)
 
 
 def test_two_depths_that_were_not_learned_differ_in_the_copies_alone(
@@ -102,3 +104,37 @@ def test_a_prefix_is_refused(model: DAGModel, data: GraphDataset) -> None:
     wanted = GenerationSettings(1, prefix=layered_job(2))
     with pytest.raises(UsageError, match="blocks=whole"):
         list(generate(model, data.schema, wanted))
+
+
+def test_a_sample_without_blocks_is_sampled_again(data: GraphDataset) -> None:
+    plain = flat(data)
+    tried: list[int] = []
+
+    def again(seed: int) -> GeneratedGraph:
+        tried.append(seed)
+        return plain if len(tried) < 3 else replace(rolled_sample(data), seed=seed)
+
+    found = with_blocks(plain, {"repeats": 4.0}, again)
+    assert len(set(tried)) == 3
+    assert (found.name, found.seed) == (plain.name, plain.seed)
+    assert found.dag is not plain.dag
+    assert with_blocks(plain, {"repeats": 1.0}, again) is plain
+    assert with_blocks(plain, {}, again) is plain
+    assert len(tried) == 3
+
+
+def test_a_sample_is_given_up_after_a_few_attempts(data: GraphDataset) -> None:
+    plain = flat(data)
+    assert with_blocks(plain, {"repeats": 4.0}, lambda seed: plain).dag is plain.dag
+
+
+def flat(data: GraphDataset) -> GeneratedGraph:
+    """Return a sample in which nothing is in a block."""
+    dag = data.schema.encode(as_one_copy(layered_job(2)))
+    return GeneratedGraph("sample-00005", 5, dag, truncated=False, schema=data.schema)
+
+
+def rolled_sample(data: GraphDataset) -> GeneratedGraph:
+    """Return a sample with blocks."""
+    dag = data.schema.encode(layered_job(3))
+    return GeneratedGraph("other", 0, dag, truncated=False, schema=data.schema)
