@@ -84,14 +84,43 @@ class GraphDataset:
         if blocks == "rolled":
             parts = {**parts, "train": [rolled(graph) for graph in parts["train"]]}
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
+        coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
+        _, refused = coded["train"]
+        if refused:
+            raise refused[0][1]
+        return cls._of_coded(name, schema, coded, wholes)
+
+    @classmethod
+    def with_schema(
+        cls, name: str, schema: GraphSchema, parts: Mapping[Split, Sequence[AttributedGraph]]
+    ) -> "GraphDataset":
+        """Encode every part by a schema that was learned from other graphs.
+
+        A graph of any part with a word that the schema does not have, in a closed vocabulary, is
+        left out and listed. A condition that it cannot encode is unknown for that graph.
+
+        Args:
+            name: Of the data set.
+            schema: What the codes mean.
+            parts: Graphs of each split.
+        """
+        coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
+        return cls._of_coded(name, schema, coded, parts)
+
+    @classmethod
+    def _of_coded(
+        cls,
+        name: str,
+        schema: GraphSchema,
+        coded: Mapping[Split, "_Coded"],
+        wholes: Mapping[Split, Sequence[AttributedGraph]],
+    ) -> "GraphDataset":
+        """Return a data set of graphs that are encoded already; ``wholes`` are unrolled."""
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
         contents: dict[Split, tuple[str, ...]] = {}
         left_out: list[str] = []
-        for split in SPLITS:
-            encoded, refused = _encoded(schema, parts.get(split, ()))
-            if split == "train" and refused:
-                raise refused[0][1]
+        for split, (encoded, refused) in coded.items():
             left_out.extend(f"{label}: {error}" for label, error in refused)
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
@@ -200,9 +229,10 @@ class GraphDataset:
         return digest.hexdigest()[:16]
 
 
-def _encoded(
-    schema: GraphSchema, raws: Sequence[AttributedGraph]
-) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+_Coded = tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]
+
+
+def _encoded(schema: GraphSchema, raws: Sequence[AttributedGraph]) -> _Coded:
     """Return the encoded graphs with their names, and the names of the others with the reason."""
     encoded: list[tuple[str, DAG]] = []
     refused: list[tuple[str, DataError]] = []
@@ -218,9 +248,7 @@ def _encoded(
     return _in_layer_order(encoded, refused)
 
 
-def _in_layer_order(
-    encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]
-) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+def _in_layer_order(encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]) -> _Coded:
     """Bring graphs into layer order; those with a cycle join the refused ones."""
     kept = []
     for label, dag in encoded:

@@ -11,7 +11,7 @@ from typing import Any
 
 from layerdag._version import __version__
 from layerdag.api.publication._folder import SAMPLES, TABLE
-from layerdag.api.publication._page import CAVEATS, Results
+from layerdag.api.publication._page import CAVEATS, SAMPLES_ALONE, Results
 from layerdag.viz import number
 
 _CONTEXT: dict[str, Any] = {
@@ -167,7 +167,7 @@ def _rai(results: Results) -> dict[str, Any]:
             "Training and testing performance models",
             "Testing tools that read execution traces",
         ],
-        "rai:dataLimitations": list(CAVEATS),
+        "rai:dataLimitations": [*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))],
         "rai:dataBiases": [
             "Frequencies of models, sizes and operators are those of the private traces, about."
         ],

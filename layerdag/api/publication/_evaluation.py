@@ -99,7 +99,7 @@ def evaluate_samples(
     dags = [sample.dag for sample in kept]
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in kept])
-    similarity = _similarity(data, dags)
+    similarity = similarity_of(data, dags)
     others = [sample.dag for sample in drawn.with_copies]
     simulations, systems, failed, repairs = _simulated(data, real, kept)
     return SampleEvaluation(
@@ -109,11 +109,11 @@ def evaluate_samples(
         leaks=leak_series(train, held_out, dags, measured=data.schema.measured_columns),
         weights=weight_attacks(checkpoint, data),
         similarity=similarity,
-        ratio=_median_ratio(similarity),
+        ratio=median_ratio(similarity),
         ratio_with_copies=(
-            _median_ratio(_similarity(data, others))
+            median_ratio(similarity_of(data, others))
             if len(others) > len(kept)
-            else _median_ratio(similarity)
+            else median_ratio(similarity)
         ),
         transfer=_transfer(data, kept),
         repairs=repairs,
@@ -123,14 +123,14 @@ def evaluate_samples(
     )
 
 
-def _similarity(data: GraphDataset, dags: Sequence[DAG]) -> SimilarityReport | None:
+def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> SimilarityReport | None:
     """Compare with all held-out graphs; None if there are too few on a side."""
     if len(data.held_out) < FOR_SIMILARITY or len(dags) < FOR_SIMILARITY:
         return None
     return compare(data.graphs["train"], data.held_out, dags, attribute_views(data.schema))
 
 
-def _median_ratio(report: SimilarityReport | None) -> float | None:
+def median_ratio(report: SimilarityReport | None) -> float | None:
     """Return the median ratio at equal count over all distances."""
     if report is None:
         return None

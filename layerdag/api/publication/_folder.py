@@ -25,17 +25,23 @@ from layerdag.errors import UsageError
 MANIFEST = "release.json"
 REPORT, FIGURES, VERDICT = "report.html", "report.json", "verdict.txt"
 CARD, TABLE, SAMPLES = "croissant.json", "samples.csv", "samples"
+WEIGHTS, MODEL_CARD = "weights", "weights.md"
 REQUEST, NOTES = "request.json", "stages.json"
-FOUND, TRAINING, DRAWN, REFUSED, HASHES = (
+FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS = (
     "read.json",
     "training",
     "drawn",
     "refused-samples",
     "hashes.json",
+    "student",
+    "shadows",
 )
 READ_ME = "README.txt"
-_PUBLIC = {MANIFEST, REPORT, FIGURES, VERDICT, CARD, TABLE, SAMPLES}
-_PRIVATE = {REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, READ_ME, REPORT, FIGURES}
+_PUBLIC = {MANIFEST, REPORT, FIGURES, VERDICT, CARD, TABLE, SAMPLES, WEIGHTS, MODEL_CARD}
+_PRIVATE = {
+    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS),
+    *(READ_ME, REPORT, FIGURES),
+}
 _WARNING = (
     "This folder stays with the owner of the traces. It holds what was learned from them:\n"
     "weights, which graphs were trained on, hashes of real graphs, all drawn graphs.\n"

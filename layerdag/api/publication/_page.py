@@ -12,10 +12,11 @@ from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import Outcome, ReleaseVerdict
 from layerdag.api.publication.drawing import KEPT, Drawn
 from layerdag.api.publication.reading import FoundJobs
+from layerdag.api.publication.training import AuditedWeights
 from layerdag.api.stages import picture_of, vocabularies
 from layerdag.codec import repair_in_words
 from layerdag.datasets import GraphDataset
-from layerdag.evaluation.privacy import Verdict
+from layerdag.evaluation.privacy import Attack, Verdict
 from layerdag.report import (
     Answer,
     ReportContent,
@@ -35,7 +36,9 @@ CAVEATS = (
     "More samples can only reveal more: the figures hold for this number of samples.",
     "Structure and sizes of the samples are like those of the real jobs: who knows that a family "
     "of models was traced learns how such jobs look.",
-    "The weights and the table of conditions are not part of the release and were not made for it.",
+)
+SAMPLES_ALONE = (
+    "The weights and the table of conditions are not part of the release and were not made for it."
 )
 
 
@@ -53,6 +56,13 @@ class Results:
     verdict: ReleaseVerdict
     seconds: Mapping[str, float]
     training: Mapping[str, object]
+    weights: AuditedWeights | None = None
+
+    @property
+    def gives_weights(self) -> bool:
+        """Whether weights are published beside the samples."""
+        published = self.verdict.outcome is not Outcome.NO
+        return published and self.weights is not None and self.weights.released
 
 
 def public_content(results: Results) -> ReportContent:
@@ -72,7 +82,8 @@ def public_content(results: Results) -> ReportContent:
         repairs=_repairs(evaluation),
         pictures=_samples_drawn(results),
         provenance=tuple(_provenance(results)),
-        caveats=CAVEATS,
+        caveats=(*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))),
+        weight_attacks=_published_weight_attacks(results),
     )
 
 
@@ -95,6 +106,14 @@ def owners_content(results: Results) -> ReportContent:
         simulations=evaluation.simulations,
         systems=evaluation.systems,
     )
+
+
+def _published_weight_attacks(results: Results) -> tuple[Attack, ...]:
+    """Return the attacks on the weights that are published, if any are."""
+    audited = results.weights
+    if audited is None or audited.audit is None or not audited.released:
+        return ()
+    return audited.audit.attacks
 
 
 def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]:
@@ -197,9 +216,32 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
         if evaluation.systems is not None or evaluation.simulations:
             share = len(evaluation.failed)
             yield SummaryRow("samples that did not simulate to their end", f"{share}", "0")
+    if results.weights is not None:
+        yield from _weights_rows(results.weights)
     for need in results.needs:
         note = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
         yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", note)
+
+
+def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
+    """Yield what was found on the weights."""
+    words = _SHORT[audited.verdict.outcome]
+    yield SummaryRow("may the weights be shared?", words, "", audited.verdict.line)
+    audit = audited.audit
+    if audit is None:
+        return
+    for attack in audit.attacks:
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        yield SummaryRow(f"attack on the weights, {attack.description}", area, "0.5")
+    yield SummaryRow(
+        "copies among graphs drawn from the weights",
+        f"{audit.copied} of {audit.sampled}",
+        "0",
+        f"{audit.near} near copies",
+    )
+    if audit.ratio is not None:
+        note = "of graphs drawn from the weights"
+        yield SummaryRow("median ratio of distances", number(audit.ratio, 2), "1", note)
 
 
 def _price_in_words(drawn: Drawn) -> str:

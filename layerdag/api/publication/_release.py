@@ -21,9 +21,9 @@ from layerdag.api.publication._split import (
     Need,
     dataset_of,
     needs_of,
+    run_of_graphs,
     split_jobs,
 )
-from layerdag.api.publication._training import SHARE, trained_model
 from layerdag.api.publication._verdict import (
     Outcome,
     ReleaseVerdict,
@@ -33,6 +33,13 @@ from layerdag.api.publication._verdict import (
 from layerdag.api.publication._writing import write_release
 from layerdag.api.publication.drawing import draw_samples
 from layerdag.api.publication.reading import FoundJobs, read_jobs
+from layerdag.api.publication.training import (
+    TRAINING_FRACTION,
+    AuditedWeights,
+    audited_student,
+    real_graphs,
+    trained_teacher,
+)
 from layerdag.datasets import SPLITS, GraphDataset
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import UsageError
@@ -67,6 +74,17 @@ class Release:
         """Whether samples lie in ``out`` to be published."""
         return self.verdict is not None and self.verdict.outcome is not Outcome.NO
 
+    @property
+    def weights(self) -> AuditedWeights | None:
+        """The audited student; None unless weights were asked for and samples are released."""
+        return None if self.results is None else self.results.weights
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for may be published, weights included."""
+        asked = self.results is not None and self.results.settings.with_weights
+        return self.released and (not asked or (self.weights is not None and self.weights.released))
+
     def to_dict(self) -> dict[str, object]:
         """Return verdict, reasons and counts as plain data; all figures are in report.json."""
         verdict, results = self.verdict, self.results
@@ -90,16 +108,34 @@ class Release:
             "needs": [need.sentence() for need in results.needs],
             "samples": len(results.kept),
             "drawn": 0 if drawn is None else len(drawn.outcomes),
+            "weights": self._weights_document(),
             "drawn_per_kept": None if drawn is None else drawn.price,
             "outcomes": {} if drawn is None else dict(drawn.counts()),
             "seconds": {name: round(spent, 1) for name, spent in results.seconds.items()},
         }
 
+    def _weights_document(self) -> dict[str, object] | None:
+        """Return what was found on the weights, as plain data."""
+        audited = self.weights
+        if audited is None:
+            return None
+        verdict, audit = audited.verdict, audited.audit
+        return {
+            "released": audited.released,
+            "verdict": verdict.line,
+            "remedies": list(verdict.remedies),
+            "audit": None if audit is None else audit.to_dict(),
+        }
+
     def __str__(self) -> str:
-        """Return the verdict of one line, and what helps if nothing was released."""
+        """Return the verdicts of one line each, and what helps if something is not released."""
         if self.verdict is None:
             return f"Not finished: repeat the call without 'until' to go on ({self.private})."
-        return "\n".join([self.verdict.line, *(f"  {word}" for word in self.verdict.remedies)])
+        lines = [self.verdict.line, *(f"  {word}" for word in self.verdict.remedies)]
+        if self.weights is not None:
+            verdict = self.weights.verdict
+            lines += [verdict.line, *(f"  {word}" for word in verdict.remedies)]
+        return "\n".join(lines)
 
 
 def release(
@@ -120,7 +156,7 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, license, until, overwrite.
+            temperature, license, init, with_weights, shadows, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.
@@ -182,12 +218,13 @@ def _learned(
     tell: Tell,
 ) -> Release:
     """Train, sample, evaluate and write."""
-    tell(f"training for at most {SHARE * settings.budget:.0f} s")
-    checkpoint = trained_model(settings, data, work, SHARE * settings.budget)
+    seconds = TRAINING_FRACTION * settings.budget
+    tell(f"training for at most {seconds:.0f} s")
+    checkpoint = trained_teacher(settings, data, work, seconds)
     clock.lap("train")
     if settings.until == "train":
         return Release(settings.out, work.path, None, None)
-    left = max((1 - SHARE) * settings.budget - clock.seconds["read"], 0.0)
+    left = max((1 - TRAINING_FRACTION) * settings.budget - clock.seconds["read"], 0.0)
     allowed = max(min(SAMPLING_SHARE * settings.budget, 0.6 * left), _LEAST_SECONDS)
     tell(f"sampling for at most {allowed:.0f} s")
     drawn = draw_samples(settings, jobs, data, checkpoint, work, allowed)
@@ -203,10 +240,18 @@ def _learned(
     evaluation = evaluate_samples(data, real, drawn, kept, checkpoint) if kept else None
     clock.lap("evaluate")
     verdict = verdict_of(settings, drawn, evaluation, needs)
+    weights = None
+    if settings.with_weights and verdict.outcome is not Outcome.NO:
+        tell(f"training a student on the samples, and {settings.shadows} shadow models")
+        by_name = {graph.name: graph for part in parts.values() for graph in part}
+        real_ones = real_graphs(data, by_name, run_of_graphs(jobs), settings.seed)
+        weights = audited_student(settings, data, real_ones, kept, work, seconds)
+        clock.lap("weights")
     training = work.stages.get("train", {})
     results = Results(
-        settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training
-    )
+        settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training,
+        weights,
+    )  # fmt: skip
     return _finished(work, results, tell)
 
 

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerdag._runtime import tell_renamed
+from layerdag.api import PRETRAINED
 from layerdag.errors import UsageError
 
 STAGES = ("read", "train", "sample", "evaluate")
 OLD_STAGES = {"judge": "evaluate"}
 LEAST_BUDGET = 20.0
+LEAST_SHADOWS = 16
+"""Shadow models below which no weights are published."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class ReleaseSettings:
         steps: Most optimizer steps.
         temperature: Of sampling; None is the usual one.
         license: Of the samples, for the data card; an SPDX name or a URL.
+        init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
+            for random weights. It must not have learned from the traces themselves.
+        with_weights: Whether weights are to be published, too: those of a student, which learns
+            from the published samples alone and is attacked with shadow models.
+        shadows: Number of shadow models.
         until: The last stage of ``STAGES`` to run; the same call goes on from there.
         overwrite: Whether another release, or another unfinished one, may be replaced.
 
@@ -43,6 +51,9 @@ class ReleaseSettings:
     steps: int = 120
     temperature: float | None = None
     license: str = ""
+    init: str | Path | None = PRETRAINED
+    with_weights: bool = False
+    shadows: int = LEAST_SHADOWS
     until: str = STAGES[-1]
     overwrite: bool = False
 
@@ -64,6 +75,11 @@ class ReleaseSettings:
             object.__setattr__(self, "until", new)
         if self.until not in STAGES:
             raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
+        if self.shadows < LEAST_SHADOWS:
+            raise UsageError(
+                f"'shadows' must be at least {LEAST_SHADOWS}, found {self.shadows}: fewer cannot "
+                "tell how likely a graph is without having been trained on."
+            )
         self._check_places()
 
     def _check_places(self) -> None:
@@ -87,4 +103,11 @@ class ReleaseSettings:
 
     def request(self) -> dict[str, object]:
         """Return what determines the model, besides the traces; a later run may change the rest."""
-        return {"seed": self.seed, "max_nodes": self.max_nodes, "steps": self.steps}
+        asked: dict[str, object] = {
+            "seed": self.seed,
+            "max_nodes": self.max_nodes,
+            "steps": self.steps,
+        }
+        if self.init != PRETRAINED:  # older folders do not say what they start from
+            asked["init"] = None if self.init is None else str(Path(self.init).resolve())
+        return asked

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +16,27 @@ from layerdag.api.publication._card import data_card
 from layerdag.api.publication._folder import (
     CARD,
     MANIFEST,
+    MODEL_CARD,
     REFUSED,
     RELEASE,
     REPORT,
     SAMPLES,
     TABLE,
     VERDICT,
+    WEIGHTS,
     Work,
 )
 from layerdag.api.publication._page import Results, owners_content, public_content
 from layerdag.api.publication._split import run_of_graphs
 from layerdag.api.publication._verdict import Outcome, verdict_of
-from layerdag.api.publication.drawing import keys_of, written_graph
+from layerdag.api.publication.drawing import keys_of, told_conditions, written_graph
+from layerdag.api.publication.training import model_card
 from layerdag.datasets.files import write_graphml
 from layerdag.evaluation.privacy import foreign_words, keys_of_one_run
 from layerdag.report import write_report
-from layerdag.sampling import GeneratedGraph, as_workload
+from layerdag.sampling import as_workload
 from layerdag.traces import write_workload
+from layerdag.training import export_checkpoint
 
 
 def write_release(work: Work, results: Results, tell: Callable[[str], None]) -> Results:
@@ -76,12 +80,25 @@ def _write_about(results: Results, draft: Path, columns: list[str] | None) -> No
         "released": results.verdict.outcome is not Outcome.NO,
         "verdict": results.verdict.line,
         "samples": len(results.kept) if columns else 0,
-        "weights": False,
+        "weights": results.gives_weights,
     }
     write_text(draft / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    _write_weights(results, draft)
     if columns is not None:
         card = data_card(results, draft, columns)
         write_text(draft / CARD, json.dumps(card, indent=1) + "\n")
+
+
+def _write_weights(results: Results, draft: Path) -> None:
+    """Write the weights and their card, if they may be published."""
+    shutil.rmtree(draft / WEIGHTS, ignore_errors=True)
+    (draft / MODEL_CARD).unlink(missing_ok=True)
+    if not results.gives_weights:
+        return
+    assert results.weights is not None
+    assert results.weights.checkpoint is not None
+    export_checkpoint(results.weights.checkpoint.path, draft / WEIGHTS)
+    write_text(draft / MODEL_CARD, model_card(results.weights, results.settings))
 
 
 def _write_samples(results: Results, draft: Path) -> list[str]:
@@ -102,7 +119,7 @@ def _write_samples(results: Results, draft: Path) -> list[str]:
             write_workload(workload, folder / sample.name / sample.name)
         else:
             write_graphml(folder / f"{sample.name}.graphml", sample.graph)
-        rows.append({**row, **dict(_told_conditions(sample))})
+        rows.append({**row, **dict(told_conditions(sample))})
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -110,13 +127,6 @@ def _write_samples(results: Results, draft: Path) -> list[str]:
     writer.writerows(rows)
     write_text(draft / TABLE, text.getvalue())
     return columns
-
-
-def _told_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, object]]:
-    """Yield the conditions of a sample, numbers to three digits."""
-    for name, value in sample.dag.conditions.items():
-        if name not in ("num_nodes", "num_layers", "world_size"):
-            yield name, value if isinstance(value, str) else float(f"{value:.3g}")
 
 
 def _foreign(results: Results, draft: Path) -> list[str]:

@@ -11,9 +11,17 @@ from ._foreign_words import (
     private_words as private_words,
 )
 from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
+from ._likelihood_ratio import (
+    ShadowLosses as ShadowLosses,
+    balanced_members as balanced_members,
+    likelihood_ratio_attacks as likelihood_ratio_attacks,
+)
 from ._membership import (
     FALSE_POSITIVE_RATE as FALSE_POSITIVE_RATE,
+    MOST_SCORED as MOST_SCORED,
     Attack as Attack,
+    attack_by_scores as attack_by_scores,
+    graph_losses as graph_losses,
     likelihood_attack as likelihood_attack,
 )
 from ._memorization import (

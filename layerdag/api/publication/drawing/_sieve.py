@@ -7,14 +7,15 @@ import numpy as np
 import torch
 
 from layerdag._runtime import numpy_generator
+from layerdag.api.publication.drawing._published import written_graph
 from layerdag.api.publication.reading import FoundJobs
-from layerdag.codec import AttributedGraph, job_graph, rank_classes
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset
 from layerdag.errors import DataError
 from layerdag.evaluation.privacy import CopyTest, Resemblance, keys_of_one_run, tuple_keys
-from layerdag.evaluation.rules import check_structure, check_workload, has_errors
+from layerdag.evaluation.rules import check_structure
 from layerdag.graph import GraphStatistics, graph_hash
-from layerdag.sampling import GeneratedGraph, as_workload
+from layerdag.sampling import GeneratedGraph
 
 SAME_BIN = 2
 """Trials in which numbers stay in their bins; later ones move one number to a neighboring bin."""
@@ -127,20 +128,6 @@ class Sieve:
                     x_NA[row, column] = code if inside else code - 2 * step
         u_NA[x_NA == 0] = 0
         return replace(sample, dag=sample.dag.with_columns(x_NA, u_NA))
-
-
-def written_graph(sample: GeneratedGraph) -> AttributedGraph:
-    """Return the graph of a sample as its files will hold it.
-
-    Raises:
-        DataError: If it cannot become traces, or they break a rule.
-    """
-    if sample.schema.kind != "trace":
-        return sample.graph
-    workload = as_workload(sample.graph).workload
-    if has_errors(check_workload(workload)):
-        raise DataError(f"{sample.name}: its traces break a rule.")
-    return job_graph(sample.name, rank_classes(workload), workload.groups, {})
 
 
 def keys_of(graph: AttributedGraph) -> np.ndarray:

@@ -19,14 +19,10 @@ EXAMPLE = (
     "  layerdag release traces --out release                 # about a quarter of an hour\n"
     "  layerdag release traces --out release --budget 5m --num 100\n"
     "  layerdag release traces --out release --until read    # only say what is there\n"
+    "  layerdag release traces --out release --with-weights  # and an audited model\n"
     "\n"
     "RELEASE may be published. RELEASE.private beside it stays with you: weights, split, hashes,\n"
     "and the report with figures of real jobs."
-)
-_WEIGHTS = (
-    "Weights give away what they were trained on, so that they are released only after a white-box "
-    "audit with shadow models, which this version of layerdag does not have. Leave --with-weights "
-    "out: the release then holds samples, which are audited, and the weights stay with you."
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
@@ -72,7 +68,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="stop after read, train, sample or evaluate; the same command without it goes on",
     )
     parser.add_argument(
-        "--with-weights", action="store_true", help="release the weights, too (refused so far)"
+        "--with-weights",
+        action="store_true",
+        help="publish weights, too: of a model that learns from the published samples alone, "
+        "attacked with shadow models; takes much longer",
+    )
+    parser.add_argument(
+        "--shadows",
+        type=int,
+        default=16,
+        metavar="N",
+        help="shadow models of that audit (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--init",
+        default="pretrained",
+        metavar="FOLDER",
+        help="public checkpoint that training starts from, or none; it must not have learned from "
+        "these traces (default: the shipped one)",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a release, or start one anew"
@@ -82,8 +95,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the release; 1 if nothing may be published."""
-    if args.with_weights:
-        raise UsageError(_WEIGHTS)
     budget = _seconds(args.budget)
     import torch
 
@@ -102,6 +113,9 @@ def run(args: argparse.Namespace) -> int:
             steps=args.steps,
             temperature=args.temperature,
             license=args.license,
+            init=None if args.init == "none" else args.init,
+            with_weights=args.with_weights,
+            shadows=args.shadows,
             until=args.until,
             overwrite=args.overwrite,
         ),
@@ -111,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
         print(found)
-    return int(found.verdict is not None and not found.released)
+    return int(found.verdict is not None and not found.complete)
 
 
 def _tell(line: str) -> None:

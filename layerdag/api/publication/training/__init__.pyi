@@ -1,0 +1,16 @@
+from ._model_card import model_card as model_card
+from ._shadows import RealGraphs as RealGraphs, shadow_losses as shadow_losses
+from ._student import student_data as student_data, trained_student as trained_student
+from ._teacher import TRAINING_FRACTION as TRAINING_FRACTION, trained_teacher as trained_teacher
+from ._weights_audit import (
+    WeightsAudit as WeightsAudit,
+    audited_weights as audited_weights,
+    real_graphs as real_graphs,
+)
+from ._weights_verdict import (
+    MOST_AREA as MOST_AREA,
+    AuditedWeights as AuditedWeights,
+    WeightsVerdict as WeightsVerdict,
+    audited_student as audited_student,
+    verdict_on_weights as verdict_on_weights,
+)

@@ -1,0 +1,195 @@
+"""Shadow models: the whole way from real graphs to a student, on other halves of the graphs.
+
+Their losses alone are kept, in one file per model, so that a stopped audit goes on.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from layerdag._runtime import atomic_path, derive_seed, numpy_generator, track
+from layerdag.api.publication import SHADOWS, ReleaseSettings, Work
+from layerdag.api.publication.drawing import published_graphs
+from layerdag.api.publication.training._recipe import run_of, train_or_resume
+from layerdag.codec import AttributedGraph
+from layerdag.datasets import GraphDataset, Split
+from layerdag.errors import DataError, UsageError
+from layerdag.evaluation.privacy import ShadowLosses, balanced_members, graph_losses
+from layerdag.sampling import GeneratedGraph, GenerationSettings, generate
+from layerdag.training import LoadedCheckpoint, load_checkpoint
+
+VALIDATION_FRACTION = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class RealGraphs:
+    """The real graphs of an audit.
+
+    Attributes:
+        graphs: Those that the target's teacher was trained on, then the held-out ones.
+        runs: The run of each; graphs of one run are members together.
+        members: Number of the former.
+        scored: Positions of the graphs whose losses are taken, in ascending order.
+    """
+
+    graphs: tuple[AttributedGraph, ...]
+    runs: tuple[str, ...]
+    members: int
+    scored: np.ndarray
+
+    @property
+    def scored_members(self) -> int:
+        """Number of scored graphs that are members."""
+        return int((self.scored < self.members).sum())
+
+    def losses_under(self, target: LoadedCheckpoint, data: GraphDataset) -> np.ndarray:
+        """Return nats per node of the scored graphs; NaN where the model cannot express one.
+
+        Args:
+            target: A model.
+            data: What it was trained on, for its schema.
+        """
+        chosen = [self.graphs[i] for i in self.scored.tolist()]
+        coded = GraphDataset.with_schema("real", data.schema, {"train": chosen})
+        loss_K = graph_losses(target.model, data.schema, coded.graphs["train"])
+        known = dict(zip(coded.names["train"], loss_K.tolist(), strict=True))
+        return np.array([known.get(graph.name, np.nan) for graph in chosen])
+
+
+def shadow_losses(
+    settings: ReleaseSettings,
+    real: RealGraphs,
+    target: LoadedCheckpoint,
+    data: GraphDataset,
+    work: Work,
+    seconds: float,
+) -> ShadowLosses:
+    """Return the losses of the scored graphs under ``settings.shadows`` models.
+
+    Each model goes the way of the target, on a random half of the real runs: teacher, as many
+    samples as the target learned from (one draw for each instead of the best of several), student.
+    Its student has the target's schema, so that losses are in the same units.
+
+    Args:
+        settings: Of the release.
+        real: The real graphs.
+        target: The student that is attacked.
+        data: The published samples, which it was trained on.
+        work: The private folder.
+        seconds: Most seconds that training one model may take.
+    """
+    folder = work.path / SHADOWS
+    _start_anew_if_other(folder, settings, data)
+    names = sorted(set(real.runs))
+    rng = numpy_generator(settings.seed, "shadow members")
+    member_SR = balanced_members(settings.shadows, len(names), rng)
+    column = {name: i for i, name in enumerate(names)}
+    run_G = np.array([column[run] for run in real.runs])
+    loss_SG = np.full((settings.shadows, len(real.scored)), np.nan)
+    bar = track(range(settings.shadows), "training shadow models", settings.shadows)
+    for shadow in bar:
+        file = folder / f"{shadow:05d}.npz"
+        chosen = np.flatnonzero(member_SR[shadow][run_G])
+        own = replace(settings, seed=derive_seed(settings.seed, "shadow", str(shadow)) % 2**31)
+        loss_SG[shadow] = _read_or_train(file, own, real, chosen, target, data, seconds)
+    return ShadowLosses(loss_SG, member_SR[:, run_G[real.scored]])
+
+
+def _start_anew_if_other(folder: Path, settings: ReleaseSettings, data: GraphDataset) -> None:
+    """Discard the losses of an earlier audit of another student."""
+    note = folder / "target.json"
+    wanted = json.dumps({"samples": data.fingerprint, "shadows": settings.shadows})
+    if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
+        shutil.rmtree(folder)
+    folder.mkdir(exist_ok=True)
+    note.write_text(wanted)
+
+
+def _read_or_train(
+    file: Path,
+    settings: ReleaseSettings,
+    real: RealGraphs,
+    chosen: np.ndarray,
+    target: LoadedCheckpoint,
+    data: GraphDataset,
+    seconds: float,
+) -> np.ndarray:
+    """Return the losses under one shadow model, from its file if there is one."""
+    if file.is_file():
+        try:
+            with np.load(file, allow_pickle=False) as held:
+                loss_K: np.ndarray = held["loss"]
+            if loss_K.shape == real.scored.shape:
+                return loss_K
+        except (OSError, ValueError, KeyError, EOFError):
+            pass
+        file.unlink()
+    place = file.with_suffix(".run")
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        graphs = _drawn(settings, [real.graphs[i] for i in chosen], data, place, seconds)
+        copy = GraphDataset.with_schema("samples", data.schema, _parts(graphs, settings.seed))
+        run = run_of(settings, copy, place / "student", target.spec)
+        student = load_checkpoint(train_or_resume(run, settings, seconds).best)
+        loss_K = real.losses_under(student, copy)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    with atomic_path(file) as draft, draft.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, loss=loss_K)
+    return loss_K
+
+
+def _drawn(
+    settings: ReleaseSettings,
+    graphs: Sequence[AttributedGraph],
+    data: GraphDataset,
+    place: Path,
+    seconds: float,
+) -> list[AttributedGraph]:
+    """Return samples of a teacher of the graphs, as many as the target learned from."""
+    kind = data.schema.kind
+    own = GraphDataset.build("shadow", kind, _parts(graphs, settings.seed))
+    run = run_of(settings, own, place / "teacher")
+    teacher = load_checkpoint(train_or_resume(run, settings, seconds).best)
+    plan = GenerationSettings(
+        num=len(data.graphs["train"]) + len(data.graphs["val"]),
+        seed=settings.seed,
+        max_nodes=settings.max_nodes,
+        best_of=1,
+        temperature=settings.temperature,
+    )
+    samples = [s for s in _generated(teacher, own, plan) if not s.truncated]
+    kept = list(published_graphs(samples))
+    if len(kept) < 2:
+        raise DataError(
+            f"A shadow model of {len(graphs)} graphs drew {len(kept)} samples that can be written, "
+            "and two are needed; train it for more --steps."
+        )
+    return kept
+
+
+def _generated(
+    teacher: LoadedCheckpoint, data: GraphDataset, plan: GenerationSettings
+) -> list[GeneratedGraph]:
+    """Return samples with predicted labels, or requested ones where there are none to predict."""
+    with torch.no_grad():
+        try:
+            predicted = replace(plan, labels="predicted")
+            return list(generate(teacher.model, data.schema, predicted))
+        except UsageError:
+            return list(generate(teacher.model, data.schema, plan))
+
+
+def _parts(graphs: Sequence[AttributedGraph], seed: int) -> dict[Split, list[AttributedGraph]]:
+    """Return graphs for training and, of them a tenth, for validation."""
+    order = numpy_generator(seed, "shadow split").permutation(len(graphs))
+    held = max(round(VALIDATION_FRACTION * len(graphs)), 1)
+    return {
+        "train": [graphs[i] for i in np.sort(order[held:]).tolist()],
+        "val": [graphs[i] for i in np.sort(order[:held]).tolist()],
+    }

@@ -1,0 +1,166 @@
+"""The white-box audit: what the weights of a student give away about the real graphs."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag._runtime import numpy_generator
+from layerdag.api.publication import ReleaseSettings, Work, median_ratio, similarity_of
+from layerdag.api.publication.training._shadows import RealGraphs, shadow_losses
+from layerdag.codec import AttributedGraph
+from layerdag.datasets import GraphDataset, encoded
+from layerdag.datasets.schema import GraphSchema
+from layerdag.evaluation.privacy import (
+    MOST_SCORED,
+    Attack,
+    CopyTest,
+    Resemblance,
+    attack_by_scores,
+    likelihood_ratio_attacks,
+    schema_attacks,
+)
+from layerdag.sampling import GenerationSettings, generate
+from layerdag.training import LoadedCheckpoint
+
+SAMPLED = 128
+"""Graphs that are drawn from a student, to look for copies and for what it is worth."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsAudit:
+    """What the weights of a student give away, and what they are worth.
+
+    Attributes:
+        attacks: By likelihood, by likelihood ratio, and on the schema.
+        shadows: Number of shadow models.
+        scored: Real graphs that were scored.
+        inexpressible: Of these, graphs with an operator that no published sample has.
+        sampled: Graphs that were drawn from the student.
+        copied: Of these, copies of a real graph.
+        near: Of these, near copies.
+        ratio: Median ratio of the distances of its samples to held-out graphs, as for the release's
+            own samples; None if there are too few graphs.
+        seconds: That the audit took.
+    """
+
+    attacks: tuple[Attack, ...]
+    shadows: int
+    scored: int
+    inexpressible: int
+    sampled: int
+    copied: int
+    near: int
+    ratio: float | None
+    seconds: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as plain data."""
+        return {
+            "attacks": [attack.to_dict() for attack in self.attacks],
+            "shadows": self.shadows,
+            "scored": self.scored,
+            "inexpressible": self.inexpressible,
+            "sampled": self.sampled,
+            "copied": self.copied,
+            "near_copies": self.near,
+            "median_ratio": self.ratio,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def real_graphs(
+    data: GraphDataset, graphs: Mapping[str, AttributedGraph], runs: Mapping[str, str], seed: int
+) -> RealGraphs:
+    """Return the real graphs of an audit, of which ``MOST_SCORED`` of each kind are scored.
+
+    Args:
+        data: The split real graphs.
+        graphs: The same by name, in words and numbers.
+        runs: The run of each by name.
+        seed: Draws the graphs that are scored, where there are more.
+    """
+    train, held = data.names["train"], (*data.names["val"], *data.names["test"])
+    rng = numpy_generator(seed, "scored graphs")
+    scored = [
+        start + np.sort(rng.permutation(count)[:MOST_SCORED])
+        for start, count in ((0, len(train)), (len(train), len(held)))
+    ]
+    names = (*train, *held)
+    return RealGraphs(
+        graphs=tuple(graphs[name] for name in names),
+        runs=tuple(runs[name] for name in names),
+        members=len(train),
+        scored=np.concatenate(scored),
+    )
+
+
+def audited_weights(
+    settings: ReleaseSettings,
+    data: GraphDataset,
+    real: RealGraphs,
+    student: LoadedCheckpoint,
+    samples: GraphDataset,
+    work: Work,
+    seconds: float,
+) -> WeightsAudit:
+    """Attack the weights of a student, with shadow models.
+
+    Args:
+        settings: Of the release.
+        data: The split real graphs.
+        real: The same in words and numbers.
+        student: Whose weights are attacked.
+        samples: The published samples, which it was trained on.
+        work: The private folder.
+        seconds: Most seconds that training one shadow model may take.
+    """
+    began = time.monotonic()
+    loss_K = real.losses_under(student, samples)
+    shadows = shadow_losses(settings, real, student, samples, work, seconds)
+    members = real.scored_members
+    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
+    by_loss = attack_by_scores(
+        "likelihood",
+        "likelihood of the graph, by the weights",
+        [(-known_K[:members], -known_K[members:])],
+        settings.seed,
+    )
+    drawn = list(generate(student.model, samples.schema, _plan(settings)))
+    dags = encoded(drawn, data.schema)
+    test = CopyTest.of(data.graphs["train"], data.held_out, data.schema.measured_columns)
+    found = test.resemblances(dags)
+    return WeightsAudit(
+        attacks=(
+            by_loss,
+            *likelihood_ratio_attacks(loss_K, shadows, members, settings.seed),
+            *_on_schema(samples.schema, data),
+        ),
+        shadows=settings.shadows,
+        scored=loss_K.size,
+        inexpressible=int(np.isnan(loss_K).sum()),
+        sampled=len(dags),
+        copied=found.count(Resemblance.COPY),
+        near=found.count(Resemblance.NEAR),
+        ratio=median_ratio(similarity_of(data, dags)),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _on_schema(schema: GraphSchema, data: GraphDataset) -> tuple[Attack, ...]:
+    """Return the attacks on the student's schema, by the conditions that both have."""
+    shared = [name for name in schema.condition_names if name in data.schema.condition_names]
+    if not shared:
+        return ()
+    known = data.conditioned_on(shared)
+    return schema_attacks(schema.conditioned_on(shared), known.graphs["train"], known.held_out)
+
+
+def _plan(settings: ReleaseSettings) -> GenerationSettings:
+    return GenerationSettings(
+        num=SAMPLED,
+        seed=settings.seed,
+        max_nodes=settings.max_nodes,
+        temperature=settings.temperature,
+    )
