@@ -58,7 +58,7 @@ class WeightsAudit:
     def to_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""
         return {
-            "attacks": [attack.to_dict() for attack in self.attacks],
+            "attacks": [_plain(attack) for attack in self.attacks],
             "shadows": self.shadows,
             "scored": self.scored,
             "inexpressible": self.inexpressible,
@@ -68,6 +68,19 @@ class WeightsAudit:
             "median_ratio": self.ratio,
             "seconds": round(self.seconds, 1),
         }
+
+
+def _plain(attack: Attack) -> dict[str, object]:
+    """Return the figures of an attack as JSON holds them."""
+    return {
+        "name": attack.name,
+        "what": attack.description,
+        "auc": attack.auc,
+        "interval": {"low": attack.interval.low, "high": attack.interval.high},
+        "members": attack.members,
+        "others": attack.non_members,
+        "verdict": attack.verdict.value,
+    }
 
 
 def real_graphs(

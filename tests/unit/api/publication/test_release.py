@@ -6,17 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from tiny_checkpoints import chain_checkpoint
 from traced_jobs import invented, write_jobs
 
 import layerdag as ld
 from layerdag.api.publication import Outcome, Release, _evaluation, _release
 from layerdag.api.publication.drawing import _draw
+from layerdag.api.publication.training import AuditedWeights, WeightsAudit, WeightsVerdict
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import UsageError
+from layerdag.evaluation.privacy import attack_by_scores
 from layerdag.sampling import GeneratedGraph, GenerationSettings
 from layerdag.traces import read_workload
+from layerdag.training import load_checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +32,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_release, "trained_model", lambda *_: SimpleNamespace(model=None))
+    patch.setattr(_release, "trained_teacher", lambda *_: SimpleNamespace(model=None))
     patch.setattr(_draw, "generate", invented)
     patch.setattr(_evaluation, "weight_attacks", lambda *_: ())
 
@@ -122,6 +127,72 @@ def test_copies_are_rejected_and_their_price_is_told(
     assert found.results is not None
     assert found.results.evaluation is not None
     assert found.results.evaluation.novelty.copied == 0
+
+
+def audited(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcome: Outcome
+) -> list[list[GeneratedGraph]]:
+    """Let the audit of a student end so; return the samples of each one that was trained."""
+    taught: list[list[GeneratedGraph]] = []
+    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",), ("Do not share them.",))
+    attack = attack_by_scores("likelihood", "how likely", [(np.zeros(3), np.zeros(3))], 0)
+    found = WeightsAudit((attack,), 16, 6, 0, 128, 0, 1, 1.2, 9.0)
+    student = chain_checkpoint(folder)
+
+    def student_of(*arguments: object) -> AuditedWeights:
+        taught.append(arguments[3])  # type: ignore[arg-type]
+        return AuditedWeights(student, found, verdict)
+
+    monkeypatch.setattr(_release, "audited_student", student_of)
+    return taught
+
+
+def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught = audited(monkeypatch, tmp_path, Outcome.YES)
+    found = made(tmp_path, with_weights=True)
+    assert found.complete
+    assert [sample.name for sample in taught[0]] == sorted(
+        path.name for path in (found.out / "samples").iterdir()
+    )
+    assert load_checkpoint(found.out / "weights").spec.name == "fast"
+    assert not list((found.out / "weights").glob("trainer*"))  # what resuming needs stays
+    assert "The weights may be published" in (found.out / "weights.md").read_text()
+    assert json.loads((found.out / "release.json").read_text())["weights"] is True
+    told = found.to_dict()["weights"]
+    assert isinstance(told, dict)
+    assert told["released"] is True
+    assert str(found).splitlines()[-2].startswith("The weights may be published: nothing leaks")
+    figures = (found.out / "report.json").read_text()
+    assert "how likely" in figures
+    assert "were not made for it" not in (found.out / "croissant.json").read_text()
+
+
+def test_weights_that_leak_stay_and_the_samples_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited(monkeypatch, tmp_path, Outcome.NO)
+    found = made(tmp_path, with_weights=True)
+    assert found.released
+    assert not found.complete
+    assert {"samples", "weights", "weights.md"} & files(found.out) == {"samples"}
+    assert "The weights must not be published: it leaks." in str(found)
+    assert "Do not share them." in str(found)
+    assert "were not made for it" in (found.out / "croissant.json").read_text()
+    again = made(tmp_path)  # the same release without weights
+    assert again.complete
+    assert again.weights is None
+
+
+def test_no_student_is_trained_of_samples_that_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught = audited(monkeypatch, tmp_path, Outcome.YES)
+    found = made(tmp_path, 3, with_weights=True)
+    assert not taught
+    assert not found.complete
+    assert found.to_dict()["weights"] is None
 
 
 def test_a_foreign_word_stops_the_release_and_keeps_the_samples_aside(

@@ -28,6 +28,23 @@ def test_a_bound_is_allowed_and_what_lies_below_refused(
         ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
 
 
+def test_fewer_than_sixteen_shadow_models_are_refused(traces: Path) -> None:
+    assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
+    with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):
+        ReleaseSettings(traces, traces.with_name("out"), shadows=15)
+
+
+def test_what_training_starts_from_belongs_to_the_request_unless_it_is_the_usual(
+    traces: Path,
+) -> None:
+    out = traces.with_name("out")
+    usual = ReleaseSettings(traces, out).request()
+    assert "init" not in usual  # folders of older versions do not state it
+    assert ReleaseSettings(traces, out, init=None).request() == {**usual, "init": None}
+    own = ReleaseSettings(traces, out, init=traces / "base").request()["init"]
+    assert own == str((traces / "base").resolve())
+
+
 @pytest.mark.parametrize("temperature", [None, 0.01, 10.0])
 def test_temperatures_up_to_ten_are_allowed(traces: Path, temperature: float | None) -> None:
     made = ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)

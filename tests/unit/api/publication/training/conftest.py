@@ -8,10 +8,10 @@ from raw_graphs import chain
 
 from layerdag.api.publication import ReleaseSettings, Work, _settings
 from layerdag.api.publication._folder import held_work
-from layerdag.api.publication.training import RealGraphs, _recipe, real_graphs
+from layerdag.api.publication.training import RealGraphs, _recipe, _shadows, real_graphs
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset
-from layerdag.sampling import GeneratedGraph
+from layerdag.sampling import GeneratedGraph, GenerationSettings
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +28,21 @@ def settings(tmp_path: Path) -> ReleaseSettings:
         tmp_path / "out",
         steps=1,
         seed=3,
-        max_nodes=12,
+        max_nodes=60,
         with_weights=True,
         shadows=4,
     )
+
+
+@pytest.fixture
+def drawn(kept: list[GeneratedGraph], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let shadow models draw eight of the ten samples: hardly trained ones draw none."""
+
+    def chosen(teacher: object, data: object, plan: GenerationSettings) -> list[GeneratedGraph]:
+        start = plan.seed % 10
+        return [kept[(start + i) % 10] for i in range(8)]
+
+    monkeypatch.setattr(_shadows, "_generated", chosen)
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_a_graph_with_a_word_of_no_sample_has_no_loss(
     assert np.isfinite(loss_K[1:]).all()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_stopped_audit_goes_on_and_runs_stay_together(
     settings: ReleaseSettings,
     real: RealGraphs,
@@ -66,10 +67,10 @@ def test_a_stopped_audit_goes_on_and_runs_stay_together(
     files = sorted((work.path / SHADOWS).glob("*.npz"))
     assert len(files) == 4
     assert not list((work.path / SHADOWS).glob("*.run"))  # no weights are kept
-    monkeypatch.setattr(_shadows, "train_or_resume", None)  # no call any more
-    again = shadow_losses(settings, real, student, samples, work, 60.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(_shadows, "train_or_resume", None)  # no call any more
+        again = shadow_losses(settings, real, student, samples, work, 60.0)
     assert (again.loss_SG == found.loss_SG).all()
-    monkeypatch.undo()
     files[2].write_bytes(b"cut off")
     mended = shadow_losses(settings, real, student, samples, work, 60.0)
     assert mended.loss_SG == pytest.approx(found.loss_SG)

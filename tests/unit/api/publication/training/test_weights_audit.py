@@ -19,6 +19,7 @@ from layerdag.datasets import GraphDataset
 from layerdag.sampling import GeneratedGraph
 
 
+@pytest.mark.usefixtures("drawn")
 def test_attacks_copies_and_worth_are_found(
     settings: ReleaseSettings,
     data: GraphDataset,
