@@ -6,6 +6,7 @@ from pathlib import Path
 from layerdag._runtime import tell_renamed
 from layerdag.api import PRETRAINED
 from layerdag.errors import UsageError
+from layerdag.traces import INDEX, embedded_corpus
 
 STAGES = ("read", "train", "sample", "evaluate")
 OLD_STAGES = {"judge": "evaluate"}
@@ -81,6 +82,7 @@ class ReleaseSettings:
                 "tell how likely a graph is without having been trained on."
             )
         self._check_places()
+        self._check_start()
 
     def _check_places(self) -> None:
         """Refuse a release inside its own traces, or the other way around."""
@@ -94,6 +96,18 @@ class ReleaseSettings:
             raise UsageError(
                 f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
                 "another folder with --out."
+            )
+
+    def _check_start(self) -> None:
+        """Refuse weights that start from a checkpoint that learned from the same jobs."""
+        if self.init != PRETRAINED or not self.with_weights:
+            return
+        index = self.traces / INDEX
+        if index.is_file() and index.read_bytes() == (embedded_corpus() / INDEX).read_bytes():
+            raise UsageError(
+                f"{self.traces}: the shipped checkpoint learned from these jobs, so that weights "
+                "that start from it cannot be audited on them; name another start with --init, or "
+                "leave --with-weights out."
             )
 
     @property

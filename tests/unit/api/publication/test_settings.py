@@ -7,6 +7,7 @@ import pytest
 from layerdag._runtime import RenamedWarning
 from layerdag.api.publication import ReleaseSettings
 from layerdag.errors import UsageError
+from layerdag.traces import embedded_corpus
 
 
 @pytest.fixture
@@ -32,6 +33,14 @@ def test_fewer_than_sixteen_shadow_models_are_refused(traces: Path) -> None:
     assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
     with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):
         ReleaseSettings(traces, traces.with_name("out"), shadows=15)
+
+
+def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path: Path) -> None:
+    corpus, out = embedded_corpus(), tmp_path / "out"
+    with pytest.raises(UsageError, match="the shipped checkpoint learned from these jobs"):
+        ReleaseSettings(corpus, out, with_weights=True)
+    assert ReleaseSettings(corpus, out, with_weights=True, init=None).with_weights
+    assert not ReleaseSettings(corpus, out).with_weights
 
 
 def test_what_training_starts_from_belongs_to_the_request_unless_it_is_the_usual(
