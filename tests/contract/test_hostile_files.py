@@ -86,7 +86,8 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "part": (lambda path: list(part_samples(path)), b""),
     "samples": (in_folder("samples.json", SampleRun.read), b'{"format": "'),
     "part's index": (
-        in_folder("part-000000.json", lambda folder: PartIndex.read(folder, 0)), b'{"format": "',
+        in_folder("part-000000.json", lambda folder: PartIndex.read(folder, 0)),
+        b'{"format": "',
     ),
     "surrogate": (in_folder("surrogate.json", load_surrogate), b'{"format": "'),
 }
