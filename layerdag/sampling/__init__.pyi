@@ -8,6 +8,7 @@ from ._sampling import (
     checkpoint_fingerprint as checkpoint_fingerprint,
     checkpoint_schema as checkpoint_schema,
     generate as generate,
+    generate_together as generate_together,
     given_layers as given_layers,
     sample_like as sample_like,
 )

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import CheckpointError
 from layerdag.graph import Condition
 from layerdag.models import DAGModel, SampleRequest
+from layerdag.sampling._batches import BATCH_SIZE, batches_of_like_size
 from layerdag.sampling._completion import GivenLayers
 from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._generated import GeneratedGraph, sample_name
@@ -36,16 +37,53 @@ def generate(
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
+    rows = _requested(model, schema, settings)
+    graphs = sample_like(model, schema, rows, settings)
+    for row, graph in zip(rows, graphs, strict=True):
+        yield _finished(model, schema, row, settings, graph)
+
+
+def generate_together(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> Iterator[GeneratedGraph]:
+    """Yield what ``generate`` does, all held at once and drawn in fewer steps.
+
+    Graphs of about the same requested size are drawn side by side, as many as
+    ``batches_of_like_size`` allows, so that few wait for the largest of their batch.
+
+    Raises:
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    rows = _requested(model, schema, settings)
+    drawing = _Drawing.of(model, schema, settings)
+    found: dict[int, GeneratedGraph] = {}
+    for batch in batches_of_like_size(rows, drawing.settings):
+        found |= zip(batch, drawing.graphs(batch, [rows[i] for i in batch]), strict=True)
+    for i, row in enumerate(rows):
+        yield _finished(model, schema, row, settings, found.pop(i))
+
+
+def _requested(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> list[dict[str, Condition]]:
+    """Return the conditions of each graph, those drawn that are left open."""
     seeds = [settings.seed + i for i in range(settings.num)]
     given = given_layers(settings, schema)
     if given is None:
-        rows = conditions_for_model(schema, settings.conditions, seeds)
-    else:
-        rows = given.likely_conditions(model, settings.conditions, seeds)
-    wanted = settings.conditions
-    for row, graph in zip(rows, sample_like(model, schema, rows, settings), strict=True):
-        again = partial(_sample_one, model, schema, row, settings)
-        yield with_copies(with_blocks(graph, wanted, again), wanted)
+        return conditions_for_model(schema, settings.conditions, seeds)
+    return given.likely_conditions(model, settings.conditions, seeds)
+
+
+def _finished(
+    model: DAGModel,
+    schema: GraphSchema,
+    row: Mapping[str, Condition],
+    settings: GenerationSettings,
+    graph: GeneratedGraph,
+) -> GeneratedGraph:
+    """Return a graph with the copies of blocks that are wanted."""
+    again = partial(_sample_one, model, schema, row, settings)
+    return with_copies(with_blocks(graph, settings.conditions, again), settings.conditions)
 
 
 def _sample_one(
@@ -79,18 +117,72 @@ def sample_like(
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If the model cannot do what the settings ask for.
     """
-    settings = settings.settled(model, schema)
-    assert settings.best_of is not None
-    assert settings.guidance is not None
-    assert settings.temperature is not None
-    device = next(model.parameters()).device
-    assigner = NumberAssigner(schema) if schema.costs else None
-    given = given_layers(settings, schema)
-    for start in range(0, len(rows), settings.batch_size):
-        part = rows[start : start + settings.batch_size]
-        numeric_BC, category_BM = schema.encode_conditions(part)
-        seeds = tuple(settings.seed + start + i for i in range(len(part)))
-        request = SampleRequest(
+    drawing = _Drawing.of(model, schema, settings)
+    size = settings.batch_size or BATCH_SIZE
+    for start in range(0, len(rows), size):
+        batch = range(start, min(start + size, len(rows)))
+        yield from drawing.graphs(batch, rows[start : batch.stop])
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """Draws graphs of one request, any of them side by side.
+
+    Attributes:
+        model: In evaluation mode.
+        schema: Of the model.
+        settings: With what was left to the model.
+        given: The layers that every graph begins with.
+        assigner: Gives nodes numbers that go together, where the schema knows costs.
+    """
+
+    model: DAGModel
+    schema: GraphSchema
+    settings: GenerationSettings
+    given: GivenLayers | None
+    assigner: NumberAssigner | None
+
+    @classmethod
+    def of(cls, model: DAGModel, schema: GraphSchema, settings: GenerationSettings) -> "_Drawing":
+        """Return what draws the graphs of a request. Raises as ``sample_like``."""
+        settings = settings.settled(model, schema)
+        assigner = NumberAssigner(schema) if schema.costs else None
+        return cls(model, schema, settings, given_layers(settings, schema), assigner)
+
+    def graphs(
+        self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]
+    ) -> list[GeneratedGraph]:
+        """Return the graphs with these numbers in the run, and these conditions."""
+        settings, given = self.settings, self.given
+        seeds = tuple(settings.seed + i for i in numbers)
+        result = finite_sample(self.model, self.schema, self._request(seeds, rows))
+        drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
+        graphs = [
+            GeneratedGraph(
+                sample_name(i), seed, dag.to("cpu").with_conditions(row), cut, self.schema
+            )
+            for i, seed, row, dag, cut in drawn
+        ]
+        if self.assigner is not None:
+            kept = None if given is None else given.numbers
+            graphs = [g.with_numbers(self.assigner.numbers(g.dag, g.seed, kept)) for g in graphs]
+        elif given is not None:
+            graphs = [given.kept_in(graph) for graph in graphs]
+        if settings.labels == PREDICTED:
+            graphs = _with_predicted_labels(self.model, self.schema, graphs)
+        return graphs
+
+    def _request(
+        self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]
+    ) -> SampleRequest:
+        """Return what the model is asked for."""
+        settings = self.settings
+        assert settings.best_of is not None
+        assert settings.guidance is not None
+        assert settings.temperature is not None
+        device = next(self.model.parameters()).device
+        numeric_BC, category_BM = self.schema.encode_conditions(rows)
+        return SampleRequest(
             numeric_BC=numeric_BC.to(device),
             category_BM=category_BM.to(device),
             seeds=seeds,
@@ -99,25 +191,9 @@ def sample_like(
             guidance=settings.guidance,
             temperature=settings.temperature,
             best_of=settings.best_of,
-            prefix=None if given is None else given.prefix,
-            nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in part]),
+            prefix=None if self.given is None else self.given.prefix,
+            nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
         )
-        result = finite_sample(model, schema, request)
-        dags = [dag.to("cpu") for dag in result.dags]
-        graphs = [
-            GeneratedGraph(
-                sample_name(start + i), seeds[i], dag.with_conditions(part[i]), cut, schema
-            )
-            for i, (dag, cut) in enumerate(zip(dags, result.truncated, strict=True))
-        ]
-        if assigner is not None:
-            kept = None if given is None else given.numbers
-            graphs = [g.with_numbers(assigner.numbers(g.dag, g.seed, kept)) for g in graphs]
-        elif given is not None:
-            graphs = [given.kept_in(graph) for graph in graphs]
-        if settings.labels == PREDICTED:
-            graphs = _with_predicted_labels(model, schema, graphs)
-        yield from graphs
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

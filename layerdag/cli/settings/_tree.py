@@ -101,7 +101,7 @@ class SampleConfig:
     max_nodes: int = 10_000
     max_ranks: int = 4096
     max_bytes: int = 16_000_000_000
-    batch_size: int = 32
+    batch_size: int | None = None
     device: str = "auto"
     threads: int = 1
     dry_run: bool = False

@@ -23,7 +23,7 @@ from layerdag.sampling import (
     GeneratedGraph,
     GenerationSettings,
     checkpoint_schema,
-    generate,
+    generate_together,
     sample_name,
 )
 from layerdag.sampling.files import SampleFiles, Volume, job_ranks
@@ -219,7 +219,7 @@ class _PartsWriter:
         """Yield the samples of a part."""
         numbers = self.run.samples_of(part)
         wanted = replace(self.settings, seed=self.settings.seed + numbers.start, num=len(numbers))
-        samples = generate(self.checkpoint.model, self.schema, wanted)
+        samples = generate_together(self.checkpoint.model, self.schema, wanted)
         for i, sample in zip(numbers, samples, strict=True):
             yield replace(sample, name=sample_name(i))
 

@@ -20,7 +20,7 @@ from layerdag.errors import UsageError
 from layerdag.sampling import (
     GenerationSettings,
     PartSettings,
-    generate,
+    generate_together,
     volume_of_parts,
     write_parts,
     write_samples,
@@ -129,9 +129,9 @@ def test_only_missing_parts_are_sampled(
 
     def noted(model, schema, settings):
         asked.append(settings)
-        return generate(model, schema, settings)
+        return generate_together(model, schema, settings)
 
-    monkeypatch.setattr(write_parts_module, "generate", noted)
+    monkeypatch.setattr(write_parts_module, "generate_together", noted)
     written(flow, out)
     assert [(settings.seed, settings.num) for settings in asked] == [(11, 4)]
     assert contents(out) == whole
