@@ -17,6 +17,7 @@ from .graph import DAG as DAG
 from .sampling import (
     GenerationSettings as GenerationSettings,
     PartSettings as PartSettings,
+    SampleBatches as SampleBatches,
     as_workload as as_workload,
     generate as generate,
     sample as sample,

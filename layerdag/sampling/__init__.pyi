@@ -28,6 +28,7 @@ from ._upgrade import (
 from .files import as_workload as as_workload
 from .writing import (
     PartSettings as PartSettings,
+    SampleBatches as SampleBatches,
     Shard as Shard,
     doubt_sampled_jobs as doubt_sampled_jobs,
     doubt_samples as doubt_samples,

@@ -97,6 +97,8 @@ def sample_table(rows: Sequence[Row], schema: GraphSchema) -> Any:
     import pyarrow as pa
 
     wanted = table_schema(schema)
+    if not rows:
+        return wanted.empty_table()
     entries, graphs = [entry for entry, _ in rows], [graph for _, graph in rows]
     conditions = wanted.field("conditions").type
     columns = [

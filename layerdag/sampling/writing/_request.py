@@ -5,6 +5,7 @@ from typing import Any
 
 from layerdag._runtime import require_few_bytes, require_few_ranks
 from layerdag._version import __version__
+from layerdag.codec import AttributedGraph
 from layerdag.errors import UsageError
 from layerdag.graph import graph_hash
 from layerdag.sampling import (
@@ -16,7 +17,7 @@ from layerdag.sampling import (
     given_layers,
     unrolled_sizes,
 )
-from layerdag.sampling.files import Volume, expected_volume
+from layerdag.sampling.files import Volume, expected_volume, job_ranks
 from layerdag.training import LoadedCheckpoint
 
 FORMATS = ("auto", "et", "graphml", "json")
@@ -131,3 +132,16 @@ def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, 
         "truncated": sample.truncated,
         **extra,
     }
+
+
+def table_row(
+    sample: GeneratedGraph, settings: GenerationSettings
+) -> tuple[Mapping[str, Any], AttributedGraph]:
+    """Return what is noted of a sample in a table, and its graph.
+
+    Raises:
+        UsageError: If it is a job of more ranks than the limits allow.
+    """
+    is_job = sample.schema.kind == "trace"
+    ranks = job_ranks(sample.graph, settings.ranks, settings.limits) if is_job else None
+    return sample_entry(sample, {} if ranks is None else {"ranks": ranks}), sample.graph

@@ -26,12 +26,13 @@ from layerdag.sampling import (
     generate_together,
     sample_name,
 )
-from layerdag.sampling.files import SampleFiles, Volume, job_ranks
+from layerdag.sampling.files import SampleFiles, Volume
 from layerdag.sampling.writing._request import (
     request_facts,
     run_facts,
     sample_entry,
     settled_format,
+    table_row,
     volume_of,
 )
 from layerdag.sampling.writing._run_folder import open_run
@@ -254,11 +255,7 @@ class _PartsWriter:
         """Write samples as rows of a table; yield the entry of each."""
         writer = TableWriter(draft, self.schema)
         for sample in samples:
-            extra = {}
-            if self.schema.kind == "trace":
-                ranks, limits = self.settings.ranks, self.settings.limits
-                extra = {"ranks": job_ranks(sample.graph, ranks, limits)}
-            entry = sample_entry(sample, extra)
-            writer.add(entry, sample.graph)
+            entry, graph = table_row(sample, self.settings)
+            writer.add(entry, graph)
             yield entry
         writer.close()
