@@ -11,13 +11,17 @@ from .api import (
     write as write,
 )
 from .datasets import GraphDataset as GraphDataset, load_dataset as load_dataset
+from .datasets.samples import iter_samples as iter_samples
 from .datasets.sources import load_corpus as load_corpus
 from .graph import DAG as DAG
 from .sampling import (
     GenerationSettings as GenerationSettings,
+    PartSettings as PartSettings,
+    SampleBatches as SampleBatches,
     as_workload as as_workload,
     generate as generate,
     sample as sample,
+    write_parts as write_parts,
     write_samples as write_samples,
 )
 from .simulator import Cluster as Cluster, simulate as simulate

@@ -8,6 +8,7 @@ from typing import Any
 
 from layerdag._runtime import did_you_mean
 from layerdag.datasets._base import GraphDataset
+from layerdag.datasets.samples import is_run
 from layerdag.errors import ConfigError, UsageError
 
 _SOURCES = "layerdag.datasets.sources"
@@ -48,7 +49,7 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
         name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), or a folder:
             a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
             (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
-            your own, with targets in ``labels.csv`` or ``labels.json``.
+            your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts.
         **options: Of the loader in ``layerdag.datasets.sources``, such as ``families=("mlp",)`` of
             the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder.
 
@@ -104,6 +105,8 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "alibaba"
     if any(folder.glob("num-node-list.csv*")):
         return "dgrl"
+    if is_run(folder):
+        return "folder"
     if options.get("labels") is not None or _labels_in(folder) or _holds_graphs(folder):
         return "folder"
     raise UsageError(

@@ -1,17 +1,21 @@
-from ._folder import doubt_sampled_jobs as doubt_sampled_jobs, doubt_samples as doubt_samples
-from ._generated import GeneratedGraph as GeneratedGraph
+from ._generated import GeneratedGraph as GeneratedGraph, sample_name as sample_name
+from ._repeats import (
+    conditions_for_model as conditions_for_model,
+    unrolled_sizes as unrolled_sizes,
+)
 from ._sample import pretrained_checkpoint as pretrained_checkpoint, sample as sample
-from ._sample_files import as_workload as as_workload
 from ._sampling import (
     checkpoint_fingerprint as checkpoint_fingerprint,
     checkpoint_schema as checkpoint_schema,
     generate as generate,
+    generate_together as generate_together,
+    given_layers as given_layers,
     sample_like as sample_like,
-    volume_of as volume_of,
-    write_samples as write_samples,
 )
 from ._settings import (
     LABELS as LABELS,
+    OLD_LABELS as OLD_LABELS,
+    OLD_NAMES as OLD_NAMES,
     REQUESTED as REQUESTED,
     GenerationSettings as GenerationSettings,
 )
@@ -20,4 +24,16 @@ from ._upgrade import (
     upgraded as upgraded,
     with_costs as with_costs,
     with_neighbor_kinds as with_neighbor_kinds,
+)
+from .files import as_workload as as_workload
+from .writing import (
+    PartSettings as PartSettings,
+    SampleBatches as SampleBatches,
+    Shard as Shard,
+    doubt_sampled_jobs as doubt_sampled_jobs,
+    doubt_samples as doubt_samples,
+    volume_of as volume_of,
+    volume_of_parts as volume_of_parts,
+    write_parts as write_parts,
+    write_samples as write_samples,
 )

@@ -9,8 +9,13 @@ import numpy as np
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import GraphSchema
 from layerdag.graph import DAG
-from layerdag.sampling._sample_files import as_workload
+from layerdag.sampling.files import as_workload
 from layerdag.traces import Workload
+
+
+def sample_name(index: int) -> str:
+    """Return the name of sample ``index`` of a run."""
+    return f"sample-{index:05d}"
 
 
 @dataclass(frozen=True, eq=False)

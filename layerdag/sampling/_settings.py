@@ -51,7 +51,8 @@ class GenerationSettings:
             only. Conditions that it states are not drawn, open ones by how well they fit it.
         prefix_layers: How many of its layers are given; None is half of them.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
-        batch_size: Graphs sampled side by side; changes speed, never a graph.
+        batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
+            samples in parts as many as fit into about a gigabyte.
         limits: The most ranks of a job and bytes of all files that may be written.
 
     Raises:
@@ -70,7 +71,7 @@ class GenerationSettings:
     prefix: Workload | AttributedGraph | None = None
     prefix_layers: int | None = None
     max_nodes: int = 10_000
-    batch_size: int = 32
+    batch_size: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

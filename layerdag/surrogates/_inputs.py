@@ -9,6 +9,7 @@ import numpy as np
 
 from layerdag._runtime import inside, read_parsed
 from layerdag.datasets.files import read_graph
+from layerdag.datasets.samples import SampleRun, is_run, iter_samples
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG, Condition
@@ -18,9 +19,13 @@ from layerdag.surrogates._tstr import Labeled
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """Return the manifest of a folder that ``layerdag sample`` wrote.
 
+    Of samples in parts it is what all have in common, without the key "samples".
+
     Raises:
         DataError: If it is missing or no JSON object.
     """
+    if is_run(folder):
+        return dict(SampleRun.read(folder).request)
     manifest = Path(folder) / "manifest.json"
     if not manifest.is_file():
         raise DataError(
@@ -38,12 +43,21 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
-    """Read what ``layerdag sample`` wrote, with the conditions in its manifest.
+    """Read what ``layerdag sample`` wrote, with the conditions that it noted.
+
+    Args:
+        folder: Of samples, a file or folder each or in parts; or one part.
+        schema: What the codes are to mean.
 
     Raises:
         DataError: If the manifest or a sample is missing or damaged.
     """
     folder = Path(folder)
+    if folder.is_file() or is_run(folder):
+        return tuple(
+            schema.encode(sample.graph).with_conditions(sample.conditions)
+            for sample in iter_samples(folder)
+        )
     manifest = folder / "manifest.json"
     content = read_manifest(folder)
     try:

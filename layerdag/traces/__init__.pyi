@@ -34,12 +34,14 @@ from ._trace import (
 )
 from ._workload import (
     RankFile as RankFile,
+    decode_workload as decode_workload,
+    encode_workload as encode_workload,
     holds_rank_files as holds_rank_files,
     rank_file as rank_file,
     rank_files as rank_files,
     read_workload as read_workload,
     require_free_prefix as require_free_prefix,
     standing_files as standing_files,
-    write_groups as write_groups,
     write_workload as write_workload,
 )
+from .astra import write_groups as write_groups

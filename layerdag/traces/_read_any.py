@@ -6,8 +6,8 @@ from layerdag._runtime import read_whole, require_parsable
 from layerdag.errors import TraceError
 from layerdag.traces._detect import Format, detect_format, pytorch_format
 from layerdag.traces._trace import Workload
-from layerdag.traces._workload import holds_rank_files, read_groups, read_workload
-from layerdag.traces.astra import parse_text, text_to_workload
+from layerdag.traces._workload import holds_rank_files, read_workload
+from layerdag.traces.astra import parse_text, read_groups, text_to_workload
 from layerdag.traces.chakra import decode_feeder_json, decode_trace, decode_trace_json
 from layerdag.traces.pytorch import (
     find_rank_files,

@@ -1,19 +1,22 @@
 """Workloads on disk: ``PREFIX.<rank>.et`` (or ``.et.gz``) with communicator groups beside them."""
 
 import itertools
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from layerdag._runtime import read_parsed, read_whole, track, write_files, write_text
+from layerdag._runtime import read_whole, require_parsable, track, write_files
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces._interning import RankDecoder
 from layerdag.traces._trace import LazyTraces, Workload
 from layerdag.traces.analysis import WORLD_NAMES
+from layerdag.traces.astra import decode_groups, encode_groups, read_groups, write_groups
 from layerdag.traces.chakra import encode_trace, normalize
+
+File = TypeVar("File", Path, str)
 
 _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
 
@@ -122,7 +125,7 @@ def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
     return sets
 
 
-def _in_order(by_rank: Mapping[int, Path], location: Path) -> list[Path]:
+def _in_order(by_rank: Mapping[int, File], location: str | Path) -> list[File]:
     """Return the files of ranks 0 to N-1, or name the missing ones."""
     if len(by_rank) <= max(by_rank):
         absent = (rank for rank in range(max(by_rank)) if rank not in by_rank)
@@ -140,37 +143,6 @@ def _default_groups(first: Path) -> Path | None:
     found = RankFile.of(first.name)
     names = ([f"{found.prefix}.comm_group.json"] if found else []) + ["comm_group.json"]
     return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
-
-
-def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
-    """Read communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
-
-    Raises:
-        TraceError: If the file has another form, or a rank lies outside ``0..num_ranks-1`` or
-            occurs twice in its group.
-    """
-    try:
-        loaded = json.loads(read_parsed(path, TraceError))
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
-    if not isinstance(loaded, dict):
-        raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
-    return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
-
-
-def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
-    """Return the checked ranks of one group."""
-    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
-        raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
-    outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
-    if outside:
-        raise TraceError(
-            f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
-            f"{num_ranks - 1}; correct the group or add the trace."
-        )
-    if len(set(ranks)) != len(ranks):
-        raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
-    return tuple(ranks)
 
 
 def standing_files(prefix: str | Path) -> list[Path]:
@@ -216,6 +188,56 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     """
     prefix = Path(prefix)
     require_free_prefix(prefix, overwrite=overwrite)
+    _require_whole_world(workload)
+    files = track(_files(workload), "writing ranks", total=workload.num_ranks)
+    wanted = {rank_file(prefix, rank) for rank in range(workload.num_ranks)}
+    older = [path for path in standing_files(prefix) if path not in wanted]
+    write_files(prefix, ((rank_file(prefix, rank), data) for rank, data in files), older)
+    if workload.groups:
+        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+
+
+def encode_workload(workload: Workload, name: str) -> list[tuple[str, bytes]]:
+    """Return name and content of each file that ``write_workload`` writes for the prefix ``name``.
+
+    Groups come first, then the ranks in their order; ranks with one trace share their bytes.
+
+    Raises:
+        TraceError: As ``write_workload``.
+    """
+    _require_whole_world(workload)
+    groups = encode_groups(workload.groups)
+    first = [(f"{name}.comm_group.json", groups)] if groups else []
+    ranks = sorted(_files(workload), key=lambda file: file[0])
+    return [*first, *((rank_file(name, rank).name, data) for rank, data in ranks)]
+
+
+def decode_workload(files: Mapping[str, bytes], source: str) -> Workload:
+    """Return the workload whose files, by their names, have these contents.
+
+    Args:
+        files: Those of one job, as ``encode_workload`` makes them; others are left out.
+        source: Where they are from, for messages.
+
+    Raises:
+        TraceError: If ranks are missing, or a file cannot be read.
+    """
+    found = {file.rank: name for name in files if (file := RankFile.of(name))}
+    if not found:
+        raise TraceError(f"{source}: holds no trace PREFIX.<rank>.et; check the file.")
+    decoder = RankDecoder()
+    names = _in_order(found, source)
+    traces = tuple(decoder.decode(files[name], f"{source}:{name}") for name in names)
+    groups = next((name for name in sorted(files) if name.endswith("comm_group.json")), None)
+    if groups is None:
+        return Workload(traces, {}, source)
+    at = f"{source}:{groups}"
+    require_parsable(files[groups], at, TraceError)
+    return Workload(traces, decode_groups(files[groups], at, len(traces)), source)
+
+
+def _require_whole_world(workload: Workload) -> None:
+    """Raise TraceError if a group that stands for all ranks is described otherwise."""
     for name in WORLD_NAMES:
         if set(workload.groups.get(name, range(workload.num_ranks))) != set(
             range(workload.num_ranks)
@@ -224,12 +246,6 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
                 f"{workload.source}: group '{name}' stands for all ranks, but is described as "
                 f"{list(workload.groups[name])[:8]}; give that group a number above 0."
             )
-    files = track(_files(workload), "writing ranks", total=workload.num_ranks)
-    wanted = {rank_file(prefix, rank) for rank in range(workload.num_ranks)}
-    older = [path for path in standing_files(prefix) if path not in wanted]
-    write_files(prefix, ((rank_file(prefix, rank), data) for rank, data in files), older)
-    if workload.groups:
-        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
 
 
 def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
@@ -242,14 +258,3 @@ def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
             encoded[id(trace)] = encode_trace(normalize(trace))
     ranks = reversed(range(workload.num_ranks))
     return [(rank, encoded[id(workload.traces[rank])]) for rank in ranks]
-
-
-def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
-    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
-
-    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
-    Where none is left, a file is written only to replace one that is there.
-    """
-    described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
-    if described or Path(path).exists():
-        write_text(path, json.dumps(described, indent=1) + "\n")

@@ -14,6 +14,7 @@ import pytest
 
 from layerdag._runtime import _reading as reading
 from layerdag.datasets.files import read_graphml, read_json, read_labels
+from layerdag.datasets.samples import PartIndex, SampleRun, part_samples
 from layerdag.datasets.sources import load_dgrl
 from layerdag.errors import LayerdagError
 from layerdag.simulator.astra import _config_files as cluster_files, read_network, read_system
@@ -82,6 +83,12 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "system": (read_system, b'{"L": "'),
     "network": (read_network, b'topology: ["'),
     "sweep": (read_sweep, b'workloads: {"'),
+    "part": (lambda path: list(part_samples(path)), b""),
+    "samples": (in_folder("samples.json", SampleRun.read), b'{"format": "'),
+    "part's index": (
+        in_folder("part-000000.json", lambda folder: PartIndex.read(folder, 0)),
+        b'{"format": "',
+    ),
     "surrogate": (in_folder("surrogate.json", load_surrogate), b'{"format": "'),
 }
 

@@ -1,5 +1,6 @@
 from ._audit import audit as audit, show as show
 from ._run_notes import (
+    after_parts as after_parts,
     after_sampling as after_sampling,
     after_training as after_training,
     announcement as announcement,

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from layerdag.datasets import GraphDataset
+from layerdag.datasets.samples import SampleRun
 from layerdag.models import ModelSpec, build_model
 from layerdag.training import TrainResult
 
@@ -56,4 +57,20 @@ def after_sampling(manifest: Path) -> str:
     return (
         f"wrote {count} to {out}. Check all: layerdag validate {shlex.quote(str(out))}; "
         f"look at the first: layerdag view {first} --out sample.svg\n"
+    )
+
+
+def after_parts(folder: Path) -> str:
+    """Return which parts of a run of samples are there, and how to look at them."""
+    run = SampleRun.read(folder)
+    there, where = run.count_parts(folder), shlex.quote(str(folder))
+    if there < run.num_parts:
+        return (
+            f"{there:,} of {run.num_parts:,} parts are in {folder}; the same command writes what "
+            f"is missing of its share. Look at them: layerdag info {where}\n"
+        )
+    count = "1 sample" if run.num == 1 else f"{run.num:,} samples"
+    return (
+        f"{count} in {run.num_parts:,} parts are in {folder}. "
+        f"Check all: layerdag validate {where}; look at them: layerdag info {where}\n"
     )

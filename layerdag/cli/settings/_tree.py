@@ -14,9 +14,12 @@ from layerdag._runtime import Limits, build_settings
 from layerdag.api import read
 from layerdag.cli.settings._compose import as_plain
 from layerdag.datasets import DataConfig, data_config
+from layerdag.datasets.samples import PART_FORMATS
+from layerdag.errors import UsageError
 from layerdag.graph import Condition
 from layerdag.models import model_config
-from layerdag.sampling import REQUESTED, GenerationSettings
+from layerdag.sampling import REQUESTED, GenerationSettings, PartSettings
+from layerdag.sampling.writing import PART_SIZE
 from layerdag.training import RENAMED_SETTINGS, TrainSettings
 from layerdag.training.monitoring import LoggerSettings, wandb_mode
 
@@ -71,12 +74,18 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleConfig:
-    """Everything that ``layerdag sample`` was asked to do; see ``GenerationSettings``."""
+    """Everything that ``layerdag sample`` was asked to do.
+
+    See ``GenerationSettings``, and ``PartSettings`` for samples in parts.
+    """
 
     checkpoint: str = "pretrained"
     out: Path
     overwrite: bool = False
     format: str = "auto"
+    members: str = "auto"
+    part_size: int = PART_SIZE
+    shard: str | None = None
     label: Condition | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
     num: int = 16
@@ -92,7 +101,7 @@ class SampleConfig:
     max_nodes: int = 10_000
     max_ranks: int = 4096
     max_bytes: int = 16_000_000_000
-    batch_size: int = 32
+    batch_size: int | None = None
     device: str = "auto"
     threads: int = 1
     dry_run: bool = False
@@ -121,6 +130,26 @@ class SampleConfig:
             batch_size=self.batch_size,
             limits=Limits(self.max_ranks, self.max_bytes),
         )
+
+    def parts(self) -> PartSettings | None:
+        """Return how samples are cut into parts; None for a file or folder of each.
+
+        Raises:
+            UsageError: If a setting of parts is given for another format, or is out of bounds.
+        """
+        if self.format in PART_FORMATS:
+            return PartSettings(self.format, self.members, self.part_size, self.shard)
+        for name, value, usual in (
+            ("members", self.members, "auto"),
+            ("part_size", self.part_size, PART_SIZE),
+            ("shard", self.shard, None),
+        ):
+            if value != usual:
+                raise UsageError(
+                    f"{name}={value} is of samples in parts; ask for format=tar or format=parquet, "
+                    "or leave it out."
+                )
+        return None
 
 
 def train_config(config: DictConfig) -> TrainConfig:

@@ -4,9 +4,19 @@ from ._any_graph import (
     read_graph as read_graph,
 )
 from ._dot import read_dot as read_dot, write_dot as write_dot
-from ._flow_files import read_json as read_json, write_json as write_json
+from ._flow_files import (
+    decode_json as decode_json,
+    encode_json as encode_json,
+    read_json as read_json,
+    write_json as write_json,
+)
 from ._flow_format import FlowFormat as FlowFormat, flow_format as flow_format
-from ._graphml import read_graphml as read_graphml, write_graphml as write_graphml
+from ._graphml import (
+    decode_graphml as decode_graphml,
+    encode_graphml as encode_graphml,
+    read_graphml as read_graphml,
+    write_graphml as write_graphml,
+)
 from ._labels import (
     STEP_TIMES as STEP_TIMES,
     Labels as Labels,

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import read_parsed, write_text
+from layerdag._runtime import read_parsed, write_bytes
 from layerdag.codec import AttributedGraph
-from layerdag.datasets.files._graphml import read_graphml, write_graphml
 from layerdag.errors import GraphError
 from layerdag.graph import Condition
-
-__all__ = ["JSON_FORMAT", "read_graphml", "read_json", "write_graphml", "write_json"]
 
 JSON_FORMAT = "layerdag-graph-1"
 
@@ -23,6 +20,11 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Re
 
 def write_json(path: str | Path, graph: AttributedGraph) -> None:
     """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
+    write_bytes(path, encode_json(graph))
+
+
+def encode_json(graph: AttributedGraph) -> bytes:
+    """Return the content of the file that ``write_json`` writes."""
     numbers = {
         name: [None if math.isnan(v) else v for v in values.tolist()]
         for name, values in graph.numbers.items()
@@ -38,7 +40,7 @@ def write_json(path: str | Path, graph: AttributedGraph) -> None:
         "edge_type_names": list(graph.edge_type_names),
         "conditions": dict(graph.conditions),
     }
-    write_text(path, json.dumps(document) + "\n")
+    return (json.dumps(document) + "\n").encode()
 
 
 def read_json(path: str | Path) -> AttributedGraph:
@@ -47,8 +49,13 @@ def read_json(path: str | Path) -> AttributedGraph:
     Raises:
         GraphError: If the file is not of this format, or contradicts itself.
     """
+    return decode_json(read_parsed(path, GraphError), str(path))
+
+
+def decode_json(content: bytes, source: str) -> AttributedGraph:
+    """Return the graph in the content of a file; see ``read_json``."""
     try:
-        data = json.loads(read_parsed(path, GraphError))
+        data = json.loads(content)
         if data.get("format") != JSON_FORMAT:
             raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
         names = tuple(str(name) for name in data["edge_type_names"])
@@ -69,7 +76,7 @@ def read_json(path: str | Path) -> AttributedGraph:
         raise
     except _MALFORMED as error:
         raise GraphError(
-            f"{path}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
+            f"{source}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
         ) from error
 
 

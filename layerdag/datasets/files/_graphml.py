@@ -4,6 +4,7 @@ The format is that of graphml.graphdrawing.org. Files that do not declare their 
 HatScheT's loop library, are read as well: the type of such an attribute is seen from its values.
 """
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from layerdag._runtime import atomic_path, read_parsed
+from layerdag._runtime import read_parsed, write_bytes
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.files._columns import columns_of, is_number
 from layerdag.errors import GraphError
@@ -28,6 +29,11 @@ Row = Mapping[str, str]
 
 def write_graphml(path: str | Path, graph: AttributedGraph) -> None:
     """Write GraphML; absent numbers are left out of their node."""
+    write_bytes(path, encode_graphml(graph))
+
+
+def encode_graphml(graph: AttributedGraph) -> bytes:
+    """Return the content of the file that ``write_graphml`` writes."""
     import networkx
 
     target = networkx.DiGraph(**dict(graph.conditions))
@@ -40,8 +46,9 @@ def write_graphml(path: str | Path, graph: AttributedGraph) -> None:
         graph.edge_index_2E.T.tolist(), graph.edge_type_E.tolist(), strict=True
     ):
         target.add_edge(str(source), str(to), type=graph.edge_type_names[code])
-    with atomic_path(path) as draft:
-        networkx.write_graphml(target, draft)
+    content = io.BytesIO()
+    networkx.write_graphml(target, content)
+    return content.getvalue()
 
 
 def read_graphml(path: str | Path) -> AttributedGraph:
@@ -53,8 +60,13 @@ def read_graphml(path: str | Path) -> AttributedGraph:
     Raises:
         GraphError: If the file is no directed GraphML, has no node, or contradicts itself.
     """
+    return decode_graphml(read_parsed(path, GraphError), str(path))
+
+
+def decode_graphml(content: bytes, path: str) -> AttributedGraph:
+    """Return the graph in the content of the file ``path``; see ``read_graphml``."""
     try:
-        root = ElementTree.fromstring(read_parsed(path, GraphError))
+        root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GraphError(f"{path}: is not readable GraphML ({error}); check the file.") from error
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""

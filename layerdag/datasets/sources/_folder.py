@@ -1,8 +1,9 @@
 """Any folder of workloads (``PREFIX.<rank>.et``) or of flow graphs in any format."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from layerdag.datasets.files import (
     read_labels,
     read_step_time,
 )
+from layerdag.datasets.samples import SampleRun, StoredSample, is_run, iter_samples
 from layerdag.datasets.schema import LABEL
 from layerdag.datasets.sources._public_words import publish
 from layerdag.errors import DataError, GraphError
@@ -65,7 +67,8 @@ def load_folder(  # noqa: PLR0913
     ten each, as long as that is no more than a fifth.
 
     Args:
-        folder: Searched with its sub-folders, for traces or for flow graphs, not both.
+        folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
+            in parts, as ``layerdag sample format=tar`` writes them.
         labels: CSV or JSON, see ``label_file``. A graph without a line in it has the step time that
             ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
         seed: Of the split.
@@ -82,12 +85,12 @@ def load_folder(  # noqa: PLR0913
     """
     folder = Path(folder)
     known = read_labels(labels) if labels else Labels({}, {})
-    sources = _sources(folder, Path(labels) if labels else None)
+    sources = _graphs_in(folder, Path(labels) if labels else None)
     graphs: list[AttributedGraph] = []
     left_out: list[str] = []
-    for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
+    for name, read in sources:
         try:
-            graph = reader(path, name)
+            graph = read()
         except DataError as error:
             left_out.append(f"{name}: {error}")
             continue
@@ -177,6 +180,28 @@ def _words(graph: AttributedGraph, name: str) -> list[str]:
     if name in graph.numbers:
         return ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
     return [""] * graph.num_nodes
+
+
+def _graphs_in(
+    folder: Path, labels: Path | None
+) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
+    """Yield name and reader of each graph; samples in parts are read as a stream."""
+    if is_run(folder):
+        num = SampleRun.read(folder).num
+        for sample in track(iter_samples(folder), "reading samples", num):
+            yield sample.name, partial(_sample, sample)
+    else:
+        sources = _sources(folder, labels)
+        for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
+            yield name, partial(reader, path, name)
+
+
+def _sample(sample: StoredSample) -> AttributedGraph:
+    """Return the graph of a sample without what was requested of it: that is no measurement."""
+    if sample.is_job:
+        workload = sample.workload()
+        return job_graph(sample.name, rank_classes(workload), workload.groups, {})
+    return _sized(sample.graph, sample.name)
 
 
 def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]]:

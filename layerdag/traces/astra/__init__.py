@@ -1,4 +1,4 @@
-"""Text workloads of ASTRA-sim 1.0."""
+"""Text workloads of ASTRA-sim 1.0, and the file of communicator groups that ASTRA-sim reads."""
 
 import lazy_loader
 

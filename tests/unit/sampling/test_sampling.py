@@ -235,7 +235,7 @@ def test_what_was_sampled_within_the_limit_of_bytes_is_kept(
     expected = volume_of(trace, SMALL)
     assert expected.graphs == SMALL.num
     small = replace(SMALL, limits=Limits(max_bytes=1))
-    monkeypatch.setattr("layerdag.sampling._sampling.volume_of", lambda *_: expected)
+    monkeypatch.setattr("layerdag.sampling.writing._write_samples.volume_of", lambda *_: expected)
     with pytest.raises(UsageError, match=r"up to sample-00000: about .* more than max_bytes"):
         write_samples(trace, small, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -13,6 +13,8 @@ from layerdag.traces import (
     LazyTraces,
     RankFile,
     Workload,
+    decode_workload,
+    encode_workload,
     rank_file,
     rank_files,
     read_workload,
@@ -196,3 +198,43 @@ def test_other_file_names_are_of_no_rank(name: str) -> None:
 
 def test_the_name_of_a_rank_says_its_rank() -> None:
     assert RankFile.of(rank_file("out/run.v2", 30).name) == RankFile("run.v2", 30)
+
+
+@pytest.mark.parametrize("groups", [{}, {"3": (1, 0)}, {"0": (0, 1)}])
+def test_encoded_files_are_those_that_are_written(
+    tmp_path: Path, groups: dict[str, tuple[int, ...]]
+) -> None:
+    workload = Workload(pair_workload().traces, groups)
+    write_workload(workload, tmp_path / "job")
+    files = encode_workload(workload, "job")
+    assert dict(files) == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert [name for name, _ in files if name.endswith(".et")] == ["job.0.et", "job.1.et"]
+
+
+def test_encoded_files_are_decoded_again() -> None:
+    workload = Workload(pair_workload().traces, {"3": (1, 0)})
+    found = decode_workload(dict(encode_workload(workload, "job")), "part.tar:job")
+    assert found.groups == {"3": (1, 0)}
+    assert found.source == "part.tar:job"
+    assert encode_workload(found, "job") == encode_workload(workload, "job")
+
+
+def test_a_group_of_all_ranks_that_is_not_is_refused_when_encoded() -> None:
+    with pytest.raises(TraceError, match="stands for all ranks"):
+        encode_workload(Workload(pair_workload().traces, {"0": (0,)}), "job")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no trace"),
+        ({"job.1.et": b""}, "lacks rank 0"),
+        ({"job.0.et": b"x"}, "job.0.et"),
+        ({"job.0.et": b"", "job.comm_group.json": b"["}, "is no JSON"),
+    ],
+)
+def test_damaged_contents_name_their_source(files: dict[str, bytes], said: str) -> None:
+    good = encode_trace(build_trace([comp(0)]))
+    files = {name: data or good for name, data in files.items()}
+    with pytest.raises(TraceError, match=rf"part\.tar:job.*{said}"):
+        decode_workload(files, "part.tar:job")

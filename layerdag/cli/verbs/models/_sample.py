@@ -9,17 +9,21 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from layerdag.cli.output import after_sampling
-from layerdag.cli.settings import run, sample_config
+from layerdag.cli.output import after_parts, after_sampling
+from layerdag.cli.settings import SampleConfig, run, sample_config
 from layerdag.cli.verbs.models._train import pick_device
 from layerdag.datasets.schema import outside_training
 from layerdag.sampling import (
+    GenerationSettings,
+    PartSettings,
     checkpoint_schema,
     pretrained_checkpoint,
     volume_of,
+    volume_of_parts,
+    write_parts,
     write_samples,
 )
-from layerdag.training import load_checkpoint
+from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 PRETRAINED = "pretrained"
 
@@ -32,7 +36,7 @@ def main(words: Sequence[str]) -> int:
 def _task(config: DictConfig) -> None:
     """Sample once and print where the manifest is."""
     asked = sample_config(config)
-    settings = asked.generation()
+    settings, parts = asked.generation(), asked.parts()
     if asked.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
         return
@@ -41,10 +45,24 @@ def _task(config: DictConfig) -> None:
     checkpoint = load_checkpoint(checkpoint_path(asked.checkpoint), pick_device(asked.device))
     for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
+    if parts is None:
+        manifest = _write_samples(checkpoint, settings, asked)
+    else:
+        manifest = _write_parts(checkpoint, settings, asked, parts)
+    summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
+    sys.stdout.write(json.dumps(summary) + "\n")
+    sys.stdout.flush()
+    sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
+
+
+def _write_samples(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, asked: SampleConfig
+) -> Path:
+    """Write a file or folder for each sample."""
     volume = volume_of(checkpoint, settings, asked.format)
     sys.stderr.write(f"{volume.describe()} in {asked.out}\n")
-    with tqdm(total=settings.num, desc="sampling", disable=not sys.stderr.isatty()) as bar:
-        manifest = write_samples(
+    with _bar(settings.num) as bar:
+        return write_samples(
             checkpoint,
             settings,
             asked.out,
@@ -52,10 +70,28 @@ def _task(config: DictConfig) -> None:
             overwrite=asked.overwrite,
             on_each=bar.update,
         )
-    summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
-    sys.stdout.write(json.dumps(summary) + "\n")
-    sys.stdout.flush()
-    sys.stderr.write(after_sampling(manifest))
+
+
+def _write_parts(
+    checkpoint: LoadedCheckpoint,
+    settings: GenerationSettings,
+    asked: SampleConfig,
+    parts: PartSettings,
+) -> Path:
+    """Write the share of the parts that was asked for."""
+    volume = volume_of_parts(checkpoint, settings, parts)
+    share = parts.share
+    of = f", of which this is share {share.index} of {share.count}" if share.count > 1 else ""
+    sys.stderr.write(f"{volume.describe()} in {asked.out}{of}\n")
+    with _bar(-(-settings.num // share.count)) as bar:
+        return write_parts(
+            checkpoint, settings, asked.out, parts, overwrite=asked.overwrite, on_each=bar.update
+        )
+
+
+def _bar(total: int) -> tqdm:
+    """Return a bar of progress, which only a terminal shows."""
+    return tqdm(total=total, desc="sampling", disable=not sys.stderr.isatty())
 
 
 def checkpoint_path(name: str) -> Path:

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from layerdag.errors import UsageError
 from layerdag.traces import read_any
@@ -28,7 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workload",
         help="prefix of PREFIX.<rank>.et, folder of one such set, or one trace file of any format "
-        "that 'layerdag convert' reads, StableHLO and HLO text and flow graphs included",
+        "that 'layerdag convert' reads, StableHLO and HLO text and flow graphs included; or a "
+        "folder of samples in parts",
     )
     parser.add_argument(
         "--compute",
@@ -47,11 +49,14 @@ def run(args: argparse.Namespace) -> int:
     if is_program_file(args.workload):
         return _program(args)
     from layerdag.datasets.files import is_flow_file
+    from layerdag.datasets.samples import is_run
 
     if args.compute:
         raise UsageError(
             "--compute is for StableHLO and HLO text; 'layerdag simulate' takes it for traces."
         )
+    if is_run(args.workload):
+        return _parts(args)
     if is_flow_file(args.workload):
         return _graph(args)
     summary = summarize(read_any(args.workload, args.comm_group))
@@ -74,6 +79,19 @@ def _graph(args: argparse.Namespace) -> int:
         print()
     else:
         print("\n".join(graph_lines(figures)))
+    return 0
+
+
+def _parts(args: argparse.Namespace) -> int:
+    """Print the figures of samples in parts."""
+    from layerdag.cli.verbs.traces._info_parts import run_lines, run_summary
+
+    figures = run_summary(Path(args.workload))
+    if args.json:
+        json.dump(figures, sys.stdout, indent=1)
+        print()
+    else:
+        print("\n".join(run_lines(figures)))
     return 0
 
 

@@ -35,11 +35,15 @@ class Checked:
         target: Its path.
         num_ranks: Ranks of a workload; None for a graph, and for what cannot be read.
         findings: What is wrong with it.
+        count: Workloads and graphs; a part of samples holds many.
+        alone: How many of them have one rank.
     """
 
     target: Path
     num_ranks: int | None
     findings: tuple[Finding, ...]
+    count: int = 1
+    alone: int = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PATH",
         help="prefix of PREFIX.<rank>.et, trace file of any format, flow graph (.graphml or "
-        "layerdag's .json), or folder of these",
+        "layerdag's .json), or folder of these; samples in parts (format=tar or parquet), or one "
+        "part",
     )
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
@@ -90,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "--checkpoint, --labels and --report need --against DATA; add it or leave them out."
         )
-    checked = [
-        _check(target, args.comm_group) for path in args.paths for target in _targets(Path(path))
-    ]
+    checked = [one for path in args.paths for one in _checked(Path(path), args.comm_group)]
     findings = [finding for one in checked for finding in one.findings]
     if args.json:
         print(json.dumps(_as_json(checked, findings), indent=1))
@@ -114,6 +117,19 @@ def _audit(args: argparse.Namespace) -> int:
     found = audit(args.paths[0], RealData(args.against, args.labels), args.checkpoint)
     show(found, args.report, as_json=args.json)
     return int(args.strict and not found.passes)
+
+
+def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
+    """Yield what was checked at a path; of samples in parts one for each part."""
+    from layerdag.cli.verbs.traces._validate_parts import check_part, parts_at
+
+    parts = parts_at(path)
+    if parts is None:
+        yield from (_check(target, groups) for target in _targets(path))
+        return
+    for part in parts:
+        found = check_part(part)
+        yield Checked(part, None, found.findings, found.count, found.alone)
 
 
 def _targets(path: Path) -> Iterator[Path]:
@@ -153,7 +169,8 @@ def _check(target: Path, groups: str | None) -> Checked:
         return Checked(target, None, (Finding(TRACE_RULES["readable"], str(target), None, found),))
     if findings and _is_sampled(target):
         findings = [replace(finding, sampled=True) for finding in findings]
-    return Checked(target, workload.num_ranks, tuple(findings))
+    alone = int(workload.num_ranks == 1)
+    return Checked(target, workload.num_ranks, tuple(findings), alone=alone)
 
 
 def _is_sampled(target: Path) -> bool:
@@ -170,36 +187,29 @@ def _is_graph(target: Path) -> bool:
 
 def _check_graph(target: Path) -> list[Finding]:
     """Check the structure of one flow graph."""
-    import torch
-
+    from layerdag.api import validate
     from layerdag.datasets.files import read_flow
-    from layerdag.evaluation.rules import check_structure
-    from layerdag.graph import DAG
 
-    raw = read_flow(target)
-    dag = DAG.build(
-        torch.zeros((raw.num_nodes, 1), dtype=torch.int64), torch.from_numpy(raw.edge_index_2E)
-    )
-    return list(check_structure([dag], names=[str(target)]).findings)
+    return list(validate(replace(read_flow(target), name=str(target))))
 
 
 def _print_text(checked: Sequence[Checked], findings: Sequence[Finding]) -> None:
     """Print one line for each finding, a note on jobs of one rank, and the counts."""
     for finding in findings:
         print(f"{finding.rule.severity.value}: [{finding.rule.id}] {finding.sentence()}")
-    alone = sum(one.num_ranks == 1 for one in checked)
+    alone, count = sum(one.alone for one in checked), sum(one.count for one in checked)
     if alone:
         print(
-            f"note: {alone} of {len(checked)} have one rank; 'layerdag simulate' runs these, "
+            f"note: {alone} of {count} have one rank; 'layerdag simulate' runs these, "
             "ASTRA-sim itself needs two or more"
         )
     errors = sum(finding.rule.severity is Severity.ERROR for finding in findings)
     warnings = len(findings) - errors
-    noun = "workload or graph" if len(checked) == 1 else "workloads and graphs"
+    noun = "workload or graph" if count == 1 else "workloads and graphs"
     verdict = "no finding"
     if findings:
         verdict = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
-    print(f"{len(checked)} {noun} checked: {verdict}")
+    print(f"{count} {noun} checked: {verdict}")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -211,7 +221,7 @@ def _as_json(checked: Sequence[Checked], findings: Sequence[Finding]) -> dict[st
     """Return the findings for scripts."""
     return {
         "checked": [str(one.target) for one in checked],
-        "one_rank": [str(one.target) for one in checked if one.num_ranks == 1],
+        "one_rank": [str(one.target) for one in checked if one.alone == one.count],
         "valid": not has_errors(findings),
         "findings": [
             {

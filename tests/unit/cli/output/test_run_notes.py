@@ -8,10 +8,10 @@ import torch
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
-from layerdag.cli.output import after_sampling, after_training, announcement
+from layerdag.cli.output import after_parts, after_sampling, after_training, announcement
 from layerdag.datasets.sources import load_latent_preferential
 from layerdag.models import build_model, spec_for
-from layerdag.sampling import GenerationSettings, write_samples
+from layerdag.sampling import GenerationSettings, PartSettings, write_parts, write_samples
 from layerdag.training import TrainResult
 
 
@@ -55,3 +55,20 @@ def test_sample_leaves_its_json_alone_on_standard_output(
     out, err = capsys.readouterr()
     assert json.loads(out)["num"] == 1
     assert "wrote 1 sample to " in err
+
+
+def test_the_commands_that_parts_suggest_run(tmp_path: Path, monkeypatch) -> None:
+    settings = GenerationSettings(num=5, best_of=1, max_nodes=12)
+    out = tmp_path / "my samples"
+    checkpoint = job_checkpoint(tmp_path)
+    told = [
+        after_parts(
+            write_parts(checkpoint, settings, out, PartSettings(part_size=2, shard=share)).parent
+        )
+        for share in ("1/2", "0/2")
+    ]
+    assert told[0].startswith(f"1 of 3 parts are in {out}; the same command writes what is missing")
+    assert told[1].startswith(f"5 samples in 3 parts are in {out}. ")
+    check, look = told[1].split("Check all: layerdag ")[1].split("; look at them: layerdag ")
+    assert main(shlex.split(check)) in (0, 1)
+    assert main(shlex.split(look)) == 0

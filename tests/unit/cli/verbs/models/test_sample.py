@@ -10,6 +10,7 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 from layerdag.cli import main
 from layerdag.cli.settings import compose, sample_config
 from layerdag.cli.verbs.models._sample import PRETRAINED, checkpoint_path
+from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
 from layerdag.sampling import pretrained_checkpoint
 
@@ -147,3 +148,36 @@ def test_a_prefix_that_is_not_there_is_an_error(
     assert sample(chains, tmp_path / "s", f"prefix={tmp_path / 'none'}") == 1
     assert "none" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+def test_samples_in_parts_come_from_one_command_for_each_share(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s"
+    words = ("num=5", "format=tar", "part_size=2", "members=json")
+    assert sample(chains, out, *words, "shard=0/2") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"manifest": str(out / "samples.json"), "num": 5, "seed": 0}
+    assert "of which this is share 0 of 2" in said.err
+    assert "2 of 3 parts are in" in said.err
+    assert sample(chains, out, *words, "shard=1/2") == 0
+    assert "5 samples in 3 parts are in" in capsys.readouterr().err
+    assert [found.seed for found in iter_samples(out)] == [0, 1, 2, 3, 4]
+
+
+def test_under_torchrun_the_share_is_that_of_the_process(
+    chains: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert sample(chains, tmp_path, "num=4", "format=tar", "part_size=2", "shard=auto") == 0
+    assert [found.seed for found in iter_samples(tmp_path)] == [2, 3]
+
+
+@pytest.mark.parametrize("word", ["shard=0/2", "part_size=7", "members=json"])
+def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
+    asked = sample_config(compose("sample", [word]))
+    with pytest.raises(UsageError, match="is of samples in parts; ask for format=tar"):
+        asked.parts()
+    assert sample_config(compose("sample", [word, "format=tar"])).parts() is not None
+    assert sample_config(compose("sample")).parts() is None

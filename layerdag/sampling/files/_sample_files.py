@@ -6,9 +6,9 @@ from pathlib import Path
 
 from layerdag._runtime import Limits, require_few_ranks, written_bytes
 from layerdag.codec import AttributedGraph, Unfolded, fitting_ranks, unfold_sampled
-from layerdag.datasets.files import write_graphml, write_json
-from layerdag.sampling._volume import asked_ranks
-from layerdag.traces import write_workload
+from layerdag.datasets.files import encode_graphml, encode_json, write_graphml, write_json
+from layerdag.sampling.files._volume import asked_ranks
+from layerdag.traces import encode_workload, write_workload
 
 
 def as_workload(
@@ -24,12 +24,20 @@ def as_workload(
         UsageError: If it has more ranks than ``limits`` (by default the usual ones) allow.
     """
     wanted = asked_ranks(graph.conditions, ranks)
-    fitting = fitting_ranks(graph, wanted)
-    require_few_ranks(fitting, limits or Limits(), graph.name)
+    fitting = job_ranks(graph, ranks, limits)
     unfolded = unfold_sampled(graph, fitting)
     if fitting == wanted:
         return unfolded
     return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})
+
+
+def job_ranks(
+    graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
+) -> int:
+    """Return the number of ranks of ``as_workload``, which raises the same errors."""
+    fitting = fitting_ranks(graph, asked_ranks(graph.conditions, ranks))
+    require_few_ranks(fitting, limits or Limits(), graph.name)
+    return fitting
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +70,27 @@ class SampleFiles:
             nodes = sum(trace.num_nodes for trace in self.unfolded.workload.traces)
         return written_bytes(nodes, self.file_format)
 
+    def encoded(self) -> tuple[Mapping[str, object], list[tuple[str, bytes]]]:
+        """Return what the entry says of them, and name and content of each file."""
+        name = self.graph.name
+        if self.unfolded is not None:
+            return self._facts(self.unfolded), encode_workload(self.unfolded.workload, name)
+        encode = encode_graphml if self.file_format == "graphml" else encode_json
+        file = f"{name}.{self.file_format}"
+        return {"file": file}, [(file, encode(self.graph))]
+
     def write(self, folder: Path) -> Mapping[str, object]:
         """Write them into ``folder`` and return what the manifest says of them."""
         name = self.graph.name
         if self.unfolded is not None:
             (folder / name).mkdir()
             write_workload(self.unfolded.workload, folder / name / name)
-            ranks, repairs = self.unfolded.workload.num_ranks, dict(self.unfolded.repairs)
-            return {"ranks": ranks, "repairs": repairs}
+            return self._facts(self.unfolded)
         path = folder / f"{name}.{self.file_format}"
         (write_graphml if self.file_format == "graphml" else write_json)(path, self.graph)
         return {"file": path.name}
+
+    @staticmethod
+    def _facts(unfolded: Unfolded) -> Mapping[str, object]:
+        """Return what the manifest says of the traces of a job."""
+        return {"ranks": unfolded.workload.num_ranks, "repairs": dict(unfolded.repairs)}

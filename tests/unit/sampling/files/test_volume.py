@@ -5,8 +5,7 @@ from layerdag._runtime import Limits, format_size, require_few_bytes, require_fe
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.sampling import as_workload
-from layerdag.sampling._sample_files import SampleFiles
-from layerdag.sampling._volume import asked_ranks, expected_volume
+from layerdag.sampling.files import SampleFiles, asked_ranks, expected_volume
 
 STATISTICS = GraphStatistics(
     graphs=2,

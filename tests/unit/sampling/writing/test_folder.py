@@ -17,11 +17,11 @@ from layerdag._runtime import _swap as swap
 from layerdag.errors import UsageError
 from layerdag.sampling import (
     GenerationSettings,
-    _sampling as generate,
     doubt_samples,
     write_samples,
 )
-from layerdag.sampling._folder import JOURNAL, MANIFEST
+from layerdag.sampling.writing import _write_samples as generate
+from layerdag.sampling.writing._folder import JOURNAL, MANIFEST
 from layerdag.training import LoadedCheckpoint
 
 SETTINGS = GenerationSettings(num=4, seed=7, best_of=1, max_nodes=8, batch_size=2)

@@ -24,17 +24,12 @@ from layerdag._runtime import (
     write_text,
 )
 from layerdag.errors import UsageError
-from layerdag.sampling._settings import OLD_LABELS, OLD_NAMES
+from layerdag.sampling import OLD_LABELS, OLD_NAMES, sample_name
 
 MANIFEST, JOURNAL = "manifest.json", "unfinished.jsonl"
 _NAME = re.compile(r"sample-\d{5,9}")
 # A sample's file or folder in an unfinished folder, or the draft of one.
 _PIECE = re.compile(r"sample-\d{5,9}(\.graphml|\.json)?|\.sample-\d{5,9}\.\w+\.draft")
-
-
-def sample_name(index: int) -> str:
-    """Return the name of sample ``index`` of a run."""
-    return f"sample-{index:05d}"
 
 
 def doubt_samples(folder: Path) -> str:

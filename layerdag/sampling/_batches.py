@@ -1,0 +1,48 @@
+"""Which graphs are drawn side by side: those that are expected to end together."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from layerdag.codec import NUM_NODES
+from layerdag.graph import Condition
+from layerdag.sampling._settings import GenerationSettings
+
+BATCH_SIZE = 32
+"""Graphs side by side where nothing else is asked for and each is wanted as soon as possible."""
+
+MOST_POSITIONS = 1 << 17
+"""Rows of the sampler times the nodes expected of each: what its caches hold, about a gigabyte."""
+
+# Of a graph whose conditions do not tell.
+_USUAL_NODES = 256.0
+
+
+def batches_of_like_size(
+    rows: Sequence[Mapping[str, Condition]], settings: GenerationSettings
+) -> list[list[int]]:
+    """Return the places of ``rows`` in batches, in order of the number of nodes asked for.
+
+    Args:
+        rows: Conditions of each graph.
+        settings: With what was left to the model. Its batch size, if it has one, is that of every
+            batch; otherwise each is as large as ``MOST_POSITIONS`` allows.
+    """
+    sizes = [_nodes(row, settings.max_nodes) for row in rows]
+    rows_of_each = (settings.best_of or 1) * (1 if settings.guidance == 1 else 2)
+    batches: list[list[int]] = []
+    for place in sorted(range(len(rows)), key=lambda i: (sizes[i], i)):
+        # Sizes ascend, so that this one is the largest of the batch.
+        fits = MOST_POSITIONS // (rows_of_each * sizes[place])
+        most = settings.batch_size or max(1, math.floor(fits))
+        if batches and len(batches[-1]) < most:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
+def _nodes(row: Mapping[str, Condition], max_nodes: int) -> float:
+    """Return how many nodes are expected of a graph, at least 1."""
+    asked = row.get(NUM_NODES)
+    known = isinstance(asked, int | float) and math.isfinite(asked)
+    return min(max(float(asked), 1.0) if known and asked is not None else _USUAL_NODES, max_nodes)
