@@ -16,15 +16,25 @@ from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
 from layerdag.report._document import document
-from layerdag.report.sections import _sections as sections, answers, membership, usefulness
+from layerdag.report.sections import (
+    _sections as sections,
+    answers,
+    membership,
+    neighbors,
+    similarity,
+    timelines,
+    usefulness,
+)
 
 SECTIONS = (
     ("verdict", "Verdict", answers),
     ("summary", "Summary", sections.summary),
+    ("neighbors", "Samples and neighbors", neighbors),
+    ("timelines", "Timelines", timelines),
     ("pictures", "Pictures", sections.pictures),
     ("validity", "Validity", sections.validity),
     ("membership", "Membership", membership),
-    ("similarity", "Similarity", sections.similarity),
+    ("similarity", "Similarity", similarity),
     ("distributions", "Distributions", sections.distributions),
     ("usefulness", "Usefulness", usefulness),
     ("simulation", "Simulation", sections.simulation),
@@ -87,7 +97,7 @@ def plain(value: object) -> object:
         return {
             field.name: plain(getattr(value, field.name))
             for field in dataclasses.fields(value)
-            if field.name not in ("label_N", "class_N")
+            if field.name not in ("label_N", "class_N", "kind_S", "start_ms_S", "end_ms_S")
         }
     if isinstance(value, Enum):
         return value.value

@@ -11,10 +11,16 @@ from ._markup import (
     joined as joined,
     number as number,
     percent as percent,
+    scrolling as scrolling,
     section as section,
     table as table,
     text as text,
 )
 from ._page import html_page as html_page
-from ._svg import class_legend as class_legend, classes_by_size as classes_by_size, draw as draw
+from ._svg import (
+    CLASS_COLORS as CLASS_COLORS,
+    class_legend as class_legend,
+    classes_by_size as classes_by_size,
+    draw as draw,
+)
 from ._view import GraphView as GraphView, view_of_trace as view_of_trace

@@ -9,9 +9,12 @@ from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
 from layerdag.report import (
     Answer,
     Distribution,
+    Lane,
+    Neighbors,
     ReportContent,
     Sample,
     SystemTimes,
+    Timeline,
     attribute_shares,
     structure_distributions,
     summary_rows,
@@ -77,6 +80,22 @@ def content() -> ReportContent:
         simulations=(Distribution("makespan", "µs", times),),
         systems=SystemTimes(("ring", "switch"), (1.0, 2.0), (1.5, 2.5), "makespan in µs"),
         pictures=(Picture("Real", test[0], labels, labels),),
+        neighbors=(
+            Neighbors(
+                "gpt",
+                Picture("sample", test[0], labels, labels),
+                Picture("real", test[0], labels, labels),
+                0.5,
+                0.4,
+                12,
+            ),
+        ),
+        timelines=(
+            Timeline(
+                "A real job", (Lane("rank 0 computes", *np.array([[0.0], [2.0]]), ("mm",)),), 2.0, 1
+            ),
+        ),
+        simulated_on="switch, 25 GB/s, 1 us",
         provenance=(("seed", "0"),),
         caveats=("A small set.",),
     )
