@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 from browser import axe_script, browser
-from raw_graphs import chain
 from small_reports import small_report
 from small_studies import study
 
 from layerdag.cli import main
 from layerdag.report import write_report
-from layerdag.report.differences import write_difference
 from layerdag.report.exploration import write_exploration
-from layerdag.workloads.differences import diff
 from layerdag.workloads.exploration import explore
 
 pytestmark = pytest.mark.slow
@@ -34,13 +31,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write a page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
     content = small_report()
-    words = "abcdefghijklmnopqrstuvwxyz" * 2
     write_report(content, folder / "report.html")
     write_report(replace(content, neighbors=(), real_structure=None), folder / "public.html")
     write_exploration(explore(study()), folder / "exploration.html")
-    write_difference(diff(chain("a", words), chain("b", words[::-1])), folder / "difference.html")
     examples = Path(__file__).resolve().parents[2] / "data" / "examples"
-    main(["view", str(examples / "pp_gpt"), "--out", str(folder / "graph.html")])
+    pair = [str(examples / name) for name in ("pp_gpt", "ddp_mlp")]
+    main(["diff", *pair, "--simulate", "small", "--html", str(folder / "difference.html")])
+    main(["view", pair[0], "--simulate", "small", "--out", str(folder / "graph.html")])
     return {kind: folder / f"{kind}.html" for kind in KINDS}
 
 
@@ -157,3 +154,66 @@ def test_the_verdicts_come_first_and_lead_to_what_shows_why(opened: Any) -> None
     assert page.evaluate(
         "Math.abs(document.querySelector(location.hash).getBoundingClientRect().top) < 900"
     )
+
+
+def pixels(page: Any, canvas: str = "canvas") -> str:
+    """Return what a canvas shows, once it is drawn."""
+    page.wait_for_timeout(100)
+    return page.evaluate(f"document.getElementById('{canvas}').toDataURL()")
+
+
+def test_a_graph_switches_between_blocks_once_and_all_nodes(opened: Any) -> None:
+    page = opened("graph")
+    assert "145 with each repeated block once" in page.locator("#facts").inner_text()
+    assert page.locator("#rolled").is_checked()
+    before = pixels(page)
+    page.locator("#rolled").uncheck()
+    assert page.evaluate("graph.x.length") == 230
+    assert pixels(page) != before
+    page.locator("#rolled").check()
+    assert page.evaluate("graph.x.length") == 145
+    assert page.said[1:] == []
+
+
+def test_the_critical_path_and_times_lie_over_the_graph(opened: Any) -> None:
+    page = opened("graph")
+    with_path = pixels(page)
+    page.locator("#path").uncheck()
+    assert pixels(page) != with_path
+    by_kind = pixels(page)
+    page.locator("#color").select_option("time")
+    assert pixels(page) != by_kind
+    assert page.locator("#legend").inner_text().split("\n") == ["no time", "most time"]
+    assert "simulated" in page.locator("#source").inner_text()
+
+
+def test_a_fitted_graph_is_seen_whole_on_every_screen(opened: Any) -> None:
+    for size in (WIDE, NARROW):
+        page = opened("graph", size)
+        outside = page.evaluate(
+            """[...graph.x.keys()].filter((n) => sx(graph.x[n]) < 0 || sy(graph.y[n]) < 0 ||
+              sx(graph.x[n]) > innerWidth || sy(graph.y[n]) > innerHeight).length"""
+        )
+        assert outside == 0
+
+
+def test_the_overview_moves_the_graph_and_the_keyboard_chooses_nodes(opened: Any) -> None:
+    page = opened("graph")
+    box = page.locator("#map").bounding_box()
+    before = page.evaluate("[left, top_]")
+    page.mouse.click(box["x"] + 20, box["y"] + 20)
+    assert page.evaluate("[left, top_]") != before
+    page.locator("#canvas").focus()
+    page.keyboard.press("n")
+    assert page.locator("#node h2").inner_text()
+    assert "critical path" in page.locator("#node").inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("#node").is_visible()
+
+
+def test_search_says_how_many_match_and_goes_to_them(opened: Any) -> None:
+    page = opened("graph")
+    page.locator("#search").fill("bmm")
+    assert page.locator("#found").inner_text().endswith("matches")
+    page.keyboard.press("Enter")
+    assert "bmm" in page.locator("#node h2").inner_text()
