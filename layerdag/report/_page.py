@@ -26,6 +26,9 @@ from layerdag.report.sections import (
     usefulness,
 )
 
+FORMAT = "layerdag-report/1"
+"""In the JSON, which a schema describes; another number says that something means another thing."""
+
 SECTIONS = (
     ("verdict", "Verdict", answers),
     ("summary", "Summary", sections.summary),
@@ -70,10 +73,17 @@ def write_report(content: ReportContent, path: str | Path) -> Path:
     path = Path(path)
     require_replaceable_report(path)
     page = render(content)
-    figures = json.dumps(plain(content), indent=1, allow_nan=False)
+    figures = json.dumps(figures_of(content), indent=1, allow_nan=False)
     write_text(path.with_suffix(".json"), figures + "\n")
     write_text(path, page)
     return path
+
+
+def figures_of(content: ReportContent) -> dict[str, object]:
+    """Return the figures as ``report.json`` holds them (docs/reference/report.schema.json)."""
+    found = plain(content)
+    assert isinstance(found, dict)
+    return {"format": FORMAT, **found}
 
 
 def render(content: ReportContent) -> str:

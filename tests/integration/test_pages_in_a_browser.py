@@ -165,12 +165,12 @@ def pixels(page: Any, canvas: str = "canvas") -> str:
 def test_a_graph_switches_between_blocks_once_and_all_nodes(opened: Any) -> None:
     page = opened("graph")
     assert "145 with each repeated block once" in page.locator("#facts").inner_text()
-    assert page.locator("#rolled").is_checked()
+    assert page.locator("#level").input_value() == "rolled"
     before = pixels(page)
-    page.locator("#rolled").uncheck()
+    page.locator("#level").select_option("whole")
     assert page.evaluate("graph.x.length") == 230
     assert pixels(page) != before
-    page.locator("#rolled").check()
+    page.locator("#level").select_option("rolled")
     assert page.evaluate("graph.x.length") == 145
     assert page.said[1:] == []
 

@@ -1,3 +1,4 @@
+from ._modules import ModuleGraph as ModuleGraph, module_graph as module_graph
 from ._page import html_page as html_page
 from ._rolled import (
     RolledBlock as RolledBlock,

@@ -14,6 +14,7 @@ from layerdag.viz import (
     layered_layout,
     plain_details,
 )
+from layerdag.viz.viewer._modules import module_graph
 from layerdag.viz.viewer._rolled import RolledGraph, rolled_graph
 
 MOST_NODES = 20_000
@@ -68,7 +69,8 @@ def _data(view: GraphView) -> dict[str, object]:
         "edges": int(view.edge_index_2E.shape[1]),
         "whole": whole,
         "rolled": None,
-        "startsRolled": False,
+        "modules": _modules(view),
+        "starts": "whole",
     }
     if view.timing is not None:
         data["timing"] = {
@@ -80,10 +82,25 @@ def _data(view: GraphView) -> dict[str, object]:
     rolled = rolled_graph(view)
     if rolled.blocks:
         data["rolled"] = _rolled(rolled)
-        data["startsRolled"] = bool(
-            view.num_nodes >= ROLLED_FROM and rolled.row_M.size <= ROLLED_TO * view.num_nodes
-        )
+        if view.num_nodes >= ROLLED_FROM and rolled.row_M.size <= ROLLED_TO * view.num_nodes:
+            data["starts"] = "rolled"
     return data
+
+
+def _modules(view: GraphView) -> dict[str, object] | None:
+    """Return the drawing of modules, each repeated block of them once; None without modules."""
+    grouped = module_graph(view)
+    if grouped is None:
+        return None
+    rolled = rolled_graph(grouped.view)
+    drawn_N = rolled.of_N[grouped.group_N]
+    return {
+        **_rolled(rolled),
+        "row": grouped.first_G[rolled.row_M].tolist(),
+        "of": drawn_N.tolist(),
+        "copies": np.bincount(drawn_N, minlength=rolled.row_M.size).tolist(),
+        "names": [grouped.view.labels[row] for row in rolled.row_M.tolist()],
+    }
 
 
 def _rolled(rolled: RolledGraph) -> dict[str, object]:

@@ -58,6 +58,7 @@ function measure() {
   graph.most = Math.max(...graph.spent, 1e-9);
 }
 
+const nameOf = (n) => (graph.names ? graph.names[n] : label[graph.row[n]]) || id[graph.row[n]];
 const copies = (n) => graph.copies ? graph.copies[n] : 1;
 
 function colorOf(n) {
@@ -120,6 +121,7 @@ function drawFrames() {
   if (!graph.blocks) return;
   pen.textAlign = "left"; pen.textBaseline = "bottom";
   pen.font = `600 ${Math.max(11, Math.min(15, 26 * scale))}px system-ui, sans-serif`;
+  const taken = [];
   for (const block of graph.blocks) {
     const xs = block.nodes.map((n) => graph.x[n]), ys = block.nodes.map((n) => graph.y[n]);
     const grow = block.outer ? 0.1 : 0;
@@ -131,8 +133,10 @@ function drawFrames() {
     pen.strokeStyle = colors.accent; pen.lineWidth = 1; pen.stroke();
     pen.fillStyle = colors.accent;
     const words = `${block.count.toLocaleString("en")} × ${plural(block.period, "node")}`;
-    if (x1 - x0 < 220) pen.fillText(words, x1 + 4, y0 + 18);
-    else pen.fillText(words, x0, y0 - 2);
+    const aside = x1 - x0 < 220, at = [aside ? x1 + 4 : x0, aside ? y0 + 18 : y0 - 2];
+    while (taken.some(([x, y]) => Math.abs(x - at[0]) < 110 && Math.abs(y - at[1]) < 15)) at[1] += 15;
+    taken.push(at);
+    pen.fillText(words, at[0], at[1]);
   }
 }
 
@@ -205,7 +209,7 @@ function drawBox(n, cx, cy, strong, critical) {
   pen.strokeStyle = strong ? colors.accent : critical ? colors.critical : colors.rule;
   pen.lineWidth = strong ? 3 : critical ? 2 : 1; pen.stroke();
   pen.fillStyle = colors.ink; pen.textAlign = "left";
-  const text = label[graph.row[n]] || id[graph.row[n]];
+  const text = nameOf(n);
   if (timing && scale > 0.7) {
     pen.fillText(short(text), x0 + 14 * scale, cy - 5 * scale);
     pen.fillStyle = colors.soft;
@@ -263,7 +267,7 @@ function fit() {
   scale = Math.min((x1 - x0) / ((graph.width + 1.6) * DX), (y1 - y0) / ((graph.height + 0.6) * DY));
   scale = Math.min(Math.max(scale, 0.002), 1.2);
   // A long thin graph starts at its first layers, large enough to be seen.
-  const long = graph.height > 60 && scale < 0.15;
+  const long = graph.height > 60 && scale < 0.06;
   if (long) scale = Math.min(0.5, (x1 - x0) / ((graph.width + 1.6) * DX));
   left = (x0 + x1) / 2 - graph.width / 2 * DX * scale;
   top_ = long ? y0 + 30 : (y0 + y1) / 2 - (graph.height - 1) / 2 * DY * scale;
@@ -289,15 +293,15 @@ function describe(n) {
   if (n < 0) return;
   const row_ = graph.row[n], parents = touching[n].filter((e) => graph.target[e] === n).length;
   const title = document.createElement("h2"), table = document.createElement("table");
-  title.textContent = label[row_] || id[row_];
+  title.textContent = nameOf(n);
   const rows = [["id", id[row_]], ["kind", data.kinds[kind[row_]]], ["layer", graph.y[n]],
     ["parents", parents], ["children", touching[n].length - parents]];
-  if (copies(n) > 1) rows.push(["copies", copies(n).toLocaleString("en")]);
+  if (copies(n) > 1) rows.push(["stands for", plural(copies(n), "node")]);
   if (timing) {
     rows.push(["starts at", timeText(timing.start[row_])], ["ends at", timeText(timing.end[row_])]);
-    rows.push([copies(n) > 1 ? "time, all copies" : "time", timeText(graph.spent[n])]);
+    rows.push([copies(n) > 1 ? "time, all of them" : "time", timeText(graph.spent[n])]);
     rows.push(["critical path", graph.critical[n] === 0 ? "no" : copies(n) === 1 ? "yes"
-      : `${graph.critical[n]} of ${copies(n)} copies`]);
+      : `${graph.critical[n]} of ${plural(copies(n), "node")}`]);
   }
   for (const [key, value] of [...rows, ...Object.entries(data.details[row_])]) {
     const row = table.insertRow(), head = document.createElement("th");
@@ -378,7 +382,7 @@ map.addEventListener("keydown", press);
 search.addEventListener("input", () => {
   const text = search.value.toLowerCase();
   found = text ? [...graph.row.keys()].filter((n) => id[graph.row[n]] === text ||
-    label[graph.row[n]].toLowerCase().includes(text)) : [];
+    nameOf(n).toLowerCase().includes(text)) : [];
   at = 0;
   $("found").textContent = text ? `${plural(found.length, "match").replace("matchs", "matches")}` : "";
   redraw();
@@ -388,7 +392,7 @@ search.addEventListener("keydown", (event) => {
   goTo(found[at]); at = (at + 1) % found.length;
 });
 $("fit").addEventListener("click", fit);
-$("rolled").addEventListener("change", () => show($("rolled").checked ? data.rolled : data.whole));
+$("level").addEventListener("change", () => show(data[$("level").value]));
 $("path").addEventListener("change", redraw);
 $("color").addEventListener("change", () => { overview = null; legend(); redraw(); });
 window.addEventListener("resize", redraw);
@@ -416,17 +420,18 @@ function start() {
   $("facts").textContent = data.rolled
     ? `${facts}; ${data.rolled.x.length.toLocaleString("en")} with each repeated block once` : facts;
   canvas.setAttribute("aria-label", `Graph of ${facts}`);
-  $("rolling").hidden = !data.rolled;
+  for (const option of [...$("level").options]) if (!data[option.value]) option.remove();
+  $("leveling").hidden = $("level").options.length < 2;
   $("pathing").hidden = $("coloring").hidden = !timing;
   if (timing) {
     const end = timing.end.reduce((most, time) => Math.max(most, time), 0);
     $("source").textContent = `Times: ${timing.source}; ${timeText(end)} in all.`;
     $("path").checked = true;
   }
-  $("rolled").checked = data.startsRolled;
+  $("level").value = data.starts;
   $("more").open = canvas.clientWidth > 640;
   legend();
-  show(data.startsRolled ? data.rolled : data.whole);
+  show(data[data.starts]);
   $("more").addEventListener("toggle", () => { if (chosen < 0) fit(); });
   // page.html#ID opens the page at a node.
   const wanted = id.indexOf(decodeURIComponent(location.hash.slice(1)));

@@ -56,7 +56,7 @@ def layers(count: int) -> list[NodeSpec]:
 
 def test_a_large_graph_of_repeated_blocks_opens_with_each_of_them_once() -> None:
     data = data_of(html_page(view_of_trace(build_trace(layers(20)))))
-    assert data["startsRolled"] is True
+    assert data["starts"] == "rolled"
     assert data["rolled"]["row"] == [0, 1, 2, 3]
     assert data["rolled"]["blocks"] == [{"nodes": [0, 1, 2, 3], "count": 20, "period": 4}]
     assert data["rolled"]["copies"] == [20] * 4
@@ -65,7 +65,7 @@ def test_a_large_graph_of_repeated_blocks_opens_with_each_of_them_once() -> None
 
 def test_a_small_graph_opens_whole_and_one_without_repetition_has_no_choice() -> None:
     small = data_of(html_page(view_of_trace(build_trace(layers(3)))))
-    assert small["startsRolled"] is False
+    assert small["starts"] == "whole"
     assert small["rolled"] is not None
     single = data_of(html_page(view_of_trace(build_trace([comp(0), comp(1, 0)]))))
     assert single["rolled"] is None
