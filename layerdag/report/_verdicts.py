@@ -63,24 +63,23 @@ def sharing(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
     )  # fmt: skip
 
 
-def likeness(ratio: float | None, question: str = IS_IT_LIKE) -> Answer:
+def likeness(ratio: float | None) -> Answer:
     """Return whether samples are like real graphs.
 
     Args:
         ratio: Median over all metrics of the distance of samples from held-out graphs, divided by
             that of as many other real graphs; None of fewer than eight graphs on a side.
-        question: The question in the reader's words.
     """
     if ratio is None:
         return Answer(
-            question, "too few to tell", "fair",
+            IS_IT_LIKE, "too few to tell", "fair",
             "Fewer than 8 real graphs were held out of training, or fewer than 8 samples kept.",
             "provenance",
         )  # fmt: skip
     words = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
     word, tone = words if ratio <= CLOSE else ("far", "poor")
     return Answer(
-        question,
+        IS_IT_LIKE,
         word,
         tone,
         f"Samples are {number(ratio, 2)} times as far from real graphs that training never saw as "

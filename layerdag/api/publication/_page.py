@@ -154,7 +154,7 @@ def _answers(results: Results) -> Iterator[Answer]:
         "membership" if results.evaluation and results.evaluation.leaks else "summary",
     )
     if results.evaluation is not None:
-        yield likeness(results.evaluation.ratio, "Is it like the real traces?")
+        yield likeness(results.evaluation.ratio)
         yield _use(results)
 
 

@@ -56,8 +56,8 @@ def timelines_of(
 ) -> tuple[Timeline, ...]:
     """Return what the ranks of a held-out job and of a sample most like it do, and when.
 
-    Of the samples with most ranks, up to four, the one of middling size is taken. What a job is
-    run on is the first of ``systems``.
+    Of the samples with several ranks that a held-out job of the same family, strategy and number of
+    ranks can stand beside, the one of middling size is taken. They run on the first of ``systems``.
 
     Args:
         data: Data set with the schema.
@@ -66,8 +66,9 @@ def timelines_of(
     """
     if data.schema.kind != "trace" or not samples or not can_be_drawn(data):
         return ()
-    made = samples[_several_ranks(samples)]
-    alike = [dag for dag in real if _ranks(dag) == _ranks(made)]
+    comparable = [dag for dag in samples if any(_same_kind(dag, one) for one in real)]
+    made = _several_ranks(comparable or samples)
+    alike = [dag for dag in real if _same_kind(made, dag)]
     rows = nearest_real(alike, [made], largest=LARGEST_TIMELINE)
     jobs = [*(("a real job", alike[one.real]) for one in rows), ("a sample", made)]
     try:
@@ -76,12 +77,20 @@ def timelines_of(
         return ()
 
 
-def _several_ranks(samples: Sequence[DAG]) -> int:
-    """Return the row of a sample of middling size, with several ranks if there is one."""
-    fits = [i for i, dag in enumerate(samples) if dag.num_nodes <= LARGEST_TIMELINE]
-    several = [i for i in fits if 1 < _ranks(samples[i]) <= SHOWN_RANKS]
-    rows = sorted(several or fits or [0], key=lambda i: samples[i].num_nodes)
-    return rows[len(rows) // 2]
+def _several_ranks(samples: Sequence[DAG]) -> DAG:
+    """Return a sample of middling size, with several ranks if there is one."""
+    fits = [dag for dag in samples if dag.num_nodes <= LARGEST_TIMELINE]
+    several = [dag for dag in fits if 1 < _ranks(dag) <= SHOWN_RANKS]
+    ordered = sorted(several or fits or samples[:1], key=lambda dag: dag.num_nodes)
+    return ordered[len(ordered) // 2]
+
+
+def _same_kind(sample: DAG, real: DAG) -> bool:
+    """Return whether two jobs are of the same family, strategy and number of ranks."""
+    names = ("family", "strategy", "world_size")
+    return [sample.conditions.get(name) for name in names] == [
+        real.conditions.get(name) for name in names
+    ]
 
 
 def _ranks(dag: DAG) -> int:

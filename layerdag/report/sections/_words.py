@@ -68,10 +68,15 @@ _VALUES = {"COMM_COLL": "collective", "COMP": "computation", "MESSAGE": "message
 
 def metric_words(metric: Declaration) -> str:
     """Return what a metric measures, in a few words."""
-    kind, _, attribute = metric.name.partition(":")
+    return words_of_metric(metric.name, metric.description)
+
+
+def words_of_metric(name: str, description: str) -> str:
+    """Return what a metric of this name and description measures, in a few words."""
+    kind, _, attribute = name.partition(":")
     if kind == "attribute":
         return attribute_words(attribute)
-    return _METRICS.get(metric.name, metric.description[:1].upper() + metric.description[1:])
+    return _METRICS.get(name, description[:1].upper() + description[1:])
 
 
 def attribute_words(name: str) -> str:
