@@ -82,8 +82,8 @@ def likeness(ratio: float | None) -> Answer:
         IS_IT_LIKE,
         word,
         tone,
-        f"Samples are {number(ratio, 2)} times as far from real graphs that training never saw as "
-        "the same number of other real graphs is, in the median over all measures.",
+        f"In the median over all measures, samples lie {number(ratio, 2)} times as far from real "
+        "graphs that training never saw as equally many other real graphs do.",
         "similarity",
     )
 

@@ -69,7 +69,7 @@ def timelines_of(
     comparable = [dag for dag in samples if any(_same_kind(dag, one) for one in real)]
     made = _several_ranks(comparable or samples)
     alike = [dag for dag in real if _same_kind(made, dag)]
-    rows = nearest_real(alike, [made], largest=LARGEST_TIMELINE)
+    rows = nearest_real(alike, [made], data.schema.measured_columns, largest=LARGEST_TIMELINE)
     jobs = [*(("a real job", alike[one.real]) for one in rows), ("a sample", made)]
     try:
         return tuple(_timeline(data, dag, f"{title}{_of(dag)}") for title, dag in jobs)
