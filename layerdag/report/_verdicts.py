@@ -95,7 +95,8 @@ def usefulness_of(report: TransferReport | None, missing: str = "") -> Answer:
         report: What they learned; None where they could not be tested.
         missing: Why not, as a sentence.
     """
-    if report is None:
+    if report is None or not report.rows:
+        missing = missing or "No predictor was trained."
         return Answer(IS_IT_USEFUL, "too few to tell", "fair", missing, "summary")
     family = report.rows[0].family
     real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))

@@ -202,7 +202,10 @@ function drawBox(n, cx, cy, strong, critical) {
   const wide = BOX * scale, tall = TALL * scale, x0 = cx - wide / 2, y0 = cy - tall / 2;
   pen.beginPath();
   pen.roundRect(x0, y0, wide, tall, 5 * scale);
+  const alpha = pen.globalAlpha;
+  pen.globalAlpha = 1;  // edges do not shine through
   pen.fillStyle = colors.card; pen.fill();
+  pen.globalAlpha = alpha;
   pen.save(); pen.clip();
   pen.fillStyle = colorOf(n); pen.fillRect(x0, y0, 9 * scale, tall);
   pen.restore();

@@ -103,6 +103,10 @@ def test_what_could_not_be_tested_says_why() -> None:
     assert (answer.answer, answer.reason) == ("too few to tell", "There are 7 labels.")
 
 
+def test_without_predictors_nothing_can_be_told() -> None:
+    assert usefulness_of(TransferReport((), (), 4, (0,))).answer == "too few to tell"
+
+
 def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
     every = [
         *(sharing(novel, found) for novel in (NEW, COPIED) for found in ((), leaks(*Verdict))),
