@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short release test test-slow coverage docs-test sanitize search lint docs mutation corpus pretrained clean help
+.PHONY: demo demo-short release test test-slow coverage docs-test pages-test sanitize search lint docs mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-slow   the tests that need more time or reference data beside the checkout"
 	@echo "make coverage    the tests with branch coverage, at least 95 %"
 	@echo "make docs-test   the commands of README and docs, as a user runs them"
+	@echo "make pages-test  every kind of page in headless Chromium, which must be installed; needs npm"
 	@echo "make sanitize    fuzz targets and tests of the C sources under the sanitizers; needs gcc"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
 	@echo "make docs        build the site of the documentation into outputs/site"
@@ -48,6 +49,11 @@ coverage: $(STAMP)
 
 docs-test: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m docs tests/docs
+
+pages-test: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,pages]"
+	npm install --silent --no-audit --no-fund --prefix outputs/pages axe-core@4.14.1
+	$(BIN)/pytest -q -n 0 -m slow tests/integration/test_pages_in_a_browser.py
 
 sanitize: $(STAMP)
 	$(BIN)/python tests/fuzz/run.py --seconds 60

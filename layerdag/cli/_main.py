@@ -46,6 +46,7 @@ ROOMS = {
         "checkpoint": "Convert a checkpoint that an older version wrote.",
         "surrogate": "Fit and use models that predict performance from a graph.",
         "release": "Make a package from your traces that you may publish, with a verdict.",
+        "runs": "Compare the reports of several runs on one page.",
         "demo": "Run the main job end to end on the embedded corpus and write a report.",
     },
 }

@@ -61,6 +61,62 @@ class Distribution:
 
 
 @dataclass(frozen=True, eq=False)
+class Neighbors:
+    """A sample beside the real graph that is most like it.
+
+    Attributes:
+        family: Family of both, "" where graphs have none.
+        sample: The sample, to be drawn.
+        real: The real graph.
+        distance: Between the two (Weisfeiler-Lehman, 0 equal, 1.41 nothing in common).
+        usual: Median distance of real graphs of the family to the real graph most like them; None
+            of fewer than two.
+        compared: Number of real graphs of the family.
+    """
+
+    family: str
+    sample: Picture
+    real: Picture
+    distance: float
+    usual: float | None
+    compared: int
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """What one rank does of one sort of work.
+
+    Attributes:
+        name: Of the rank and the sort.
+        start_ms_S: Start of each of S pieces, in milliseconds.
+        end_ms_S: End of each.
+        kind_S: What each does, in a word or two.
+    """
+
+    name: str
+    start_ms_S: np.ndarray
+    end_ms_S: np.ndarray
+    kind_S: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A job on a simulated cluster.
+
+    Attributes:
+        title: Caption.
+        lanes: Of the ranks that are shown.
+        duration_ms: Until the last rank ends.
+        ranks: Number of ranks, shown or not.
+    """
+
+    title: str
+    lanes: tuple[Lane, ...]
+    duration_ms: float
+    ranks: int
+
+
+@dataclass(frozen=True, eq=False)
 class CategoryFractions:
     """The shares of named categories, compared between samples.
 
@@ -135,6 +191,9 @@ class ReportContent:
         simulations: Distributions of simulated quantities.
         systems: Mean time of real and synthetic workloads on each system.
         pictures: Graphs side by side, real ones first.
+        neighbors: Samples beside the real graphs most like them.
+        timelines: Jobs on the same simulated cluster, real ones first.
+        simulated_on: The cluster of the timelines, in words.
         provenance: (label, value) pairs: checkpoint, seeds, counts, hardware, versions, command.
         caveats: Sentences on what the figures do not show.
     """
@@ -158,5 +217,8 @@ class ReportContent:
     simulations: tuple[Distribution, ...] = ()
     systems: SystemTimes | None = None
     pictures: tuple[Picture, ...] = ()
+    neighbors: tuple[Neighbors, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    simulated_on: str = ""
     provenance: tuple[tuple[str, str], ...] = ()
     caveats: tuple[str, ...] = field(default_factory=tuple)

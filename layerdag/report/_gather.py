@@ -43,7 +43,9 @@ def structure_distributions(
             for source, one in zip(SOURCES, histograms, strict=True)
         )
         metric = metrics[name]
-        result.append(Distribution(metric.description, "", samples, log=name in LOGARITHMIC))
+        result.append(
+            Distribution(metric.description, metric.unit, samples, log=name in LOGARITHMIC)
+        )
     return tuple(result)
 
 

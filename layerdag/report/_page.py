@@ -16,15 +16,28 @@ from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import ReportContent
 from layerdag.report._document import document
-from layerdag.report.sections import _sections as sections, answers, membership, usefulness
+from layerdag.report.sections import (
+    _sections as sections,
+    answers,
+    membership,
+    neighbors,
+    similarity,
+    timelines,
+    usefulness,
+)
+
+FORMAT = "layerdag-report/1"
+"""In the JSON, which a schema describes; another number says that something means another thing."""
 
 SECTIONS = (
     ("verdict", "Verdict", answers),
     ("summary", "Summary", sections.summary),
+    ("neighbors", "Samples and neighbors", neighbors),
+    ("timelines", "Timelines", timelines),
     ("pictures", "Pictures", sections.pictures),
     ("validity", "Validity", sections.validity),
     ("membership", "Membership", membership),
-    ("similarity", "Similarity", sections.similarity),
+    ("similarity", "Similarity", similarity),
     ("distributions", "Distributions", sections.distributions),
     ("usefulness", "Usefulness", usefulness),
     ("simulation", "Simulation", sections.simulation),
@@ -60,10 +73,17 @@ def write_report(content: ReportContent, path: str | Path) -> Path:
     path = Path(path)
     require_replaceable_report(path)
     page = render(content)
-    figures = json.dumps(plain(content), indent=1, allow_nan=False)
+    figures = json.dumps(figures_of(content), indent=1, allow_nan=False)
     write_text(path.with_suffix(".json"), figures + "\n")
     write_text(path, page)
     return path
+
+
+def figures_of(content: ReportContent) -> dict[str, object]:
+    """Return the figures as ``report.json`` holds them (docs/reference/report.schema.json)."""
+    found = plain(content)
+    assert isinstance(found, dict)
+    return {"format": FORMAT, **found}
 
 
 def render(content: ReportContent) -> str:
@@ -87,7 +107,7 @@ def plain(value: object) -> object:
         return {
             field.name: plain(getattr(value, field.name))
             for field in dataclasses.fields(value)
-            if field.name not in ("label_N", "class_N")
+            if field.name not in ("label_N", "class_N", "kind_S", "start_ms_S", "end_ms_S")
         }
     if isinstance(value, Enum):
         return value.value

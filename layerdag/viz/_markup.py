@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from layerdag.evaluation.metrics import Interval
 
+LONG, SHOWN = 12, 8
+"""Tables of more than ``LONG`` rows show the first ``SHOWN`` and unfold the others."""
+
 
 @dataclass(frozen=True)
 class Markup:
@@ -38,9 +41,44 @@ def joined(pieces: Iterable[Markup]) -> Markup:
 
 
 def table(
-    caption: str, head: Sequence[str], rows: Iterable[Sequence[Markup | str]], *numeric: int
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[Markup | str]],
+    *numeric: int,
+    shown: int | None = None,
 ) -> Markup:
-    """Return a table; the first column names the row, the ``numeric`` columns align right."""
+    """Return a table; the first column names the row, the ``numeric`` columns align right.
+
+    Of a long table the first ``SHOWN`` rows are visible at once, the others unfold (print has all).
+
+    Args:
+        caption: What the table shows.
+        head: Names of the columns.
+        rows: The cells of each row.
+        *numeric: Columns of numbers.
+        shown: Visible rows of a table that does not fit; None for ``SHOWN`` of more than ``LONG``.
+    """
+    kept = list(rows)
+    most = shown or SHOWN
+    if len(kept) <= (shown or LONG):
+        return _whole(caption, head, kept, numeric)
+    more = f"{len(kept) - most:,} more rows: {caption}"
+    rest = _whole(more, head, kept[most:], numeric)
+    return joined(
+        [
+            _whole(caption, head, kept[:most], numeric),
+            element("details", element("summary", f"{len(kept) - most:,} more rows"), rest),
+        ]
+    )
+
+
+def _whole(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[Markup | str]],
+    numeric: Sequence[int],
+) -> Markup:
+    """Return one table that scrolls sideways where it is too wide, by keyboard, too."""
 
     def classes(column: int) -> dict[str, str]:
         return {"class_": "n"} if column in numeric else {}
@@ -56,10 +94,14 @@ def table(
         )
         for row in rows
     ]
-    inner = element(
-        "table", element("caption", caption), element("thead", header), element("tbody", *body)
-    )
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    title = element("caption", element("span", caption))
+    inner = element("table", title, element("thead", header), element("tbody", *body))
+    return scrolling(inner, caption)
+
+
+def scrolling(inner: Markup, label: str) -> Markup:
+    """Return something wide in a frame that scrolls sideways and can be reached by keyboard."""
+    return element("div", inner, class_="scroll", tabindex="0", role="group", aria_label=label)
 
 
 def section(identifier: str, title: str, *children: Markup) -> Markup:

@@ -35,6 +35,23 @@ _EXACT = 2**53
 
 
 @dataclass(frozen=True, eq=False)
+class Timing:
+    """When each node of a view runs, and which nodes decide how long it all takes.
+
+    Attributes:
+        source: Where the times are from, in words.
+        start_us_N: Start of each node in microseconds.
+        end_us_N: End of each node.
+        critical_N: bool; on the critical path.
+    """
+
+    source: str
+    start_us_N: np.ndarray
+    end_us_N: np.ndarray
+    critical_N: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class GraphView:
     """A directed acyclic graph ready to be drawn or written as a graph file.
 
@@ -49,6 +66,7 @@ class GraphView:
         dashed_E: bool; edges drawn dashed (control dependencies).
         details: Further values of each node by name.
         layer_N: Longest-path layer of each node; a layout finds it from the edges if it is None.
+        timing: When each node runs; None if nothing says so.
     """
 
     title: str
@@ -61,6 +79,7 @@ class GraphView:
     dashed_E: np.ndarray
     details: tuple[Mapping[str, object], ...]
     layer_N: np.ndarray | None = None
+    timing: Timing | None = None
 
     @property
     def num_nodes(self) -> int:

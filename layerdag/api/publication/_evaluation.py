@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from layerdag.api import attribute_views, weight_attacks
 from layerdag.api.publication._split import FOR_SIMILARITY, FOR_USEFULNESS
 from layerdag.api.publication.drawing import Drawn
@@ -23,7 +21,7 @@ from layerdag.evaluation import SimilarityReport, compare
 from layerdag.evaluation.privacy import Attack, LeakRow, Novelty, Verdict, leak_series, novelty
 from layerdag.evaluation.rules import StructureReport, check_structure
 from layerdag.graph import DAG, GraphStatistics
-from layerdag.report import Distribution, SystemTimes
+from layerdag.report import Distribution, SystemTimes, median_ratio
 from layerdag.sampling import GeneratedGraph, as_workload
 from layerdag.surrogates import TransferReport
 from layerdag.traces import Workload
@@ -128,15 +126,6 @@ def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> SimilarityReport |
     if len(data.held_out) < FOR_SIMILARITY or len(dags) < FOR_SIMILARITY:
         return None
     return compare(data.graphs["train"], data.held_out, dags, attribute_views(data.schema))
-
-
-def median_ratio(report: SimilarityReport | None) -> float | None:
-    """Return the median ratio at equal count over all distances."""
-    if report is None:
-        return None
-    found = [row.matched_ratio for row in report.rows if row.is_distance]
-    known = [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
-    return float(np.median(known)) if known else None
 
 
 def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferReport | None:

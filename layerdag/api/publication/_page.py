@@ -1,6 +1,5 @@
 """The two reports of a release: what anybody may see, and what the owner sees."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,22 +12,32 @@ from layerdag.api.publication._verdict import Outcome, ReleaseVerdict
 from layerdag.api.publication.drawing import KEPT, Drawn
 from layerdag.api.publication.reading import FoundJobs
 from layerdag.api.publication.training import AuditedWeights
-from layerdag.api.stages import picture_of, vocabularies
+from layerdag.api.stages import (
+    can_be_drawn,
+    neighbors_of,
+    picture_of,
+    systems,
+    timelines_of,
+    vocabularies,
+)
 from layerdag.codec import repair_in_words
 from layerdag.datasets import GraphDataset
 from layerdag.evaluation.privacy import Attack, Verdict
+from layerdag.graph import DAG
 from layerdag.report import (
+    MAY_BE_SHARED,
     Answer,
     ReportContent,
     SummaryRow,
+    Timeline,
     attribute_shares,
+    likeness,
     structure_distributions,
+    usefulness_of,
 )
 from layerdag.sampling import GeneratedGraph
-from layerdag.surrogates import REAL, SYNTHETIC
 from layerdag.viz import Picture, interval, number, percent
 
-AS_REAL, CLOSE = 1.25, 2.5
 _TONES = {Outcome.YES: "good", Outcome.RESERVED: "fair", Outcome.NO: "poor"}
 _SHORT = {Outcome.YES: "yes", Outcome.RESERVED: "yes, with a reserve", Outcome.NO: "no"}
 CAVEATS = (
@@ -67,10 +76,10 @@ class Results:
 
 def public_content(results: Results) -> ReportContent:
     """Return the report that goes out with the samples: no figure of a single real job."""
-    evaluation, verdict = results.evaluation, results.verdict
+    evaluation = results.evaluation
     return ReportContent(
         title="Synthetic execution traces: what may be shared",
-        lead=verdict.line,
+        lead=_lead(results),
         answers=tuple(_answers(results)),
         summary=tuple(_summary(results)),
         structure=evaluation.structure if evaluation else None,
@@ -80,6 +89,8 @@ def public_content(results: Results) -> ReportContent:
         transfer=evaluation.transfer if evaluation else None,
         target="the step time in seconds",
         repairs=_repairs(evaluation),
+        timelines=_timelines(results, ()),
+        simulated_on=next(iter(systems())),
         pictures=_samples_drawn(results),
         provenance=tuple(_provenance(results)),
         caveats=(*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))),
@@ -96,6 +107,7 @@ def owners_content(results: Results) -> ReportContent:
     dags = [sample.dag for sample in results.kept]
     views = attribute_views(data.schema)
     sets = (data.graphs["train"], data.held_out, dags)
+    pairs = neighbors_of(data, dags)
     return replace(
         content,
         title="Release: the owner's report (not to be shared)",
@@ -105,6 +117,9 @@ def owners_content(results: Results) -> ReportContent:
         shares=attribute_shares(*sets, views, vocabularies(data)),
         simulations=evaluation.simulations,
         systems=evaluation.systems,
+        neighbors=pairs,
+        timelines=_timelines(results, data.held_out),
+        pictures=() if pairs else content.pictures,
     )
 
 
@@ -114,6 +129,26 @@ def _published_weight_attacks(results: Results) -> tuple[Attack, ...]:
     if audited is None or audited.audit is None or not audited.released:
         return ()
     return audited.audit.attacks
+
+
+def _lead(results: Results) -> str:
+    """Return what the page is about."""
+    data, verdict = results.data, results.verdict
+    if data is None or not results.kept:
+        return verdict.line
+    of = "traces of jobs" if data.schema.kind == "trace" else "graphs"
+    return (
+        f"{len(results.kept):,} synthetic {of}, made by a model that learned from "
+        f"{len(data.graphs['train']):,} real ones; {len(data.held_out):,} real ones that it never "
+        f"saw are what they are compared with. They {verdict.outcome.value}."
+    )
+
+
+def _timelines(results: Results, real: Sequence[DAG]) -> tuple[Timeline, ...]:
+    """Return the timeline of a sample, beside that of a real job if there are any to show."""
+    if results.data is None or results.verdict.outcome is Outcome.NO:
+        return ()
+    return timelines_of(results.data, real, [sample.dag for sample in results.kept])
 
 
 def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]:
@@ -131,61 +166,27 @@ def _answers(results: Results) -> Iterator[Answer]:
         Outcome.NO: f"{'; '.join(one.what for one in verdict.reasons)}.",
     }[verdict.outcome]
     yield Answer(
-        "May it be shared?",
+        MAY_BE_SHARED,
         _SHORT[verdict.outcome],
         _TONES[verdict.outcome],
         reason[:1].upper() + reason[1:],
-        "membership" if results.evaluation and results.evaluation.leaks else "",
+        "membership" if results.evaluation and results.evaluation.leaks else "summary",
     )
     if results.evaluation is not None:
-        yield _likeness(results.evaluation)
+        yield likeness(results.evaluation.ratio)
         yield _use(results)
-
-
-def _likeness(evaluation: SampleEvaluation) -> Answer:
-    """Return whether the samples are like real graphs."""
-    question = "Is it like the real traces?"
-    if evaluation.ratio is None:
-        return Answer(
-            question, "too few to tell", "fair", "There are fewer than 8 held-out graphs."
-        )
-    words = ("as real", "good") if evaluation.ratio <= AS_REAL else ("close", "fair")
-    word, tone = words if evaluation.ratio <= CLOSE else ("far", "poor")
-    return Answer(
-        question,
-        word,
-        tone,
-        f"The distance to held-out graphs is {number(evaluation.ratio, 2)} times that of as many "
-        "real graphs, in the median over all metrics (1 is as near as real graphs are).",
-        "similarity",
-    )
 
 
 def _use(results: Results) -> Answer:
     """Return whether predictors learn from the samples what they learn from real graphs."""
-    question = "Is it useful?"
     assert results.evaluation is not None
-    report = results.evaluation.transfer
-    if report is None:
-        need = results.needs[-1]
-        return Answer(
-            question, "too few to tell", "fair",
-            f"There are {need.found} labeled held-out graphs, and {need.needed} are needed."
-        )  # fmt: skip
-    family = report.rows[0].family
-    real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))
-    known = math.isfinite(real) and math.isfinite(made)
-    tone = "good" if known and made >= 0.9 * real else "fair" if known and made >= 0.5 else "poor"
-    word = {"good": "as real ones", "fair": "partly", "poor": "hardly"}[tone]
-    return Answer(
-        question,
-        word,
-        tone,
-        f"A predictor of step times that learned from the samples orders {report.tested_on} real "
-        f"jobs with a rank correlation of {number(made, 2)}; learned from real jobs, "
-        f"{number(real, 2)}.",
-        "usefulness",
+    need = results.needs[-1]
+    missing = (
+        f"There are {need.found} labeled held-out graphs, and {need.needed} are needed."
+        if not need.is_met
+        else "Step times could not be predicted: there are too few of them, or all are alike."
     )
+    return usefulness_of(results.evaluation.transfer, missing)
 
 
 def _summary(results: Results) -> Iterator[SummaryRow]:
@@ -280,10 +281,10 @@ def _verdict_word(verdict: Verdict) -> str:
 
 
 def _samples_drawn(results: Results) -> tuple[Picture, ...]:
-    """Return pictures of two samples of middling size."""
-    if results.data is None or len(results.kept) < 2:
+    """Return pictures of two samples of middling size; none of samples that stay private."""
+    if results.data is None or len(results.kept) < 2 or results.verdict.outcome is Outcome.NO:
         return ()
-    if not {"op", "type"} <= {attribute.name for attribute in results.data.schema.attributes}:
+    if not can_be_drawn(results.data):
         return ()
     ordered = sorted(results.kept, key=lambda sample: sample.dag.num_nodes)
     chosen = (ordered[len(ordered) // 3], ordered[len(ordered) // 2])

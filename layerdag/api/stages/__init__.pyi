@@ -1,3 +1,8 @@
+from ._examples import (
+    can_be_drawn as can_be_drawn,
+    neighbors_of as neighbors_of,
+    timelines_of as timelines_of,
+)
 from ._graphs import (
     kind_of as kind_of,
     picture_of as picture_of,

@@ -105,7 +105,7 @@ def simulation_parts(
         ),
         Distribution(
             f"share of time in which a rank does not compute, on {first}",
-            "",
+            "fraction of the time",
             tuple(Sample(name, part.exposed_fraction[0]) for name, part in both),
         ),
     )

@@ -34,8 +34,12 @@ from layerdag.report import (
     SummaryRow,
     SystemTimes,
     attribute_shares,
+    likeness,
+    median_ratio,
+    sharing,
     structure_distributions,
     summary_rows,
+    usefulness_of,
     write_report,
 )
 from layerdag.sampling import GeneratedGraph
@@ -89,12 +93,19 @@ def _content(settings: DemoSettings) -> ReportContent:
         evaluation.similarity,
         transferred,
     )
+    dags = tuple(sample.dag for sample in samples)
+    alike = evaluating.neighbors_of(data, dags)
     return ReportContent(
         title="Synthetic execution traces",
         lead=f"{len(samples)} jobs sampled from a small model that was trained on "
         f"{len(data.graphs['train'])} collected training and inference steps"
         f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, next to "
         f"{len(data.graphs['test'])} jobs it never saw.",
+        answers=(
+            sharing(evaluation.novelty, evaluation.leaks),
+            likeness(median_ratio(evaluation.similarity)),
+            usefulness_of(transferred),
+        ),
         summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
         structure=evaluation.structure,
         real_structure=evaluation.real_structure,
@@ -110,7 +121,10 @@ def _content(settings: DemoSettings) -> ReportContent:
         repairs=tuple((repair_in_words(name), count) for name, count in repairs.items()),
         simulations=simulation.distributions,
         systems=simulation.times,
-        pictures=_pictures(data, tuple(sample.dag for sample in samples)),
+        neighbors=alike,
+        timelines=evaluating.timelines_of(data, data.graphs["test"], dags),
+        simulated_on=next(iter(evaluating.systems())),
+        pictures=() if alike else _pictures(data, dags),
         provenance=(
             *training(settings, trained, checkpoint.meta.step, warm),
             *provenance(settings, data, seconds),

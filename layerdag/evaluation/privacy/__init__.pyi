@@ -27,6 +27,7 @@ from ._membership import (
 from ._memorization import (
     DistanceToClosestRecord as DistanceToClosestRecord,
     Novelty as Novelty,
+    kernel_distances as kernel_distances,
     novelty as novelty,
 )
 from ._schema_attacks import schema_attacks as schema_attacks

@@ -8,12 +8,21 @@ from layerdag._runtime import write_text
 from layerdag.errors import UsageError
 from layerdag.report import document
 from layerdag.report.differences._ribbon import ribbon
-from layerdag.viz import Markup, element, section, table
+from layerdag.report.differences._verdicts import verdicts
+from layerdag.report.sections import cards
+from layerdag.viz import Markup, element, scrolling, section, table
 from layerdag.workloads.differences import Difference, Operator, counts_text, figure_text, lines
 
 MOST_ROWS = 200
 """Tables on the page stop here; the JSON has all rows."""
 
+_COLUMNS = {
+    "flops": "Operations (FLOPs)",
+    "bytes": "Bytes moved",
+    "tensor_bytes": "Bytes of tensors",
+    "comm_bytes": "Bytes communicated",
+    "duration_us": "Duration (us)",
+}
 _MOST_RIBBONS = 8
 _MOST_WORDS = 12
 
@@ -56,30 +65,30 @@ def write_difference(found: Difference, path: str | Path) -> Path:
 def _render(found: Difference) -> str:
     """Return the page as one HTML document."""
     differing = ", ".join(found.differing)
-    lead = (
-        f"A and B differ in {differing}." if differing else "A and B are equal in all that counts."
-    )
+    told = f"differ in {differing}." if differing else "are equal in all that counts."
+    lead = f"A is {found.a}, B is {found.b}. They {told}"
     if found.ignored:
         lead += f" Not counted: {', '.join(found.ignored)}."
     made = (
-        ("summary", "Summary", _summary(found)),
         ("structure", "Structure", _structure(found)),
         ("operators", "Operators", _operators(found)),
         ("communication", "Communication", _communication(found)),
         ("time", "Time", _times(found)),
         ("labels", "Labels", _labels(found)),
+        ("summary", "In short", _summary(found)),
     )
     sections = [(name, title, section(name, title, *parts)) for name, title, parts in made if parts]
-    return document(f"{found.a} and {found.b}", lead, sections)
+    there = {name for name, _, _ in sections}
+    verdict = section("verdict", "Verdict", cards(verdicts(found, there)))
+    return document("What differs", lead, [("verdict", "Verdict", verdict), *sections])
 
 
 def _summary(found: Difference) -> list[Markup]:
     """Return what the terminal shows."""
     notes = [element("p", note) for note in found.notes]
-    text = "\n".join(lines(found))
-    shown = element("pre", text)
-    return [element("div", shown, class_="scroll", tabindex="0", role="region",
-        aria_label="What differs, in short"), *notes]  # fmt: skip
+    text = element("pre", "\n".join(lines(found)))
+    shown = scrolling(text, "What differs, as the terminal shows it")
+    return [*notes, element("details", element("summary", "As the terminal shows it"), shown)]
 
 
 def _structure(found: Difference) -> list[Markup]:
@@ -127,7 +136,8 @@ def _operators(found: Difference) -> list[Markup]:
     columns = list(differing[0].numbers) if differing else []
     head = ["Operator", "Nodes of A", "Nodes of B", "Changed"]
     for name in columns:
-        head += [f"{name.replace('_', ' ')} of A", "of B"]
+        words = _COLUMNS.get(name, name.replace("_", " ").capitalize())
+        head += [f"{words} of A", f"{words} of B"]
     rows = [tuple(_operator(operator, columns)) for operator in differing]
     caption = "Operators that differ; changed are aligned nodes with other figures, times aside"
     return _table(caption, tuple(head), rows, *range(1, len(head)))
@@ -145,7 +155,7 @@ def _operator(operator: Operator, columns: Iterable[str]) -> Iterator[str]:
 def _communication(found: Difference) -> list[Markup]:
     """Return the table of collectives and messages."""
     rows = [
-        (row.kind, str(row.ranks or "?"), *map(_count, row.count),
+        (row.kind.lower().replace("_", "-"), str(row.ranks or "?"), *map(_count, row.count),
          *(figure_text("comm_bytes", size) for size in row.bytes))
         for row in found.communication
     ]  # fmt: skip

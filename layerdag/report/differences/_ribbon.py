@@ -39,7 +39,7 @@ def ribbon(program: AlignedPrograms) -> Markup:
         f"{program.aligned:,} aligned"
     )
     return Markup(
-        f'<figure class="chart"><figcaption>{html.escape(label)}</figcaption>'
+        f'<figure class="chart ribbons"><figcaption>{html.escape(label)}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {bottom + BAR + 4}" role="img" '
         f'aria-label="{html.escape(label)}">{"".join(shapes)}</svg></figure>'
     )

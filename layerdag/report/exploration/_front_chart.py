@@ -41,7 +41,8 @@ def front_chart(
     what = "cost of a step" if priced else "memory of the fullest rank (GiB)"
     label = f"Step time against {what}: {len(outcomes)} plans, {len(front)} on the front"
     return Markup(
-        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}">'
+        f'<figure class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(label)}">'
         f"{_ticks(across, up)}{_titles(what)}"
         f'<polyline class="front" points="{path}"/>{dots}</svg></figure>'
     )
@@ -69,7 +70,16 @@ class _Axis:
         first = math.floor(math.log10(self.low))
         last = math.ceil(math.log10(self.high))
         round_ones = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-        return [value for value in round_ones if self.low <= value <= self.high]
+        found = [value for value in round_ones if self.low <= value <= self.high]
+        return found if len(found) > 1 else self._even()
+
+    def _even(self) -> list[float]:
+        """Return multiples of a round step, for an axis of less than a factor of two or so."""
+        step = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
+        step *= max(k for k in (1, 2, 5) if k * step <= (self.high - self.low) / 2)
+        return [
+            k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
+        ]
 
 
 def _ticks(across: _Axis, up: _Axis) -> str:
@@ -91,8 +101,8 @@ def _ticks(across: _Axis, up: _Axis) -> str:
 def _titles(what: str) -> str:
     middle = (HEIGHT - BOTTOM + TOP) / 2
     return (
-        f'<text class="tick" x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f'<text class="axis-title" x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
         "seconds per step</text>"
-        f'<text class="tick" x="14" y="{middle}" text-anchor="middle" '
+        f'<text class="axis-title" x="14" y="{middle}" text-anchor="middle" '
         f'transform="rotate(-90 14 {middle})">{html.escape(what)}</text>'
     )

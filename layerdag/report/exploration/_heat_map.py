@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from layerdag.viz import Markup, element, text
+from layerdag.viz import Markup, element, scrolling, text
 from layerdag.workloads.exploration import Outcome
 
 SHADES = 48
@@ -37,12 +37,12 @@ def heat_map(outcomes: Sequence[Outcome], rows: str, columns: str, best_s: float
     caption = f"Seconds per step, the fastest of all plans with these {rows} and {columns} degrees"
     inner = element(
         "table",
-        element("caption", caption),
+        element("caption", element("span", caption)),
         element("thead", header),
         element("tbody", *lines),
         class_="heat",
     )
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return scrolling(inner, caption)
 
 
 def _head(degree: int, scope: str) -> Markup:

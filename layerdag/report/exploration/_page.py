@@ -94,12 +94,12 @@ def _best(found: Exploration) -> Markup:
         )
         for outcome in found.best()
     ]  # fmt: skip
-    head = ("Model and cluster", "Ranks", "Plan", "Seconds", "Tokens/s", "MFU", "Exposed", "GiB",
-        "Cost")  # fmt: skip
+    head = ("Model and cluster", "Ranks", "Plan", "Seconds per step", "Tokens per second",
+        "Utilization", "Exposed", "Memory, GiB", "Cost of a step")  # fmt: skip
     caption = (
-        "The fastest plan of each model on each cluster: seconds and cost of a step, model FLOPs "
-        "utilization (recomputation not counted), share of exposed communication and idle time, "
-        "memory of the fullest rank"
+        "The fastest plan of each model on each cluster: seconds and cost of a step, utilization "
+        "of the peak FLOPs (recomputation not counted), share of exposed communication and idle "
+        "time, memory of the fullest rank"
     )
     return section("best", "Best plans", table(caption, head, rows, 1, 3, 4, 5, 6, 7, 8))
 
@@ -148,7 +148,10 @@ def _front(found: Exploration, models: Sequence[str]) -> Markup:
 
 
 def _legend(slot_of: dict[str, int]) -> Markup:
-    dot = '<svg viewBox="0 0 12 12"><circle class="k{}" cx="6" cy="6" r="5"/></svg>'
+    dot = (
+        '<svg viewBox="0 0 12 12" aria-hidden="true"><circle class="k{}" cx="6" cy="6" r="5"/>'
+        "</svg>"
+    )
     items = (
         element("li", Markup(dot.format(slot)), element("span", name))
         for name, slot in slot_of.items()
@@ -174,10 +177,8 @@ def _all(found: Exploration) -> Markup:
     head = ("Model and cluster", "Plan", "Seconds per step", "GiB, fullest rank", "Note")
     hidden = len(found.outcomes) - len(rows)
     more = f" (the first {len(rows)}; {hidden} more in the CSV beside this page)" if hidden else ""
-    shown = element(
-        "details",
-        element("summary", f"{len(found.outcomes)} outcomes{more}"),
-        table("Every plan on every cluster", head, rows, 2, 3),
+    shown = table(
+        f"Every plan on every cluster: {len(found.outcomes)} outcomes{more}", head, rows, 2, 3
     )
     reasons = [(reason, str(count)) for reason, count in found.left_out.items()]
     left = [table("Plans that cannot be", ("Reason", "Plans"), reasons, 1)] if reasons else []

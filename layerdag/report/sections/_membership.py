@@ -10,6 +10,7 @@ from layerdag.evaluation.privacy import (
     Verdict,
 )
 from layerdag.report import ReportContent
+from layerdag.report.sections._words import attack_words
 from layerdag.viz import Markup, element, interval, joined, number, percent, section, table
 
 Row = tuple[str, str, Markup | str, str, Markup, Markup]
@@ -27,10 +28,10 @@ def membership(content: ReportContent) -> Markup | None:
     if not rows:
         return None
     head = (
-        "figure",
+        "attack",
         "samples",
         "share or area",
-        f"TPR at {FALSE_POSITIVE_RATE:.0%} FPR",
+        f"found at {FALSE_POSITIVE_RATE:.0%} false alarms",
         "verdict",
         "what is measured",
     )
@@ -59,7 +60,7 @@ def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
     """Return the cells of the share that is nearer to training graphs."""
     what = f"share of samples nearer to training, {near.compared} graphs on either side"
     return (
-        "nearer to training",
+        "Nearer to training",
         samples,
         f"{number(near.dcr_share, 2)} {interval(near.interval)}",
         "",
@@ -71,8 +72,8 @@ def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
 def _attack_row(samples: str, attack: Attack) -> Row:
     """Return the cells of one attack."""
     return (
-        attack.name,
-        samples,
+        attack_words(attack.name),
+        samples or "the weights",
         f"{number(attack.auc, 2)} {interval(attack.interval)}",
         percent(attack.true_positive_rate),
         _pill(attack.verdict, attack.in_words()),

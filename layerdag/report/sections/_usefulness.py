@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from layerdag.report import ReportContent
+from layerdag.report.sections._words import condition_words, family_words, score_words
 from layerdag.surrogates import RELATIVE, SCORES, ReachedFraction, TransferReport, TransferRow
 from layerdag.viz import Markup, element, interval, joined, number, section, table, text
 
@@ -14,15 +15,16 @@ def usefulness(content: ReportContent) -> Markup | None:
         return None
     explanation = element(
         "p",
-        f"Surrogates predict {content.target} from the graph. All are tested on the same "
+        f"Predictors learn {content.target} from the graph, and all are tested on the same "
         f"{report.tested_on} real graphs that no training saw; {fits(report.seeds)}. Intervals of "
-        f"95 % over {'fits and ' if len(report.seeds) > 1 else ''}test graphs.",
+        f"95 % over {'fits and ' if len(report.seeds) > 1 else ''}test graphs. Compare the rows: "
+        "real graphs are the ceiling, shuffled ones the floor.",
     )
-    head = ("trained on", "graphs", *(metric.name for metric in SCORES))
+    head = ("learned from", "graphs", *(score_words(metric.name) for metric in SCORES))
     tables = []
     for family in dict.fromkeys(row.family for row in report.rows):
         rows = [_transfer_row(row) for row in report.rows if row.family == family]
-        caption = f"{family}{_ceiling(report, family)}"
+        caption = f"{family_words(family)}{_ceiling(report, family)}"
         tables.append(table(caption, head, rows, *range(1, len(head))))
     return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
 
@@ -45,7 +47,8 @@ def _ceiling(report: TransferReport, family: str) -> str:
 
 def _reached(fraction: ReachedFraction) -> str:
     """Return a fraction in percent, with its interval."""
-    found = f"{number(100 * fraction.value, 3)}% of the real {fraction.score}"
+    score = score_words(fraction.score).lower()
+    found = f"{number(100 * fraction.value, 3)}% of the real {score}"
     if fraction.interval is None:
         return found
     low, high = (number(100 * end, 3) for end in (fraction.interval.low, fraction.interval.high))
@@ -54,7 +57,7 @@ def _reached(fraction: ReachedFraction) -> str:
 
 def _transfer_row(row: TransferRow) -> list[Markup | str]:
     """Return the cells of one training condition, each score with its interval below."""
-    cells: list[Markup | str] = [row.condition, str(row.trained_on)]
+    cells: list[Markup | str] = [condition_words(row.condition), str(row.trained_on)]
     for metric in SCORES:
         score = row.scores[metric.name]
         spread = element("span", interval(score.interval), class_="quiet")

@@ -1,82 +1,10 @@
-import numpy as np
 import pytest
+from small_reports import small_report
 
-from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import AttributeView
-from layerdag.evaluation.privacy import leak_series, novelty
-from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
-from layerdag.report import (
-    Answer,
-    Distribution,
-    ReportContent,
-    Sample,
-    SystemTimes,
-    attribute_shares,
-    structure_distributions,
-    summary_rows,
-)
-from layerdag.surrogates import REAL, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
-from layerdag.viz import Picture
-
-ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
-SIZES = GraphSizes(attributes=(5, 4))
-
-
-def _graphs(rng: np.random.Generator, count: int) -> list[DAG]:
-    return [random_dag(rng, rng.integers(1, 5, 6).tolist(), [5, 4]) for _ in range(count)]
-
-
-def _fit(dags, target_B, sizes, seed):
-    return fit_boosting(
-        dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5, depth=2)
-    )
-
-
-def _labeled(dags: list[DAG]) -> Labeled:
-    return Labeled(tuple(dags), np.array([float(dag.num_nodes) for dag in dags]))
+from layerdag.report import ReportContent
 
 
 @pytest.fixture(scope="session")
 def content() -> ReportContent:
     """A report with every section; nothing in it can change, so that one serves all tests."""
-    rng = np.random.default_rng(20241)
-    train, test, synthetic = _graphs(rng, 20), _graphs(rng, 12), _graphs(rng, 10)
-    statistics = GraphStatistics.measure(train, SIZES)
-    structure, real = check_structure(synthetic, statistics), check_structure(test, statistics)
-    novel = novelty(train, test, synthetic, structure.valid_B)
-    similar = compare(train, test, synthetic, ATTRIBUTES, replicates=3)
-    taught = transfer(
-        _labeled(train),
-        _labeled(synthetic),
-        _labeled(test),
-        SIZES,
-        {"boosting": _fit},
-        seeds=(0,),
-        conditions=(REAL, SYNTHETIC),
-    )
-    times = tuple(Sample(name, rng.random(9)) for name in ("real test", "synthetic"))
-    labels = tuple(f"node {i}" for i in range(test[0].num_nodes))
-    return ReportContent(
-        answers=(Answer("May it be shared?", "no", "poor", "There is a copy.", "membership"),),
-        title="A <title>",
-        lead="What & why.",
-        summary=summary_rows(structure, real, novel, similar, taught),
-        structure=structure,
-        real_structure=real,
-        novelty=novel,
-        leaks=leak_series(train, test, synthetic, numbers=(4,)),
-        similarity=similar,
-        depth=compare_by_depth(train, test, synthetic, ATTRIBUTES, replicates=2),
-        distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),
-        shares=attribute_shares(
-            train, test, synthetic, ATTRIBUTES, [["a", "b", "c", "d", "e"], []]
-        ),
-        transfer=taught,
-        simulations=(Distribution("makespan", "µs", times),),
-        systems=SystemTimes(("ring", "switch"), (1.0, 2.0), (1.5, 2.5), "makespan in µs"),
-        pictures=(Picture("Real", test[0], labels, labels),),
-        provenance=(("seed", "0"),),
-        caveats=("A small set.",),
-    )
+    return small_report()

@@ -71,7 +71,7 @@ def test_similarity_along_the_depth_is_a_table_of_its_own_where_there_is_one(
 
 
 def test_what_synthetic_graphs_teach_stands_with_its_interval(content: ReportContent) -> None:
-    caption = r"synthetic reaches [-0-9.]+% of the real pearson \([-0-9.]+ to [-0-9.]+\)"
+    caption = r"synthetic reaches [-0-9.]+% of the real correlation \([-0-9.]+ to [-0-9.]+\)"
     assert re.search(caption, render(content))
 
 
@@ -119,8 +119,8 @@ def test_the_prose_is_no_code(content: ReportContent) -> None:
 def test_figures_without_a_ratio_have_a_table_of_their_own(content: ReportContent) -> None:
     page = render(content)
     distances, _, others = page.partition("Figures that are no distances")
-    assert ">precision</th>" in others.partition("</table>")[0]
-    assert "precision" not in distances.partition('id="similarity"')[2]
+    assert ">Samples that lie among real graphs</th>" in others.partition("</table>")[0]
+    assert "Samples that lie among" not in distances.partition('id="similarity"')[2]
 
 
 def test_rules_have_a_column_for_real_graphs_where_there_are_any(content: ReportContent) -> None:

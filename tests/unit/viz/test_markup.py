@@ -44,9 +44,27 @@ def test_an_interval_stands_in_brackets() -> None:
 
 def test_tables_name_their_rows_and_columns() -> None:
     page = table("Caption", ("what", "count"), [("nodes", "3")], 1).html
-    assert "<caption>Caption</caption>" in page
+    assert "<caption><span>Caption</span></caption>" in page
     assert '<th scope="col" class="n">count</th>' in page
     assert '<th scope="row">nodes</th><td class="n">3</td>' in page
+
+
+def test_a_long_table_unfolds_and_says_how_much() -> None:
+    rows = [(f"row {i}", str(i)) for i in range(20)]
+    page = table("All", ("what", "count"), rows, 1).html
+    seen, _, folded = page.partition("<details>")
+    assert seen.count('<th scope="row">') == 8
+    assert folded.count('<th scope="row">') == 12
+    assert "<summary>12 more rows</summary>" in folded
+    assert ">row 7<" in seen
+    assert ">row 8<" in folded
+    assert "<details>" not in table("All", ("what", "count"), rows[:12], 1).html
+    assert table("All", ("what", "count"), rows[:7], 1, shown=5).html.count("<table>") == 2
+
+
+def test_a_wide_table_scrolls_and_can_be_reached_by_keyboard() -> None:
+    page = table("Caption", ("what",), [("nodes",)]).html
+    assert page.startswith('<div class="scroll" tabindex="0" role="group" aria-label="Caption">')
 
 
 def test_pieces_follow_each_other_and_children_are_not_escaped_twice() -> None:

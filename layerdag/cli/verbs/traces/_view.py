@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from layerdag._runtime import write_bytes, write_text
@@ -22,6 +23,7 @@ SUMMARY = "Draw a trace or graph as picture or zoomable page; write graph files 
 EXAMPLE = (
     "  layerdag view traces/run --rank 0 --out run.svg\n"
     "  layerdag view traces/run.0.et --out run.html\n"
+    "  layerdag view traces/run --simulate small --out run.html\n"
     "  layerdag view traces/run --to chrome --out timeline.json    (open in ui.perfetto.dev)"
 )
 _BY_SUFFIX = {
@@ -58,6 +60,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rank", type=int, default=0, help="which rank to draw (default 0; json, chrome: all)"
     )
     parser.add_argument(
+        "--simulate",
+        choices=("small",),
+        metavar="PRESET",
+        help="on the page, show when each node runs on a simulated cluster, and the critical path; "
+        "the preset is small, as of 'layerdag simulate'. Without it, times follow from the trace's "
+        "durations",
+    )
+    parser.add_argument(
+        "--compute", metavar="MODEL", help="times of compute nodes of --simulate, such as h100"
+    )
+    parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
 
@@ -71,12 +84,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
     if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
         raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
+    if args.simulate and kind != "html":
+        raise UsageError("--simulate needs a page: --out FILE.html.")
+    if args.compute and not args.simulate:
+        raise UsageError("--compute says how fast --simulate computes; give both.")
     from layerdag.datasets.files import is_flow_file
 
     if is_flow_file(args.workload):
+        if args.simulate:
+            raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
         _write_graph(kind, Path(args.workload), out)
     else:
-        _write(kind, read_any(args.workload, args.comm_group), args.rank, out)
+        _write(kind, read_any(args.workload, args.comm_group), args, out)
     print(f"wrote {out}", file=sys.stderr)
     return 0
 
@@ -104,14 +123,25 @@ def _draw(kind: str, view: GraphView, out: Path) -> None:
     write_text(out, render(view))
 
 
-def _write(kind: str, workload: Workload, rank: int, out: Path) -> None:
+def _write(kind: str, workload: Workload, args: argparse.Namespace, out: Path) -> None:
     """Write a workload, or one rank of it, in the chosen form."""
     if kind == "json":
         write_bytes(out, encode_trace_json(workload))
     elif kind == "chrome":
         write_text(out, chrome_trace(workload))
     else:
-        _draw(kind, _view(workload, rank), out)
+        view = _view(workload, args.rank)
+        _draw(kind, _timed(view, workload, args) if kind == "html" else view, out)
+
+
+def _timed(view: GraphView, workload: Workload, args: argparse.Namespace) -> GraphView:
+    """Return the view with the times of its nodes, simulated or as recorded."""
+    from layerdag.viz.viewer import recorded_timing, simulated_timing
+
+    if args.simulate is None:
+        return replace(view, timing=recorded_timing(workload.traces[args.rank]))
+    timing = simulated_timing(workload, args.simulate, args.rank, args.compute)
+    return replace(view, timing=timing)
 
 
 def _view(workload: Workload, rank: int) -> GraphView:

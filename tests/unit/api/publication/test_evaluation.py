@@ -16,6 +16,7 @@ from layerdag.api.publication.reading import FoundJobs, read_jobs
 from layerdag.datasets import GraphDataset
 from layerdag.errors import DataError
 from layerdag.evaluation.privacy import Verdict
+from layerdag.report import median_ratio
 from layerdag.sampling import GeneratedGraph, GenerationSettings
 
 Real = tuple[FoundJobs, GraphDataset]
@@ -74,11 +75,11 @@ def ratios(*rows: tuple[float | None, bool]) -> Any:
 def test_the_median_is_over_known_ratios_of_distances(
     rows: list[tuple[float | None, bool]], median: float | None
 ) -> None:
-    assert _evaluation._median_ratio(ratios(*rows)) == median
+    assert median_ratio(ratios(*rows)) == median
 
 
 def test_without_a_comparison_there_is_no_ratio() -> None:
-    assert _evaluation._median_ratio(None) is None
+    assert median_ratio(None) is None
 
 
 def test_few_graphs_on_either_side_are_not_compared(

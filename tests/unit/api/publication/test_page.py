@@ -1,17 +1,28 @@
 """The answers and lines of a release's report, from findings made up for each case."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from random_jobs import random_job
 
 from layerdag.api.publication import Outcome, ReleaseSettings
-from layerdag.api.publication._page import Results, _answers, _provenance, _summary
+from layerdag.api.publication._page import (
+    Results,
+    _answers,
+    _provenance,
+    _summary,
+    owners_content,
+    public_content,
+)
 from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import Reason, ReleaseVerdict
 from layerdag.api.publication.drawing import KEPT, Drawn
+from layerdag.datasets import GraphDataset
+from layerdag.report._page import render
 from layerdag.surrogates import REAL, SYNTHETIC
 
 RESERVED = ReleaseVerdict(Outcome.RESERVED, (), ("32 runs are too few",), ("20 samples",))
@@ -137,3 +148,52 @@ def test_provenance_names_training_seed_and_time(results: Results) -> None:
     assert told["near copies"] == "nearer than 0.250 to a real graph"
     assert (told["seed"], told["time"]) == ("7", "train 60 s")
     assert "real graphs" not in told
+
+
+@pytest.fixture(scope="module")
+def jobs() -> GraphDataset:
+    made = [random_job(seed, 2, layers=4) for seed in range(8)]
+    return GraphDataset.build("jobs", "trace", {"train": made[:5], "test": made[5:]}, num_bins=2)
+
+
+def with_samples(results: Results, jobs: GraphDataset) -> Results:
+    """Return results whose samples are drawn, and whose figures are none."""
+    kept: Any = tuple(
+        SimpleNamespace(dag=dag, name=f"sample-{i}") for i, dag in enumerate(jobs.graphs["train"])
+    )
+    nothing = dict.fromkeys(("novelty", "similarity", "weights"), ())
+    return replace(results, data=jobs, kept=kept, evaluation=evaluation(**nothing))
+
+
+def test_the_public_report_shows_no_single_real_job(results: Results, jobs: GraphDataset) -> None:
+    content = public_content(with_samples(results, jobs))
+    assert content.neighbors == ()
+    assert content.distributions == ()
+    (timeline,) = content.timelines
+    assert timeline.title.startswith("A sample")
+    assert all(picture.title.startswith("sample-") for picture in content.pictures)
+
+
+def test_the_owner_sees_samples_beside_real_jobs(results: Results, jobs: GraphDataset) -> None:
+    content = owners_content(with_samples(results, jobs))
+    assert content.neighbors
+    assert [job.title[:8] for job in content.timelines] == ["A real j", "A sample"]
+    assert "not to be shared" in content.title
+
+
+def test_samples_that_are_refused_are_not_in_the_public_report(
+    results: Results, jobs: GraphDataset
+) -> None:
+    refused = ReleaseVerdict(Outcome.NO, (Reason("two copies", ()),))
+    content = public_content(replace(with_samples(results, jobs), verdict=refused))
+    assert content.timelines == ()
+    assert content.pictures == ()
+    assert content.lead.endswith("They must not be published.")
+
+
+def test_every_verdict_leads_to_a_section_that_is_there(
+    results: Results, jobs: GraphDataset
+) -> None:
+    page = render(public_content(replace(with_samples(results, jobs), evaluation=None)))
+    for at in re.findall(r'href="#(\w+)"', page):
+        assert f'id="{at}"' in page

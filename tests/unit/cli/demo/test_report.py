@@ -118,15 +118,32 @@ def test_the_median_makespan_of_real_jobs_is_that_of_the_small_cluster(ran: Ran)
     assert row.note == "on switch, 25 GB/s, 1 us"
 
 
-def test_pictures_show_a_test_job_and_the_sample_nearest_in_size(ran: Ran) -> None:
+def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran: Ran) -> None:
+    pair, *_ = ran.content.neighbors
+    # Samples are training jobs here, so that each finds itself.
+    assert pair.distance == pytest.approx(0, abs=1e-6)
+    assert pair.sample.dag.num_nodes == pair.real.dag.num_nodes
+    assert ran.content.pictures == ()
+    assert [job.title.split(" (")[0] for job in ran.content.timelines][-1] == "A sample"
+
+
+def test_without_a_neighbor_a_test_job_and_the_sample_nearest_in_size_are_drawn(ran: Ran) -> None:
     data = load_corpus(ran.settings.data, max_nodes=ran.settings.max_nodes)
     sizes = sorted(dag.num_nodes for dag in data.graphs["test"])
-    real, sampled = ran.content.pictures
+    real, sampled = demo._pictures(data, data.graphs["train"][:3])
     assert (real.title, sampled.title) == ("real test job", "sampled job")
     assert real.dag.num_nodes == sizes[len(sizes) // 3]
     assert len(real.label_N) == real.dag.num_nodes
     gaps = [abs(dag.num_nodes - real.dag.num_nodes) for dag in data.graphs["train"][:3]]
     assert abs(sampled.dag.num_nodes - real.dag.num_nodes) == min(gaps)
+
+
+def test_verdicts_come_first_and_copies_forbid_sharing(ran: Ran) -> None:
+    share, like, use = ran.content.answers
+    assert (share.answer, share.at) == ("no", "validity")
+    assert share.reason == "3 of 3 samples repeat a real job that was trained on."
+    assert like.question == "Is it like the real ones?"
+    assert use.answer == "too few to tell"  # no predictor was trained in this test
 
 
 def test_copies_of_training_jobs_are_told_as_such(ran: Ran) -> None:

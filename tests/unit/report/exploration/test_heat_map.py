@@ -72,6 +72,6 @@ def test_a_plan_that_fits_beside_one_that_does_not_is_shown() -> None:
 def test_the_table_can_be_scrolled_and_has_a_name(name: str) -> None:
     html = heat_map([PLAN], "tensor", "pipeline", 1.0).html
     assert 'tabindex="0"' in html
-    assert 'role="region"' in html
+    assert 'role="group"' in html
     (label,) = re.findall(r'aria-label="([^"]*)"', html)
     assert name in label

@@ -11,9 +11,9 @@ def test_each_question_has_answer_reason_and_a_link() -> None:
     found = answers(content)
     assert found is not None
     assert "May it?" in found.html
-    assert 'class="verdict poor"' in found.html
+    assert 'class="answer tone-poor"' in found.html
     assert "It is &lt;a copy&gt;." in found.html
-    assert 'href="#membership"' in found.html
+    assert '<a href="#membership">Why: membership attacks</a>' in found.html
 
 
 def test_without_questions_there_is_no_section() -> None:

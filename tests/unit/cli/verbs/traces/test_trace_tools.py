@@ -150,6 +150,17 @@ def test_view_writes_what_the_suffix_says(job: str, tmp_path: Path, suffix: str)
     assert out.stat().st_size > 100
 
 
+def test_a_page_has_simulated_times_where_they_are_asked_for(job: str, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    assert main(["view", job, "--simulate", "small", "--rank", "1", "--out", str(page)]) == 0
+    assert (
+        "simulated, cluster \u201csmall\u201d, rank 1"
+        in json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])[
+            "timing"
+        ]["source"]
+    )
+
+
 def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path) -> None:
     assert main(["view", job, "--out", str(tmp_path / "x.json")]) == 0
     again = decode_trace_json((tmp_path / "x.json").read_bytes())
@@ -165,6 +176,8 @@ def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path
         (["view", "JOB", "--out", "x"], "the suffix must be one of .svg"),
         (["view", "JOB", "--to", "picture", "--out", "x.json"], "needs the suffix .svg"),
         (["view", "JOB", "--rank", "2", "--out", "x.svg"], "ranks 0 to 1"),
+        (["view", "JOB", "--simulate", "small", "--out", "x.svg"], "--simulate needs a page"),
+        (["view", "JOB", "--compute", "h100", "--out", "x.html"], "--compute says how fast"),
         (["convert", "JOB", "--out", "x.json"], "a prefix is needed"),
         (["convert", "JOB", "--to", "feeder-json", "--out", "x.et"], "a prefix is needed"),
     ],

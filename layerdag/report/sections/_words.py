@@ -1,0 +1,124 @@
+"""Plain words for what has a short name in the figures beside the page."""
+
+from layerdag.evaluation.metrics import Declaration
+
+_METRICS = {
+    "nodes": "Number of nodes",
+    "edges": "Number of dependencies",
+    "layers": "Number of layers (longest path)",
+    "mean_width": "Nodes per layer, mean of a graph",
+    "width": "Nodes in a layer",
+    "in_degree": "Parents of a node",
+    "out_degree": "Children of a node",
+    "edge_span": "Layers that a dependency descends",
+    "depth_profile": "Where in the depth the nodes lie",
+    "edge_types": "Kinds of dependencies",
+    "edge_bigrams": "Which operator feeds which",
+    "attribute_pairs": "Pairs of values of one node",
+    "mmd:sizes": "Sizes and densities together",
+    "mmd:in_degree": "Numbers of parents, graph by graph",
+    "mmd:out_degree": "Numbers of children, graph by graph",
+    "mmd:first_attribute": "Mix of operators, graph by graph",
+    "mmd:embedding": "Whole graphs, as an untrained graph network sees them",
+    "classifier_bound": "How well a classifier tells samples from real graphs",
+    "precision": "Samples that lie among real graphs",
+    "recall": "Real graphs that lie among samples",
+    "density": "How densely real graphs surround a sample",
+    "coverage": "Real graphs with a sample beside them",
+}
+_ATTRIBUTES = {
+    "op": "Operators",
+    "type": "Kinds of nodes",
+    "collective": "Collectives",
+    "group": "Groups of ranks that communicate",
+    "stage": "Pipeline stages",
+    "peer": "Partners of messages",
+    "device": "Devices",
+    "dtype": "Data types",
+    "flops": "Operations (FLOPs) of a node",
+    "bytes": "Bytes that a node moves",
+    "comm_bytes": "Bytes that a node communicates",
+    "duration": "Duration of a node",
+}
+_ATTACKS = {
+    "nearest_sample": "Nearest sample",
+    "nearest_program": "Nearest sample, times left out",
+    "density_ratio": "Many samples beside a graph",
+    "likelihood": "Likelihood, by the weights",
+    "schema_lookup": "Conditions, looked up in the schema",
+    "schema_density": "Conditions, by the schema",
+}
+_SCORES = {
+    "pearson": "Correlation",
+    "pearson_log": "Correlation of logarithms",
+    "spearman": "Rank correlation",
+    "kendall": "Kendall's rank correlation",
+    "mae": "Mean error",
+    "mape": "Mean relative error",
+}
+_CONDITIONS = {
+    "real": "Real graphs",
+    "synthetic": "Samples",
+    "real subsample": "A quarter of the real graphs",
+    "real, shuffled targets": "Real graphs, step times shuffled (guessing)",
+    "real + synthetic": "Real graphs and samples",
+}
+_VALUES = {"COMM_COLL": "collective", "COMP": "computation", "MESSAGE": "message"}
+
+
+def metric_words(metric: Declaration) -> str:
+    """Return what a metric measures, in a few words."""
+    return words_of_metric(metric.name, metric.description)
+
+
+def words_of_metric(name: str, description: str) -> str:
+    """Return what a metric of this name and description measures, in a few words."""
+    kind, _, attribute = name.partition(":")
+    if kind == "attribute":
+        return attribute_words(attribute)
+    return _METRICS.get(name, description[:1].upper() + description[1:])
+
+
+def attribute_words(name: str) -> str:
+    """Return what an attribute of nodes is, in a few words."""
+    return _ATTRIBUTES.get(name, name.replace("_", " ").capitalize())
+
+
+def value_words(attribute: str, value: str) -> str:
+    """Return a value of an attribute as readers say it; names of operators stay."""
+    if attribute == "type":
+        return _VALUES.get(value, value.lower().replace("_", " "))
+    return value.lower().replace("_", "-") if attribute == "collective" else value
+
+
+def attack_words(name: str) -> str:
+    """Return the name of an attack in words."""
+    return _ATTACKS.get(name, name.replace("_", " ").capitalize())
+
+
+def score_words(name: str) -> str:
+    """Return the name of a score of predictors in words."""
+    return _SCORES.get(name, name.replace("_", " ").capitalize())
+
+
+def condition_words(name: str) -> str:
+    """Return what a predictor was trained on, in words."""
+    return _CONDITIONS.get(name, name[:1].upper() + name[1:])
+
+
+def family_words(name: str) -> str:
+    """Return the name of a kind of predictor in words."""
+    return {"boosting": "Boosted trees", "message_passing": "Message passing"}.get(
+        name, name.replace("_", " ").capitalize()
+    )
+
+
+def summary_words(what: str) -> str:
+    """Return the name of a line of the summary without short names."""
+    if what.startswith("W1 of "):
+        return f"distance (Wasserstein-1) in {what.removeprefix('W1 of ')}"
+    score, found, family = what.removeprefix("surrogate's ").partition(" (")
+    if what.startswith("surrogate's ") and found:
+        name = family_words(family.rstrip(")")).lower()
+        return f"{score_words(score.lower()).lower()} of a predictor ({name})"
+    return what.replace("layer-consistent graphs", "graphs whose layers follow each other")
