@@ -141,7 +141,5 @@ def _flat_if_cyclic(dag: DAG) -> DAG:
         dag.layer_N  # noqa: B018
     except GraphError:
         layer_N = torch.zeros(dag.num_nodes, dtype=torch.int64)
-        return DAG.build(
-            dag.x_NA, dag.edge_index_2E, edge_type_E=dag.edge_type_E, layer_N=layer_N
-        )
+        return DAG.build(dag.x_NA, dag.edge_index_2E, edge_type_E=dag.edge_type_E, layer_N=layer_N)
     return dag
