@@ -18,6 +18,7 @@ from layerdag.codec import AttributedGraph
 from layerdag.datasets import (
     GraphDataset,
     GraphLike,
+    Split,
     SplitFingerprint,
     encoded,
     load_dataset,
@@ -142,7 +143,7 @@ def audit(
     """
     if train is not None or holdout is not None:
         return _audit_of_folders(samples, data, checkpoint, (train, holdout, synthetic))
-    samples = synthetic if samples is None else samples  # type: ignore[assignment]
+    samples = synthetic if samples is None else samples
     if samples is None or data is None:
         raise UsageError(
             "An audit needs samples and a data set, or train, holdout and synthetic graphs."
@@ -197,7 +198,7 @@ def _in_codes_of(loaded: LoadedCheckpoint, sets: AuditSets) -> GraphDataset:
     """Return the real graphs in codes of a checkpoint; those it has no words for are left out."""
     schema = checkpoint_schema(loaded)
     train, held_out = (_encodable(part, schema) for part in (sets.train, sets.held_out))
-    graphs = {"train": train, "val": (), "test": held_out}
+    graphs: dict[Split, tuple[DAG, ...]] = {"train": train, "val": (), "test": held_out}
     return replace(sets.data, schema=schema, graphs=graphs, names={})
 
 

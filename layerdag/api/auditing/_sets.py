@@ -13,7 +13,7 @@ from layerdag.codec import (
     job_graph,
     rank_classes,
 )
-from layerdag.datasets import CodedGraph, GraphDataset
+from layerdag.datasets import CodedGraph, GraphDataset, Split
 from layerdag.datasets.files import read_graph
 from layerdag.datasets.sources import align_schemas, publish
 from layerdag.errors import UsageError
@@ -82,8 +82,14 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     whole = GraphDataset.build("audit", kind, {"train": unique})
     dags = whole.graphs["train"]
     ends = sizes[0], sizes[0] + sizes[1]
-    real = {"train": dags[: ends[0]], "val": (), "test": dags[ends[0] : ends[1]]}
-    names = {part: tuple(f"{part}-{i}" for i in range(len(real[part]))) for part in real}
+    real: dict[Split, tuple[DAG, ...]] = {
+        "train": dags[: ends[0]],
+        "val": (),
+        "test": dags[ends[0] : ends[1]],
+    }
+    names: dict[Split, tuple[str, ...]] = {
+        part: tuple(f"{part}-{i}" for i in range(len(real[part]))) for part in real
+    }
     data = replace(whole, graphs=real, names=names, contents={})
     return AuditSets(
         data=data,

@@ -37,4 +37,4 @@ from ._verdict import (
     needed as needed,
     round_up as round_up,
 )
-from .attacks import Inference as Inference
+from .attacks import Inference as Inference, succeeds_among_all as succeeds_among_all
