@@ -25,7 +25,7 @@ from layerdag.datasets import (
     require_same_split,
 )
 from layerdag.datasets.schema import GraphSchema
-from layerdag.errors import UsageError, VocabularyError
+from layerdag.errors import DataError, UsageError, VocabularyError
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
     LOCAL_METRICS,
@@ -156,7 +156,7 @@ def audit(
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         _require_split(learned, data, str(samples))
         made = list(read_samples(samples, data.schema))
-        words = None if place is None or not Path(place).is_dir() else search_words(samples, place)
+        words = None if place is None else _searched(samples, place)
     else:
         made = encoded(samples, data.schema)
     if checkpoint is None:
@@ -165,6 +165,14 @@ def audit(
         checkpoint = load_checkpoint(checkpoint)
     _require_split(checkpoint.meta.split, data, str(checkpoint.path))
     return replace(audit_of(data, made, weight_attacks(checkpoint, data)), words=words)
+
+
+def _searched(samples: str | Path, place: str | Path) -> WordSearch | None:
+    """Search samples for the words of a data set; None if it has no traces and no flow graphs."""
+    try:
+        return search_words(samples, place) if Path(place).is_dir() else None
+    except DataError:
+        return None
 
 
 def _audit_of_folders(

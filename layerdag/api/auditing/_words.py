@@ -33,8 +33,15 @@ def search_words(folder: str | Path, private: Iterable[str] | str | Path) -> Wor
     Raises:
         DataError: If a folder cannot be read.
     """
-    if isinstance(private, str | Path):
-        private = read_folder(Path(private)).private
-    words = frozenset(private)
+    words = private_words_of(private) if isinstance(private, str | Path) else frozenset(private)
     files = sum(path.is_file() for path in Path(folder).rglob("*"))
     return WordSearch(files, len(words), tuple(foreign_words(folder, words)))
+
+
+def private_words_of(folder: str | Path) -> frozenset[str]:
+    """Return the words that the graphs in a folder hold and that may not be shared.
+
+    Raises:
+        DataError: If it holds no traces and no flow graphs, like data sets of other projects.
+    """
+    return read_folder(Path(folder)).private

@@ -129,6 +129,13 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         if honest is not None:
             beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
         yield SummaryRow(f"attack {attack.name}", area, beside, attack.in_words())
+    for read in found.leaks[-1].inferences if found.leaks else ():
+        yield SummaryRow(
+            f"{read.name}: {read.description}",
+            percent(read.of_training),
+            f"{percent(read.of_held_out)} of held-out graphs",
+            read.in_words(),
+        )
     for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
         yield SummaryRow(
             f"nodes whose neighborhood occurs {name}", of_samples, of_real, "mean per graph"

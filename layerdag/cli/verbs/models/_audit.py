@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.errors import UsageError
+from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from layerdag.api import Audit
@@ -104,11 +104,14 @@ def _of_data(args: argparse.Namespace) -> "Audit":
     """Return the audit against a data set, with its words looked for in the samples."""
     from layerdag.api import search_words
     from layerdag.cli.output import audit
-    from layerdag.cli.settings import RealData
+    from layerdag.cli.settings import RealData, warn
 
     against = RealData(args.data, args.labels)
     found = audit(args.synthetic, against, args.checkpoint)
     place = against.folder()
-    if place is None:
-        return found
-    return replace(found, words=search_words(args.synthetic, Path(place)))
+    try:
+        words = None if place is None else search_words(args.synthetic, Path(place))
+    except DataError as error:
+        warn(f"{args.synthetic}: not searched for private words ({error})")
+        words = None
+    return replace(found, words=words)
