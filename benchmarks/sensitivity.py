@@ -2,6 +2,7 @@
 """Does the validator see what it is made for? Planted faults, and the figures that move; JSON.
 
     python benchmarks/sensitivity.py --out outputs/sensitivity.json  # 24 processor minutes
+    python benchmarks/sensitivity.py --out outputs/attacks.json --attacks  # the attacks alone
     python benchmarks/sensitivity.py --out outputs/quick.json --quick  # a minute
 
 Jobs of the corpus are cut at random, by the seed, into a training set, a held-out set and real
@@ -22,12 +23,12 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from faults._declared import FAULTS, Planted, faults_for
+from faults._declared import ATTACKS, FAULTS, Planted, faults_for
 from faults._judged import Judged, Spread, judged
 from faults._printed import lines
 from faults._samples import Drawn
@@ -70,6 +71,7 @@ class Plan:
         draws: Draws without a fault, from which intervals come.
         fault_draws: The first of these draws, in which faults are planted, too.
         strengths: Of each fault, the largest ones.
+        attacks: Attacks on samples alone, under the faults that they must see.
     """
 
     size: int
@@ -77,12 +79,20 @@ class Plan:
     draws: int
     fault_draws: int
     strengths: int
+    attacks: bool = False
+
+    @property
+    def faults(self) -> tuple[Planted, ...]:
+        """The faults that are planted."""
+        return tuple(
+            fault for fault in FAULTS if not self.attacks or set(ATTACKS) & set(fault.must)
+        )
 
     def measured(self) -> Iterator[Key]:
         """Yield all that is to be measured: fault, strength, draw."""
         yield from ((NO_FAULT, 0.0, draw) for draw in range(self.draws))
         for draw in range(self.fault_draws):
-            for fault in FAULTS:
+            for fault in self.faults:
                 yield from ((fault.name, strength, draw) for strength in self.of(fault))
 
     def of(self, fault: Planted) -> tuple[float, ...]:
@@ -92,6 +102,7 @@ class Plan:
 
 FULL = Plan(size=200, max_nodes=300, draws=16, fault_draws=4, strengths=5)
 QUICK = Plan(size=30, max_nodes=60, draws=3, fault_draws=2, strengths=1)
+ATTACKING = replace(FULL, attacks=True)
 
 
 def main() -> None:
@@ -104,8 +115,9 @@ def main() -> None:
         action="store_true",
         help="few small graphs: whether it runs, too few to see much",
     )
+    parser.add_argument("--attacks", action="store_true", help="the attacks on samples alone")
     args = parser.parse_args()
-    plan = QUICK if args.quick else FULL
+    plan = QUICK if args.quick else ATTACKING if args.attacks else FULL
     data = load_corpus(args.data, max_nodes=plan.max_nodes)
     pool = [dag for part in data.graphs.values() for dag in part]
     found = _found(args.out, plan, len(pool))
@@ -124,6 +136,8 @@ def main() -> None:
 def _found(out: Path, plan: Plan, pool: int) -> dict[str, Any]:
     """Return what an earlier run of the same plan measured."""
     settings = asdict(plan) | {"pool": pool}
+    if not plan.attacks:
+        del settings["attacks"]  # as results of before have it
     if out.exists():
         found: dict[str, Any] = json.loads(out.read_text())
         if found.get("settings") != settings:
@@ -154,6 +168,12 @@ class _Bench:
         """Return the figures of one fault, strength and draw; without a fault, real ones beside."""
         name, strength, draw = key
         drawn, copies = self._drawn(draw)
+        if self._plan.attacks:
+            rng = numpy_generator(draw, "fault", name, str(strength))
+            samples = drawn.samples
+            if name != NO_FAULT:
+                samples = self._faults[name](drawn, strength, rng)
+            return {"samples": self._privacy(drawn, copies, samples), "real": {}}
         if name == NO_FAULT:
             rows = self._rows(drawn, drawn.samples, replicates=200)
             real = {row.metric.name: _reference(row) for row in rows}
@@ -214,7 +234,14 @@ class _Bench:
     ) -> dict[str, float | None]:
         """Return fractions of copies, and how well attacks tell training from held-out graphs."""
         measured = self._schema.measured_columns
-        (leaks,) = leak_series(drawn.train, drawn.held_out, samples, numbers=(), measured=measured)
+        (leaks,) = leak_series(
+            drawn.train,
+            drawn.held_out,
+            samples,
+            numbers=(),
+            measured=measured,
+            numeric=self._schema.size_columns,
+        )
         alike = Counter(copies.resemblances(samples))
         return {
             "copied": novelty(drawn.train, drawn.held_out, samples).copied,
@@ -222,6 +249,7 @@ class _Bench:
             "program_near": alike[Resemblance.NEAR] / len(samples),
             "dcr_share": leaks.nearness.dcr_share,
             **{attack.name: attack.auc for attack in leaks.attacks},
+            **{read.name: read.advantage for read in leaks.inferences},
         }
 
     def _transfer(self, drawn: Drawn, samples: Sequence[DAG]) -> dict[str, float | None]:
@@ -247,7 +275,7 @@ def judge(plan: Plan, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
     names = [name for name, value in draws[0]["samples"].items() if value is not None]
     spread = {name: Spread.of([d["samples"][name] for d in draws]) for name in names}
     verdicts = []
-    for fault in FAULTS:
+    for fault in plan.faults:
         for name in names:
             values = {
                 strength: [

@@ -1,7 +1,8 @@
 """What each fault changes, which figures must see it, and what each figure looks at.
 
 Written before anything was measured, but for two figures that were added after a first run,
-"nearest_program" and "attribute_pairs:op x flops". A figure that looks at nothing that a fault
+"nearest_program" and "attribute_pairs:op x flops"; the attacks that learn, align or infer were
+added later, each declared before it was measured here. A figure that looks at nothing that a fault
 changes must stay; one that looks at some of it may move, and must where the fault is what it is
 made for.
 """
@@ -86,7 +87,16 @@ class Planted:
 _LOCAL = ("edge_bigrams", "type_hashes", "path_novelty", "path_frequencies")
 _AROUND = ("neighborhood_novelty", "neighborhood_repetition")
 _WHOLE = ("mmd:embedding", "classifier_bound")
-_ATTACKS = ("dcr_share", "nearest_sample", "density_ratio", "nearest_program")
+_ATTACKS = (
+    "dcr_share",
+    "nearest_sample",
+    "density_ratio",
+    "nearest_program",
+    "calibrated_classifier",
+    "unique_motifs",
+    "reconstruction",
+    "model",
+)
 _SPANS = ("edge_span", "precision", "node_classifier")
 
 FAULTS = (
@@ -221,6 +231,11 @@ _LOOKS_AT = {
     "nearest_sample": Aspect.LIKENESS,
     "density_ratio": Aspect.LIKENESS,
     "nearest_program": Aspect.LIKENESS,
+    "calibrated_classifier": Aspect.LIKENESS,
+    "unique_motifs": Aspect.LIKENESS,
+    "reconstruction": Aspect.LIKENESS,
+    "model": Aspect.LIKENESS,
+    "properties": Aspect.LIKENESS,
     "tstr": _GRAPH | Aspect.DEGREES | Aspect.COSTS | Aspect.LABELS,
 }
 # Embeddings of whole graphs and nodes with all attributes: what is built on them sees all of it.
@@ -233,6 +248,10 @@ _SEE_ALL = (
     "coverage",
     "node_classifier",
 )
+
+
+ATTACKS = (*_ATTACKS, "properties")
+"""Figures that are attacks on samples."""
 
 
 def looks_at(figure: str) -> Aspect:

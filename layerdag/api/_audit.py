@@ -1,46 +1,58 @@
 """Do samples and weights give away the graphs that a generator learned from?"""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag.api._compare import attribute_views
-from layerdag.api._split_advice import too_few_held_out
+from layerdag.api.auditing import (
+    AuditSets,
+    Graphs,
+    WordSearch,
+    audit_lines,
+    read_sets,
+    search_words,
+    too_few_held_out,
+)
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import (
     GraphDataset,
     GraphLike,
+    Split,
     SplitFingerprint,
     encoded,
     load_dataset,
     require_same_split,
 )
 from layerdag.datasets.schema import GraphSchema
+from layerdag.errors import DataError, UsageError, VocabularyError
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
     LOCAL_METRICS,
     NEIGHBORHOOD_METRICS,
     AttributeMetrics,
-    Interval,
     Metric,
-    MetricResult,
     SimilarityRow,
 )
 from layerdag.evaluation.privacy import (
     Attack,
+    CopyCounts,
     LeakRow,
     Novelty,
     Verdict,
+    count_copies,
     leak_series,
     likelihood_attack,
     novelty,
     schema_attacks,
 )
 from layerdag.evaluation.rules import StructureReport, check_structure
-from layerdag.graph import DAG, GraphStatistics
+from layerdag.graph import DAG, Condition, GraphStatistics
 from layerdag.sampling import checkpoint_schema
 from layerdag.surrogates import read_manifest, read_samples
 from layerdag.training import LoadedCheckpoint, load_checkpoint
-from layerdag.viz import interval, number, percent
+
+Samples = Sequence[GraphLike] | str | Path
 
 CAVEATS = (
     "What these attacks do not find, another one may: shadow models are not included.",
@@ -57,68 +69,167 @@ class Audit:
         held_out: Number of validation and test graphs.
         structure: Verdict on the samples by the rules on graphs.
         novelty: Valid, unique, novel shares.
-        leaks: Nearness and attacks on the samples, by their number; empty if nothing is held out.
+        copies: Copies of real graphs whatever their durations, and near copies.
+        leaks: Nearness, attacks on the samples and what is read from them, by their number; empty
+            if nothing is held out.
         weights: Attacks on weights and schema of the checkpoint, if one was given.
         neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
             empty if nothing is held out.
         local: ``LOCAL_METRICS`` of the samples that are valid graphs, beside those of the held-out
             graphs; empty if nothing is held out or no sample is valid.
         advice: What is wrong with the split for this purpose, None if nothing is.
+        words: Private words in the files of the samples; None where there are no files.
     """
 
     train: int
     held_out: int
     structure: StructureReport
     novelty: Novelty
+    copies: CopyCounts
     leaks: tuple[LeakRow, ...]
     weights: tuple[Attack, ...]
     neighborhoods: tuple[SimilarityRow, ...]
     local: tuple[SimilarityRow, ...]
     advice: str | None
+    words: WordSearch | None = None
 
     @property
     def passes(self) -> bool:
-        """Whether every figure of all samples and of the weights is no better than chance."""
-        if not self.leaks:
+        """Whether nothing was found of all samples and of the weights.
+
+        Every figure is no better than chance, no graph is found at a low false-positive rate, no
+        sample copies a real graph, and no file holds a private word.
+        """
+        if not self.leaks or self.copies.copied or (self.words is not None and self.words.found):
+            return False
+        attacks = (*self.leaks[-1].attacks, *self.weights)
+        if any(attack.finds_some for attack in attacks):
             return False
         found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
         return all(verdict is Verdict.CHANCE for verdict in found)
 
     def __str__(self) -> str:
         """Return the figures as lines to read."""
-        return "\n".join(_lines(self))
+        return "\n".join(audit_lines(self, CAVEATS))
 
 
 def audit(
-    samples: Sequence[GraphLike] | str | Path,
-    data: GraphDataset | str | Path,
+    samples: Samples | None = None,
+    data: GraphDataset | str | Path | None = None,
     checkpoint: LoadedCheckpoint | str | Path | None = None,
+    *,
+    train: Graphs | None = None,
+    holdout: Graphs | None = None,
+    synthetic: Graphs | None = None,
 ) -> Audit:
-    """Compare samples with the training and the held-out graphs of a data set, and attack.
+    """Compare samples with training and held-out graphs, and attack.
+
+    ``audit(samples, data)`` takes a data set with its split; ``audit(train=..., holdout=...,
+    synthetic=...)`` three folders, or graphs in memory, of which you say what was trained on.
 
     Args:
-        samples: What ``sample`` returned, or a folder that ``layerdag sample`` wrote.
+        samples: What ``sample`` returned, or a folder that ``layerdag sample`` wrote. Its files are
+            searched for words of ``data`` if both are folders.
         data: The data set that the generator learned from, split as it was then.
         checkpoint: What was sampled from, for attacks on weights and schema; None leaves them out.
+        train: Graphs that the generator learned from, instead of ``data``.
+        holdout: Graphs of the same kind that it never saw.
+        synthetic: Samples in any format; every file of the folder is searched for private words.
 
     Raises:
-        UsageError: If samples or checkpoint are known to come from another split of the data.
+        UsageError: If samples or checkpoint are known to come from another split of the data, or
+            the arguments are neither of both sets.
         DataError: If a file is missing or damaged.
     """
+    if train is not None or holdout is not None:
+        return _audit_of_folders(samples, data, checkpoint, (train, holdout, synthetic))
+    samples = synthetic if samples is None else samples
+    if samples is None or data is None:
+        raise UsageError(
+            "An audit needs samples and a data set, or train, holdout and synthetic graphs."
+        )
+    place = data if isinstance(data, str | Path) else None
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
+    words = None
     if isinstance(samples, str | Path):
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         _require_split(learned, data, str(samples))
         made = list(read_samples(samples, data.schema))
+        words = None if place is None else _searched(samples, place)
     else:
         made = encoded(samples, data.schema)
     if checkpoint is None:
-        return audit_of(data, made)
+        return replace(audit_of(data, made), words=words)
     if not isinstance(checkpoint, LoadedCheckpoint):
         checkpoint = load_checkpoint(checkpoint)
     _require_split(checkpoint.meta.split, data, str(checkpoint.path))
-    return audit_of(data, made, weight_attacks(checkpoint, data))
+    return replace(audit_of(data, made, weight_attacks(checkpoint, data)), words=words)
+
+
+def _searched(samples: str | Path, place: str | Path) -> WordSearch | None:
+    """Search samples for the words of a data set; None if it has no traces and no flow graphs."""
+    try:
+        return search_words(samples, place) if Path(place).is_dir() else None
+    except DataError:
+        return None
+
+
+def _audit_of_folders(
+    samples: Samples | None,
+    data: object,
+    checkpoint: LoadedCheckpoint | str | Path | None,
+    sets: tuple[Graphs | None, Graphs | None, Graphs | None],
+) -> Audit:
+    """Return the audit of training, held-out and synthetic graphs."""
+    train, holdout, synthetic = sets
+    if data is not None or samples is not None or None in (train, holdout, synthetic):
+        raise UsageError(
+            "An audit of folders needs all of train, holdout and synthetic, and neither samples "
+            "nor data."
+        )
+    assert train is not None and holdout is not None and synthetic is not None  # noqa: PT018
+    found = read_sets(train, holdout, synthetic)
+    weights: tuple[Attack, ...] = ()
+    if checkpoint is not None:
+        loaded = (
+            checkpoint if isinstance(checkpoint, LoadedCheckpoint) else load_checkpoint(checkpoint)
+        )
+        weights = weight_attacks(loaded, _in_codes_of(loaded, found))
+    done = audit_of(found.data, found.made, weights)
+    if not isinstance(synthetic, str | Path):
+        return done
+    return replace(done, words=search_words(synthetic, found.private))
+
+
+def _in_codes_of(loaded: LoadedCheckpoint, sets: AuditSets) -> GraphDataset:
+    """Return the real graphs in codes of a checkpoint; those it has no words for are left out."""
+    schema = checkpoint_schema(loaded)
+    train, held_out = (_encodable(part, schema) for part in (sets.train, sets.held_out))
+    graphs: dict[Split, tuple[DAG, ...]] = {"train": train, "val": (), "test": held_out}
+    return replace(sets.data, schema=schema, graphs=graphs, names={})
+
+
+def _encodable(graphs: Sequence[AttributedGraph], schema: GraphSchema) -> tuple[DAG, ...]:
+    """Return the graphs that a schema has all words for, with the conditions it knows."""
+    found = []
+    for graph in graphs:
+        try:
+            dag = schema.encode(graph)
+        except VocabularyError:
+            continue
+        stated = {n: v for n, v in dag.conditions.items() if _is_expressible(schema, {n: v})}
+        found.append(dag.with_conditions(stated))
+    return tuple(found)
+
+
+def _is_expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> bool:
+    """Return whether a schema can encode conditions."""
+    try:
+        schema.encode_conditions([conditions])
+    except VocabularyError:
+        return False
+    return True
 
 
 def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...] = ()) -> Audit:
@@ -140,7 +251,14 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
         held_out=len(held_out),
         structure=structure,
         novelty=novelty(train, held_out, made, structure.valid_B),
-        leaks=leak_series(data.members, held_out, made, measured=data.schema.measured_columns),
+        copies=count_copies(train, held_out, made, data.schema.measured_columns),
+        leaks=leak_series(
+            data.members,
+            held_out,
+            made,
+            measured=data.schema.measured_columns,
+            numeric=data.schema.size_columns,
+        ),
         weights=weights,
         neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
         local=_compared(data, valid, LOCAL_METRICS),
@@ -159,7 +277,10 @@ def _compared(
 
 
 def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
-    """Return the attacks on weights and schema, if there are held-out graphs to tell from."""
+    """Return the attacks on weights and schema, if there are held-out graphs to tell from.
+
+    What further attacks on weights find joins this tuple, and so the audit and its pages.
+    """
     if not data.held_out:
         return ()
     names = checkpoint_schema(loaded).condition_names
@@ -176,82 +297,3 @@ def _require_split(learned: SplitFingerprint | None, data: GraphDataset, model: 
     """Raise UsageError if a model is known to have learned from another split."""
     if learned is not None:
         require_same_split(learned, data.split, model=model, data=data.name)
-
-
-def _lines(found: Audit) -> Iterator[str]:
-    """Yield what is printed."""
-    new = found.novelty
-    yield f"{new.graphs:,} samples, {found.train:,} training and {found.held_out:,} held-out graphs"
-    yield f"copies of training graphs            {percent(new.copied)}"
-    yield f"  the same among held-out graphs     {percent(new.copied_real)}"
-    if found.leaks:
-        yield "nearer to training than to held-out graphs (50% is chance)"
-        for row in found.leaks:
-            near = row.nearness
-            share = f"{percent(near.dcr_share)} {percents(near.interval)}"
-            yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
-    for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
-        yield f"attack {found.leaks[-1].attacks[place].name} (an area of 0.5 is chance)"
-        for row in found.leaks:
-            yield f"  {row.samples:>6,} samples  {_told(row.attacks[place])}"
-    for attack in found.weights:
-        yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
-        yield f"                  {_told(attack)}"
-    yield from _structure_lines(found)
-    if found.advice:
-        yield found.advice
-    yield " ".join(CAVEATS)
-
-
-def _structure_lines(found: Audit) -> Iterator[str]:
-    """Yield the tables of neighborhoods and of local structure."""
-    if found.neighborhoods:
-        yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
-    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
-        yield f"  {name:<34} {of_samples:<20} {of_real}"
-    if found.local:
-        yield f"{'local structure':<36} {'samples':<20} held-out graphs"
-    for name, of_samples, of_real in (
-        (row.metric.name, *figure_cells(row)) for row in found.local if not row.generated.error
-    ):
-        yield f"  {name:<34} {of_samples:<20} {of_real}"
-
-
-def neighborhood_cells(rows: Sequence[SimilarityRow]) -> Iterator[tuple[str, str, str]]:
-    """Yield where neighborhoods of nodes occur, how many of samples, and how many of real graphs.
-
-    Args:
-        rows: Of ``NEIGHBORHOOD_METRICS``.
-    """
-    where = {
-        "neighborhood_novelty": "in no training graph",
-        "neighborhood_repetition": "again in the same graph",
-    }
-    for row in rows:
-        kind, _, radius = row.metric.name.rpartition(":")
-        yield f"{where[kind]}, radius {radius}", _fraction(row.generated), _fraction(row.reference)
-
-
-def figure_cells(row: SimilarityRow) -> tuple[str, str]:
-    """Return the figure of samples and that of real graphs, each with its interval."""
-    generated, real = (
-        f"{number(one.value)} {interval(one.interval)}".rstrip()
-        for one in (row.generated, row.reference)
-    )
-    return generated, real
-
-
-def _fraction(result: MetricResult) -> str:
-    """Return a fraction with its interval."""
-    between = "" if result.interval is None else f" {percents(result.interval)}"
-    return f"{percent(result.value)}{between}"
-
-
-def percents(interval: Interval) -> str:
-    """Return an interval of shares in brackets."""
-    return f"[{interval.low:.0%}, {interval.high:.0%}]"
-
-
-def _told(attack: Attack) -> str:
-    """Return area, interval and verdict of an attack."""
-    return f"area {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"

@@ -45,6 +45,7 @@ ROOMS = {
         "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
         "checkpoint": "Convert a checkpoint that an older version wrote.",
         "surrogate": "Fit and use models that predict performance from a graph.",
+        "audit": "Attack samples: what do they give away of what was trained on?",
         "release": "Make a package from your traces that you may publish, with a verdict.",
         "runs": "Compare the reports of several runs on one page.",
         "demo": "Run the main job end to end on the embedded corpus and write a report.",
@@ -60,7 +61,7 @@ _TITLES = {
 }
 ROOM_OF = {verb: room for room, verbs in ROOMS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
-_WITH_THREADS = ("train", "surrogate", "validate", "release")
+_WITH_THREADS = ("train", "surrogate", "validate", "audit", "release")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": "stage"}
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."

@@ -6,10 +6,12 @@ from ._files import (
     save_surrogate as save_surrogate,
 )
 from ._inputs import (
+    SampleFile as SampleFile,
     hide as hide,
     labeled as labeled,
     read_manifest as read_manifest,
     read_samples as read_samples,
+    sample_files as sample_files,
 )
 from ._scores import SCORES as SCORES, PredictionScore as PredictionScore, scores as scores
 from ._surrogate import Surrogate as Surrogate

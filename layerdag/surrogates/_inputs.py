@@ -1,7 +1,8 @@
 """Graphs for surrogates: folders of samples, targets, and attributes that must not be seen."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,40 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return content
 
 
+@dataclass(frozen=True)
+class SampleFile:
+    """One entry of a manifest of samples.
+
+    Attributes:
+        path: File of the graph, or prefix of the traces.
+        conditions: What it was sampled for.
+    """
+
+    path: Path
+    conditions: Mapping[str, Condition]
+
+
+def sample_files(folder: str | Path) -> tuple[SampleFile, ...]:
+    """Return where the samples that ``layerdag sample`` wrote lie, with their conditions.
+
+    Raises:
+        DataError: If the manifest is missing or damaged.
+    """
+    folder = Path(folder)
+    content = read_manifest(folder)
+    try:
+        entries = content["samples"]
+        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{folder / 'manifest.json'}: is no manifest of samples ({error!r}); sample again."
+        ) from None
+    return tuple(
+        SampleFile(inside(folder, file if isinstance(file, str) else f"{name}/{name}"), conditions)
+        for name, conditions, file in asked
+    )
+
+
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     """Read what ``layerdag sample`` wrote, with the conditions that it noted.
 
@@ -58,21 +93,10 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
             schema.encode(sample.graph).with_conditions(sample.conditions)
             for sample in iter_samples(folder)
         )
-    manifest = folder / "manifest.json"
-    content = read_manifest(folder)
-    try:
-        entries = content["samples"]
-        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{manifest}: is no manifest of samples ({error!r}); sample again."
-        ) from None
-    dags = []
-    for name, conditions, file in asked:
-        path = inside(folder, file if isinstance(file, str) else f"{name}/{name}")
-        dag = schema.encode(read_graph(path))
-        dags.append(dag.with_conditions(conditions))
-    return tuple(dags)
+    return tuple(
+        schema.encode(read_graph(file.path)).with_conditions(file.conditions)
+        for file in sample_files(folder)
+    )
 
 
 def labeled(

@@ -155,4 +155,5 @@ def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int
     assert counts == sorted({*(number for number in numbers if number < 8), 8})
     for row in rows:
         assert row.nearness.samples == row.samples
-        assert row.verdicts == (row.nearness.verdict, *(attack.verdict for attack in row.attacks))
+        found = (row.nearness, *row.attacks, *row.inferences)
+        assert row.verdicts == tuple(figure.verdict for figure in found)

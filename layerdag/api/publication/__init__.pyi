@@ -1,4 +1,4 @@
-from ._evaluation import median_ratio as median_ratio, similarity_of as similarity_of
+from ._evaluation import similarity_of as similarity_of
 from ._folder import (
     DRAWN as DRAWN,
     HASHES as HASHES,

@@ -12,7 +12,7 @@ from typing import Any
 from layerdag._version import __version__
 from layerdag.api.publication._folder import SAMPLES, TABLE
 from layerdag.api.publication._page import CAVEATS, SAMPLES_ALONE, Results
-from layerdag.viz import number
+from layerdag.viz import number, percent
 
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -147,11 +147,18 @@ def _rai(results: Results) -> dict[str, Any]:
     price = drawn.price if drawn is not None else None
     attacks = "no membership attack could be run"
     if evaluation is not None and evaluation.leaks:
-        attacks = "; ".join(
+        last = evaluation.leaks[-1]
+        areas = (
             f"{attack.name}: area {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
             f"{number(attack.interval.high, 2)}], {attack.in_words()}"
-            for attack in evaluation.leaks[-1].attacks
+            for attack in last.attacks
         )
+        reads = (
+            f"{read.name}: {percent(read.of_training)} of training graphs, "
+            f"{percent(read.of_held_out)} of held-out graphs, {read.in_words()}"
+            for read in last.inferences
+        )
+        attacks = "; ".join([*areas, *reads])
     return {
         "rai:dataCollection": (
             "Sampled from a generative model (layerdag) that was trained on private traces of jobs."

@@ -67,13 +67,14 @@ class SampleEvaluation:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdict on nearness and on each attack on all samples."""
+        """The verdict on nearness, and on each attack and inference on all samples."""
         if not self.leaks:
             return {}
         last = self.leaks[-1]
         return {
             "nearness": last.nearness.verdict,
             **{attack.name: attack.verdict for attack in last.attacks},
+            **{read.name: read.verdict for read in last.inferences},
         }
 
 
@@ -104,7 +105,13 @@ def evaluate_samples(
         structure=structure,
         real_structure=check_structure(held_out, statistics),
         novelty=novelty(train, held_out, dags, structure.valid_B),
-        leaks=leak_series(train, held_out, dags, measured=data.schema.measured_columns),
+        leaks=leak_series(
+            train,
+            held_out,
+            dags,
+            measured=data.schema.measured_columns,
+            numeric=data.schema.size_columns,
+        ),
         weights=weight_attacks(checkpoint, data),
         similarity=similarity,
         ratio=median_ratio(similarity),

@@ -273,7 +273,20 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     )
     for attack in last.attacks:
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        yield SummaryRow(f"membership attack, {attack.description}", area, "0.5", attack.in_words())
+        beside = "0.5"
+        if attack.holdout is not None:
+            honest = attack.holdout
+            beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+        yield SummaryRow(
+            f"membership attack, {attack.description}", area, beside, attack.in_words()
+        )
+    for read in last.inferences:
+        yield SummaryRow(
+            f"{read.name}: {read.description}",
+            percent(read.of_training),
+            f"{percent(read.of_held_out)} of held-out graphs",
+            read.in_words(),
+        )
 
 
 def _verdict_word(verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ from layerdag.api.publication._evaluation import SampleEvaluation
 from layerdag.api.publication._settings import ReleaseSettings
 from layerdag.api.publication._split import LEAST_RUNS, Need, runs_for_membership
 from layerdag.api.publication.drawing import KEPT, Drawn
-from layerdag.evaluation.privacy import Attack, LeakRow, Verdict
+from layerdag.evaluation.privacy import LeakRow, Verdict, succeeds_among_all
 from layerdag.viz import interval, number, percent
 
 LEAST_KEPT = 8
@@ -168,30 +168,50 @@ def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iter
     """Yield the attacks that succeed on all samples together."""
     if not evaluation.leaks:
         return
-    last = evaluation.leaks[-1]
     remedies = tuple(_remedies(settings, evaluation.leaks))
-    if last.nearness.verdict is Verdict.LEAKS:
-        share = percent(last.nearness.dcr_share)
-        yield Reason(
-            f"{share} of the samples are nearer to training than to held-out graphs "
-            f"({interval(last.nearness.interval)} around .5 is chance)",
-            remedies,
+    yield from (Reason(what, remedies) for what in _successes(evaluation.leaks[-1]))
+
+
+def _successes(last: LeakRow) -> Iterator[str]:
+    """Yield, in a clause each, what succeeds on so many samples."""
+    near = last.nearness
+    if near.verdict is Verdict.LEAKS:
+        yield (
+            f"{percent(near.dcr_share)} of the samples are nearer to training than to held-out "
+            f"graphs ({interval(near.interval)} around .5 is chance)"
         )
     for attack in last.attacks:
-        if attack.verdict is Verdict.LEAKS:
-            yield Reason(_succeeded(attack, last.samples), remedies)
+        if succeeds_among_all(attack):
+            yield (
+                f"the attack {attack.name} tells which graphs were trained on, from "
+                f"{last.samples} samples (area {number(attack.auc, 2)} "
+                f"{interval(attack.interval)}, .5 is chance)"
+            )
+        elif attack.finds_some:
+            rate = next(rate.in_words() for rate in attack.rates if rate.is_told)
+            yield (
+                f"the attack {attack.name} finds single training graphs, from {last.samples} "
+                f"samples ({rate})"
+            )
+    for read in last.inferences:
+        if succeeds_among_all(read):
+            yield (
+                f"{read.name} is read of training graphs: {read.description} for "
+                f"{percent(read.of_training)} of them and for {percent(read.of_held_out)} of "
+                f"held-out ones, from {last.samples} samples"
+            )
 
 
-def _succeeded(attack: Attack, samples: int) -> str:
-    return (
-        f"the attack {attack.name} tells which graphs were trained on, from {samples} samples "
-        f"(area {number(attack.auc, 2)} {interval(attack.interval)}, .5 is chance)"
-    )
+def _doubts(last: LeakRow) -> list[str]:
+    """Return the attacks that would succeed alone, and do not among several."""
+    attacks = [each.name for each in last.attacks if each.leaks and not succeeds_among_all(each)]
+    reads = [each.name for each in last.inferences if each.leaks and not succeeds_among_all(each)]
+    return [*attacks, *reads]
 
 
 def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[str]:
     """Yield which settings help against an attack, and what they cost."""
-    quiet = [row for row in leaks[:-1] if Verdict.LEAKS not in row.verdicts]
+    quiet = [row for row in leaks[:-1] if not any(_successes(row))]
     if quiet:
         row = quiet[-1]
         yield (
@@ -207,8 +227,8 @@ def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[s
 
 def _reserves(evaluation: SampleEvaluation, needs: Sequence[Need]) -> Iterator[str]:
     """Yield what could not be told."""
-    unknown = [name for name, found in evaluation.verdicts.items() if found is Verdict.TOO_FEW]
-    uneven = [name for name, found in evaluation.verdicts.items() if found is Verdict.REVERSED]
+    unknown = _named(evaluation, Verdict.TOO_FEW)
+    uneven = _named(evaluation, Verdict.REVERSED)
     if not needs[0].is_met and (unknown or not evaluation.verdicts):
         yield (
             "too few graphs to tell whether membership attacks succeed "
@@ -216,6 +236,12 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[Need]) -> Iterator[s
         )
     elif unknown:
         yield f"too few graphs to tell by {', '.join(unknown)} ({_largest_need(evaluation)})"
+    alone = _doubts(evaluation.leaks[-1]) if evaluation.leaks else ()
+    if alone:
+        yield (
+            f"{' and '.join(alone)} alone would tell training graphs apart, which among so many "
+            "attacks chance does, too"
+        )
     if uneven:
         yield (
             f"training and held-out graphs are not alike by {', '.join(uneven)}, so that it says "
@@ -223,10 +249,17 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[Need]) -> Iterator[s
         )
 
 
+def _named(evaluation: SampleEvaluation, verdict: Verdict) -> list[str]:
+    """Return the figures of a verdict; the traits of models are one."""
+    names = [name for name, found in evaluation.verdicts.items() if found is verdict]
+    return list(dict.fromkeys(name.partition(":")[0] for name in names))
+
+
 def _largest_need(evaluation: SampleEvaluation) -> str:
     """Return how many graphs the figure without a verdict that needs most would take."""
     last = evaluation.leaks[-1]
-    needs = [last.nearness.need, *(attack.need for attack in last.attacks)]
+    of_attacks = [attack.need for attack in last.attacks]
+    needs = [last.nearness.need, *of_attacks, *(read.need for read in last.inferences)]
     known = [need for need in needs if need is not None]
     return max(known, key=lambda need: need.count).in_words()
 
@@ -236,6 +269,6 @@ def _in_order(
 ) -> Iterator[str]:
     """Yield what was looked for and not found."""
     yield f"{len(drawn.kept(settings.num))} samples, no error, no copy, no foreign word"
-    chance = [name for name, found in evaluation.verdicts.items() if found is Verdict.CHANCE]
+    chance = _named(evaluation, Verdict.CHANCE)
     if chance:
         yield f"no better than chance: {', '.join(chance)}"

@@ -1,4 +1,4 @@
-from ._audit import audit as audit, show as show
+from ._audit import audit as audit, save_figures as save_figures, show as show
 from ._run_notes import (
     after_parts as after_parts,
     after_sampling as after_sampling,

@@ -1,9 +1,10 @@
-"""``layerdag validate --against``: do samples give their training graphs away?"""
+"""``layerdag audit`` and ``validate --against``: do samples give their training graphs away?"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from layerdag._runtime import write_text
 from layerdag.api import (
     CAVEATS,
     Audit,
@@ -40,6 +41,11 @@ def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
     return audit_of(data, made, weight_attacks(loaded, against.beside_weights(loaded)))
 
 
+def save_figures(found: Audit, path: str) -> None:
+    """Write all figures of an audit as JSON."""
+    write_text(Path(path), json.dumps(plain(_figures(found)), indent=1, allow_nan=False) + "\n")
+
+
 def show(found: Audit, page: str | None, *, as_json: bool) -> None:
     """Print the audit as a table or as JSON, and write it as a page if one is named."""
     if page is not None:
@@ -61,8 +67,11 @@ def _figures(found: Audit) -> dict[str, object]:
         "passes": found.passes,
         "advice": found.advice,
         "novelty": found.novelty,
+        "copies": found.copies,
+        "words": found.words,
         "nearness": last and last.nearness,
         "attacks": [*(last.attacks if last else ()), *found.weights],
+        "inferences": last.inferences if last else (),
         "by_number_of_samples": found.leaks,
         "neighborhoods": found.neighborhoods,
         "local": found.local,
@@ -92,13 +101,41 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         percent(new.copied_real),
         f"of {new.graphs:,} samples; beside it, of {found.held_out:,} held-out graphs",
     )
+    copies = found.copies
+    yield SummaryRow(
+        "copies of real graphs, new durations",
+        percent(copies.copied),
+        percent(copies.copied_real),
+        "beside it, held-out graphs that repeat a training graph",
+    )
+    yield SummaryRow(
+        "near copies of real graphs",
+        percent(copies.near),
+        percent(copies.near_quantile),
+        "nearer to a real graph than all but so many held-out graphs are",
+    )
+    if found.words is not None:
+        files, count = f"{found.words.files:,}", f"{len(found.words.found):,}"
+        first = found.words.found[0].sentence() if found.words.found else "every file was searched"
+        yield SummaryRow(f"private words in the {files} files of the samples", count, "0", first)
     if found.leaks:
         near = found.leaks[-1].nearness
         share = f"{percent(near.dcr_share)} {percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        yield SummaryRow(f"attack {attack.name}", area, "0.5 is chance", attack.in_words())
+        honest = attack.holdout
+        beside = "0.5 is chance"
+        if honest is not None:
+            beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+        yield SummaryRow(f"attack {attack.name}", area, beside, attack.in_words())
+    for read in found.leaks[-1].inferences if found.leaks else ():
+        yield SummaryRow(
+            f"{read.name}: {read.description}",
+            percent(read.of_training),
+            f"{percent(read.of_held_out)} of held-out graphs",
+            read.in_words(),
+        )
     for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
         yield SummaryRow(
             f"nodes whose neighborhood occurs {name}", of_samples, of_real, "mean per graph"

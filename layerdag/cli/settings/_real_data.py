@@ -50,6 +50,16 @@ class RealData:
             else _built(self.place, chosen)
         )
 
+    def folder(self) -> str | None:
+        """Return the folder that the graphs are read from; None if they are generated.
+
+        Raises:
+            UsageError: If ``place`` is a checkpoint without the run's own file.
+        """
+        chosen = self._of_run()
+        found = self.place if chosen is None else chosen.get("folder")
+        return str(found) if found is not None and Path(str(found)).is_dir() else None
+
     def beside_samples(self, samples: str) -> GraphDataset:
         """Return the data set as the model that made these samples was trained on it.
 

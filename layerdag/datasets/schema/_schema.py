@@ -123,6 +123,15 @@ class GraphSchema:
         return tuple(i for i, a in enumerate(self.attributes) if a.name in MEASURED)
 
     @property
+    def size_columns(self) -> tuple[int, ...]:
+        """Columns of numbers that are properties of the program, such as FLOPs and bytes."""
+        return tuple(
+            i
+            for i, a in enumerate(self.attributes)
+            if isinstance(a, NumericAttribute) and a.name not in MEASURED
+        )
+
+    @property
     def rolls_blocks(self) -> bool:
         """Whether graphs are held with repeated blocks rolled up (``layerdag.codec.blocks``)."""
         return self.kind == "trace" and any(a.name == BLOCK for a in self.attributes)

@@ -1,6 +1,8 @@
 from ._copies import (
+    CopyCounts as CopyCounts,
     CopyTest as CopyTest,
     Resemblance as Resemblance,
+    count_copies as count_copies,
     keys_of_one_run as keys_of_one_run,
     program_of as program_of,
     tuple_keys as tuple_keys,
@@ -30,11 +32,16 @@ from ._memorization import (
     kernel_distances as kernel_distances,
     novelty as novelty,
 )
+from ._rates import LOW_RATES as LOW_RATES, DetectionRate as DetectionRate, Scores as Scores
 from ._schema_attacks import schema_attacks as schema_attacks
+from ._sets import require_graphs as require_graphs
 from ._verdict import (
     CHANCE as CHANCE,
     MARGIN as MARGIN,
+    Need as Need,
     Verdict as Verdict,
     chance_half_width as chance_half_width,
     needed as needed,
+    round_up as round_up,
 )
+from .attacks import Inference as Inference, succeeds_among_all as succeeds_among_all

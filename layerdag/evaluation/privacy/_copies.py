@@ -91,6 +91,53 @@ class CopyTest:
         return Resemblance.NEAR if nearest < self.threshold else Resemblance.NEW
 
 
+@dataclass(frozen=True)
+class CopyCounts:
+    """How many samples repeat a real graph whatever its durations, or lie too near to one.
+
+    Attributes:
+        copied: Fraction of the samples with operators, edges and sizes of a real graph.
+        near: Fraction nearer to a real graph than real graphs are to each other.
+        copied_real: Fraction of the held-out graphs that have those of a training graph; None
+            without any.
+        near_quantile: Fraction of the held-out graphs that lie as near, by definition.
+    """
+
+    copied: float
+    near: float
+    copied_real: float | None
+    near_quantile: float = NEAR_QUANTILE
+
+
+def count_copies(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    generated: Sequence[DAG],
+    measured: Sequence[int] = (),
+) -> CopyCounts:
+    """Return how many samples are copies or near copies of training or held-out graphs.
+
+    Args:
+        train: Graphs that a generator learned from.
+        held_out: Real graphs that it never saw.
+        generated: Samples.
+        measured: Columns that hold measurements, such as durations.
+
+    Raises:
+        UsageError: If there is no training graph or no sample.
+    """
+    require_graphs("Copies", train=train, generated=generated)
+    test = CopyTest.of(train, held_out, measured)
+    found = test.resemblances(generated)
+    known = {graph_hash(dag, HASH_ROUNDS) for dag in test.real[: len(train)]}
+    others = [graph_hash(dag, HASH_ROUNDS) in known for dag in test.real[len(train) :]]
+    return CopyCounts(
+        copied=found.count(Resemblance.COPY) / len(found),
+        near=found.count(Resemblance.NEAR) / len(found),
+        copied_real=sum(others) / len(others) if others else None,
+    )
+
+
 def program_of(dag: DAG, measured: Sequence[int] = ()) -> DAG:
     """Return a graph without its measured columns: what was run, not how long it took."""
     x_NA = dag.x_NA.clone()

@@ -20,6 +20,11 @@ from layerdag.traces.chakra import decode_trace
 LEAST_LETTERS = 4
 MOST_PARTS = 8
 """Parts of a path or name that are looked at together."""
+OWN_NAMES = frozenset(
+    ("sample", "samples", "manifest", "report", "release", "verdict", "croissant", "json", "html",
+     "graphml", "trace", "traces", "rank", "data", "labels", "label")
+)  # fmt: skip
+"""Words in names of files that say nothing, private traces may use them or not."""
 _TOKEN = re.compile(r"[\w./:+@~-]{4,}")
 _SEPARATOR = re.compile(r"([./:+@~-])")
 # A plain word cannot be told from prose; in traces it counts all the same.
@@ -72,11 +77,13 @@ def foreign_words(folder: str | Path, private: Iterable[str]) -> Iterator[Foreig
         if not path.is_file():
             continue
         name = path.relative_to(folder).as_posix()
-        found = set(_tokens(name)) & in_prose
-        if _TRACE.fullmatch(path.name):
-            found |= _in_trace(path, wanted)
+        found = set(_tokens(name)) & (in_prose | (wanted - OWN_NAMES))
+        in_trace = _in_trace(path, wanted) if _TRACE.fullmatch(path.name) else None
+        if in_trace is not None:
+            found |= in_trace
         else:
-            text = read_whole(path, error=DataError).decode("utf-8", errors="replace")
+            content = read_whole(path, error=DataError) if path.stat().st_size else b""
+            text = content.decode("utf-8", errors="replace")
             found |= set(_tokens(text)) & in_prose
             found |= {word for word in spaced if word in text}
         yield from (ForeignWord(name, word) for word in sorted(found))
@@ -87,9 +94,15 @@ def _is_phrase(word: str) -> bool:
     return not _TOKEN.fullmatch(word) and sum(letter.isalpha() for letter in word) >= 6
 
 
-def _in_trace(path: Path, wanted: set[str]) -> set[str]:
-    """Return the strings of a trace that are private, or that anonymizing takes out."""
-    trace = decode_trace(read_whole(path, error=DataError), str(path))
+def _in_trace(path: Path, wanted: set[str]) -> set[str] | None:
+    """Return the strings of a trace that are private, or that anonymizing takes out.
+
+    None if it cannot be read as a trace.
+    """
+    try:
+        trace = decode_trace(read_whole(path, error=DataError), str(path))
+    except DataError:
+        return None
     held = _strings([trace])
     return (held & wanted) | private_words(Workload((trace,)))
 

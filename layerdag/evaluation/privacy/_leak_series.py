@@ -7,21 +7,23 @@ samples belongs to every such figure.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from layerdag._runtime import numpy_generator
-from layerdag.evaluation.privacy._copies import program_of
-from layerdag.evaluation.privacy._membership import (
-    Attack,
-    attacks_by_distance,
-    program_attack,
-)
+from layerdag.evaluation.privacy._membership import Attack
 from layerdag.evaluation.privacy._memorization import (
     DistanceToClosestRecord,
-    kernel_distances,
     nearness_by_distance,
 )
 from layerdag.evaluation.privacy._verdict import Verdict
+from layerdag.evaluation.privacy.attacks import (
+    Inference,
+    Pool,
+    Roles,
+    all_attacks,
+    attacked,
+    identified_traits,
+    inferred_properties,
+    traits_of,
+)
 from layerdag.graph import DAG
 
 NUMBERS = (30, 100, 400, 1000)
@@ -35,16 +37,20 @@ class LeakRow:
         samples: Number of samples.
         nearness: Are they nearer to training than to held-out graphs?
         attacks: Can training graphs be told from held-out ones by them?
+        inferences: What is read of training graphs besides: traits of single jobs ("model:..."),
+            and properties of the set.
     """
 
     samples: int
     nearness: DistanceToClosestRecord
     attacks: tuple[Attack, ...]
+    inferences: tuple[Inference, ...] = ()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdict on each figure."""
-        return (self.nearness.verdict, *(attack.verdict for attack in self.attacks))
+        of_attacks = tuple(attack.verdict for attack in self.attacks)
+        return (self.nearness.verdict, *of_attacks, *(read.verdict for read in self.inferences))
 
 
 def leak_series(
@@ -55,6 +61,7 @@ def leak_series(
     numbers: Sequence[int] = NUMBERS,
     seed: int = 0,
     measured: Sequence[int] = (),
+    numeric: Sequence[int] = (),
 ) -> tuple[LeakRow, ...]:
     """Return what ``numbers`` of the samples and all of them give away, in ascending order.
 
@@ -64,36 +71,28 @@ def leak_series(
     Args:
         train: Graphs that the generator learned from.
         held_out: Real graphs that it never saw. Without any there is nothing to compare with.
-        generated: Samples.
+        generated: Samples, with the conditions that were asked for.
         numbers: Of samples; those above the number there are count for nothing.
         seed: Of the draw, and of the figures.
         measured: Columns of ``x_NA`` that hold measurements, such as durations. If there are any,
             one more attack looks at the graphs without them.
+        numeric: Columns that hold other numbers, such as FLOPs: the size of a model is read there.
     """
     if not held_out or not train or not generated:
         return ()
-    real = [*train, *held_out]
+    pool = Pool(train, held_out, generated, measured=measured, numeric=numeric)
+    attacks, traits = all_attacks(pool), traits_of(pool, seed)
     order_K = numpy_generator(seed, "leak series").permutation(len(generated))
-    distance = kernel_distances(real, [*generated, *held_out])
-    to_sample_GK = distance[:, : len(generated)][:, order_K]
-    to_held_out_GH = distance[:, len(generated) :]
-    to_program_GK = _program_distances(real, generated, measured)[:, order_K]
+    member_T, other_H = pool.roles.member_T, pool.roles.other_H
     rows = []
     for count in sorted({*(n for n in numbers if n < len(generated)), len(generated)}):
-        nearest_KG = to_sample_GK[:, :count].T
-        near = nearness_by_distance(nearest_KG[:, : len(train)], nearest_KG[:, len(train) :], seed)
-        attacks = attacks_by_distance(to_sample_GK[:, :count], to_held_out_GH, seed)
-        if measured:
-            attacks += (program_attack(to_program_GK[:, :count], len(train), seed),)
-        rows.append(LeakRow(count, near, attacks))
+        roles = Roles(member_T, other_H, pool.roles.sample_K[order_K[:count]])
+        to_train_KT, to_held_KH = (
+            pool.distances(rows_G, roles.sample_K).T for rows_G in (member_T, other_H)
+        )
+        near = nearness_by_distance(to_train_KT, to_held_KH, seed)
+        found = identified_traits(pool, traits, roles, seed)
+        whole = inferred_properties(pool, traits, roles, seed)
+        inferences = found if whole is None else (*found, whole)
+        rows.append(LeakRow(count, near, attacked(attacks, roles, seed), inferences))
     return tuple(rows)
-
-
-def _program_distances(
-    real: Sequence[DAG], generated: Sequence[DAG], measured: Sequence[int]
-) -> np.ndarray:
-    """Return the distances without measured columns; zeros where there are none to leave out."""
-    if not measured:
-        return np.zeros((len(real), len(generated)))
-    programs = [[program_of(dag, measured) for dag in dags] for dags in (real, generated)]
-    return kernel_distances(programs[0], programs[1])

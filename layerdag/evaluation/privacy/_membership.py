@@ -2,12 +2,12 @@
 
 Distances of samples to real graphs alone miss leaks (Yao et al., "The DCR Delusion", ESORICS
 2025), so the question is put as an attack: score each real graph, half of them members of the
-training set and half not, and see how well the score tells them apart. Two attacks need the
-samples alone, as somebody has to whom only those were given; the third needs the weights.
+training set and half not, and see how well the score tells them apart. Attacks that need
+the samples alone are in ``attacks``; the one here needs the weights.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from layerdag._runtime import (
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation.metrics import NORMAL_95, Interval, bootstrap_weights
-from layerdag.evaluation.privacy._memorization import kernel_distances
+from layerdag.evaluation.privacy._rates import DetectionRate, Scores, detection_rates
 from layerdag.evaluation.privacy._sets import require_graphs
 from layerdag.evaluation.privacy._verdict import Need, Verdict, chance_half_width, needed
 from layerdag.graph import DAG
@@ -33,9 +33,6 @@ REPLICATES = 500
 MOST_SCORED = 256
 FALSE_POSITIVE_RATE = 0.1
 
-Scores = tuple[np.ndarray, np.ndarray]
-"""Scores of members and of others."""
-
 
 @takes_old_names(what="description", caught="true_positive_rate", others="non_members")
 @dataclass(frozen=True)
@@ -43,8 +40,7 @@ class Attack:
     """How well one score tells members of the training set from other real graphs.
 
     Attributes:
-        name: "nearest_sample", "density_ratio", "nearest_program", "likelihood", "schema_lookup" or
-            "schema_density".
+        name: Of those in ``attacks``, or "likelihood", "schema_lookup" or "schema_density".
         description: The score, in one sentence.
         auc: Chance that a member scores above a non-member; 0.5 says nothing leaks to this attack,
             1 that every member is known.
@@ -56,6 +52,11 @@ class Attack:
         non_members: Number of held-out graphs scored.
         verdict: What the interval says.
         need: How many graphs a verdict would take; None where there is one.
+        rates: TPR at each of ``LOW_RATES``, with intervals.
+        holdout: The same attack where nothing can leak: held-out graphs pose as samples, or, to
+            attacks that need none, as training graphs. None with too few of them.
+        fractions: What the score is about, over all training graphs and over all held-out ones,
+            where it is a fraction: of motifs that recur, of nodes that are reconstructed.
     """
 
     name: str
@@ -67,6 +68,9 @@ class Attack:
     non_members: int
     verdict: Verdict
     need: Need | None
+    rates: tuple[DetectionRate, ...] = ()
+    holdout: "Attack | None" = None
+    fractions: tuple[float, float] | None = None
 
     what = old_property("Attack.what", "description")
     caught = old_property("Attack.caught", "true_positive_rate")
@@ -84,7 +88,15 @@ class Attack:
             "others": self.non_members,
             "verdict": self.verdict,
             "need": self.need,
+            "rates": self.rates,
+            "holdout": self.holdout,
+            "fractions": self.fractions,
         }
+
+    @property
+    def finds_some(self) -> bool:
+        """Whether members are found at a low false-positive rate, far beyond chance."""
+        return any(rate.is_told for rate in self.rates)
 
     @property
     def leaks(self) -> bool:
@@ -96,91 +108,6 @@ class Attack:
         if self.need is None:
             return self.verdict.value
         return f"{self.verdict.value} ({self.need.in_words()})"
-
-
-def sample_attacks(
-    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> tuple[Attack, ...]:
-    """Return the attacks that need the samples alone.
-
-    "nearest_sample" (Chen et al., GAN-Leaks, CCS 2020): the nearer a sample, the likelier a member.
-    "density_ratio" (van Breugel et al., DOMIAS, AISTATS 2023): the same density of samples means
-    more where real graphs are rare, so it is divided by the density of other real graphs, which
-    the attacker has: a random half of the held-out ones, while the other half are the non-members.
-    Both halves take both parts in turn, and the figure is the mean. Densities are Gaussian kernel
-    estimates over Weisfeiler-Lehman distances.
-
-    Args:
-        train: Training graphs, the members.
-        held_out: Real graphs that the generator never saw; the second attack needs two.
-        generated: Samples.
-        seed: Of the halves and of the bootstrap.
-
-    Raises:
-        UsageError: If a set is empty.
-    """
-    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
-    real = [*train, *held_out]
-    distance = kernel_distances(real, [*generated, *held_out])
-    to_sample, to_held_out = distance[:, : len(generated)], distance[:, len(generated) :]
-    return attacks_by_distance(to_sample, to_held_out, seed)
-
-
-def attacks_by_distance(
-    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, seed: int
-) -> tuple[Attack, ...]:
-    """Return the same from the distances of all real graphs, training graphs first.
-
-    Args:
-        to_sample_GK: To the samples.
-        to_held_out_GH: To the held-out graphs, which are the last H rows, too.
-        seed: Of the halves and of the bootstrap.
-    """
-    members = to_sample_GK.shape[0] - to_held_out_GH.shape[1]
-    nearest_G = -to_sample_GK.min(axis=1)
-    what = "how near the nearest sample is"
-    plain = [(nearest_G[:members], nearest_G[members:])]
-    found = [attack_by_scores("nearest_sample", what, plain, seed)]
-    if to_held_out_GH.shape[1] > 1:
-        what = "density of samples over that of other real graphs"
-        ratios = _density_ratios(to_sample_GK, to_held_out_GH, members, seed)
-        found.append(attack_by_scores("density_ratio", what, ratios, seed))
-    return tuple(found)
-
-
-def program_attack(to_sample_GK: np.ndarray, members: int, seed: int) -> Attack:
-    """Return the attack "nearest_program": nearness without what was measured.
-
-    Measured times differ from run to run of one program, so that a training graph measured again is
-    far from itself where they count.
-
-    Args:
-        to_sample_GK: Distances of all real graphs to the samples, all without measured columns.
-        members: Number of training graphs, which are the first rows.
-        seed: Of the bootstrap.
-    """
-    nearest_G = -to_sample_GK.min(axis=1)
-    what = "how near the nearest sample is, measured times left out"
-    return attack_by_scores(
-        "nearest_program", what, [(nearest_G[:members], nearest_G[members:])], seed
-    )
-
-
-def _density_ratios(
-    to_sample_GK: np.ndarray, to_held_out_GH: np.ndarray, members: int, seed: int
-) -> list[Scores]:
-    """Return the scores of members and of one half of the others, by the other half; twice."""
-    count = to_held_out_GH.shape[1]
-    order = numpy_generator(seed, "membership").permutation(count)
-    halves = order[: count // 2], order[count // 2 :]
-    folds = []
-    for reference, others in (halves, halves[::-1]):
-        to_reference = to_held_out_GH[:, reference]
-        rows = np.concatenate([np.arange(members), members + others])
-        width = _bandwidth(to_reference[rows])
-        ratio_G = _log_density(to_sample_GK[rows], width) - _log_density(to_reference[rows], width)
-        folds.append((ratio_G[:members], ratio_G[members:]))
-    return folds
 
 
 def likelihood_attack(
@@ -206,7 +133,8 @@ def likelihood_attack(
     ]
     member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
     what = "likelihood of the graph, by the weights"
-    return attack_by_scores("likelihood", what, [(-member_T, -other_H)], seed)
+    found = attack_by_scores("likelihood", what, [(-member_T, -other_H)], seed)
+    return with_members_held_out(found, -other_H, seed)
 
 
 @torch.no_grad()
@@ -269,7 +197,26 @@ def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -
         non_members=others,
         verdict=verdict,
         need=need if verdict is Verdict.TOO_FEW else None,
+        rates=detection_rates(name, folds, seed),
     )
+
+
+def with_members_held_out(found: Attack, other_H: np.ndarray, seed: int) -> Attack:
+    """Return an attack with itself beside, half of the held-out graphs posing as training graphs.
+
+    So much it finds where there is nothing to be found; for attacks that need no samples.
+
+    Args:
+        found: The attack.
+        other_H: Scores of the held-out graphs.
+        seed: Of the halves.
+    """
+    if other_H.size < 2:
+        return found
+    order = numpy_generator(seed, "held-out graphs as members").permutation(other_H.size)
+    posing, rest = other_H[order[: other_H.size // 2]], other_H[order[other_H.size // 2 :]]
+    what = f"{posing.size} held-out graphs pose as training graphs"
+    return replace(found, holdout=attack_by_scores(found.name, what, [(posing, rest)], seed))
 
 
 def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
@@ -288,17 +235,3 @@ def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
 def _true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
     """Return the TPR, the fraction of members found, at a FPR of ``FALSE_POSITIVE_RATE``."""
     return float((member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean())
-
-
-def _bandwidth(distance_GK: np.ndarray) -> float:
-    """Return a third of the median distance to the nearest graph.
-
-    A copy then weighs as much as exp(9 / 2), about 90, neighbors at that distance.
-    """
-    return max(float(np.median(distance_GK.min(axis=1))) / 3, 1e-3)
-
-
-def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
-    """Return the logarithm of a kernel density from distances, up to one constant."""
-    exponent_GK = -0.5 * (distance_GK / width) ** 2
-    return np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from layerdag.datasets.schema import GraphSchema
-from layerdag.evaluation.privacy._membership import Attack, attack_by_scores
+from layerdag.evaluation.privacy._membership import (
+    Attack,
+    attack_by_scores,
+    with_members_held_out,
+)
 from layerdag.graph import DAG
 
 
@@ -39,7 +43,10 @@ def schema_attacks(
         ("schema_lookup", "an entry of the schema for its conditions", found),
         ("schema_density", "weight of its conditions, by the schema", weight),
     )
-    return tuple(attack_by_scores(name, what, [scores], seed) for name, what, scores in said)
+    return tuple(
+        with_members_held_out(attack_by_scores(name, what, [scores], seed), scores[1], seed)
+        for name, what, scores in said
+    )
 
 
 def _encoded(schema: GraphSchema, dags: Sequence[DAG]) -> tuple[np.ndarray, np.ndarray]:

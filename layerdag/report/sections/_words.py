@@ -45,6 +45,8 @@ _ATTACKS = {
     "nearest_program": "Nearest sample, times left out",
     "density_ratio": "Many samples beside a graph",
     "likelihood": "Likelihood, by the weights",
+    "likelihood_ratio": "Likelihood beside shadow models",
+    "likelihood_ratio_offline": "Likelihood beside shadow models without the graph",
     "schema_lookup": "Conditions, looked up in the schema",
     "schema_density": "Conditions, by the schema",
 }

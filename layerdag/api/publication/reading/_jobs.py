@@ -116,12 +116,28 @@ class _Job:
 
 
 def read_jobs(settings: ReleaseSettings) -> FoundJobs:
-    """Read everything below the folder of traces.
+    """Read everything below the folder of traces of a release; see ``read_folder``."""
+    return read_folder(settings.traces, settings.labels, max_nodes=settings.max_nodes)
+
+
+def read_folder(
+    folder: Path,
+    labels_at: Path | None = None,
+    *,
+    max_nodes: int | None = None,
+    as_they_are: bool = False,
+) -> FoundJobs:
+    """Read everything below a folder.
+
+    Args:
+        folder: With traces or flow graphs in any format, or a corpus.
+        labels_at: Label file; None takes what lies in the folder.
+        max_nodes: Larger graphs are left out; None for no limit.
+        as_they_are: Keep words that may not be shared, for figures that are not.
 
     Raises:
         DataError: If nothing at all can be read, or the label file is damaged.
     """
-    folder = settings.traces
     labels = FoundLabels()
     left_out: list[str] = []
     others: Mapping[str, int] = {}
@@ -133,15 +149,17 @@ def read_jobs(settings: ReleaseSettings) -> FoundJobs:
         sources = find_sources(folder)
         left_out += sources.faulty
         others = sources.others
-        labels = find_labels(folder, settings.labels)
+        labels = find_labels(folder, labels_at)
         left_out += labels.faulty
         jobs = list(_of_folder(sources.found, left_out))
-    jobs = [job for job in jobs if _fits(job.graph, settings.max_nodes, left_out)]
+    if max_nodes is not None:
+        jobs = [job for job in jobs if _fits(job.graph, max_nodes, left_out)]
     jobs = _of_one_kind(jobs, left_out)
     if not jobs:
         first = f"; the first reason: {left_out[0]}" if left_out else ""
         raise DataError(f"{folder}: holds no job or graph that can be used{first}.")
-    return replace(_found(folder, jobs, left_out, others, labels), parts=parts)
+    found = _found(folder, jobs, left_out, others, labels, as_they_are=as_they_are)
+    return replace(found, parts=parts)
 
 
 def _found(
@@ -150,13 +168,16 @@ def _found(
     left_out: Sequence[str],
     others: Mapping[str, int],
     labels: FoundLabels,
+    *,
+    as_they_are: bool,
 ) -> FoundJobs:
-    """Return the jobs with labels, in words that may be shared."""
+    """Return the jobs with labels, in words that may be shared unless they stay as they are."""
     names = [job.graph.name for job in jobs]
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    graphs, renamed = publish(graphs, checked=CATEGORIES if kind == "trace" else ())
+    plain, renamed = publish(graphs, checked=CATEGORIES if kind == "trace" else ())
+    graphs = graphs if as_they_are else plain
     if kind == "trace":
         graphs = [
             replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag._runtime import numpy_generator
-from layerdag.api.publication import ReleaseSettings, Work, median_ratio, similarity_of
+from layerdag.api.publication import ReleaseSettings, Work, similarity_of
 from layerdag.api.publication.training._shadows import RealGraphs, shadow_losses
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, encoded
@@ -21,6 +21,7 @@ from layerdag.evaluation.privacy import (
     likelihood_ratio_attacks,
     schema_attacks,
 )
+from layerdag.report import median_ratio
 from layerdag.sampling import GenerationSettings, generate
 from layerdag.training import LoadedCheckpoint
 

@@ -43,6 +43,7 @@ def leak(nearness: Verdict, **attacks: Verdict) -> Any:
     return SimpleNamespace(
         nearness=SimpleNamespace(verdict=nearness),
         attacks=[SimpleNamespace(name=name, verdict=verdict) for name, verdict in attacks.items()],
+        inferences=[SimpleNamespace(name="properties", verdict=Verdict.TOO_FEW)],
     )
 
 
@@ -51,6 +52,7 @@ def test_verdicts_are_those_on_all_samples() -> None:
     everything = leak(Verdict.CHANCE, nearest=Verdict.LEAKS, shadow=Verdict.CHANCE)
     assert bare(leaks=(few, everything)).verdicts == {
         "nearness": Verdict.CHANCE, "nearest": Verdict.LEAKS, "shadow": Verdict.CHANCE,
+        "properties": Verdict.TOO_FEW,
     }  # fmt: skip
     assert bare().verdicts == {}
 

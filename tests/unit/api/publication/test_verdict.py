@@ -13,7 +13,14 @@ from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import too_few_runs, verdict_of
 from layerdag.api.publication.drawing import KEPT, Drawn
 from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import Attack, DistanceToClosestRecord, LeakRow, Verdict
+from layerdag.evaluation.privacy import (
+    Attack,
+    DetectionRate,
+    DistanceToClosestRecord,
+    Inference,
+    LeakRow,
+    Verdict,
+)
 from layerdag.evaluation.privacy._verdict import Need as GraphsNeeded
 
 NEEDS = (Need("membership attacks", 535, 32, "distinct runs"),)
@@ -177,3 +184,55 @@ def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings: ReleaseS
     assert (
         verdict_of(few, drawn(2), evaluation(row(2, Verdict.CHANCE)), NEEDS).outcome is Outcome.YES
     )
+
+
+def with_attacks(*attacks: Attack, reads: tuple[Inference, ...] = ()) -> Any:
+    last = replace(row(20, Verdict.CHANCE), attacks=attacks, inferences=reads)
+    found = evaluation(row(20, Verdict.CHANCE))
+    found.leaks = (last,)
+    found.verdicts = {each.name: each.verdict for each in (*attacks, *reads)}
+    return found
+
+
+def learned(auc: float, low: float) -> Attack:
+    """Return an attack that shares its level with others."""
+    return Attack(
+        "unique_motifs", "it", auc, Interval(low, 2 * auc - low), 0.1, 10, 10, Verdict.LEAKS, None
+    )
+
+
+def test_an_attack_that_several_share_a_level_with_needs_more_evidence_to_refuse(
+    settings: ReleaseSettings,
+) -> None:
+    sure = verdict_of(settings, drawn(20), with_attacks(learned(0.6, 0.55)), NEEDS)
+    assert sure.outcome is Outcome.NO
+    assert "the attack unique_motifs tells which graphs were trained on" in sure.line
+    barely = verdict_of(settings, drawn(20), with_attacks(learned(0.6, 0.51)), NEEDS)
+    assert barely.outcome is Outcome.RESERVED
+    assert "unique_motifs alone would tell training graphs apart" in barely.line
+
+
+def test_single_graphs_that_are_found_refuse_whatever_the_area(settings: ReleaseSettings) -> None:
+    found = DetectionRate(0.01, 0.2, Interval(0.1, 0.3), 1e-9, None)
+    attack = replace(row(20, Verdict.CHANCE).attacks[0], rates=(found,))
+    verdict = verdict_of(settings, drawn(20), with_attacks(attack), NEEDS)
+    assert verdict.outcome is Outcome.NO
+    assert "finds single training graphs, from 20 samples (TPR at 1% FPR 20.0%" in verdict.line
+
+
+def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_reserve(
+    settings: ReleaseSettings,
+) -> None:
+    def read(value: float) -> Inference:
+        return Inference.of(
+            "model:depth", "depth", (0.5, 0.2, 0.1), (value, 0.1), margin=0.05, samples=20,
+            held_out=50,
+        )  # fmt: skip
+
+    told = verdict_of(settings, drawn(20), with_attacks(reads=(read(0.3),)), NEEDS)
+    assert told.outcome is Outcome.NO
+    assert "model:depth is read of training graphs" in told.line
+    enough = (Need("membership attacks", 30, 40),)
+    open_ = verdict_of(settings, drawn(20), with_attacks(reads=(read(0.01),)), enough)
+    assert open_.outcome is Outcome.RESERVED
+    assert "too few graphs to tell by model (50 held-out graphs, about" in open_.line

@@ -2,9 +2,12 @@ import numpy as np
 import torch
 
 from layerdag.evaluation.privacy import Verdict, leak_series
-from layerdag.evaluation.privacy._membership import sample_attacks
 from layerdag.evaluation.privacy._memorization import nearness
+from layerdag.evaluation.privacy.attacks import sample_attacks
 from layerdag.graph import DAG, random_dag
+
+BY_DISTANCE = ("nearest_sample", "density_ratio")
+LEARNED = ("calibrated_classifier", "unique_motifs", "reconstruction")
 
 
 def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
@@ -23,7 +26,7 @@ def test_numbers_of_samples_are_those_asked_for_and_all_of_them(rng: np.random.G
 def test_all_samples_give_what_the_figures_alone_give(rng: np.random.Generator) -> None:
     train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
     (row,) = leak_series(train, held_out, made)
-    assert row.attacks == sample_attacks(train, held_out, made)
+    assert row.attacks[:2] == sample_attacks(train, held_out, made)
     assert row.nearness == nearness(train, held_out, made)
 
 
@@ -51,9 +54,10 @@ def test_without_held_out_graphs_there_is_no_row(rng: np.random.Generator) -> No
 
 def test_verdicts_are_those_of_all_figures(rng: np.random.Generator) -> None:
     (row,) = leak_series(graphs(rng, 9), graphs(rng, 8), graphs(rng, 12))
-    figures = (row.nearness, *row.attacks)
+    figures = (row.nearness, *row.attacks, *row.inferences)
     assert row.verdicts == tuple(figure.verdict for figure in figures)
-    assert len(row.verdicts) == 3
+    assert [attack.name for attack in row.attacks] == [*BY_DISTANCE, *LEARNED]
+    assert [found.name for found in row.inferences] == ["model:depth", "model:width", "properties"]
 
 
 def test_the_order_of_the_numbers_does_not_matter_and_none_stands_twice(
@@ -99,10 +103,10 @@ def test_training_graphs_that_were_measured_again_are_found_by_their_programs(
     train, made, held_out = (with_durations(rng, dags) for dags in (programs, programs, others))
     (row,) = leak_series(train, held_out, made, numbers=(), measured=(2,))
     areas = {attack.name: attack.auc for attack in row.attacks}
-    assert list(areas) == ["nearest_sample", "density_ratio", "nearest_program"]
+    assert list(areas) == [*BY_DISTANCE, "nearest_program", *LEARNED]
     assert areas["nearest_program"] == 1.0
     assert areas["nearest_sample"] < 0.75
-    assert row.verdicts[-1] is Verdict.LEAKS
+    assert row.verdicts[3] is Verdict.LEAKS
 
 
 def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(
@@ -111,11 +115,11 @@ def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(
     train, held_out = (with_durations(rng, graphs(rng, 12)) for _ in range(2))
     rows = leak_series(train, held_out, train, numbers=(5,), measured=(2,))
     for row in rows:
-        plain, _, program = row.attacks
+        plain, _, program, *_ = row.attacks
         assert program.auc >= plain.auc - 1e-12
 
 
 def test_without_measured_columns_there_is_no_attack_on_programs(rng: np.random.Generator) -> None:
     sets = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
     (row,) = leak_series(*sets)
-    assert [attack.name for attack in row.attacks] == ["nearest_sample", "density_ratio"]
+    assert [attack.name for attack in row.attacks] == [*BY_DISTANCE, *LEARNED]

@@ -8,7 +8,8 @@ from layerdag._runtime import RenamedWarning
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import Attack, Verdict, likelihood_attack
-from layerdag.evaluation.privacy._membership import area_under_curve, graph_losses, sample_attacks
+from layerdag.evaluation.privacy._membership import area_under_curve, graph_losses
+from layerdag.evaluation.privacy.attacks import sample_attacks
 from layerdag.graph import DAG, DAGBatch, random_dag
 from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import Attack, Verdict
+from layerdag.evaluation.privacy import Attack, DetectionRate, Inference, Verdict
 from layerdag.evaluation.privacy._verdict import Need
 from layerdag.report import (
     CategoryFractions,
@@ -160,6 +160,7 @@ def test_verdicts_have_a_color_and_attacks_on_weights_no_number_of_samples(verdi
             "Likelihood, by the weights",
             "the weights",
             "0.50 [0.25, 0.75]",
+            "",
             "12.5%",
             verdict.value,
             "what it does",
@@ -177,13 +178,35 @@ def test_what_a_verdict_lacks_stands_below_it() -> None:
 def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content) -> None:
     one = content.leaks[0]
     two = replace(one, samples=1000, attacks=tuple(reversed(one.attacks)))
-    html = membership(replace(EMPTY, leaks=(one, two))).html
+    leaks = tuple(replace(row, inferences=()) for row in (one, two))
+    html = membership(replace(EMPTY, leaks=leaks)).html
     found = [(row[0], row[1]) for row in cells(html)]
     first = [(attack_words(name.name), str(one.samples)) for name in one.attacks]
     assert found[:2] == [("Nearer to training", str(one.samples)), ("Nearer to training", "1,000")]
     assert found[2::2] == first
     members = one.attacks[0].members
     assert f"{members} training and {one.attacks[0].non_members} held-out graphs. " in html
+
+
+def test_an_attack_stands_beside_itself_on_an_honest_holdout_with_its_low_rates() -> None:
+    beside = replace(attack(Verdict.CHANCE), auc=0.49)
+    rates = (DetectionRate(0.01, 0.02, Interval(0.01, 0.04), 0.3, None),)
+    rates += (DetectionRate(0.001, None, None, None, Need("held-out graphs", 10, 1000)),)
+    shown = replace(attack(Verdict.CHANCE), holdout=beside, rates=rates)
+    [row] = cells(membership(replace(EMPTY, weight_attacks=(shown,))).html)
+    assert row[2:5] == ["0.50 [0.25, 0.75]", "0.49 [0.25, 0.75]", "12.5%, 2.0%, —"]
+
+
+def test_what_else_is_read_has_a_table(content) -> None:
+    read = Inference.of(
+        "model:depth", "depth", (0.5, 0.25, 0.125), (0.25, 0.5), margin=0.05, samples=9, held_out=7
+    )
+    row = replace(content.leaks[0], attacks=(), inferences=(read,), samples=9)
+    html = membership(replace(EMPTY, leaks=(row,))).html
+    html = html[html.index("What samples say of the jobs") :]
+    assert ["model:depth", "9", "50.0%", "25.0%", "12.5%", "0.25 [-0.25, 0.75]"] in [
+        found[:6] for found in cells(html)
+    ]
 
 
 @pytest.mark.parametrize(

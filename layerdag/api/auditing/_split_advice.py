@@ -15,14 +15,14 @@ def too_few_held_out(data: GraphDataset) -> str | None:
     if not others:
         return (
             f"{data.name}: no graph is held out, so that an audit can compare samples with "
-            f"nothing (layerdag validate --against). {REMEDY}"
+            f"nothing (layerdag audit). {REMEDY}"
         )
     half = chance_half_width(members, others)
     if half <= MARGIN:
         return None
     return (
         f"{data.name}: {others} graphs are held out (validation and test) beside {members} for "
-        "training, too few for an audit of the samples (layerdag validate --against) to tell small "
+        "training, too few for an audit of the samples (layerdag audit) to tell small "
         f"leaks from none: an attack shows only above an area of {CHANCE + half:.2f}, and about "
         f"{needed(CHANCE, half, others):,} held-out graphs are needed. {REMEDY}"
     )

@@ -1,0 +1,117 @@
+"""``layerdag audit``: what do samples, and weights, give away of the graphs they were made from?"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from layerdag.api import Audit
+
+SUMMARY = (
+    "Attack samples, as somebody would to whom they were given: copies, which graphs were trained "
+    "on, motifs and whole jobs that come back, what is read of the models behind them, private "
+    "words in any file. Every figure stands beside the same on held-out graphs."
+)
+EXAMPLE = (
+    "  layerdag audit --data data --synthetic samples            # a data set with its split\n"
+    "  layerdag audit --train a --holdout b --synthetic release  # three folders, in any format\n"
+    "  layerdag audit --data data --synthetic samples --checkpoint runs/best --report audit.html"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "--synthetic",
+        required=True,
+        metavar="FOLDER",
+        help="the samples: what 'layerdag sample' wrote, a release, or any folder of traces or "
+        "flow graphs; every file in it is searched for private words",
+    )
+    parser.add_argument(
+        "--train", metavar="FOLDER", help="traces or flow graphs that were trained on, any format"
+    )
+    parser.add_argument(
+        "--holdout", metavar="FOLDER", help="others of the same kind that were not trained on"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DATA",
+        help="instead of both: the data set that was learned from, or the run that learned from "
+        "it, with its split",
+    )
+    parser.add_argument(
+        "--labels", metavar="FILE", help="with --data: label file, where it is not in the folder"
+    )
+    parser.add_argument("--checkpoint", metavar="DIR", help="attack these weights, too")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
+    parser.add_argument(
+        "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 1 unless every figure is no better than chance, nothing is copied and no "
+        "private word is found",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what samples give away; with ``--strict`` 1 unless it is nothing."""
+    from layerdag.cli.output import save_figures, show
+    from layerdag.report import require_replaceable_report
+
+    folders = args.train is not None or args.holdout is not None
+    if folders == (args.data is not None) or (folders and None in (args.train, args.holdout)):
+        raise UsageError(
+            "Say what was trained on: --train FOLDER and --holdout FOLDER, or --data DATA."
+        )
+    if folders and args.labels:
+        raise UsageError("--labels needs --data; labels of folders are looked for in them.")
+    if args.report:
+        require_replaceable_report(args.report)
+        if (
+            args.json
+            and Path(args.json).resolve() == Path(args.report).with_suffix(".json").resolve()
+        ):
+            raise UsageError(
+                f"{args.json}: the page's own figures are written there; leave --json out, or name "
+                "another file."
+            )
+    found = _of_folders(args) if folders else _of_data(args)
+    if args.json:
+        save_figures(found, args.json)
+    show(found, args.report, as_json=False)
+    return int(args.strict and not found.passes)
+
+
+def _of_folders(args: argparse.Namespace) -> "Audit":
+    """Return the audit of three folders."""
+    from layerdag.api import audit
+
+    return audit(
+        train=args.train,
+        holdout=args.holdout,
+        synthetic=args.synthetic,
+        checkpoint=args.checkpoint,
+    )
+
+
+def _of_data(args: argparse.Namespace) -> "Audit":
+    """Return the audit against a data set, with its words looked for in the samples."""
+    from layerdag.api import search_words
+    from layerdag.cli.output import audit
+    from layerdag.cli.settings import RealData, warn
+
+    against = RealData(args.data, args.labels)
+    found = audit(args.synthetic, against, args.checkpoint)
+    place = against.folder()
+    try:
+        words = None if place is None else search_words(args.synthetic, Path(place))
+    except DataError as error:
+        warn(f"{args.synthetic}: not searched for private words ({error})")
+        words = None
+    return replace(found, words=words)

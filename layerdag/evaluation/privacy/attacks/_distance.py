@@ -1,0 +1,136 @@
+"""Membership by the distances of real graphs to samples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from layerdag._runtime import numpy_generator
+from layerdag.evaluation.privacy import Attack, Scores, require_graphs
+from layerdag.evaluation.privacy.attacks._pool import Pool, Roles
+from layerdag.graph import DAG
+
+
+class NearestSample:
+    """The nearer a sample, the likelier a member (Chen et al., GAN-Leaks, CCS 2020)."""
+
+    name = "nearest_sample"
+    description = "how near the nearest sample is"
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def folds(self, roles: Roles, seed: int) -> list[Scores]:
+        """Return the scores."""
+        del seed
+        return [_nearest(self._pool.distances(roles.real_G, roles.sample_K), roles)]
+
+    def fractions(self, roles: Roles) -> None:
+        """Return nothing: the score is no fraction."""
+
+
+class NearestProgram:
+    """Nearness without what was measured.
+
+    Measured times differ from run to run of one program, so that a training graph measured again is
+    far from itself where they count.
+    """
+
+    name = "nearest_program"
+    description = "how near the nearest sample is, measured times left out"
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def folds(self, roles: Roles, seed: int) -> list[Scores]:
+        """Return the scores."""
+        del seed
+        return [_nearest(self._pool.program_distances(roles.real_G, roles.sample_K), roles)]
+
+    def fractions(self, roles: Roles) -> None:
+        """Return nothing: the score is no fraction."""
+
+
+class DensityRatio:
+    """Density of samples over that of other real graphs (van Breugel et al., DOMIAS, AISTATS 2023).
+
+    The same density of samples means more where real graphs are rare, so it is divided by the
+    density of other real graphs, which the attacker has: a random half of the held-out ones, while
+    the other half are the non-members. Both halves take both parts in turn, and the figure is the
+    mean. Densities are Gaussian kernel estimates over Weisfeiler-Lehman distances.
+    """
+
+    name = "density_ratio"
+    description = "density of samples over that of other real graphs"
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def folds(self, roles: Roles, seed: int) -> list[Scores]:
+        """Return the scores of members and of one half of the others, by the other half; twice."""
+        folds = []
+        for reference, others in halves_of(roles, seed):
+            rows = np.concatenate([roles.member_T, others])
+            to_reference = self._pool.distances(rows, reference)
+            width = _bandwidth(to_reference)
+            to_sample = self._pool.distances(rows, roles.sample_K)
+            ratio_G = _log_density(to_sample, width) - _log_density(to_reference, width)
+            folds.append((ratio_G[: roles.member_T.size], ratio_G[roles.member_T.size :]))
+        return folds
+
+    def fractions(self, roles: Roles) -> None:
+        """Return nothing: the score is no fraction."""
+
+
+def halves_of(roles: Roles, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Return (what the attacker has, non-members) for both halves of the held-out graphs in turn.
+
+    There are none of fewer than two.
+    """
+    count = roles.other_H.size
+    if count < 2:
+        return ()
+    order = numpy_generator(seed, "membership").permutation(count)
+    first, second = roles.other_H[order[: count // 2]], roles.other_H[order[count // 2 :]]
+    return (first, second), (second, first)
+
+
+def sample_attacks(
+    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
+) -> tuple[Attack, ...]:
+    """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
+
+    Args:
+        train: Training graphs, the members.
+        held_out: Real graphs that the generator never saw; the second attack needs two.
+        generated: Samples.
+        seed: Of the halves and of the bootstrap.
+
+    Raises:
+        UsageError: If a set is empty.
+    """
+    from layerdag.evaluation.privacy.attacks._run import attacked
+
+    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
+    pool = Pool(train, held_out, generated)
+    return attacked([NearestSample(pool), DensityRatio(pool)], pool.roles, seed)
+
+
+def _nearest(distance_GK: np.ndarray, roles: Roles) -> Scores:
+    """Return minus the distance to the nearest sample."""
+    nearest_G = -distance_GK.min(axis=1)
+    return nearest_G[: roles.member_T.size], nearest_G[roles.member_T.size :]
+
+
+def _bandwidth(distance_GK: np.ndarray) -> float:
+    """Return a third of the median distance to the nearest graph.
+
+    A copy then weighs as much as exp(9 / 2), about 90, neighbors at that distance.
+    """
+    return max(float(np.median(distance_GK.min(axis=1))) / 3, 1e-3)
+
+
+def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
+    """Return the logarithm of a kernel density from distances, up to one constant."""
+    exponent_GK = -0.5 * (distance_GK / width) ** 2
+    found: np.ndarray = np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])
+    return found

@@ -1,0 +1,103 @@
+"""Every attack on a memorizer, on real graphs that pose as samples, and on the honest holdout."""
+
+import numpy as np
+import pytest
+import torch
+
+from layerdag.evaluation.privacy import Attack, Verdict
+from layerdag.evaluation.privacy.attacks import Pool, all_attacks, attacked
+from layerdag.graph import DAG, random_dag
+
+NAMES = ("nearest_sample", "density_ratio", "calibrated_classifier", "unique_motifs",
+         "reconstruction")  # fmt: skip
+
+
+def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
+    return [random_dag(rng, [2, 3, 3, 3], [5, 3]) for _ in range(count)]
+
+
+def edited(dag: DAG, rng: np.random.Generator) -> DAG:
+    """Return the graph with another first attribute at one node."""
+    x_NA = dag.x_NA.clone()
+    x_NA[int(rng.integers(dag.num_nodes)), 0] = int(rng.integers(5))
+    return dag.with_columns(x_NA)
+
+
+def found(train: list[DAG], held_out: list[DAG], made: list[DAG]) -> dict[str, Attack]:
+    pool = Pool(train, held_out, made)
+    return {attack.name: attack for attack in attacked(all_attacks(pool), pool.roles, 0)}
+
+
+@pytest.fixture(scope="module")
+def memorized() -> dict[str, Attack]:
+    rng = np.random.default_rng(0)
+    train = graphs(rng, 60)
+    return found(train, graphs(rng, 60), [edited(dag, rng) for dag in train])
+
+
+@pytest.fixture(scope="module")
+def honest() -> list[dict[str, Attack]]:
+    everything = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        everything.append(found(graphs(rng, 80), graphs(rng, 60), graphs(rng, 30)))
+    return everything
+
+
+def test_copies_are_caught_by_every_attack() -> None:
+    rng = np.random.default_rng(7)
+    train = graphs(rng, 40)
+    areas = {name: attack.auc for name, attack in found(train, graphs(rng, 40), train).items()}
+    assert set(areas) == {*NAMES}
+    assert min(areas.values()) >= 0.95
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_memorizer_is_caught(memorized: dict[str, Attack], name: str) -> None:
+    assert memorized[name].auc > (0.7 if name == "calibrated_classifier" else 0.9)
+    assert memorized[name].leaks
+    assert memorized[name].interval.high >= memorized[name].auc
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_that_nobody_made_from_the_training_graphs_are_not_accused(
+    honest: list[dict[str, Attack]], name: str
+) -> None:
+    areas = [attacks[name].auc for attacks in honest]
+    assert abs(np.mean(areas) - 0.5) < 0.08  # 2.8 standard errors of three draws
+    assert sum(attacks[name].leaks for attacks in honest) <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_honest_holdout_of_a_memorizer_is_no_memorizer(
+    memorized: dict[str, Attack], name: str
+) -> None:
+    beside = memorized[name].holdout
+    assert beside is not None
+    assert beside.verdict is not Verdict.LEAKS
+    assert 0.35 < beside.auc < 0.65
+    assert beside.description == "30 held-out graphs pose as samples"
+    assert (beside.members, beside.non_members) == (60, 60)
+    assert beside.holdout is None
+
+
+def test_fractions_are_told_where_a_score_is_one(memorized: dict[str, Attack]) -> None:
+    with_fractions = {name for name, attack in memorized.items() if attack.fractions is not None}
+    assert with_fractions == {"unique_motifs", "reconstruction"}
+    for name in with_fractions:
+        of_members, of_others = memorized[name].fractions
+        assert 1 >= of_members > of_others >= 0
+
+
+def test_attacks_do_not_depend_on_the_order_of_nodes() -> None:
+    rng = np.random.default_rng(3)
+    train, held_out, made = graphs(rng, 10), graphs(rng, 10), graphs(rng, 10)
+    mixed = [g.permuted(torch.from_numpy(rng.permutation(g.num_nodes))) for g in made]
+    first, second = found(train, held_out, made), found(train, held_out, mixed)
+    assert [a.auc for a in first.values()] == pytest.approx([a.auc for a in second.values()])
+
+
+def test_too_few_graphs_for_a_classifier_leave_the_other_attacks() -> None:
+    rng = np.random.default_rng(4)
+    names = set(found(graphs(rng, 5), graphs(rng, 3), graphs(rng, 6)))
+    assert names == {*NAMES} - {"calibrated_classifier"}
