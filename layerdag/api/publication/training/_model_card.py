@@ -47,11 +47,12 @@ def _lines(audited: AuditedWeights, settings: ReleaseSettings) -> Iterator[str]:
     yield "(teacher, samples, student) on other halves of the real graphs. An area of .5 is chance,"
     yield "1 is certainty; in brackets the 95 % interval."
     yield ""
-    yield "| attack | area under the curve | |"
-    yield "|---|---|---|"
+    yield "| attack | area under the curve | | training graphs found (TPR) |"
+    yield "|---|---|---|---|"
     for attack in audit.attacks:
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        yield f"| {attack.description} | {area} | {attack.in_words()} |"
+        rates = "; ".join(rate.in_words() for rate in attack.rates)
+        yield f"| {attack.description} | {area} | {attack.in_words()} | {rates} |"
     yield ""
     yield f"Of {audit.sampled} graphs drawn from the weights {audit.copied} are copies of a real"
     yield f"graph, and {audit.near} near copies."

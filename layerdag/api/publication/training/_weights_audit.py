@@ -81,6 +81,13 @@ def _plain(attack: Attack) -> dict[str, object]:
         "members": attack.members,
         "others": attack.non_members,
         "verdict": attack.verdict.value,
+        "rates": [
+            {
+                "false_positive_rate": rate.false_positive_rate,
+                "true_positive_rate": rate.true_positive_rate,
+            }
+            for rate in attack.rates
+        ],
     }
 
 

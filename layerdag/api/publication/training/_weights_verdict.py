@@ -96,6 +96,9 @@ def _refused(audit: WeightsAudit) -> Iterator[str]:
         area = f"area {number(attack.auc, 2)} {interval(attack.interval)}"
         if attack.verdict is Verdict.LEAKS:
             yield f"the attack {attack.name} tells which graphs were trained on ({area})"
+        elif any(rate.is_told for rate in attack.rates):
+            told = next(rate for rate in attack.rates if rate.is_told)
+            yield f"the attack {attack.name} is sure of some training graphs ({told.in_words()})"
         elif attack.interval.high > MOST_AREA:
             yield (
                 f"too few graphs to rule out that the attack {attack.name} succeeds ({area}; the "

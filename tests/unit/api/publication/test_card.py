@@ -10,7 +10,7 @@ import pytest
 
 from layerdag.api.publication import ReleaseSettings
 from layerdag.api.publication._card import data_card
-from layerdag.api.publication._page import CAVEATS
+from layerdag.api.publication._page import CAVEATS, SAMPLES_ALONE
 from layerdag.evaluation.metrics import Interval
 
 COLUMNS = ["name", "nodes", "edges", "ranks", "label"]
@@ -29,6 +29,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
         "verdict": SimpleNamespace(line="The samples may be published: all is well."),
         "drawn": SimpleNamespace(price=1.25),
         "evaluation": None,
+        "gives_weights": False,
     }
     return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)  # type: ignore[arg-type]
 
@@ -100,10 +101,19 @@ def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
     attack = SimpleNamespace(
         name="nearest", auc=0.5321, interval=Interval(0.45, 0.61), in_words=lambda: "at chance"
     )
-    leaks = (SimpleNamespace(attacks=()), SimpleNamespace(attacks=(attack,)))
+    read = SimpleNamespace(
+        name="family", of_training=0.5, of_held_out=0.4, in_words=lambda: "no more than chance"
+    )
+    last = SimpleNamespace(attacks=(attack,), inferences=(read,))
+    leaks = (SimpleNamespace(attacks=(), inferences=()), last)
     made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
-    assert made["rai:dataLimitations"] == list(CAVEATS)
+    assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
+    assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
     assert "nearest: area 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
+    assert (
+        "family: 50% of training graphs, 40% of held-out graphs, no more than chance"
+        in (made["rai:dataPreprocessingProtocol"][0])
+    )
     assert "1.2 drawn for each one kept" in made["rai:dataManipulationProtocol"]
     untold = card(tmp_path)["rai:dataPreprocessingProtocol"][0]
     assert "no membership attack could be run" in untold

@@ -92,11 +92,11 @@ def test_few_graphs_on_either_side_are_not_compared(
     held = len(real[1].held_out)
     assert held >= 3
     monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", 3)
-    found: Any = _evaluation._similarity(real[1], dags[:3])
+    found: Any = _evaluation.similarity_of(real[1], dags[:3])
     assert found == "compared"
-    assert _evaluation._similarity(real[1], dags[:2]) is None
+    assert _evaluation.similarity_of(real[1], dags[:2]) is None
     monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", held + 1)
-    assert _evaluation._similarity(real[1], dags * held) is None
+    assert _evaluation.similarity_of(real[1], dags * held) is None
 
 
 def test_usefulness_needs_labels_in_all_three_parts(

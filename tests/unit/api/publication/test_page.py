@@ -6,11 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from random_jobs import random_job
 
 from layerdag.api.publication import Outcome, ReleaseSettings
 from layerdag.api.publication._page import (
+    SAMPLES_ALONE,
     Results,
     _answers,
     _provenance,
@@ -21,7 +23,9 @@ from layerdag.api.publication._page import (
 from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import Reason, ReleaseVerdict
 from layerdag.api.publication.drawing import KEPT, Drawn
+from layerdag.api.publication.training import AuditedWeights, WeightsAudit, WeightsVerdict
 from layerdag.datasets import GraphDataset
+from layerdag.evaluation.privacy import attack_by_scores
 from layerdag.report._page import render
 from layerdag.surrogates import REAL, SYNTHETIC
 
@@ -197,3 +201,23 @@ def test_every_verdict_leads_to_a_section_that_is_there(
     page = render(public_content(replace(with_samples(results, jobs), evaluation=None)))
     for at in re.findall(r'href="#(\w+)"', page):
         assert f'id="{at}"' in page
+
+
+@pytest.mark.parametrize("outcome", [Outcome.YES, Outcome.NO])
+def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_shown(
+    results: Results, outcome: Outcome
+) -> None:
+    attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.zeros(3))], 0)
+    audit = WeightsAudit((attack,), 16, 512, 3, 128, 1, 2, 1.25, 60.0)
+    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",))
+    audited = replace(results, evaluation=None, weights=AuditedWeights(None, audit, verdict))
+    assert audited.gives_weights is (outcome is Outcome.YES)
+    rows = {row.what: row for row in _summary(audited)}
+    assert rows["may the weights be shared?"].note == verdict.line
+    assert rows["copies among graphs drawn from the weights"].synthetic == "1 of 128"
+    assert rows["attack on the weights, how likely it is"].real == "0.5"
+    content = public_content(audited)
+    assert content.weight_attacks == ((attack,) if outcome is Outcome.YES else ())
+    assert (SAMPLES_ALONE in content.caveats) is (outcome is Outcome.NO)
+    refused = replace(audited, verdict=replace(RESERVED, outcome=Outcome.NO))
+    assert not refused.gives_weights

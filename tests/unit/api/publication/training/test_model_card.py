@@ -38,6 +38,7 @@ def test_it_has_verdict_source_and_figures(
         "| license | CC-BY-4.0 |",
         "512 real graphs, 16 shadow models",
         "| how likely it is | 0 [",
+        "TPR at 1% FPR cannot be told",
         "128 graphs drawn from the weights 0 are copies",
         "1.1 times that of",
     ):

@@ -14,7 +14,7 @@ from layerdag.api.publication.training import (
 )
 from layerdag.datasets import GraphDataset
 from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import Verdict
+from layerdag.evaluation.privacy import DetectionRate, Verdict
 from layerdag.evaluation.privacy._membership import Attack
 from layerdag.sampling import GeneratedGraph
 from layerdag.training import LoadedCheckpoint
@@ -61,6 +61,14 @@ def test_whatever_leaks_or_cannot_be_ruled_out_keeps_them(found: WeightsAudit, w
     assert words in verdict.line
     assert verdict.line.startswith("The weights must not be published")
     assert any("--num 100" in remedy for remedy in verdict.remedies)
+
+
+def test_an_attack_that_is_sure_of_a_few_graphs_keeps_them() -> None:
+    rate = DetectionRate(0.01, 0.2, Interval(0.15, 0.25), 1e-9, None)
+    sure = replace(attack(0.46, 0.54), rates=(rate,))
+    verdict = verdict_on_weights(audit(sure), 200)
+    assert verdict.outcome is Outcome.NO
+    assert "is sure of some training graphs (TPR at 1% FPR 20.0% [15.0, 25.0])" in verdict.line
 
 
 def test_too_few_samples_for_a_student_are_a_verdict_and_no_error(
