@@ -111,7 +111,7 @@ def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
     assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
     assert "nearest: area 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
     assert (
-        "family: 50% of training graphs, 40% of held-out graphs, no more than chance"
+        "family: 50.0% of training graphs, 40.0% of held-out graphs, no more than chance"
         in (made["rai:dataPreprocessingProtocol"][0])
     )
     assert "1.2 drawn for each one kept" in made["rai:dataManipulationProtocol"]
