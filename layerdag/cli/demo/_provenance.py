@@ -68,8 +68,9 @@ def provenance(
     """Say what was run, on what, how long it took and with which seeds."""
     took = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
     counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())
+    is_short = settings == DemoSettings.short(settings.data, settings.out, settings.seed)
     return (
-        ("command", f"layerdag demo --seed {settings.seed}"),
+        ("command", f"layerdag demo --seed {settings.seed}{' --short' if is_short else ''}"),
         ("layerdag", __version__),
         ("hardware", hardware()),
         ("data", f"{settings.data.name}, at most {settings.max_nodes} nodes per job: {counts}"),

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import pytest
 from warm_starts import data_of, jobs
 
 from layerdag.api import warm_start
 from layerdag.cli.demo import DemoSettings, caveats, training
-from layerdag.cli.demo._provenance import CAVEATS
+from layerdag.cli.demo._provenance import CAVEATS, provenance
 from layerdag.training import TrainResult
 
 SETTINGS = DemoSettings(Path("data"), Path("out"), train_steps=600, tuning_steps=40)
@@ -45,3 +46,16 @@ def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_tr
     first = caveats(SETTINGS, result("budget", 40), warm)[0]
     assert "not those of 40 steps alone" in first
     assert "3,500 steps in the last run" in first
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        (DemoSettings(Path("data"), Path("out"), seed=3), "layerdag demo --seed 3"),
+        (DemoSettings.short(Path("data"), Path("out"), 3), "layerdag demo --seed 3 --short"),
+    ],
+)
+def test_the_command_that_makes_the_page_again_is_whole(
+    settings: DemoSettings, command: str
+) -> None:
+    assert dict(provenance(settings, data_of(jobs()), {}))["command"] == command
