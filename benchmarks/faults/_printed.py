@@ -10,7 +10,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tables to read."""
     yield "| fault | seen of what must | by, from strength | missed | moved of what must not |"
     yield "|---|---|---|---|---|"
-    yield from (_summary([r for r in report["faults"] if r["fault"] == f.name]) for f in FAULTS)
+    planted = [[r for r in report["faults"] if r["fault"] == fault.name] for fault in FAULTS]
+    yield from (_summary(rows) for rows in planted if rows)
     yield ""
     yield "real graphs that pose as samples: mean, interval of one draw; training graphs; ratio"
     for row in report["holdout"]:
