@@ -10,7 +10,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tables to read."""
     yield "| fault | seen of what must | by, from strength | missed | moved of what must not |"
     yield "|---|---|---|---|---|"
-    yield from (_summary([r for r in report["faults"] if r["fault"] == f.name]) for f in FAULTS)
+    planted = [[r for r in report["faults"] if r["fault"] == fault.name] for fault in FAULTS]
+    yield from (_summary(rows) for rows in planted if rows)
     yield ""
     yield "real graphs that pose as samples: mean, interval of one draw; training graphs; ratio"
     for row in report["holdout"]:
@@ -20,10 +21,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         held = row.get("ratio_holds_1")
         share = "" if held is None else f"{held:.0%}"
         yield f"  {row['figure']:<28}{row['mean']:<8.3g}{ends:<20}{real:<8}{share:<6}{note}"
-    for fault in FAULTS:
-        rows = [row for row in report["faults"] if row["fault"] == fault.name]
+    for rows in planted:
+        if not rows:
+            continue
         yield ""
-        yield f"{fault.name}: strengths {', '.join(map(str, rows[0]['strengths']))}"
+        yield f"{rows[0]['fault']}: strengths {', '.join(map(str, rows[0]['strengths']))}"
         yield from (_line(row) for row in rows if row["threshold"] or row["outcome"])
 
 

@@ -8,7 +8,7 @@ from layerdag.evaluation.privacy import Attack, Inference
 from layerdag.viz import interval, number, percent
 
 if TYPE_CHECKING:
-    from layerdag.api._audit import Audit
+    from layerdag.api import Audit
 
 SHOWN_WORDS = 5
 

@@ -1,8 +1,12 @@
-from ._distance import sample_attacks as sample_attacks
 from ._identification import identified_traits as identified_traits
 from ._inference import Inference as Inference
 from ._pool import Pool as Pool, Roles as Roles
 from ._properties import inferred_properties as inferred_properties
-from ._run import SampleAttack as SampleAttack, all_attacks as all_attacks, attacked as attacked
+from ._run import (
+    SampleAttack as SampleAttack,
+    all_attacks as all_attacks,
+    attacked as attacked,
+    sample_attacks as sample_attacks,
+)
 from ._together import succeeds_among_all as succeeds_among_all
 from ._traits import Trait as Trait, traits_of as traits_of

@@ -1,13 +1,10 @@
 """Membership by the distances of real graphs to samples."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from layerdag._runtime import numpy_generator
-from layerdag.evaluation.privacy import Attack, Scores, require_graphs
+from layerdag.evaluation.privacy import Scores
 from layerdag.evaluation.privacy.attacks._pool import Pool, Roles
-from layerdag.graph import DAG
 
 
 class NearestSample:
@@ -92,27 +89,6 @@ def halves_of(roles: Roles, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], .
     order = numpy_generator(seed, "membership").permutation(count)
     first, second = roles.other_H[order[: count // 2]], roles.other_H[order[count // 2 :]]
     return (first, second), (second, first)
-
-
-def sample_attacks(
-    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> tuple[Attack, ...]:
-    """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
-
-    Args:
-        train: Training graphs, the members.
-        held_out: Real graphs that the generator never saw; the second attack needs two.
-        generated: Samples.
-        seed: Of the halves and of the bootstrap.
-
-    Raises:
-        UsageError: If a set is empty.
-    """
-    from layerdag.evaluation.privacy.attacks._run import attacked
-
-    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
-    pool = Pool(train, held_out, generated)
-    return attacked([NearestSample(pool), DensityRatio(pool)], pool.roles, seed)
 
 
 def _nearest(distance_GK: np.ndarray, roles: Roles) -> Scores:

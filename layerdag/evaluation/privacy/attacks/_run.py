@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from layerdag.evaluation.privacy import Attack, Scores, attack_by_scores
+from layerdag.evaluation.privacy import Attack, Scores, attack_by_scores, require_graphs
 from layerdag.evaluation.privacy.attacks._alignment import Reconstruction
 from layerdag.evaluation.privacy.attacks._classifier import CalibratedClassifier
 from layerdag.evaluation.privacy.attacks._distance import (
@@ -14,6 +14,7 @@ from layerdag.evaluation.privacy.attacks._distance import (
 )
 from layerdag.evaluation.privacy.attacks._motifs import UniqueMotifs
 from layerdag.evaluation.privacy.attacks._pool import Pool, Roles
+from layerdag.graph import DAG
 
 
 @runtime_checkable
@@ -52,6 +53,25 @@ def attacked(attacks: Sequence[SampleAttack], roles: Roles, seed: int) -> tuple[
         seed: Of what an attack draws, and of the intervals.
     """
     return tuple(one for attack in attacks for one in _outcome(attack, roles, seed))
+
+
+def sample_attacks(
+    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
+) -> tuple[Attack, ...]:
+    """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
+
+    Args:
+        train: Training graphs, the members.
+        held_out: Real graphs that the generator never saw; the second attack needs two.
+        generated: Samples.
+        seed: Of the halves and of the bootstrap.
+
+    Raises:
+        UsageError: If a set is empty.
+    """
+    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
+    pool = Pool(train, held_out, generated)
+    return attacked([NearestSample(pool), DensityRatio(pool)], pool.roles, seed)
 
 
 def _outcome(attack: SampleAttack, roles: Roles, seed: int) -> tuple[Attack, ...]:
