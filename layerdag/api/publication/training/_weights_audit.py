@@ -10,7 +10,7 @@ from layerdag._runtime import numpy_generator
 from layerdag.api.publication import ReleaseSettings, Work, similarity_of
 from layerdag.api.publication.training._shadows import RealGraphs, shadow_losses
 from layerdag.codec import AttributedGraph
-from layerdag.datasets import GraphDataset, encoded
+from layerdag.datasets import GraphDataset, Split, encoded
 from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation.privacy import (
     MOST_SCORED,
@@ -156,7 +156,7 @@ def audited_weights(
         attacks=(
             by_loss,
             *likelihood_ratio_attacks(loss_K, shadows, members, settings.seed),
-            *_on_schema(samples.schema, data),
+            *_on_schema(samples.schema, real),
         ),
         shadows=settings.shadows,
         scored=loss_K.size,
@@ -169,13 +169,14 @@ def audited_weights(
     )
 
 
-def _on_schema(schema: GraphSchema, data: GraphDataset) -> tuple[Attack, ...]:
-    """Return the attacks on the student's schema, by the conditions that both have."""
-    shared = [name for name in schema.condition_names if name in data.schema.condition_names]
-    if not shared:
-        return ()
-    known = data.conditioned_on(shared)
-    return schema_attacks(schema.conditioned_on(shared), known.graphs["train"], known.held_out)
+def _on_schema(schema: GraphSchema, real: RealGraphs) -> tuple[Attack, ...]:
+    """Return the attacks on the student's schema; conditions that it does not have are unknown."""
+    parts: dict[Split, tuple[AttributedGraph, ...]] = {
+        "train": real.graphs[: real.members],
+        "test": real.graphs[real.members :],
+    }
+    coded = GraphDataset.with_schema("real", schema, parts)
+    return schema_attacks(schema, coded.graphs["train"], coded.graphs["test"])
 
 
 def _plan(settings: ReleaseSettings) -> GenerationSettings:
