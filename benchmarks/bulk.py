@@ -11,8 +11,9 @@ inside it), its nodes and bytes, and the peak memory of the process. Stages:
 - encoding: bytes of the files in a tar, or columns of a table,
 - rest: writing, hashing, the index.
 
-``--kill`` starts ``layerdag sample``, kills it with SIGKILL after some seconds, repeats the
-command, and compares the files with those of a run that was not killed.
+``--kill N`` starts ``layerdag sample``, kills it with SIGKILL when N parts are there and half a
+second has passed, repeats the command, and compares the files with those of a run that was not
+killed.
 """
 
 import argparse
@@ -137,7 +138,9 @@ def killed(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "layerdag", "sample", *words]
     out, whole = folder / "killed", folder / "whole"
     with subprocess.Popen([*command, f"out={out}"], stderr=subprocess.DEVNULL) as process:
-        time.sleep(args.kill)
+        while process.poll() is None and len(list(out.glob("part-*.json"))) < args.kill:
+            time.sleep(0.05)
+        time.sleep(0.5)  # the next part is being filled
         process.send_signal(signal.SIGKILL)
     left = SampleRun.read(out).count_parts(out)
     for folder_of_run in (out, whole):
@@ -146,7 +149,7 @@ def killed(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
     return {
-        "killed_after_s": args.kill,
+        "killed_after_parts": args.kill,
         "exit_code": process.returncode,
         "parts_kept": left,
         "parts": SampleRun.read(out).num_parts,
@@ -168,7 +171,7 @@ def main() -> None:
     parser.add_argument("--best-of", type=int, default=None, help="default: that of the model")
     parser.add_argument("--part-size", type=int, default=1000)
     parser.add_argument("--formats", nargs="*", default=["tar"], choices=["tar", "parquet"])
-    parser.add_argument("--kill", type=float, default=None, metavar="SECONDS")
+    parser.add_argument("--kill", type=int, default=None, metavar="PARTS")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for file_format in args.formats:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from layerdag.errors import UsageError
 
 # Bytes of a node, measured on jobs of the corpus and samples of the pretrained checkpoint.
-NODE_BYTES = {"param": 4_000, "et": 135, "graphml": 550, "json": 135, "feeder-json": 500}
+NODE_BYTES = {
+    "param": 4_000,
+    "et": 135,
+    "graphml": 550,
+    "json": 135,
+    "feeder-json": 500,
+    "parquet": 12,
+}
 
 
 @dataclass(frozen=True)

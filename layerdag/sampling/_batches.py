@@ -10,7 +10,7 @@ from layerdag.sampling._settings import GenerationSettings
 BATCH_SIZE = 32
 """Graphs side by side where nothing else is asked for and each is wanted as soon as possible."""
 
-MOST_POSITIONS = 1 << 17
+MOST_POSITIONS = 100_000
 """Rows of the sampler times the nodes expected of each: what its caches hold, about a gigabyte."""
 
 # Of a graph whose conditions do not tell.

@@ -36,6 +36,21 @@ def volume_of(
         CheckpointError: If schema and model of the checkpoint do not belong together.
         VocabularyError: If a wanted condition is unknown to the schema.
     """
+    volume = estimated_volume(checkpoint, settings, file_format)
+    require_allowed(volume, settings)
+    return volume
+
+
+def require_allowed(volume: Volume, settings: GenerationSettings) -> None:
+    """Raise UsageError if more is to be written than the limits allow."""
+    require_few_ranks(volume.most_ranks, settings.limits, "A job")
+    require_few_bytes(volume.bytes, settings.limits, volume.describe())
+
+
+def estimated_volume(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
+) -> Volume:
+    """Return what ``volume_of`` does, whatever the limits allow."""
     schema = checkpoint_schema(checkpoint)
     settings = settings.settled(checkpoint.model, schema)
     seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
@@ -43,7 +58,7 @@ def volume_of(
     known = settings.conditions if given is None else given.known(settings.conditions)
     statistics = checkpoint.spec.statistics
     rows = conditions_for_model(schema, known, seeds)
-    volume = expected_volume(
+    return expected_volume(
         unrolled_sizes(schema, statistics, rows, known),
         statistics,
         num=settings.num,
@@ -51,9 +66,6 @@ def volume_of(
         max_nodes=settings.max_nodes,
         file_format=settled_format(file_format, schema.kind, settings.ranks),
     )
-    require_few_ranks(volume.most_ranks, settings.limits, "A job")
-    require_few_bytes(volume.bytes, settings.limits, volume.describe())
-    return volume
 
 
 def run_facts(

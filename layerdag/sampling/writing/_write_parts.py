@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from layerdag._runtime import atomic_path, require_few_bytes
+from layerdag._runtime import NODE_BYTES, atomic_path, require_few_bytes
 from layerdag.datasets.samples import (
     PART_FORMATS,
     RUN,
@@ -28,12 +28,13 @@ from layerdag.sampling import (
 )
 from layerdag.sampling.files import SampleFiles, Volume
 from layerdag.sampling.writing._request import (
+    estimated_volume,
     request_facts,
+    require_allowed,
     run_facts,
     sample_entry,
     settled_format,
     table_row,
-    volume_of,
 )
 from layerdag.sampling.writing._run_folder import open_run
 from layerdag.sampling.writing._shard import Shard
@@ -87,8 +88,16 @@ def volume_of_parts(
     checkpoint: LoadedCheckpoint, settings: GenerationSettings, parts: PartSettings
 ) -> Volume:
     """Return about what all shares of a run write together. Raises as ``volume_of``."""
-    volume = volume_of(checkpoint, settings, _members(checkpoint, settings, parts))
-    return replace(volume, files=2 * -(-settings.num // parts.part_size) + 1)
+    members = _members(checkpoint, settings, parts)
+    volume = estimated_volume(checkpoint, settings, members)
+    files = 2 * -(-settings.num // parts.part_size) + 1
+    volume = replace(volume, files=files)
+    if parts.file_format == "parquet":
+        # A row is written once for all ranks of a job, so that this is rather too much.
+        size = volume.bytes * NODE_BYTES["parquet"] // NODE_BYTES[members]
+        volume = replace(volume, bytes=size)
+    require_allowed(volume, settings)
+    return volume
 
 
 def write_parts(

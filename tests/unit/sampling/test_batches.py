@@ -62,7 +62,7 @@ def test_without_rows_there_is_no_batch() -> None:
 
 
 @pytest.mark.parametrize("make", [chain_checkpoint, job_checkpoint, costed_checkpoint])
-@pytest.mark.parametrize("positions", [1, 40, 1 << 17])
+@pytest.mark.parametrize("positions", [1, 40, 100_000])
 def test_graphs_and_their_order_are_those_of_small_batches(
     tmp_path, make, positions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,16 @@ def test_the_estimate_counts_files_by_parts(trace: LoadedCheckpoint) -> None:
     assert volume_of_parts(trace, TEN, FOURS).graphs == 10
 
 
+@pytest.mark.skipif(not HAS_PYARROW, reason="needs pyarrow")
+def test_a_table_is_estimated_as_the_smaller_file_that_it_is(trace: LoadedCheckpoint) -> None:
+    tar, table = (volume_of_parts(trace, TEN, PartSettings(name, part_size=4)) for name in FORMATS)
+    assert table.bytes < tar.bytes / 10
+    few = replace(TEN, limits=Limits(max_bytes=table.bytes))
+    assert volume_of_parts(trace, few, PartSettings("parquet", part_size=4)) == table
+    with pytest.raises(UsageError, match="max_bytes"):
+        volume_of_parts(trace, few, FOURS)
+
+
 def test_two_processes_do_not_write_one_share(flow: LoadedCheckpoint, tmp_path: Path) -> None:
     out = tmp_path / "s"
 
