@@ -45,4 +45,5 @@ def _nodes(row: Mapping[str, Condition], max_nodes: int) -> float:
     """Return how many nodes are expected of a graph, at least 1."""
     asked = row.get(NUM_NODES)
     known = isinstance(asked, int | float) and math.isfinite(asked)
-    return min(max(float(asked), 1.0) if known and asked is not None else _USUAL_NODES, max_nodes)
+    nodes = max(float(asked), 1.0) if known and asked is not None else _USUAL_NODES
+    return min(nodes, float(max_nodes))

@@ -47,12 +47,13 @@ def _lines(audited: AuditedWeights, settings: ReleaseSettings) -> Iterator[str]:
     yield "(teacher, samples, student) on other halves of the real graphs. An area of .5 is chance,"
     yield "1 is certainty; in brackets the 95 % interval."
     yield ""
-    yield "| attack | area under the curve | | training graphs found (TPR) |"
-    yield "|---|---|---|---|"
+    yield "| attack | area under the curve | | on what it started from | graphs found (TPR) |"
+    yield "|---|---|---|---|---|"
     for attack in audit.attacks:
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         rates = "; ".join(rate.in_words() for rate in attack.rates)
-        yield f"| {attack.description} | {area} | {attack.in_words()} | {rates} |"
+        start = "" if attack.holdout is None else number(attack.holdout.auc, 2)
+        yield f"| {attack.description} | {area} | {attack.in_words()} | {start} | {rates} |"
     yield ""
     yield f"Of {audit.sampled} graphs drawn from the weights {audit.copied} are copies of a real"
     yield f"graph, and {audit.near} near copies."

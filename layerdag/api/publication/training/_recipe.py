@@ -7,7 +7,7 @@ from layerdag.api import PRETRAINED, warm_start
 from layerdag.api.publication import ReleaseSettings
 from layerdag.datasets import GraphDataset
 from layerdag.errors import CheckpointError
-from layerdag.models import ModelSpec, spec_for
+from layerdag.models import DAGModel, ModelSpec, build_model, spec_for
 from layerdag.training import (
     LOG,
     META,
@@ -59,6 +59,19 @@ def run_of(
         data_fingerprint=data.fingerprint,
         split=data.split,
     )
+
+
+def start_model(run: TrainingRun, seed: int) -> DAGModel:
+    """Return the model that a run starts from, in evaluation mode.
+
+    Args:
+        run: What is trained.
+        seed: Of random weights, if it starts from those.
+    """
+    model = build_model(run.spec, seed)
+    if run.start is not None:
+        model.load_state_dict(dict(run.start.weights))
+    return model.eval()
 
 
 def start_of(run: TrainingRun) -> str:

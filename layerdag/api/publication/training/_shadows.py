@@ -18,8 +18,10 @@ from layerdag.api.publication.drawing import published_graphs
 from layerdag.api.publication.training._recipe import run_of, train_or_resume
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
+from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.privacy import ShadowLosses, balanced_members, graph_losses
+from layerdag.models import DAGModel
 from layerdag.sampling import GeneratedGraph, GenerationSettings, generate
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
@@ -47,16 +49,16 @@ class RealGraphs:
         """Number of scored graphs that are members."""
         return int((self.scored < self.members).sum())
 
-    def losses_under(self, target: LoadedCheckpoint, data: GraphDataset) -> np.ndarray:
+    def losses_under(self, model: DAGModel, schema: GraphSchema) -> np.ndarray:
         """Return nats per node of the scored graphs; NaN where the model cannot express one.
 
         Args:
-            target: A model.
-            data: What it was trained on, for its schema.
+            model: A model.
+            schema: Of what it was trained on.
         """
         chosen = [self.graphs[i] for i in self.scored.tolist()]
-        coded = GraphDataset.with_schema("real", data.schema, {"train": chosen})
-        loss_K = graph_losses(target.model, data.schema, coded.graphs["train"])
+        coded = GraphDataset.with_schema("real", schema, {"train": chosen})
+        loss_K = graph_losses(model, schema, coded.graphs["train"])
         known = dict(zip(coded.names["train"], loss_K.tolist(), strict=True))
         return np.array([known.get(graph.name, np.nan) for graph in chosen])
 
@@ -136,7 +138,7 @@ def _read_or_train(
         copy = GraphDataset.with_schema("samples", data.schema, _parts(graphs, settings.seed))
         run = run_of(settings, copy, place / "student", target.spec)
         student = load_checkpoint(train_or_resume(run, settings, seconds).best)
-        loss_K = real.losses_under(student, copy)
+        loss_K = real.losses_under(student.model, copy.schema)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     with atomic_path(file) as draft, draft.open("wb") as stream:

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layerdag._runtime import numpy_generator
-from layerdag.api.publication import ReleaseSettings, Work, similarity_of
+from layerdag.api.publication import STUDENT, ReleaseSettings, Work, similarity_of
+from layerdag.api.publication.training._recipe import run_of, start_model
 from layerdag.api.publication.training._shadows import RealGraphs, shadow_losses
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split, encoded
@@ -17,6 +18,7 @@ from layerdag.evaluation.privacy import (
     Attack,
     CopyTest,
     Resemblance,
+    ShadowLosses,
     attack_by_scores,
     likelihood_ratio_attacks,
     schema_attacks,
@@ -34,7 +36,8 @@ class WeightsAudit:
     """What the weights of a student give away, and what they are worth.
 
     Attributes:
-        attacks: By likelihood, by likelihood ratio, and on the schema.
+        attacks: By likelihood, by likelihood ratio, and on the schema. The former have a holdout:
+            the same attack on what the student started from, which saw none of these graphs.
         shadows: Number of shadow models.
         scored: Real graphs that were scored.
         inexpressible: Of these, graphs with an operator that no published sample has.
@@ -81,6 +84,7 @@ def _plain(attack: Attack) -> dict[str, object]:
         "members": attack.members,
         "others": attack.non_members,
         "verdict": attack.verdict.value,
+        "on_the_start": None if attack.holdout is None else attack.holdout.auc,
         "rates": [
             {
                 "false_positive_rate": rate.false_positive_rate,
@@ -138,24 +142,19 @@ def audited_weights(
         seconds: Most seconds that training one shadow model may take.
     """
     began = time.monotonic()
-    loss_K = real.losses_under(student, samples)
+    loss_K = real.losses_under(student.model, samples.schema)
     shadows = shadow_losses(settings, real, student, samples, work, seconds)
-    members = real.scored_members
-    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
-    by_loss = attack_by_scores(
-        "likelihood",
-        "likelihood of the graph, by the weights",
-        [(-known_K[:members], -known_K[members:])],
-        settings.seed,
-    )
+    members, seed = real.scored_members, settings.seed
+    start = start_model(run_of(settings, samples, work.path / STUDENT, student.spec), seed)
+    start_K = real.losses_under(start, samples.schema)
+    by_student, by_start = (_on_losses(loss, shadows, members, seed) for loss in (loss_K, start_K))
     drawn = list(generate(student.model, samples.schema, _plan(settings)))
     dags = encoded(drawn, data.schema)
     test = CopyTest.of(data.graphs["train"], data.held_out, data.schema.measured_columns)
     found = test.resemblances(dags)
     return WeightsAudit(
         attacks=(
-            by_loss,
-            *likelihood_ratio_attacks(loss_K, shadows, members, settings.seed),
+            *(replace(a, holdout=b) for a, b in zip(by_student, by_start, strict=True)),
             *_on_schema(samples.schema, real),
         ),
         shadows=settings.shadows,
@@ -166,6 +165,19 @@ def audited_weights(
         near=found.count(Resemblance.NEAR),
         ratio=median_ratio(similarity_of(data, dags)),
         seconds=time.monotonic() - began,
+    )
+
+
+def _on_losses(
+    loss_K: np.ndarray, shadows: ShadowLosses, members: int, seed: int
+) -> tuple[Attack, ...]:
+    """Return the attacks on the losses of the scored graphs under one model."""
+    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
+    what = "likelihood of the graph, by the weights"
+    scores = [(-known_K[:members], -known_K[members:])]
+    return (
+        attack_by_scores("likelihood", what, scores, seed),
+        *likelihood_ratio_attacks(loss_K, shadows, members, seed),
     )
 
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from layerdag.api.publication import ReleaseSettings, Work
 from layerdag.api.publication.training import _recipe
 from layerdag.api.publication.training._recipe import (
     run_of,
+    start_model,
     start_of,
     train_or_resume,
     training_settings,
@@ -36,6 +38,19 @@ def test_flow_graphs_start_from_random_weights(
     assert run.split == data.split
     given = run_of(settings, data, work.path / "student", run.spec)
     assert given.spec is run.spec
+
+
+def test_the_start_of_a_run_has_its_first_weights(
+    settings: ReleaseSettings, data: GraphDataset, work: Work
+) -> None:
+    run = run_of(settings, data, work.path / "student")
+    random = start_model(run, 5)
+    assert not random.training
+    weights = {name: torch.zeros_like(value) for name, value in random.state_dict().items()}
+    given = start_model(replace(run, start=replace(START, weights=weights)), 5)
+    assert all(not value.any() for value in given.state_dict().values())
+    again = start_model(run, 5).state_dict()
+    assert all(again[name].equal(value) for name, value in random.state_dict().items())
 
 
 def test_a_stopped_training_says_that_the_same_command_goes_on(

@@ -33,7 +33,7 @@ def student(settings: ReleaseSettings, samples: GraphDataset, work: Work) -> Loa
 def test_losses_are_those_of_the_model_for_each_real_graph(
     real: RealGraphs, student: LoadedCheckpoint, samples: GraphDataset
 ) -> None:
-    loss_K = real.losses_under(student, samples)
+    loss_K = real.losses_under(student.model, samples.schema)
     assert loss_K.shape == (24,)
     one = samples.schema.encode(real.graphs[5])
     assert loss_K[5] == pytest.approx(graph_losses(student.model, samples.schema, [one])[0])
@@ -44,7 +44,7 @@ def test_a_graph_with_a_word_of_no_sample_has_no_loss(
 ) -> None:
     strange = replace(real.graphs[0], categories={"kind": ["z"] * real.graphs[0].num_nodes})
     changed = replace(real, graphs=(strange, *real.graphs[1:]))
-    loss_K = changed.losses_under(student, samples)
+    loss_K = changed.losses_under(student.model, samples.schema)
     assert np.isnan(loss_K[0])
     assert np.isfinite(loss_K[1:]).all()
 

@@ -37,6 +37,8 @@ def test_attacks_copies_and_worth_are_found(
     for attack in audit.attacks:
         assert (attack.members, attack.non_members) == (14, 10)
         assert 0 <= attack.auc <= 1
+    assert all(attack.holdout for attack in audit.attacks[:3])  # on what the student started from
+    assert audit.attacks[0].holdout != audit.attacks[0]
     assert (audit.shadows, audit.scored, audit.sampled) == (4, 24, 6)
     assert audit.inexpressible == 0
     assert 0 <= audit.copied <= 6
