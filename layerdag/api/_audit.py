@@ -55,7 +55,8 @@ from layerdag.training import LoadedCheckpoint, load_checkpoint
 Samples = Sequence[GraphLike] | str | Path
 
 CAVEATS = (
-    "What these attacks do not find, another one may: shadow models are not included.",
+    "What these attacks do not find, another one may: only 'layerdag release --with-weights' "
+    "trains shadow models.",
     "More samples can only reveal more: the figures hold for these numbers of samples.",
 )
 

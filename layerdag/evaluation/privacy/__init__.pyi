@@ -15,6 +15,7 @@ from ._foreign_words import (
 from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
 from ._likelihood_ratio import (
     ShadowLosses as ShadowLosses,
+    areas_over_shadows as areas_over_shadows,
     balanced_members as balanced_members,
     likelihood_ratio_attacks as likelihood_ratio_attacks,
 )

@@ -19,6 +19,7 @@ from layerdag.evaluation.privacy import (
     CopyTest,
     Resemblance,
     ShadowLosses,
+    areas_over_shadows,
     attack_by_scores,
     likelihood_ratio_attacks,
     schema_attacks,
@@ -39,6 +40,8 @@ class WeightsAudit:
         attacks: By likelihood, by likelihood ratio, and on the schema. The former have a holdout:
             the same attack on what the student started from, which saw none of these graphs.
         shadows: Number of shadow models.
+        over_shadows: Area of the attack without models trained on the graph, on each shadow model
+            as the target of the others: what models made in this way give away.
         scored: Real graphs that were scored.
         inexpressible: Of these, graphs with an operator that no published sample has.
         sampled: Graphs that were drawn from the student.
@@ -51,6 +54,7 @@ class WeightsAudit:
 
     attacks: tuple[Attack, ...]
     shadows: int
+    over_shadows: tuple[float, ...]
     scored: int
     inexpressible: int
     sampled: int
@@ -64,6 +68,7 @@ class WeightsAudit:
         return {
             "attacks": [_plain(attack) for attack in self.attacks],
             "shadows": self.shadows,
+            "over_shadows": list(self.over_shadows),
             "scored": self.scored,
             "inexpressible": self.inexpressible,
             "sampled": self.sampled,
@@ -158,6 +163,7 @@ def audited_weights(
             *_on_schema(samples.schema, real),
         ),
         shadows=settings.shadows,
+        over_shadows=tuple(areas_over_shadows(shadows).tolist()),
         scored=loss_K.size,
         inexpressible=int(np.isnan(loss_K).sum()),
         sampled=len(dags),

@@ -208,7 +208,7 @@ def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_sho
     results: Results, outcome: Outcome
 ) -> None:
     attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.zeros(3))], 0)
-    audit = WeightsAudit((attack,), 16, 512, 3, 128, 1, 2, 1.25, 60.0)
+    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 1, 2, 1.25, 60.0)
     verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",))
     audited = replace(results, evaluation=None, weights=AuditedWeights(None, audit, verdict))
     assert audited.gives_weights is (outcome is Outcome.YES)

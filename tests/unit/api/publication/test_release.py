@@ -136,7 +136,7 @@ def audited(
     taught: list[list[GeneratedGraph]] = []
     verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",), ("Do not share them.",))
     attack = attack_by_scores("likelihood", "how likely", [(np.zeros(3), np.zeros(3))], 0)
-    found = WeightsAudit((attack,), 16, 6, 0, 128, 0, 1, 1.2, 9.0)
+    found = WeightsAudit((attack,), 16, (0.5, 0.52), 6, 0, 128, 0, 1, 1.2, 9.0)
     student = chain_checkpoint(folder)
 
     def student_of(*arguments: object) -> AuditedWeights:

@@ -6,6 +6,7 @@ import pytest
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import (
     ShadowLosses,
+    areas_over_shadows,
     balanced_members,
     likelihood_ratio_attacks,
 )
@@ -80,3 +81,14 @@ def test_too_few_models_or_kinds_of_graphs_are_refused(rng: np.random.Generator)
             likelihood_ratio_attacks(target_G, shadows, members)
     with pytest.raises(UsageError, match="left out by 1 of 3 shadow models"):
         ShadowLosses(np.zeros((3, 2)), np.array([[True, False], [True, False], [False, False]]))
+
+
+def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(
+    rng: np.random.Generator,
+) -> None:
+    _, leaking = drawn(rng, gain=0.1)
+    _, silent = drawn(rng, gain=0.0)
+    found = areas_over_shadows(leaking)
+    assert found.shape == (MODELS,)
+    assert found.min() > 0.85
+    assert abs(float(areas_over_shadows(silent).mean()) - 0.5) < 0.03

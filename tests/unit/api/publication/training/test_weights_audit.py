@@ -1,6 +1,7 @@
 """What the audit of a student reports."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ def test_attacks_copies_and_worth_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_weights_audit, "SAMPLED", 6)
+    settings = replace(settings, shadows=6)
     samples = student_data(kept, seed=0)
     student = trained_student(settings, samples, work, 60.0)
     audit = audited_weights(settings, data, real, student, samples, work, 60.0)
@@ -39,8 +41,9 @@ def test_attacks_copies_and_worth_are_found(
         assert 0 <= attack.auc <= 1
     assert all(attack.holdout for attack in audit.attacks[:3])  # on what the student started from
     assert audit.attacks[0].holdout != audit.attacks[0]
-    assert (audit.shadows, audit.scored, audit.sampled) == (4, 24, 6)
+    assert (audit.shadows, audit.scored, audit.sampled) == (6, 24, 6)
     assert audit.inexpressible == 0
+    assert len(audit.over_shadows) == 6
     assert 0 <= audit.copied <= 6
     assert audit.ratio is None  # six samples are too few to compare
     json.dumps(audit.to_dict(), allow_nan=False)

@@ -31,7 +31,7 @@ def attack(low: float, high: float, name: str = "likelihood_ratio") -> Attack:
 
 
 def audit(*attacks: Attack, copied: int = 0) -> WeightsAudit:
-    return WeightsAudit(attacks, 16, 512, 3, 128, copied, 2, 1.1, 60.0)
+    return WeightsAudit(attacks, 16, (0.5, 0.52), 512, 3, 128, copied, 2, 1.1, 60.0)
 
 
 def test_weights_at_chance_may_be_published() -> None:
