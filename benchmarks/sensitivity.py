@@ -101,7 +101,7 @@ class Plan:
 
 
 FULL = Plan(size=200, max_nodes=300, draws=16, fault_draws=4, strengths=5)
-QUICK = Plan(size=30, max_nodes=60, draws=3, fault_draws=2, strengths=1)
+QUICK = Plan(size=20, max_nodes=40, draws=2, fault_draws=1, strengths=1)
 ATTACKING = replace(FULL, attacks=True)
 
 
