@@ -37,7 +37,7 @@ def test_scores_are_chances_that_a_seed_repeats_and_another_one_changes(
     for (member_T, other_H), (member_again_T, other_again_H) in zip(first, again, strict=True):
         assert member_T.tolist() == member_again_T.tolist()
         assert other_H.tolist() == other_again_H.tolist()
-        assert 0 <= min(member_T.min(), other_H.min())
+        assert min(member_T.min(), other_H.min()) >= 0
         assert max(member_T.max(), other_H.max()) <= 1
     assert first[0][0].tolist() != other[0][0].tolist()
 
