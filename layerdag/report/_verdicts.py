@@ -101,7 +101,8 @@ def usefulness_of(report: TransferReport | None, missing: str = "") -> Answer:
     family = report.rows[0].family
     real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))
     known = math.isfinite(real) and math.isfinite(made)
-    tone = "good" if known and made >= 0.9 * real else "fair" if known and made >= 0.5 else "poor"
+    reaches = known and made > 0 and made >= 0.9 * real  # two guesses are alike, and of no use
+    tone = "good" if reaches else "fair" if known and made >= 0.5 else "poor"
     word = {"good": "as real ones", "fair": "partly", "poor": "hardly"}[tone]
     return Answer(
         IS_IT_USEFUL,

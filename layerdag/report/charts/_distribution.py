@@ -104,7 +104,7 @@ def _histogram(share_K: np.ndarray, scale: Axis, top: float) -> str:
 def _steps(sample: Sample, scale: Axis) -> str:
     """Return the cumulative distribution as an SVG path of at most ``MAX_POINTS`` steps."""
     value, share = _cumulative(sample)
-    last = np.append(value[1:] != value[:-1], True)
+    last = np.append(value[1:] != value[:-1], True)[: value.size]
     value, share = value[last], share[last]
     if value.size > MAX_POINTS:
         keep = np.unique(np.linspace(0, value.size - 1, MAX_POINTS).astype(int))

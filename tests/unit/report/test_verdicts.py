@@ -1,5 +1,7 @@
 """The three verdicts, from findings made up for each case."""
 
+from dataclasses import replace
+
 import pytest
 
 from layerdag.evaluation.metrics import Interval
@@ -10,7 +12,7 @@ from layerdag.evaluation.privacy import (
     Novelty,
     Verdict,
 )
-from layerdag.report import likeness, median_ratio, sharing, usefulness_of
+from layerdag.report import ReportContent, likeness, median_ratio, sharing, usefulness_of
 from layerdag.report._page import SECTIONS
 from layerdag.surrogates import REAL, SCORES, SYNTHETIC, TransferReport, TransferRow
 from layerdag.surrogates._tstr import Score
@@ -92,6 +94,9 @@ def test_likeness_follows_from_the_median_ratio(ratio: float | None, told: tuple
         (0.9, 0.80, "partly"),
         (0.9, 0.49, "hardly"),
         (float("nan"), 0.9, "hardly"),
+        (0.9, float("nan"), "hardly"),
+        (0.0, 0.0, "hardly"),
+        (-0.1, -0.05, "hardly"),
     ],
 )
 def test_use_follows_from_rank_correlations(real: float, made: float, word: str) -> None:
@@ -125,3 +130,20 @@ def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
 
 def test_without_a_comparison_there_is_no_ratio() -> None:
     assert median_ratio(None) is None
+
+
+def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
+    content: ReportContent,
+) -> None:
+    report = content.similarity
+    assert report is not None
+    one = next(row for row in report.rows if row.is_distance)
+    other = next(row for row in report.rows if not row.is_distance)
+    ratios = (1.0, 2.0, 4.0, None, float("nan"), float("inf"))
+    rows = tuple(
+        replace(one, generated=replace(one.generated, value=ratio), matched=1.0) for ratio in ratios
+    )
+    score = replace(other, generated=replace(other.generated, value=1000.0))
+    assert median_ratio(replace(report, rows=(*rows, score))) == 2.0
+    assert median_ratio(replace(report, rows=(score,))) is None
+    assert median_ratio(replace(report, rows=())) is None

@@ -73,9 +73,10 @@ def _categories(pool: Pool) -> list[str]:
 
 def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray | None:
     """Return the code of a condition of each graph, -1 where it is not among those of real ones."""
-    known = sorted({str(dag.conditions[name]) for dag in dags[:real] if name in dag.conditions})
+    words = [str(dag.conditions[name]) if name in dag.conditions else None for dag in dags]
+    known = sorted({word for word in words[:real] if word is not None})
     code = {word: i for i, word in enumerate(known)}
-    return np.array([code.get(str(dag.conditions.get(name)), -1) for dag in dags])
+    return np.array([-1 if word is None else code.get(word, -1) for word in words])
 
 
 def _read(pool: Pool, name: str, stated_P: np.ndarray, seed: int) -> Trait:

@@ -41,3 +41,28 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert titles[:2] == ["real: 50.00 %", "synthetic: 12.50 %"]
     words = [text.text for text in figure.iter("text") if text.text]
     assert words == ["50.0%", "50.0%", "share of nodes, %"]
+
+
+def test_equal_shares_keep_their_order_and_nothing_has_bars_of_no_length() -> None:
+    shares = (("real", np.zeros(3)), ("synthetic", np.zeros(3)))
+    page = shares_chart(CategoryFractions("op", ("b", "a", "c"), shares)).html
+    assert "nan" not in page
+    figure = ET.fromstring(page)
+    assert {float(bar.attrib["width"]) for bar in figure.iter("rect")} == {0.0}
+    names = [t.findtext("title") for t in figure.iter("text") if t.find("title") is not None]
+    assert names == ["b", "a", "c"]
+
+
+def test_a_category_of_one_sample_alone_is_shown_by_its_size_there() -> None:
+    shares = (("real", np.array([0.6, 0.4, 0.0])), ("synthetic", np.array([0.5, 0.0, 0.5])))
+    page = shares_chart(CategoryFractions("op", ("a", "<b>", "new"), shares), most=2).html
+    names = [t.findtext("title") for t in ET.fromstring(page).iter("text")]
+    assert [name for name in names if name] == ["a", "new"]
+    assert "op (largest 2, 1 not shown)" in page
+
+
+def test_no_categories_make_an_empty_chart() -> None:
+    empty = (("real", np.empty(0)),)
+    figure = ET.fromstring(shares_chart(CategoryFractions("op", (), empty), items="jobs").html)
+    assert not list(figure.iter("rect"))
+    assert [text.text for text in figure.iter("text")] == ["share of jobs, %"]

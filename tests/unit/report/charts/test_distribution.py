@@ -77,3 +77,41 @@ def test_axes_have_titles_with_their_unit() -> None:
     titles = [t.text for t in figure.iter("text") if t.attrib["class"] == "axis-title"]
     assert titles == ["ms, logarithmic", "share", "share up to here"]
     assert figure.findtext("figcaption") == "Time of a step"
+
+
+def test_a_sample_of_nothing_is_a_line_at_the_bottom_beside_the_others() -> None:
+    """Graphs without dependencies have no figure of a dependency."""
+    samples = (Sample("real", np.array([1.0, 3.0])), Sample("synthetic", np.empty(0)))
+    for log in (False, True):
+        chart = distribution_chart(Distribution("d", "", samples, log=log))
+        assert "nan" not in chart.html
+        assert path_of(chart, 2) == [("H", 290)]
+        assert {n for command, n in path_of(chart, 2, part=0) if command == "V"} == {68}
+        assert len(path_of(chart, 1)) == 5
+
+
+def test_a_chart_of_nothing_but_empty_samples_can_be_drawn() -> None:
+    page = distribution_chart(Distribution("d", "", (Sample("s", np.empty(0)),))).html
+    assert "nan" not in page
+    ET.fromstring(page)
+
+
+def test_neither_the_order_of_values_nor_their_repetition_changes_a_line(
+    rng: np.random.Generator,
+) -> None:
+    values = rng.integers(0, 30, 150).astype(float)
+    same = (rng.permutation(values), np.tile(values, 3))
+    charts = [
+        distribution_chart(Distribution("d", "", (Sample("s", each),))) for each in (values, *same)
+    ]
+    assert path_of(charts[0], 2) == path_of(charts[1], 2) == path_of(charts[2], 2)
+
+
+def test_lines_rise_from_left_to_right_and_stay_inside(rng: np.random.Generator) -> None:
+    sample = Sample("s", rng.lognormal(0, 3, 900), rng.random(900))
+    steps = path_of(distribution_chart(Distribution("d", "", (sample,), log=True)), 2)
+    across = [number for command, number in steps if command == "H"]
+    down = [number for command, number in steps if command == "V"]
+    assert across == sorted(across)
+    assert down == sorted(down, reverse=True)
+    assert (min(across) >= 50, max(across) <= 290, down[-1]) == (True, True, 84)

@@ -54,3 +54,19 @@ def test_lanes_are_named_and_the_axis_has_a_unit() -> None:
     assert words[-2:] == ["simulated time (ms)", "rank 1 computes"]
     assert next(figure.iter("path")).attrib["class"] == "k7"  # what has no color of its own
     assert figure.findtext("figcaption") == "A <job>, 8 ms"
+
+
+def test_a_job_that_takes_no_time_and_a_lane_without_work_can_be_drawn() -> None:
+    idle = Lane("rank 1 communicates", np.empty(0), np.empty(0), ())
+    figure = chart(lane("rank 0 computes", (0.0, 0.0, "matrix product")), idle, end_ms=0.0)
+    (path,) = figure.iter("path")
+    ((left, right),) = spans(path)
+    assert 0 < right - left < 1
+    assert len([r for r in figure.iter("rect") if r.attrib["class"] == "lane"]) == 2
+
+
+def test_the_order_of_pieces_does_not_matter_and_overlaps_are_one_piece() -> None:
+    pieces = [(6.0, 7.0, "matrix product"), (0.0, 4.0, "matrix product"),
+              (1.0, 2.0, "matrix product")]  # fmt: skip
+    found = [spans(next(chart(lane("r", *each)).iter("path"))) for each in (pieces, pieces[::-1])]
+    assert found[0] == found[1] == [(142, 273.2), (338.8, 371.6)]

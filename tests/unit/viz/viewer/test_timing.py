@@ -39,3 +39,15 @@ def test_simulated_times_are_those_of_the_nodes_whatever_their_order_in_the_file
 def test_only_ranks_that_there_are_can_be_shown() -> None:
     with pytest.raises(UsageError, match=r"--rank 5: .* has ranks 0 to 1"):
         simulated_timing(pair_workload(), "small", 5)
+
+
+def test_recorded_times_belong_to_nodes_and_not_to_their_places_in_the_file() -> None:
+    nodes = [comp(0, us=5), comp(1, us=50), comp(2, 0, 1, us=7), comp(3, 0, us=1), comp(9, 3, us=8)]
+    straight, turned = (recorded_timing(build_trace(each)) for each in (nodes, nodes[::-1]))
+    assert straight is not None
+    assert turned is not None
+    assert straight.start_us_N.tolist() == turned.start_us_N[::-1].tolist()
+    assert straight.critical_N.tolist() == turned.critical_N[::-1].tolist()
+    path_N = straight.critical_N
+    length = (straight.end_us_N - straight.start_us_N)[path_N].sum()
+    assert length == straight.end_us_N.max()
