@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from layerdag._runtime import write_text
 from layerdag.api.publication._evaluation import evaluate_samples
@@ -143,7 +144,7 @@ def release(
     out: str | Path,
     *,
     tell: Tell = _LOG.info,
-    **settings: object,
+    **settings: Any,
 ) -> Release:
     """Make a package that may be published from somebody's traces, or say why not.
 
@@ -171,7 +172,7 @@ def release(
             Path(traces),
             Path(out),
             labels=None if labels is None else Path(str(labels)),
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
     except TypeError as error:
         raise UsageError(f"release: {error}; see its settings in the documentation.") from None

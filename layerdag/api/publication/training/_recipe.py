@@ -1,24 +1,28 @@
 """How every model of a release is trained, so that shadow models are made as their target was."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from layerdag.api import PRETRAINED, warm_start
-from layerdag.api.publication import ReleaseSettings
+from layerdag.api.publication import ReleaseSettings, Work
 from layerdag.datasets import GraphDataset
 from layerdag.errors import CheckpointError
 from layerdag.models import DAGModel, ModelSpec, build_model, spec_for
 from layerdag.training import (
+    BEST,
     LOG,
     META,
     InitialWeights,
     LearningRateSchedule,
+    LoadedCheckpoint,
     OptimizerConfig,
     TrainingRun,
     TrainResult,
     TrainSettings,
     clear_run,
     held_run,
+    load_checkpoint,
     train,
 )
 from layerdag.training.monitoring import JsonlLogger
@@ -77,6 +81,56 @@ def start_model(run: TrainingRun, seed: int) -> DAGModel:
 def start_of(run: TrainingRun) -> str:
     """Return what a run starts from, in words."""
     return RANDOM if run.start is None else run.start.origin.name
+
+
+def trained_once(
+    settings: ReleaseSettings,
+    data: GraphDataset,
+    work: Work,
+    seconds: float,
+    *,
+    stage: str,
+    folder: str,
+) -> LoadedCheckpoint:
+    """Return the best checkpoint of a run in the private folder, trained now if need be.
+
+    What an earlier call trained on the same data is taken, or gone on with; a run on other data,
+    which stands there no longer, is discarded.
+
+    Args:
+        settings: Of the release.
+        data: What is learned from.
+        work: The private folder.
+        seconds: Most seconds that training may take.
+        stage: Under which the run is noted there.
+        folder: Of the run, inside of it.
+
+    Raises:
+        KeyboardInterrupt: If the run was stopped; what was learned is kept.
+        TrainingError: If training diverged.
+    """
+    place = work.path / folder
+    noted = work.stages.get(stage, {})
+    if noted.get("fingerprint", data.fingerprint) != data.fingerprint:
+        shutil.rmtree(place, ignore_errors=True)
+    elif "steps" in noted:
+        return load_checkpoint(place / BEST)
+    work.note(stage, {"fingerprint": data.fingerprint})
+    run = run_of(settings, data, place)
+    result = train_or_resume(run, settings, seconds)
+    best = load_checkpoint(result.best)
+    work.note(
+        stage,
+        {
+            "steps": result.step,
+            "best_step": best.meta.step,
+            "seconds": round(result.seconds, 1),
+            "reason": result.reason,
+            "start": start_of(run),
+            "fingerprint": data.fingerprint,
+        },
+    )
+    return best
 
 
 def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float) -> TrainResult:

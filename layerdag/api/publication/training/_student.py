@@ -5,18 +5,17 @@ seeds. Nothing that the files do not hold can therefore be read from the weights
 run (post-processing); what they make is convenience: further samples without another release.
 """
 
-import shutil
 from collections.abc import Sequence
 
 from layerdag._runtime import derive_seed
 from layerdag.api.publication import STUDENT, ReleaseSettings, Work
 from layerdag.api.publication.drawing import published_graphs
-from layerdag.api.publication.training._recipe import run_of, start_of, train_or_resume
+from layerdag.api.publication.training._recipe import trained_once
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
 from layerdag.errors import DataError
 from layerdag.sampling import GeneratedGraph
-from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training import LoadedCheckpoint
 
 VALIDATION_FRACTION = 0.15
 LEAST_SAMPLES = 8
@@ -51,36 +50,12 @@ def student_data(samples: Sequence[GeneratedGraph], seed: int) -> GraphDataset:
 def trained_student(
     settings: ReleaseSettings, data: GraphDataset, work: Work, seconds: float
 ) -> LoadedCheckpoint:
-    """Return the checkpoint of a student, trained now unless an earlier call did.
+    """Return the best checkpoint of a student; see ``trained_once``.
 
     Args:
         settings: Of the release.
         data: The published samples.
         work: The private folder.
         seconds: Most seconds that training may take.
-
-    Raises:
-        KeyboardInterrupt: If the run was stopped; what was learned is kept.
-        TrainingError: If training diverged.
     """
-    folder = work.path / STUDENT
-    noted = work.stages.get("student", {})
-    if noted.get("fingerprint") != data.fingerprint:  # other samples are published now
-        shutil.rmtree(folder, ignore_errors=True)
-        work.note("student", {"fingerprint": data.fingerprint})
-    elif "steps" in noted:
-        return load_checkpoint(folder / "best")
-    run = run_of(settings, data, folder)
-    result = train_or_resume(run, settings, seconds)
-    best = load_checkpoint(result.best)
-    work.note(
-        "student",
-        {
-            "steps": result.step,
-            "best_step": best.meta.step,
-            "seconds": round(result.seconds, 1),
-            "start": start_of(run),
-            "fingerprint": data.fingerprint,
-        },
-    )
-    return best
+    return trained_once(settings, data, work, seconds, stage="student", folder=STUDENT)

@@ -1,9 +1,9 @@
 """The model that learns from the real graphs, and that samples are drawn from."""
 
 from layerdag.api.publication import TRAINING, ReleaseSettings, Work
-from layerdag.api.publication.training._recipe import run_of, start_of, train_or_resume
+from layerdag.api.publication.training._recipe import trained_once
 from layerdag.datasets import GraphDataset
-from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.training import LoadedCheckpoint
 
 TRAINING_FRACTION = 0.35
 """Of the budget."""
@@ -12,33 +12,12 @@ TRAINING_FRACTION = 0.35
 def trained_teacher(
     settings: ReleaseSettings, data: GraphDataset, work: Work, seconds: float
 ) -> LoadedCheckpoint:
-    """Return the best checkpoint of a run in the private folder, trained now if need be.
+    """Return the best checkpoint of the teacher; see ``trained_once``.
 
     Args:
         settings: Of the release.
-        data: The split graphs.
+        data: The split real graphs.
         work: The private folder.
         seconds: Most seconds that training may take.
-
-    Raises:
-        KeyboardInterrupt: If the run was stopped; what was learned is kept.
-        TrainingError: If training diverged.
     """
-    folder = work.path / TRAINING
-    if "train" in work.stages:
-        return load_checkpoint(folder / "best")
-    run = run_of(settings, data, folder)
-    result = train_or_resume(run, settings, seconds)
-    best = load_checkpoint(result.best)
-    work.note(
-        "train",
-        {
-            "steps": result.step,
-            "best_step": best.meta.step,
-            "seconds": round(result.seconds, 1),
-            "reason": result.reason,
-            "start": start_of(run),
-            "fingerprint": data.fingerprint,
-        },
-    )
-    return best
+    return trained_once(settings, data, work, seconds, stage="train", folder=TRAINING)

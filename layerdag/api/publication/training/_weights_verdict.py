@@ -8,7 +8,7 @@ from layerdag.api.publication.training._shadows import RealGraphs
 from layerdag.api.publication.training._student import student_data, trained_student
 from layerdag.api.publication.training._weights_audit import WeightsAudit, audited_weights
 from layerdag.datasets import GraphDataset
-from layerdag.errors import DataError
+from layerdag.errors import LayerdagError
 from layerdag.evaluation.privacy import Verdict
 from layerdag.sampling import GeneratedGraph
 from layerdag.training import LoadedCheckpoint
@@ -138,8 +138,9 @@ def audited_student(
     """
     try:
         samples = student_data(kept, settings.seed)
-    except DataError as error:
-        return AuditedWeights(None, None, WeightsVerdict(Outcome.NO, (str(error).rstrip("."),)))
-    student = trained_student(settings, samples, work, seconds)
-    audit = audited_weights(settings, data, real, student, samples, work, seconds)
+        student = trained_student(settings, samples, work, seconds)
+        audit = audited_weights(settings, data, real, student, samples, work, seconds)
+    except LayerdagError as error:  # the samples go out all the same
+        reason = f"they could not be audited: {str(error).rstrip('.')}"
+        return AuditedWeights(None, None, WeightsVerdict(Outcome.NO, (reason,)))
     return AuditedWeights(student, audit, verdict_on_weights(audit, len(kept)))

@@ -24,6 +24,23 @@ def test_a_finished_training_is_noted_and_not_repeated(
         assert mine.equal(theirs)
 
 
+def test_a_run_that_an_older_version_began_is_gone_on_with(
+    settings: ReleaseSettings, data: GraphDataset, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained_teacher(settings, data, work, 60.0)
+    del work.stages["train"]  # older versions noted nothing before the end
+    resumed: list[object] = []
+    train = _recipe.train
+
+    def spied(*arguments: object, **keywords: object) -> object:
+        resumed.append(keywords["resume_from"])
+        return train(*arguments, **keywords)
+
+    monkeypatch.setattr(_recipe, "train", spied)
+    trained_teacher(settings, data, work, 60.0)
+    assert resumed == [settings.private / TRAINING / "last"]
+
+
 def test_what_a_killed_run_left_is_discarded_if_it_cannot_be_used(
     settings: ReleaseSettings, data: GraphDataset, work: Work
 ) -> None:

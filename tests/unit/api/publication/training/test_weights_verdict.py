@@ -13,6 +13,7 @@ from layerdag.api.publication.training import (
     verdict_on_weights,
 )
 from layerdag.datasets import GraphDataset
+from layerdag.errors import DataError
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import DetectionRate, Verdict
 from layerdag.evaluation.privacy._membership import Attack
@@ -82,6 +83,23 @@ def test_too_few_samples_for_a_student_are_a_verdict_and_no_error(
     assert not found.released
     assert found.checkpoint is None
     assert "3 samples are published" in found.verdict.line
+
+
+def test_an_audit_that_fails_keeps_the_weights_and_not_the_samples(
+    settings: ReleaseSettings,
+    data: GraphDataset,
+    real: RealGraphs,
+    kept: list[GeneratedGraph],
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: object) -> WeightsAudit:
+        raise DataError("A shadow model drew no sample.")
+
+    monkeypatch.setattr(_weights_verdict, "audited_weights", failing)
+    found = audited_student(settings, data, real, kept, work, 60.0)
+    assert not found.released
+    assert "could not be audited: A shadow model drew no sample." in found.verdict.line
 
 
 def test_the_student_of_the_samples_is_audited(
