@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 
@@ -58,6 +59,38 @@ def require_replaceable_report(path: str | Path) -> None:
         raise UsageError(
             f"{figures}: the figures of the page {Path(path).name} belong there, but it holds "
             "something else, which is never replaced; give the page another name."
+        )
+
+
+def require_replaceable_page(
+    path: str | Path, kind: str, keys: Iterable[str], beside: Iterable[str] = (".json",)
+) -> None:
+    """Refuse to write a page where something stands that is not of its kind.
+
+    Args:
+        path: Of the page.
+        kind: What it is of, with its article: "a comparison".
+        keys: That its figures, the ``.json`` file beside it, always have.
+        beside: Endings of the files that are written beside the page.
+
+    Raises:
+        UsageError: If the page has another ending than .html, or would replace something else.
+    """
+    path = Path(path)
+    if path.suffix != ".html":
+        raise UsageError(f"{path}: the page of {kind} is a .html file; name it so.")
+    files = (path, *(path.with_suffix(suffix) for suffix in beside))
+    there = [file for file in files if file.exists()]
+    if not there:
+        return
+    try:
+        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not set(keys) <= content.keys():
+        raise UsageError(
+            f"{there[0]}: the page of {kind} and its figures belong there, but what is there is "
+            "not of one, and is never replaced; choose another name."
         )
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from layerdag._runtime import write_text
-from layerdag.errors import UsageError
-from layerdag.report import AS_REAL, CLOSE, document
+from layerdag.report import AS_REAL, CLOSE, document, require_replaceable_page
 from layerdag.report.comparison._reading import ReportedRun
 from layerdag.report.sections import attack_words, summary_words
 from layerdag.viz import Markup, element, joined, number, section, table, text
@@ -18,21 +17,7 @@ _NONE = "—"
 
 def require_replaceable_comparison(path: str | Path) -> None:
     """Raise UsageError if the files of a page would replace something else."""
-    path = Path(path)
-    if path.suffix != ".html":
-        raise UsageError(f"{path}: the page of a comparison is a .html file; name it so.")
-    there = [file for file in (path, path.with_suffix(".json")) if file.exists()]
-    if not there:
-        return
-    try:
-        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not {"runs", "verdicts", "ratios"} <= content.keys():
-        raise UsageError(
-            f"{there[0]}: the page of a comparison and its figures belong there, but what is there "
-            "is not of one, and is never replaced; choose another name."
-        )
+    require_replaceable_page(path, "a comparison", {"runs", "verdicts", "ratios"})
 
 
 def write_comparison(runs: Sequence[ReportedRun], path: str | Path) -> Path:

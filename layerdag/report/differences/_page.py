@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from layerdag._runtime import write_text
-from layerdag.errors import UsageError
-from layerdag.report import document
+from layerdag.report import document, require_replaceable_page
 from layerdag.report.differences._ribbon import ribbon
 from layerdag.report.differences._verdicts import verdicts
 from layerdag.report.sections import cards
@@ -29,21 +28,7 @@ _MOST_WORDS = 12
 
 def require_replaceable_difference(path: str | Path) -> None:
     """Raise UsageError if the files of a page would replace something else."""
-    path = Path(path)
-    if path.suffix != ".html":
-        raise UsageError(f"{path}: the page of a difference is a .html file; name it so.")
-    there = [file for file in (path, path.with_suffix(".json")) if file.exists()]
-    if not there:
-        return
-    try:
-        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not {"differing", "stretches"} <= content.keys():
-        raise UsageError(
-            f"{there[0]}: the page of a difference and its figures belong there, but what is there "
-            "is not of one, and is never replaced; choose another name."
-        )
+    require_replaceable_page(path, "a difference", {"differing", "stretches"})
 
 
 def write_difference(found: Difference, path: str | Path) -> Path:

@@ -7,8 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from layerdag._runtime import atomic_path, write_text
-from layerdag.errors import UsageError
-from layerdag.report import document
+from layerdag.report import document, require_replaceable_page
 from layerdag.report.exploration._front_chart import front_chart
 from layerdag.report.exploration._heat_map import heat_map
 from layerdag.viz import Markup, element, joined, number, percent, section, table
@@ -22,25 +21,9 @@ _COLORS = 8
 
 def require_replaceable_exploration(path: str | Path) -> None:
     """Raise UsageError if the files of a page would replace something else."""
-    path = Path(path)
-    if path.suffix != ".html":
-        raise UsageError(f"{path}: the page of an exploration is a .html file; name it so.")
-    there = [file for file in _files(path) if file.exists()]
-    if not there:
-        return
-    try:
-        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not {"outcomes", "pareto_front"} <= content.keys():
-        raise UsageError(
-            f"{there[0]}: the page of an exploration and its figures belong there, but what is "
-            "there is not of one, and is never replaced; choose another name."
-        )
-
-
-def _files(path: Path) -> tuple[Path, ...]:
-    return path, path.with_suffix(".json"), path.with_suffix(".csv")
+    require_replaceable_page(
+        path, "an exploration", {"outcomes", "pareto_front"}, (".json", ".csv")
+    )
 
 
 def write_exploration(found: Exploration, path: str | Path) -> Path:

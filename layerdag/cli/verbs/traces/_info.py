@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,12 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if is_flow_file(args.workload):
         return _graph(args)
     summary = summarize(read_any(args.workload, args.comm_group))
-    if args.json:
-        json.dump(summary.to_json(), sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(_lines(summary)))
-    return 0
+    return _printed(args, summary.to_json(), _lines(summary))
 
 
 def _graph(args: argparse.Namespace) -> int:
@@ -74,12 +69,7 @@ def _graph(args: argparse.Namespace) -> int:
     from layerdag.datasets.files import read_flow
 
     figures = graph_summary(read_flow(args.workload))
-    if args.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(graph_lines(figures)))
-    return 0
+    return _printed(args, figures, graph_lines(figures))
 
 
 def _parts(args: argparse.Namespace) -> int:
@@ -87,23 +77,23 @@ def _parts(args: argparse.Namespace) -> int:
     from layerdag.cli.verbs.traces._info_parts import run_lines, run_summary
 
     figures = run_summary(Path(args.workload))
-    if args.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(run_lines(figures)))
-    return 0
+    return _printed(args, figures, run_lines(figures))
 
 
 def _program(args: argparse.Namespace) -> int:
     """Print the figures of a compiled program."""
     hardware = Hardware.of(args.compute) if args.compute else None
     found = summarize_program(read_program(args.workload), hardware)
+    return _printed(args, found.to_dict(), [str(found)])
+
+
+def _printed(args: argparse.Namespace, figures: Mapping[str, object], lines: Iterable[str]) -> int:
+    """Print figures as JSON if that is asked for, else as lines."""
     if args.json:
-        json.dump(found.to_dict(), sys.stdout, indent=1)
+        json.dump(figures, sys.stdout, indent=1)
         print()
     else:
-        print(found)
+        print("\n".join(lines))
     return 0
 
 
