@@ -26,9 +26,11 @@ checked: compare them with the samples here (`layerdag audit`).
 
 {scored:,} real graphs, {shadows} shadow models that went the same way (teacher, samples,
 student) on other halves of the real graphs. An area of .5 is chance, 1 is certainty; in
-brackets the 95 % interval.
+brackets the 95 % interval. Beside it, the same attack where nothing can leak: on the weights
+that training started from, which saw none of these graphs; on the schema, with held-out graphs
+that pose as training graphs.
 
-| attack | area under the curve | | on what it started from | graphs found (TPR) |
+| attack | area under the curve | | where nothing can leak | graphs found (TPR) |
 |---|---|---|---|---|
 {attacks}
 {over_shadows}
@@ -78,9 +80,9 @@ def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tupl
 def _row(attack: Attack) -> str:
     """Return the line of an attack."""
     area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-    start = "" if attack.holdout is None else number(attack.holdout.auc, 2)
+    silent = "" if attack.holdout is None else number(attack.holdout.auc, 2)
     rates = "; ".join(rate.in_words() for rate in attack.rates)
-    return f"| {attack.description} | {area} | {attack.in_words()} | {start} | {rates} |"
+    return f"| {attack.description} | {area} | {attack.in_words()} | {silent} | {rates} |"
 
 
 def _over_shadows(areas: Sequence[float]) -> str:

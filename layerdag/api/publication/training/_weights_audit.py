@@ -37,8 +37,9 @@ class WeightsAudit:
     """What the weights of a student give away, and what they are worth.
 
     Attributes:
-        attacks: By likelihood, by likelihood ratio, and on the schema. The former have a holdout:
-            the same attack on what the student started from, which saw none of these graphs.
+        attacks: By likelihood, by likelihood ratio, and on the schema. Each has a holdout, where
+            nothing can leak: for the former, the same attack on what the student started from,
+            which saw none of these graphs; on the schema, held-out graphs pose as training graphs.
         shadows: Number of shadow models.
         over_shadows: Area of the attack without models trained on the graph, on each shadow model
             as the target of the others: what models made in this way give away.
@@ -89,7 +90,7 @@ def _plain(attack: Attack) -> dict[str, object]:
         "members": attack.members,
         "others": attack.non_members,
         "verdict": attack.verdict.value,
-        "on_the_start": None if attack.holdout is None else attack.holdout.auc,
+        "where_nothing_can_leak": None if attack.holdout is None else attack.holdout.auc,
         "rates": [
             {
                 "false_positive_rate": rate.false_positive_rate,

@@ -10,6 +10,7 @@ from layerdag.api.publication.training._weights_audit import WeightsAudit, audit
 from layerdag.datasets import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.privacy import Verdict
+from layerdag.report.sections import attack_words
 from layerdag.sampling import GeneratedGraph
 from layerdag.training import LoadedCheckpoint
 from layerdag.viz import interval, number
@@ -77,7 +78,7 @@ def verdict_on_weights(audit: WeightsAudit, num_samples: int) -> WeightsVerdict:
     if refused:
         return WeightsVerdict(Outcome.NO, refused, (), tuple(_remedies(num_samples)))
     doubts = tuple(
-        f"{attack.name} cannot be told from chance ({attack.in_words()})"
+        f"“{attack_words(attack.name)}” cannot be told from chance ({attack.in_words()})"
         for attack in audit.attacks
         if attack.verdict is not Verdict.CHANCE
     )
@@ -85,7 +86,7 @@ def verdict_on_weights(audit: WeightsAudit, num_samples: int) -> WeightsVerdict:
     found = (
         f"a model of the {num_samples} published samples alone, attacked with {audit.shadows} "
         f"shadow models, largest area {number(area.auc, 2)} {interval(area.interval)} "
-        f"({area.name}); no copy among {audit.sampled} graphs drawn from it"
+        f"(“{attack_words(area.name)}”); no copy among {audit.sampled} graphs drawn from it"
     )
     return WeightsVerdict(Outcome.RESERVED if doubts else Outcome.YES, doubts, (found,))
 
@@ -93,15 +94,16 @@ def verdict_on_weights(audit: WeightsAudit, num_samples: int) -> WeightsVerdict:
 def _refused(audit: WeightsAudit) -> Iterator[str]:
     """Yield why the weights must stay."""
     for attack in audit.attacks:
+        name = attack_words(attack.name)
         area = f"area {number(attack.auc, 2)} {interval(attack.interval)}"
         if attack.verdict is Verdict.LEAKS:
-            yield f"the attack {attack.name} tells which graphs were trained on ({area})"
+            yield f"the attack “{name}” tells which graphs were trained on ({area})"
         elif any(rate.is_told for rate in attack.rates):
             told = next(rate for rate in attack.rates if rate.is_told)
-            yield f"the attack {attack.name} is sure of some training graphs ({told.in_words()})"
+            yield f"the attack “{name}” is sure of some training graphs ({told.in_words()})"
         elif attack.interval.high > MOST_AREA:
             yield (
-                f"too few graphs to rule out that the attack {attack.name} succeeds ({area}; the "
+                f"too few graphs to rule out that the attack “{name}” succeeds ({area}; the "
                 f"interval must end below {MOST_AREA})"
             )
     if audit.copied:

@@ -45,7 +45,7 @@ def test_weights_at_chance_may_be_published() -> None:
 def test_an_attack_within_the_limit_is_a_reserve() -> None:
     found = verdict_on_weights(audit(attack(0.46, 0.54), attack(0.48, 0.58, "likelihood")), 200)
     assert found.outcome is Outcome.RESERVED
-    assert "But likelihood cannot be told from chance" in found.line
+    assert "But “Likelihood, by the weights” cannot be told from chance" in found.line
 
 
 @pytest.mark.parametrize(
