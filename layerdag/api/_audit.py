@@ -1,6 +1,6 @@
 """Do samples and weights give away the graphs that a generator learned from?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from layerdag.datasets import (
     require_same_split,
 )
 from layerdag.datasets.schema import GraphSchema
-from layerdag.errors import DataError, UsageError, VocabularyError
+from layerdag.errors import DataError, UsageError
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
     LOCAL_METRICS,
@@ -47,7 +47,7 @@ from layerdag.evaluation.privacy import (
     schema_attacks,
 )
 from layerdag.evaluation.rules import StructureReport, check_structure
-from layerdag.graph import DAG, Condition, GraphStatistics
+from layerdag.graph import DAG, GraphStatistics
 from layerdag.sampling import checkpoint_schema
 from layerdag.surrogates import read_manifest, read_samples
 from layerdag.training import LoadedCheckpoint, load_checkpoint
@@ -99,9 +99,11 @@ class Audit:
         """Whether nothing was found of all samples and of the weights.
 
         Every figure is no better than chance, no graph is found at a low false-positive rate, no
-        sample copies a real graph, and no file holds a private word.
+        sample copies a real graph, and no file holds a private word or could not be searched.
         """
-        if not self.leaks or self.copies.copied or (self.words is not None and self.words.found):
+        if not self.leaks or self.copies.copied:
+            return False
+        if self.words is not None and (self.words.found or self.words.unread):
             return False
         attacks = (*self.leaks[-1].attacks, *self.weights)
         if any(attack.finds_some for attack in attacks):
@@ -205,32 +207,11 @@ def _audit_of_folders(
 
 def _in_codes_of(loaded: LoadedCheckpoint, sets: AuditSets) -> GraphDataset:
     """Return the real graphs in codes of a checkpoint; those it has no words for are left out."""
-    schema = checkpoint_schema(loaded)
-    train, held_out = (_encodable(part, schema) for part in (sets.train, sets.held_out))
-    graphs: dict[Split, tuple[DAG, ...]] = {"train": train, "val": (), "test": held_out}
-    return replace(sets.data, schema=schema, graphs=graphs, names={})
-
-
-def _encodable(graphs: Sequence[AttributedGraph], schema: GraphSchema) -> tuple[DAG, ...]:
-    """Return the graphs that a schema has all words for, with the conditions it knows."""
-    found = []
-    for graph in graphs:
-        try:
-            dag = schema.encode(graph)
-        except VocabularyError:
-            continue
-        stated = {n: v for n, v in dag.conditions.items() if _is_expressible(schema, {n: v})}
-        found.append(dag.with_conditions(stated))
-    return tuple(found)
-
-
-def _is_expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> bool:
-    """Return whether a schema can encode conditions."""
-    try:
-        schema.encode_conditions([conditions])
-    except VocabularyError:
-        return False
-    return True
+    parts: dict[Split, tuple[AttributedGraph, ...]] = {
+        "train": sets.train,
+        "test": sets.held_out,
+    }
+    return GraphDataset.with_schema("audit", checkpoint_schema(loaded), parts)
 
 
 def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...] = ()) -> Audit:

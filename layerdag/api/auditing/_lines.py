@@ -108,6 +108,11 @@ def _word_lines(found: "Audit") -> Iterator[str]:
         f"private words ({search.words:,} looked for in {search.files:,} files): "
         f"{len(search.found):,} found"
     )
+    if search.unread:
+        yield (
+            f"  not looked into: {len(search.unread):,} packed files, the first is "
+            f"{search.unread[0]}; unpack them and repeat"
+        )
     yield from (f"  {word.sentence()}" for word in search.found[:SHOWN_WORDS])
     if len(search.found) > SHOWN_WORDS:
         yield f"  and {len(search.found) - SHOWN_WORDS:,} more"

@@ -15,6 +15,7 @@ from layerdag.codec import (
 )
 from layerdag.datasets import CodedGraph, GraphDataset, Split
 from layerdag.datasets.files import read_graph
+from layerdag.datasets.samples import StoredSample, is_run, iter_samples
 from layerdag.datasets.sources import align_schemas, publish
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import private_words
@@ -117,10 +118,17 @@ def _read(graphs: Graphs) -> _Part:
     folder = Path(graphs)
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; check the path.")
+    if is_run(folder):
+        return _Part(tuple(_stored(sample) for sample in iter_samples(folder)))
     if (folder / MANIFEST).is_file():
         return _Part(tuple(_sampled(file) for file in sample_files(folder)))
     found = read_folder(folder, as_they_are=True)
     return _Part(found.graphs, found.private, found.left_out)
+
+
+def _stored(sample: StoredSample) -> AttributedGraph:
+    """Return a sample of a part with its conditions."""
+    return replace(sample.graph, conditions=dict(sample.conditions))
 
 
 def _sampled(file: SampleFile) -> AttributedGraph:

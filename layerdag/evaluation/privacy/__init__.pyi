@@ -8,6 +8,7 @@ from ._copies import (
     tuple_keys as tuple_keys,
 )
 from ._foreign_words import (
+    LEAST_LETTERS as LEAST_LETTERS,
     ForeignWord as ForeignWord,
     foreign_words as foreign_words,
     private_words as private_words,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from raw_graphs import chain
+from sample_parts import TEN, written
+from tiny_checkpoints import chain_checkpoint
 from traced_jobs import write_jobs
 
 from layerdag.api.auditing import read_sets
@@ -77,3 +79,13 @@ def test_traces_are_not_compared_with_flow_graphs_and_no_set_is_empty(tmp_path: 
         read_sets(traces, tmp_path / "nowhere", traces)
     with pytest.raises(UsageError, match="needs held-out graphs"):
         read_sets([chain("t", "ab")], [], [chain("s", "ab")])
+
+
+def test_samples_in_parts_are_read_with_their_conditions(tmp_path: Path) -> None:
+    checkpoint = chain_checkpoint(tmp_path)
+    made = written(checkpoint, tmp_path / "many")
+    train = write_flows(tmp_path / "train", chain("t0", "abc", label=1.0), chain("t1", "ab"))
+    holdout = write_flows(tmp_path / "holdout", chain("h0", "ba", label=2.0))
+    found = read_sets(train, holdout, made)
+    assert len(found.made) == TEN.num
+    assert all("label" in dag.conditions for dag in found.made)

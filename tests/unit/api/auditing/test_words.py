@@ -1,6 +1,7 @@
 """Private words in every kind of file that a release may hold."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from traced_jobs import write_jobs
 
 from layerdag.api.auditing import search_words
 from layerdag.datasets.files import write_graphml, write_json
+from layerdag.datasets.samples import TableWriter
+from layerdag.datasets.schema import GraphSchema
 from layerdag.traces import write_workload
 
 SECRET = "acme_flash_v7"
@@ -55,3 +58,34 @@ def test_words_are_read_from_the_folder_of_the_private_traces(tmp_path: Path) ->
     assert not search_words(made, traces).found
     (made / "manifest.json").write_text(json.dumps({"from": "secretproj-1"}))
     assert [word.word for word in search_words(made, traces).found] == ["secretproj-1"]
+
+
+def test_a_private_word_is_found_inside_a_compressed_table(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    graphs = [chain("g", "ab"), chain("h", "ba", color=SECRET)]
+    named = [
+        replace(graph, categories={"kind": [SECRET + str(i), "b"]})
+        for i, graph in enumerate(graphs)
+    ]
+    writer = TableWriter(tmp_path / "part-000000.parquet", GraphSchema.fit("flow", named))
+    for i, graph in enumerate(named):
+        noted = {"name": f"sample-{i:05d}", "seed": i, "truncated": False}
+        writer.add({**noted, "conditions": graph.conditions}, graph)
+    writer.close()
+    found = search_words(tmp_path, [SECRET + "1", SECRET, "elsewhere_77"])
+    assert {(word.file, word.word) for word in found.found} == {
+        ("part-000000.parquet", SECRET),
+        ("part-000000.parquet", SECRET + "1"),
+    }
+    assert not found.unread
+
+
+@pytest.mark.parametrize("name", ["a.zip", "b/c.json.gz", "no-part.parquet", "no-part.tar"])
+def test_what_cannot_be_looked_into_is_told(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"PK\x03\x04 not to be read")
+    (tmp_path / "read.json").write_text("{}")
+    found = search_words(tmp_path, [SECRET])
+    assert found.unread == (name,)
+    assert found.files == 1
