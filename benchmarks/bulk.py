@@ -82,20 +82,18 @@ def stages(watch: Stopwatch) -> Iterator[None]:
         (NumberAssigner, "numbers", "numbers"),
         (GraphSchema, "decode", "decoding"),
         (GraphSchema, "codes", "decoding"),
+        (SampleFiles, "of", "unfolding"),
         (SampleFiles, "encoded", "encoding"),
         (tables, "sample_table", "encoding"),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in owners]
-    unfold = SampleFiles.__dict__["of"]
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in owners]
     for owner, name, stage in owners:
         setattr(owner, name, watch.timed(stage, getattr(owner, name)))
-    SampleFiles.of = watch.timed("unfolding", SampleFiles.of)  # type: ignore[method-assign]
     try:
         yield
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
-        SampleFiles.of = unfold  # type: ignore[method-assign]
 
 
 def measured(args: argparse.Namespace, file_format: str, folder: Path) -> dict[str, Any]:

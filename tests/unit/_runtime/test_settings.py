@@ -95,9 +95,9 @@ def test_old_keywords_and_attributes_of_groups_still_work() -> None:
     with pytest.warns(RenamedWarning):
         assert replace(made, learning_rate=0.7).optimizer == Optimizer(0.7)
     with pytest.warns(RenamedWarning, match="'learning_rate' is now called 'optimizer.rate'"):
-        assert made.learning_rate == 0.5  # type: ignore[attr-defined]
+        assert made.learning_rate == 0.5
     with pytest.warns(RenamedWarning):
-        assert made.seeds == ()  # type: ignore[attr-defined]
+        assert made.seeds == ()
 
 
 def test_groups_are_flattened_and_made_again() -> None:

@@ -39,7 +39,7 @@ def asked(**changes: object) -> SampleRequest:
         "numeric_BC": torch.zeros(1, 0),
         "category_BM": torch.zeros(1, 0, dtype=torch.int64),
     }
-    return SampleRequest(**none, seeds=(0,), **changes)  # type: ignore[arg-type]
+    return SampleRequest(**none, seeds=(0,), **changes)
 
 
 def test_the_mean_of_a_term_is_in_nats_per_decision():
@@ -81,14 +81,14 @@ def test_the_old_name_of_best_of_still_works_with_one_warning():
 
 def test_requests_and_results_cannot_be_changed():
     with pytest.raises(AttributeError):
-        asked().seeds = (1,)  # type: ignore[misc]
+        asked().seeds = (1,)
     with pytest.raises(AttributeError):
-        SampleResult((), ()).dags = ()  # type: ignore[misc]
+        SampleResult((), ()).dags = ()
 
 
 def test_the_contract_alone_is_no_model():
     with pytest.raises(TypeError, match="abstract"):
-        DAGModel()  # type: ignore[abstract]
+        DAGModel()
 
 
 def test_a_model_without_a_posterior_says_so_and_draws_one_graph(

@@ -50,9 +50,9 @@ def test_a_word_among_the_choices_is_taken_and_numbers_are_left_alone():
 
 def test_another_word_is_refused_with_its_place_and_the_choices():
     with pytest.raises(ConfigError, match=r"'part\.word' must be 'yes' or 'no', found 'maybe'"):
-        require_choices("fast", "part", Choice("maybe"))  # type: ignore[arg-type]
+        require_choices("fast", "part", Choice("maybe"))
     with pytest.raises(ConfigError, match=r"model 'fast': 'word' must be"):
-        require_choices("fast", "", Choice("maybe"))  # type: ignore[arg-type]
+        require_choices("fast", "", Choice("maybe"))
 
 
 def test_sizes_of_a_data_set_pass():

@@ -33,7 +33,7 @@ def test_out_degrees_are_predicted_for_jobs_only_if_asked(
     assert not predicts_out_degree(data)
     spec = spec_for(data, "fast", {"predict_out_degree": given})
     assert spec.arguments["predict_out_degree"] is settled
-    assert (build_model(spec).heads.out_degree is not None) is settled  # type: ignore[union-attr]
+    assert (build_model(spec).heads.out_degree is not None) is settled
 
 
 def test_settings_may_be_a_tree_or_plain_data(data: GraphDataset):

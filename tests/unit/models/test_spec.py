@@ -158,10 +158,10 @@ def test_settings_one_by_one_are_told_once_and_checked(
     sizes: GraphSizes, statistics: GraphStatistics
 ):
     with pytest.warns(RenamedWarning, match=r"config=ReferenceConfig\(\.\.\.\)"):
-        model = ReferenceLayerDAG(sizes, statistics, budget=7)  # type: ignore[call-arg]
+        model = ReferenceLayerDAG(sizes, statistics, budget=7)
     assert (model.config.budget, model.budget) == (7, 7)
     with (
         pytest.raises(ConfigError, match=r"Unknown setting 'model\.speed'"),
         pytest.warns(RenamedWarning),
     ):
-        ReferenceLayerDAG(sizes, statistics, speed=3)  # type: ignore[call-arg]
+        ReferenceLayerDAG(sizes, statistics, speed=3)

@@ -44,7 +44,7 @@ def words(graph: AttributedGraph, count: int) -> list[str]:
 
 def completed(data: GraphDataset, **settings: object) -> list:
     plain = {"num": 3, "seed": 5, "best_of": 2, "guidance": 1.0, "max_nodes": 80}
-    wanted = GenerationSettings(**(plain | settings))  # type: ignore[arg-type]
+    wanted = GenerationSettings(**(plain | settings))
     return list(generate(model_of(data), data.schema, wanted))
 
 

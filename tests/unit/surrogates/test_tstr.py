@@ -90,7 +90,7 @@ def test_wrong_use_is_refused(real: Labeled, sizes: GraphSizes) -> None:
 def test_old_names_of_fractions_work_and_the_new_ones_are_told() -> None:
     reached = ReachedFraction("trees", "pearson", 0.9, None)
     with pytest.warns(RenamedWarning, match="'shares' is now called 'fractions'"):
-        report = TransferReport(rows=(), shares=(reached,), tested_on=4, seeds=(0,))  # type: ignore[call-arg]
+        report = TransferReport(rows=(), shares=(reached,), tested_on=4, seeds=(0,))
     with pytest.warns(RenamedWarning, match="'share' is now called 'fraction'"):
         assert report.share("trees", "pearson") is reached
     with pytest.warns(RenamedWarning, match=r"'layerdag.surrogates.Share' is now called"):

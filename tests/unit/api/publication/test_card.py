@@ -31,7 +31,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
         "evaluation": None,
         "gives_weights": False,
     }
-    return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)  # type: ignore[arg-type]
+    return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)
 
 
 def test_what_the_specification_requires_is_there(tmp_path: Path) -> None:

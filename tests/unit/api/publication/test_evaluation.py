@@ -36,7 +36,7 @@ def samples(real: Real, num: int = 4) -> list[GeneratedGraph]:
 def bare(**changes: Any) -> SampleEvaluation:
     """Return an evaluation of which only the named figures are known."""
     fields = dict.fromkeys(SampleEvaluation.__dataclass_fields__, None)
-    return SampleEvaluation(**{**fields, "leaks": (), **changes})  # type: ignore[arg-type]
+    return SampleEvaluation(**{**fields, "leaks": (), **changes})
 
 
 def leak(nearness: Verdict, **attacks: Verdict) -> Any:

@@ -59,7 +59,7 @@ def results(tmp_path: Path) -> Results:
     settings = ReleaseSettings(tmp_path / "traces", tmp_path / "out", seed=7)
     words = (KEPT,) * 20 + ("copy of a real graph",) * 5
     made: Any = SimpleNamespace(kind="trace")
-    drawn = Drawn(tuple(SimpleNamespace() for _ in words), words, 3, 0.25, 9.0)  # type: ignore[misc]
+    drawn = Drawn(tuple(SimpleNamespace() for _ in words), words, 3, 0.25, 9.0)
     kept: Any = drawn.samples[:20]
     return Results(
         settings=settings, jobs=made, data=None, needs=NEEDS, drawn=drawn, kept=kept,
@@ -141,7 +141,7 @@ def test_the_summary_tells_the_price_of_rejection(results: Results) -> None:
 
 
 def test_a_price_of_nothing_kept_is_told(results: Results) -> None:
-    none = Drawn(results.drawn.samples[:2], ("cut off",) * 2, 0, 0.25, 1.0)  # type: ignore[union-attr]
+    none = Drawn(results.drawn.samples[:2], ("cut off",) * 2, 0, 0.25, 1.0)
     lines = {row.what: row.note for row in _summary(replace(results, drawn=none, kept=()))}
     assert lines["samples"] == "2 drawn, none kept"
 

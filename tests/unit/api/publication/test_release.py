@@ -107,7 +107,7 @@ def test_copies_are_rejected_and_their_price_is_told(
     build = _release.dataset_of
 
     def kept(*arguments: object) -> GraphDataset:
-        seen.append(build(*arguments))  # type: ignore[arg-type]
+        seen.append(build(*arguments))
         return seen[-1]
 
     def half_copies(
@@ -122,7 +122,7 @@ def test_copies_are_rejected_and_their_price_is_told(
     monkeypatch.setattr(_draw, "generate", half_copies)
     found = made(tmp_path)
     told = found.to_dict()
-    assert told["outcomes"]["copy of a real graph"] >= 10  # type: ignore[index]
+    assert told["outcomes"]["copy of a real graph"] >= 10
     assert float(str(told["drawn_per_kept"])) > 1.9
     assert found.results is not None
     assert found.results.evaluation is not None
@@ -140,7 +140,7 @@ def audited(
     student = chain_checkpoint(folder)
 
     def student_of(*arguments: object) -> AuditedWeights:
-        taught.append(arguments[3])  # type: ignore[arg-type]
+        taught.append(arguments[3])
         return AuditedWeights(student, found, verdict)
 
     monkeypatch.setattr(_release, "audited_student", student_of)

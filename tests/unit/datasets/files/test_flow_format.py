@@ -54,7 +54,7 @@ def test_a_mark_of_utf8_and_blanks_are_passed_over(tmp_path: Path, before: bytes
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
 def test_an_archive_is_looked_into(tmp_path: Path, suffix: str, pack: object) -> None:
     path = tmp_path / f"g.json{suffix}"
-    path.write_bytes(pack(b'{"format": "layerdag-graph-1"}'))  # type: ignore[operator]
+    path.write_bytes(pack(b'{"format": "layerdag-graph-1"}'))
     assert flow_format(path) is FlowFormat.JSON
 
 

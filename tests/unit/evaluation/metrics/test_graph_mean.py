@@ -43,4 +43,4 @@ def test_a_graph_without_nodes_is_left_out() -> None:
 
 def test_a_subclass_says_its_values_alone() -> None:
     with pytest.raises(TypeError, match="abstract"):
-        GraphMean()  # type: ignore[abstract,call-arg]
+        GraphMean()

@@ -17,7 +17,7 @@ WIDTH, HEADS = 8, 2
 
 def encoder_block(**settings: object) -> EncoderBlock:
     torch.manual_seed(3)
-    return EncoderBlock(WIDTH, HEADS, EncoderConfig(**settings)).eval()  # type: ignore[arg-type]
+    return EncoderBlock(WIDTH, HEADS, EncoderConfig(**settings)).eval()
 
 
 def noise(rows: int) -> Tensor:

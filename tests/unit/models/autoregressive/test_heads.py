@@ -86,7 +86,7 @@ def test_each_step_of_a_node_adds_to_its_state(generator: torch.Generator):
 def test_later_attributes_follow_earlier_ones_if_they_are_chained(
     plans: bool, attributes: str, chained: list[bool], generator: torch.Generator
 ):
-    every = heads(plans=plans, config=HeadsConfig(attributes=attributes))  # type: ignore[arg-type]
+    every = heads(plans=plans, config=HeadsConfig(attributes=attributes))
     state = states(2, generator)
     changed = [
         not torch.equal(every.after_other(state, index, torch.tensor([0, 1])), state)

@@ -26,7 +26,7 @@ def names(schema: GraphSchema, kind: type) -> list[str]:
 def test_on_the_same_data_everything_is_known(schema: GraphSchema):
     found = phrases(schema, schema)
     words, bins = names(schema, CategoryAttribute), names(schema, NumericAttribute)
-    count = len(schema.attributes[0].values)  # type: ignore[union-attr]
+    count = len(schema.attributes[0].values)
     assert found["operators"] == f"operators {count} of {count} by name"
     types = len(schema.edge_types)
     assert found["edge"] == f"edge types {types} of {types} by name"

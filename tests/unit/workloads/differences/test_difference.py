@@ -96,7 +96,7 @@ def test_the_summary_is_plain_and_says_what_counts() -> None:
     found = difference(labels={"x": (1.0, None)}, ignored=("labels",)).summary()
     assert (found["equal"], found["differing"], found["ignored"]) == (True, [], ("labels",))
     assert found["labels"] == {"x": (1.0, None)}
-    assert found["programs"][0]["nodes"] == (5, 5)  # type: ignore[index]
+    assert found["programs"][0]["nodes"] == (5, 5)
 
 
 # ---- rows ----

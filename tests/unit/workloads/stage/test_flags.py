@@ -59,4 +59,4 @@ def test_the_output_alone_may_be_a_stage() -> None:
 )
 def test_what_stage_cannot_do_is_told(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        StageFlags(**settings)  # type: ignore[arg-type]
+        StageFlags(**settings)

@@ -73,7 +73,7 @@ def test_a_file_is_what_encoding_the_trace_of_its_rank_gives() -> None:
     assert len(workload.groups) > 100
     assert workload.num_ranks == 256
     ranks = []
-    for rank, data in workload.traces.files():  # type: ignore[attr-defined]
+    for rank, data in workload.traces.files():
         ranks.append(rank)
         if rank % 7 == 0 or rank > 250:
             assert data == encode_trace(normalize(workload.traces[rank]))

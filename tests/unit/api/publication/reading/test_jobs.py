@@ -11,7 +11,7 @@ from layerdag.errors import DataError
 
 
 def read(folder: Path, **settings: object) -> FoundJobs:
-    return read_jobs(ReleaseSettings(folder, folder.parent / "out", **settings))  # type: ignore[arg-type]
+    return read_jobs(ReleaseSettings(folder, folder.parent / "out", **settings))
 
 
 def test_broken_files_are_left_out_with_the_reason_and_the_rest_is_read(tmp_path: Path) -> None:

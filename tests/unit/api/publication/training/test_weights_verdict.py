@@ -113,7 +113,7 @@ def test_the_student_of_the_samples_is_audited(
     seen: list[LoadedCheckpoint] = []
 
     def audited(*arguments: object) -> WeightsAudit:
-        seen.append(arguments[3])  # type: ignore[arg-type]
+        seen.append(arguments[3])
         return audit(attack(0.46, 0.54))
 
     monkeypatch.setattr(_weights_verdict, "audited_weights", audited)

@@ -36,7 +36,7 @@ def test_states_of_a_trillion_parameters_under_zero(
          lambda s, h, a, t: 34 / t),
     ],
 )  # fmt: skip
-def test_activations_of_a_layer_are_those_of_korthikanti(plan, factor) -> None:  # type: ignore[no-untyped-def]
+def test_activations_of_a_layer_are_those_of_korthikanti(plan, factor) -> None:
     """Table 2 of Korthikanti et al. 2022, in units of sbh bytes."""
     made = small(GPT, attention="unfused", **plan)
     s, h, a = 128, GPT.hidden, GPT.heads

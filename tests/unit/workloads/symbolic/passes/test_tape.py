@@ -20,7 +20,7 @@ def waits(trace: Trace) -> list[tuple[list[int], list[int]]]:
 
 
 def column(trace: Trace, name: str) -> list[int]:
-    return trace.integers(name)[0].tolist()  # type: ignore[no-any-return]
+    return trace.integers(name)[0].tolist()
 
 
 # ---- what is written ----
