@@ -43,10 +43,17 @@ def sharing(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
             "validity",
         )  # fmt: skip
     none = f"None of {novel.graphs:,} samples repeats a real job that was trained on"
-    if Verdict.LEAKS in found:
+    if any(row.leaks for row in leaks[-1:]):
         return Answer(
             MAY_BE_SHARED, "no", "poor",
             f"{none}, but an attack tells from the samples which jobs were.",
+            "membership",
+        )  # fmt: skip
+    if Verdict.LEAKS in found:
+        return Answer(
+            MAY_BE_SHARED, "yes, with a reserve", "fair",
+            f"{none}. One of the attacks tells a little of which jobs were, though not more than "
+            "one of so many may by chance.",
             "membership",
         )  # fmt: skip
     if not found or any(verdict is not Verdict.CHANCE for verdict in found):

@@ -211,7 +211,7 @@ def _doubts(last: LeakRow) -> list[str]:
 
 def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[str]:
     """Yield which settings help against an attack, and what they cost."""
-    quiet = [row for row in leaks[:-1] if not any(_successes(row))]
+    quiet = [row for row in leaks[:-1] if not row.leaks]
     if quiet:
         row = quiet[-1]
         yield (

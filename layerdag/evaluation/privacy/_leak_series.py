@@ -22,6 +22,7 @@ from layerdag.evaluation.privacy.attacks import (
     attacked,
     identified_traits,
     inferred_properties,
+    succeeds_among_all,
     traits_of,
 )
 from layerdag.graph import DAG
@@ -51,6 +52,16 @@ class LeakRow:
         """The verdict on each figure."""
         of_attacks = tuple(attack.verdict for attack in self.attacks)
         return (self.nearness.verdict, *of_attacks, *(read.verdict for read in self.inferences))
+
+    @property
+    def leaks(self) -> bool:
+        """Whether anything succeeds, the attacks that are run beside it considered."""
+        found: tuple[Attack | Inference, ...] = (*self.attacks, *self.inferences)
+        return (
+            self.nearness.verdict is Verdict.LEAKS
+            or any(succeeds_among_all(each) for each in found)
+            or any(attack.finds_some for attack in self.attacks)
+        )
 
 
 def leak_series(

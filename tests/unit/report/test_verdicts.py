@@ -33,8 +33,12 @@ def leaks(nearest: Verdict, *attacks: Verdict) -> tuple[LeakRow, ...]:
 
 def row(nearest: Verdict, *attacks: Verdict) -> LeakRow:
     near = DistanceToClosestRecord(0.5, SPREAD, 0.5, 0.5, 20, 40, nearest, None)
-    made = [Attack("a", "what", 0.5, SPREAD, 0.1, 20, 10, verdict, None) for verdict in attacks]
-    return LeakRow(40, near, tuple(made))
+    return LeakRow(40, near, tuple(attack("a", verdict) for verdict in attacks))
+
+
+def attack(name: str, verdict: Verdict) -> Attack:
+    area, between = (0.6, Interval(0.55, 0.65)) if verdict is Verdict.LEAKS else (0.5, SPREAD)
+    return Attack(name, "what", area, between, 0.1, 20, 10, verdict, None)
 
 
 def transfer(real: float, made: float) -> TransferReport:
@@ -61,6 +65,18 @@ def test_copies_and_attacks_decide_on_sharing_by_all_samples(
     answer = sharing(novel, leaks(*found))
     assert (answer.answer, answer.tone) == told
     assert answer.at == at
+
+
+def test_one_of_several_attacks_that_chance_explains_is_a_reserve() -> None:
+    weak = replace(
+        attack("reconstruction", Verdict.LEAKS), auc=0.55, interval=Interval(0.509, 0.592)
+    )
+    alone = (replace(row(Verdict.CHANCE), attacks=(weak,)),)
+    answer = sharing(NEW, alone)
+    assert (answer.answer, answer.at) == ("yes, with a reserve", "membership")
+    assert "not more than one of so many may by chance" in answer.reason
+    strong = replace(weak, auc=0.6, interval=Interval(0.559, 0.641))
+    assert sharing(NEW, (replace(alone[0], attacks=(strong,)),)).answer == "no"
 
 
 def test_without_attacks_there_is_a_reserve_and_a_link_to_the_copies() -> None:
