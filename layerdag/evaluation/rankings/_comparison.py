@@ -156,8 +156,8 @@ def _weights(plans: Sequence[str], rng: np.random.Generator, replicates: int) ->
     weights_RJ = np.ones((1 + replicates, len(plans)))
     for plan in sorted(set(plans)):
         held = np.flatnonzero([mine == plan for mine in plans])
-        share = np.full(held.size, 1 / held.size)
-        weights_RJ[1:, held] = rng.multinomial(held.size, share, size=replicates)
+        chance = np.full(held.size, 1 / held.size)
+        weights_RJ[1:, held] = rng.multinomial(held.size, chance, size=replicates)
     return weights_RJ
 
 
