@@ -77,7 +77,7 @@ wheel: $(STAMP)
 	rm -rf outputs/wheel
 	$(BIN)/python -m build --wheel --outdir outputs/wheel .
 	$(PYTHON) -m venv outputs/wheel/venv
-	CC=false outputs/wheel/venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: \
+	CC=false outputs/wheel/venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary antlr4-python3-runtime \
 		--constraint constraints.txt outputs/wheel/*.whl
 	cd outputs/wheel && venv/bin/layerdag demo --out demo --short
 
