@@ -101,7 +101,7 @@ def main() -> None:
     }  # fmt: skip
     compute = roofline if args.real == "roofline" else MeasuredCompute
     order = simulate_jobs(real, speedup=args.speedup, compute=compute, label="real")
-    report = compare_rankings(order, ran, judged="symbolic", seed=args.seed, neighbors=1)
+    report = compare_rankings(order, ran, baseline="symbolic", seed=args.seed, neighbors=1)
     settings = {**vars(args), "runs that no plan of a workload can be": refused}
     print(json.dumps({"settings": settings, **report.summary()}, indent=1))
 

@@ -11,7 +11,13 @@ from layerdag._runtime import numpy_generator
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.rankings._figures import TARGETS, SimulatedJobs
-from layerdag.evaluation.rankings._orders import NEAREST, ORDERS, Beside, difference_of_clusters
+from layerdag.evaluation.rankings._orders import (
+    NEAREST,
+    ORDERS,
+    WITHOUT_MEMORY,
+    Beside,
+    difference_of_clusters,
+)
 
 REPLICATES = 300
 DIFFERENCE = "clusters, difference"
@@ -23,13 +29,14 @@ class RankingRow:
 
     Attributes:
         jobs: Name of the set.
-        order: "clusters", "plans", "jobs": Kendall's tau-b, 1 is the same order. "clusters,
-            difference": mean absolute difference of the clusters' mean logarithms; 0 is the same.
+        order: "clusters", "plans", "plans, relative" (to compute time), "jobs": Kendall's tau-b, 1
+            is the same order. "clusters, difference": mean absolute difference of the clusters'
+            mean logarithms; 0 is the same.
         target: One of ``TARGETS``.
         value: The figure.
         interval: 95 % bootstrap interval over jobs.
-        lead: How far the judged set is better than this one, from the same resamples of the real
-            jobs; None for the judged set itself.
+        lead: How far the baseline is better than this set, from the same resamples of the real
+            jobs; None for the baseline itself.
         lead_interval: Its interval; above 0, this set loses.
     """
 
@@ -43,7 +50,7 @@ class RankingRow:
 
     @property
     def loses(self) -> bool:
-        """Whether the judged set is better, the interval included."""
+        """Whether the baseline is better, the interval included."""
         return self.lead_interval is not None and self.lead_interval.low > 0
 
 
@@ -55,7 +62,8 @@ class RankingReport:
         tested_on: Number of real test jobs.
         counts: Number of jobs of each set.
         failed: Number of jobs of each set that could not be simulated.
-        judged: Name of the set that is judged.
+        silent: Number of jobs of each set that have several ranks but no communication.
+        baseline: Name of the set that the others are compared with.
         rows: Every figure of every set.
         exposed: Least and greatest share, over clusters, of the step in which the mean rank of the
             mean real test job does not compute. Where both are near 0, compute decides all.
@@ -65,7 +73,8 @@ class RankingReport:
     tested_on: int
     counts: Mapping[str, int]
     failed: Mapping[str, int]
-    judged: str
+    silent: Mapping[str, int]
+    baseline: str
     rows: tuple[RankingRow, ...]
     exposed: tuple[float, float]
     slowest: float
@@ -82,7 +91,7 @@ class RankingReport:
         raise KeyError((jobs, order, target))
 
     def summary(self) -> dict[str, Any]:
-        """Return all of it as plain data; ``loses`` says which sets the judged one beats."""
+        """Return all of it as plain data; ``loses`` says which sets the baseline beats."""
         rows = [asdict(row) | {"loses": row.loses} for row in self.rows]
         return {**asdict(self), "rows": rows}
 
@@ -91,7 +100,7 @@ def compare_rankings(
     real: SimulatedJobs,
     others: Mapping[str, SimulatedJobs],
     *,
-    judged: str = "samples",
+    baseline: str = "training jobs",
     seed: int = 0,
     replicates: int = REPLICATES,
     neighbors: int = NEAREST,
@@ -101,17 +110,17 @@ def compare_rankings(
     Args:
         real: Test jobs.
         others: Training jobs, samples, bad generators, by name; on the same clusters.
-        judged: Which of them is judged.
+        baseline: Which of them the others are compared with: what a perfect generator reaches.
         seed: Of the bootstrap.
         replicates: Resamples of the jobs of both sides, inside each plan.
         neighbors: Jobs that stand for a real one where jobs are ranked; 1 for sets whose jobs each
             belong to a real one (say which in ``RankedJob.kind``).
 
     Raises:
-        UsageError: If a set has no job, or the judged one is not there.
+        UsageError: If a set has no job, or the baseline is not there.
     """
-    if judged not in others:
-        raise UsageError(f"There is no set of jobs '{judged}'; there are {', '.join(others)}.")
+    if baseline not in others:
+        raise UsageError(f"There is no set of jobs '{baseline}'; there are {', '.join(others)}.")
     for name, found in {"real test jobs": real, **others}.items():
         if not found.jobs:
             why = f" The first reason: {found.failed[0]}" if found.failed else ""
@@ -123,7 +132,7 @@ def compare_rankings(
         other_RK = _weights(plans, numpy_generator(seed, name), replicates)
         draws[name] = _draws(Beside(real, found, real_RJ, other_RK, neighbors))
     rows = tuple(
-        _row(name, key, draws[name][key], draws[judged][key] if name != judged else None)
+        _row(name, key, draws[name][key], draws[baseline][key] if name != baseline else None)
         for name in others
         for key in draws[name]
     )
@@ -133,7 +142,8 @@ def compare_rankings(
         len(real.jobs),
         {name: len(found.jobs) for name, found in others.items()},
         {name: len(found.failed) for name, found in others.items()},
-        judged,
+        {name: sum(not job.communicates for job in found.jobs) for name, found in others.items()},
+        baseline,
         rows,
         (float(exposed_C.min()), float(exposed_C.max())),
         math.exp(float(np.ptp(mean_C))),
@@ -144,7 +154,7 @@ def _draws(beside: Beside) -> dict[tuple[str, str], np.ndarray]:
     """Return each figure under each row of weights; the first is the figure itself."""
     found = {}
     for order, tau_of in ORDERS.items():
-        for index, target in enumerate(TARGETS[:2] if order == "clusters" else TARGETS):
+        for index, target in enumerate(TARGETS[:2] if order in WITHOUT_MEMORY else TARGETS):
             found[order, target] = tau_of(beside, index)
     for index, target in enumerate(TARGETS[:2]):
         found[DIFFERENCE, target] = difference_of_clusters(beside, index)
@@ -162,14 +172,14 @@ def _weights(plans: Sequence[str], rng: np.random.Generator, replicates: int) ->
 
 
 def _row(
-    name: str, key: tuple[str, str], draws_R: np.ndarray, judged_R: np.ndarray | None
+    name: str, key: tuple[str, str], draws_R: np.ndarray, baseline_R: np.ndarray | None
 ) -> RankingRow:
     order, target = key
     lower, upper = (0.0, math.inf) if order == DIFFERENCE else (-1.0, 1.0)
     value = float(draws_R[0])
     interval = Interval.around(value, draws_R[1:], lower, upper)
-    if judged_R is None:
+    if baseline_R is None:
         return RankingRow(name, order, target, value, interval)
-    lead_R = draws_R - judged_R if order == DIFFERENCE else judged_R - draws_R
+    lead_R = draws_R - baseline_R if order == DIFFERENCE else baseline_R - draws_R
     lead = float(lead_R[0])
     return RankingRow(name, order, target, value, interval, lead, Interval.around(lead, lead_R[1:]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from layerdag.codec import AttributedGraph, fitting_ranks, unfold_sampled
 from layerdag.graph import Condition
-from layerdag.traces import Workload
+from layerdag.traces import NodeType, Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,11 @@ class RankedJob:
     kind: tuple[str, ...]
     nodes: int
     graph: AttributedGraph | None = None
+
+    @property
+    def communicates(self) -> bool:
+        """Whether any of its ranks sends, receives or takes part in a collective."""
+        return any((trace.type_N >= NodeType.COMM_SEND).any() for trace in self.workload.traces)
 
 
 def ranked_job(

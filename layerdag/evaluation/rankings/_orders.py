@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.evaluation.rankings._figures import TARGETS, SimulatedJobs
+from layerdag.evaluation.rankings._figures import SimulatedJobs
 from layerdag.evaluation.rankings._jobs import RankedJob
 
 LEAST = 3
@@ -91,37 +91,40 @@ def _cluster_means(beside: Beside, target: int) -> tuple[np.ndarray, np.ndarray]
 def of_plans(beside: Beside, target: int) -> np.ndarray:
     """Return tau of the order of plans on a cluster, mean over clusters, (R,).
 
-    Times are taken relative to the compute time of the mean rank: jobs of one plan may be larger
-    than those of another, which would order plans by the sizes of the models that run under them.
+    Plans are ordered by the mean logarithm over their jobs; jobs of one plan may be larger than
+    those of another, which is a part of the order.
     """
+    sides = (beside.real.log_JCT[:, :, target], beside.other.log_JCT[:, :, target])
+    return _plans(beside, *sides)
+
+
+def of_plans_relative(beside: Beside, target: int) -> np.ndarray:
+    """Return the same by what a plan costs beyond computing: relative to compute time, (R,).
+
+    The sizes of the models that run under a plan then hardly count.
+    """
+    sides = (side.log_JCT[:, :, target] - side.log_work_JC for side in (beside.real, beside.other))
+    return _plans(beside, *sides)
+
+
+def _plans(beside: Beside, real_JC: np.ndarray, other_KC: np.ndarray) -> np.ndarray:
     plans = ranked_plans(beside.real.jobs, beside.other.jobs)
     if len(plans) < 2:
         return np.full(len(beside.real_RJ), np.nan)
-    real_RCP, other_RCP = (
-        np.stack(
-            [
-                _means(_beyond_work(side, target)[held_J], weights_RJ[:, held_J])
-                for plan in plans
-                for held_J in [np.array([job.plan == plan for job in side.jobs])]
-            ],
-            axis=2,
-        )
-        for side, weights_RJ in ((beside.real, beside.real_RJ), (beside.other, beside.other_RK))
-    )
-    taus = [
-        kendall(real_RP, other_RP)
-        for real_RP, other_RP in zip(
-            np.moveaxis(real_RCP, 1, 0), np.moveaxis(other_RCP, 1, 0), strict=True
-        )
-    ]
+    real_CRP = _means_by_plan(beside.real.jobs, real_JC, beside.real_RJ, plans)
+    other_CRP = _means_by_plan(beside.other.jobs, other_KC, beside.other_RK, plans)
+    taus = [kendall(*pair) for pair in zip(real_CRP, other_CRP, strict=True)]
     tau_R: np.ndarray = np.mean(taus, axis=0)
     return tau_R
 
 
-def _beyond_work(jobs: SimulatedJobs, target: int) -> np.ndarray:
-    """Return the logarithms of a target, times relative to compute time, (J, C)."""
-    log_JC: np.ndarray = jobs.log_JCT[:, :, target]
-    return log_JC if TARGETS[target] == "memory" else log_JC - jobs.log_work_JC
+def _means_by_plan(
+    jobs: tuple[RankedJob, ...], value_JC: np.ndarray, weights_RJ: np.ndarray, plans: list[str]
+) -> np.ndarray:
+    """Return weighted means over the jobs of each plan, (C, R, P)."""
+    held_PJ = [np.array([job.plan == plan for job in jobs]) for plan in plans]
+    means = [_means(value_JC[held_J], weights_RJ[:, held_J]) for held_J in held_PJ]
+    return np.moveaxis(np.stack(means, axis=2), 1, 0)
 
 
 def ranked_plans(real: tuple[RankedJob, ...], other: tuple[RankedJob, ...]) -> list[str]:
@@ -170,5 +173,13 @@ def nearest(
 
 OrderOf = Callable[[Beside, int], np.ndarray]
 
-ORDERS: dict[str, OrderOf] = {"clusters": of_clusters, "plans": of_plans, "jobs": of_jobs}
-"""What is put in order. Memory hardly depends on the cluster, so that it orders no clusters."""
+ORDERS: dict[str, OrderOf] = {
+    "clusters": of_clusters,
+    "plans": of_plans,
+    "plans, relative": of_plans_relative,
+    "jobs": of_jobs,
+}
+"""What is put in order."""
+
+WITHOUT_MEMORY = ("clusters", "plans, relative")
+"""Memory hardly depends on the cluster, and is no multiple of compute time."""

@@ -30,3 +30,15 @@ def test_a_job_gets_as_many_ranks_as_its_stages_need() -> None:
 
 def test_a_job_of_one_rank_has_no_place_in_a_ranking() -> None:
     assert ranked_job(random_job(0, 1), {"world_size": "1"}) is None
+
+
+def test_a_job_without_messages_and_collectives_does_not_communicate() -> None:
+    graph = random_job(0, 2, layers=4)
+    job = ranked_job(graph)
+    assert job is not None
+    assert job.communicates
+    kinds = ["COMP"] * graph.num_nodes
+    words = {**graph.categories, "type": kinds, "peer": ["none"] * graph.num_nodes}
+    silent = ranked_job(replace(graph, categories=words))
+    assert silent is not None
+    assert not silent.communicates
