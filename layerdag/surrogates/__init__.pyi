@@ -1,5 +1,4 @@
 from ._files import (
-    FAMILIES as FAMILIES,
     SURROGATE as SURROGATE,
     load_notes as load_notes,
     load_surrogate as load_surrogate,
@@ -26,3 +25,4 @@ from ._tstr import (
     TransferRow as TransferRow,
     transfer as transfer,
 )
+from .families import FAMILIES as FAMILIES

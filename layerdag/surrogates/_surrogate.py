@@ -11,10 +11,10 @@ from layerdag._runtime import did_you_mean
 from layerdag.datasets import GraphDataset, GraphLike, Split, encoded, translated
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import UsageError
-from layerdag.surrogates._base import SurrogateModel
-from layerdag.surrogates._files import FAMILIES, load_notes, load_surrogate, save_surrogate
+from layerdag.surrogates._files import load_notes, load_surrogate, save_surrogate
 from layerdag.surrogates._inputs import hide as without_attributes, labeled
 from layerdag.surrogates._scores import scores
+from layerdag.surrogates.families import FAMILIES, SurrogateModel
 
 
 @final

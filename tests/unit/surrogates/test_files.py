@@ -15,9 +15,13 @@ from layerdag.surrogates import (
     load_surrogate,
     save_surrogate,
 )
-from layerdag.surrogates._base import SurrogateModel
-from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
-from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
+from layerdag.surrogates.families import (
+    BoostingSettings,
+    NetworkSettings,
+    SurrogateModel,
+    fit_boosting,
+    fit_message_passing,
+)
 
 
 @pytest.fixture(params=["boosting", "message_passing"])

@@ -15,8 +15,8 @@ from layerdag._runtime import derive_seed, numpy_generator, takes_old_names, tra
 from layerdag.datasets import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import SurrogateModel, TargetScale
-from layerdag.surrogates._network import MessagePassingNetwork
+from layerdag.surrogates.families._base import SurrogateModel, TargetScale
+from layerdag.surrogates.families._network import MessagePassingNetwork
 
 NODES_A_BATCH = 20_000
 
