@@ -1,3 +1,13 @@
+from ._calibration import (
+    Calibration as Calibration,
+    Predictions as Predictions,
+)
+from ._evaluation import (
+    Coverage as Coverage,
+    Evaluation as Evaluation,
+    ScoreEstimate as ScoreEstimate,
+    evaluation as evaluation,
+)
 from ._files import (
     SURROGATE as SURROGATE,
     load_notes as load_notes,
@@ -11,8 +21,14 @@ from ._inputs import (
     read_manifest as read_manifest,
     read_samples as read_samples,
     sample_files as sample_files,
+    targets as targets,
 )
-from ._scores import SCORES as SCORES, PredictionScore as PredictionScore, scores as scores
+from ._scores import (
+    EVALUATED as EVALUATED,
+    SCORES as SCORES,
+    PredictionScore as PredictionScore,
+    scores as scores,
+)
 from ._surrogate import Surrogate as Surrogate
 from ._tstr import (
     REAL as REAL,

@@ -1,4 +1,4 @@
-"""Surrogates as directories: ``surrogate.json`` and ``weights.safetensors``; no pickle."""
+"""Surrogates as directories: ``surrogate.json``, ``weights.safetensors`` and a card; no pickle."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from layerdag.errors import CheckpointError
 from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild
 
 FORMAT = 1
-FACTS, WEIGHTS = "surrogate.json", "weights.safetensors"
+FACTS, WEIGHTS, CARD = "surrogate.json", "weights.safetensors", "README.md"
 
 
 def save_surrogate(
@@ -23,6 +23,7 @@ def save_surrogate(
     notes: Mapping[str, object] | None = None,
     *,
     overwrite: bool = False,
+    card: str = "",
 ) -> None:
     """Write a surrogate to a directory, whole or not at all.
 
@@ -31,6 +32,7 @@ def save_surrogate(
         folder: Directory to make.
         notes: Further JSON-serializable facts (schema, data set, scores) kept beside it.
         overwrite: Whether a surrogate that stands there may be replaced; nothing else ever is.
+        card: What a reader should know, Markdown; "" writes none.
 
     Raises:
         UsageError: If something stands there that may not be replaced, or another process is
@@ -46,11 +48,13 @@ def save_surrogate(
     with atomic_folder(folder, SURROGATE, overwrite=overwrite) as draft:
         (draft / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
         (draft / WEIGHTS).write_bytes(save_arrays(arrays))
+        if card:
+            (draft / CARD).write_text(card)
 
 
 def _doubt_surrogate(folder: Path) -> str:
     """Return why a folder is not provably a surrogate that layerdag wrote, or ""."""
-    strange = strangers(folder, (FACTS, WEIGHTS).__contains__)
+    strange = strangers(folder, (FACTS, WEIGHTS, CARD).__contains__)
     if strange:
         return strange
     try:

@@ -6,4 +6,5 @@ from ._run_notes import (
     announcement as announcement,
 )
 from ._simulation import peak_memory as peak_memory, report as report, summary as summary
+from ._surrogate import evaluation_lines as evaluation_lines
 from ._watch import Watch as Watch

@@ -1,8 +1,8 @@
-"""``layerdag surrogate fit|predict|tstr``: predict performance from graphs."""
+"""``layerdag surrogate fit|predict|eval|tstr``: predict performance from graphs."""
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
     "  layerdag surrogate fit data --exclude duration --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
+    "  layerdag surrogate eval outputs/surrogate data --by family\n"
     "  layerdag surrogate tstr data outputs/samples --exclude duration"
 )
 DATA_HELP = (
@@ -24,8 +25,8 @@ FAMILY_NAMES = ("boosting", "message_passing")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the three actions and their flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|tstr")
+    """Add the actions and their flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|eval|tstr")
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
@@ -38,13 +39,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
+    predict.add_argument(
+        "--level", type=float, default=0.9, help="of the intervals, a fraction (default: 0.9)"
+    )
     predict.add_argument("--json", action="store_true", help="print JSON instead of text")
+    _configure_eval(actions.add_parser("eval", help="score on a part of a data set"))
     tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
     tstr.add_argument("data", help=DATA_HELP)
     tstr.add_argument("samples", help="folder that 'layerdag sample' wrote")
     tstr.add_argument("--family", choices=FAMILY_NAMES, action="append", help="may be repeated")
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
     _common(tstr)
+
+
+def _configure_eval(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``eval``."""
+    parser.add_argument("model", help="folder that 'fit' wrote")
+    parser.add_argument("data", help=DATA_HELP)
+    parser.add_argument("--split", choices=("train", "val", "test"), default="test")
+    parser.add_argument(
+        "--by", metavar="CONDITION", help="score each group of graphs, too, such as each 'family'"
+    )
+    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "fit": _fit,
         "predict": _predict,
+        "eval": _eval,
         "tstr": _tstr,
     }
     return actions[args.action](args)
@@ -88,8 +106,9 @@ def run(args: argparse.Namespace) -> int:
 def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
     from layerdag._runtime import require_replaceable
+    from layerdag.cli.output import evaluation_lines
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import SURROGATE, Surrogate, labeled
+    from layerdag.surrogates import SCORES, SURROGATE, Surrogate, labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
@@ -97,8 +116,9 @@ def _fit(args: argparse.Namespace) -> int:
     surrogate = Surrogate.fit(
         data, args.family, target=args.target, exclude=args.exclude, seed=args.seed
     )
-    figures = surrogate.score(data)
-    notes = {**surrogate.notes, "test": tested, "scores": figures}
+    found = surrogate.evaluate(data)
+    figures = {name: found.scores[name].value for name in (score.name for score in SCORES)}
+    notes = {**surrogate.notes, "test": tested, "scores": figures, "evaluation": found.to_dict()}
     replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
     record = notes | {"target": args.target, "excluded": args.exclude}
     if args.json:
@@ -108,26 +128,65 @@ def _fit(args: argparse.Namespace) -> int:
         f"{args.family} fitted on {record['train']} graphs of {data.name}, seed {args.seed}; "
         f"on {tested} test graphs:"
     )
-    print("  " + ", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
+    print("\n".join(evaluation_lines(found)))
     print(f"written to {args.out}")
     return 0
 
 
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number per graph."""
+    """Print one number per graph, with its interval."""
+    from layerdag.cli.settings import warn
+    from layerdag.datasets import encoded
     from layerdag.surrogates import Surrogate
 
     model = Surrogate.load(args.model)
-    target, predicted = model.target, model.predict(args.paths)
-    rows = [
-        {"path": path, target: float(value)}
-        for path, value in zip(args.paths, predicted, strict=True)
-    ]
+    dags = encoded(args.paths, model.schema)
+    columns: dict[str, Sequence[Any]] = {"path": args.paths}
+    if model.calibration is None:
+        columns |= {model.target: model.predict(dags).tolist()}
+    else:
+        found = model.predict_intervals(dags, args.level)
+        columns |= {model.target: found.value_B.tolist()}
+        columns |= {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
+        columns |= {"level": [args.level] * len(dags)}
+    columns |= {"unfamiliar": model.unfamiliar(dags)}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if args.json:
         print(json.dumps(rows))
-    else:
-        for row in rows:
-            print(f"{row['path']}: {target} {row[target]:.6g}")
+        return 0
+    for row in rows:
+        print(f"{row['path']}: {model.target} {row[model.target]:.6g}{_interval(row)}")
+        if row["unfamiliar"]:
+            warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
+    return 0
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the interval of a prediction in brackets, "" where there is none."""
+    if "low" not in row:
+        return ""
+    return f" ({100 * row['level']:.4g} % interval: {row['low']:.4g} to {row['high']:.4g})"
+
+
+def _eval(args: argparse.Namespace) -> int:
+    """Print scores with intervals and the coverage of prediction intervals."""
+    from layerdag.cli.output import evaluation_lines
+    from layerdag.cli.settings import RealData, warn
+    from layerdag.surrogates import Surrogate
+
+    model = Surrogate.load(args.model)
+    data = RealData(args.data, args.labels).alone()
+    if model.notes.get("split") != data.split.to_dict():
+        warn(
+            f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
+            "so nothing tells whether graphs of this part were fitted on."
+        )
+    found = model.evaluate(data, args.split, args.by)
+    if args.json:
+        print(json.dumps({"split": args.split, **found.to_dict()}))
+        return 0
+    print(f"{model.model.family} on {found.graphs} {args.split} graphs of {data.name}:")
+    print("\n".join(evaluation_lines(found)))
     return 0
 
 

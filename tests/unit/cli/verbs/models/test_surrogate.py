@@ -99,3 +99,65 @@ def test_the_old_flag_excludes_and_is_told(
     out, err = capsys.readouterr()
     assert "'--hide' is now called '--exclude'" in err
     assert json.loads(out)["excluded"] == ["kind"]
+
+
+@pytest.fixture
+def fitted(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, Path]:
+    """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""
+    counts = {"train": 30, "val": 12, "test": 12}
+    data = write_tile(tmp_path / "calibrated", rng, counts, layers=4, codes=3)
+    assert main(["surrogate", "fit", str(data), "--out", str(tmp_path / "fitted"), "--json"]) == 0
+    return data, tmp_path / "fitted"
+
+
+def test_predictions_have_intervals_of_the_wanted_level(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads((fitted[1] / "surrogate.json").read_text())["notes"]
+    assert told["evaluation"]["scores"]["mape"]["value"] == told["scores"]["mape"]
+    words = ["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]
+    capsys.readouterr()
+    assert main([*words, "--json", "--level", "0.8"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["low"] < row["label"] < row["high"]
+    assert row["level"] == 0.8
+    assert main(words) == 0
+    assert "0.graphml: label " in (out := capsys.readouterr().out)
+    assert "(90 % interval: " in out
+    assert main([*words, "--level", "0.99"]) == 2
+    assert "12 graphs that the surrogate was calibrated on" in capsys.readouterr().err
+
+
+def test_a_graph_unlike_those_of_the_fit_is_told(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads((fitted[1] / "surrogate.json").read_text())
+    facts["notes"]["seen"] |= {"fewest": 500, "most": 900}
+    (fitted[1] / "surrogate.json").write_text(json.dumps(facts))
+    assert main(["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]) == 0
+    assert "nodes, fitted on 500 to 900" in capsys.readouterr().err
+
+
+def test_an_evaluation_prints_scores_coverage_and_groups(
+    fitted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, model = map(str, fitted)
+    capsys.readouterr()
+    assert main(["surrogate", "eval", model, data, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["split"], found["graphs"]) == ("test", 12)
+    assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
+    assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]
+    assert main(["surrogate", "eval", model, data, "--split", "train", "--by", "num_layers"]) == 0
+    out, err = capsys.readouterr()
+    assert "boosting on 30 train graphs" in out
+    assert "within_10_percent" in out
+    assert "90 % held" in out
+    assert err == ""
+
+
+def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
+    fitted: tuple[Path, Path], tile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["surrogate", "eval", str(fitted[1]), str(tile)]) == 0
+    assert "is split in another way" in capsys.readouterr().err
