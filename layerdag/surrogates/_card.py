@@ -11,6 +11,14 @@ _ABOUT = {
         "Messages along the edges and against them (GINE; Hu et al., ICLR 2020), pooled to one "
         "number."
     ),
+    "dag_transformer": (
+        "A transformer whose nodes attend to what reaches them and what they reach (after Luo, "
+        "Thost and Shi, NeurIPS 2023), with messages along edges."
+    ),
+    "stacked": (
+        "A stacked ensemble of boosted trees, message passing and a transformer over DAGs, weighed "
+        "by graphs that their fits did not see (Wolpert, 1992); intervals are wider where it errs."
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays, save as save_arrays
 
 from layerdag._runtime import FolderKind, atomic_folder, read_parsed, read_whole, strangers
-from layerdag.errors import CheckpointError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild
 
 FORMAT = 1
@@ -94,7 +94,7 @@ def load_surrogate(folder: str | Path) -> SurrogateModel:
         return rebuild(family, facts["config"], arrays)
     except (
         *(SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError),
-        *(AttributeError, OverflowError),
+        *(AttributeError, OverflowError, UsageError),
     ) as error:
         raise CheckpointError(
             f"{folder}: the surrogate is damaged ({type(error).__name__}: {error}); fit it again."

@@ -1,108 +1,23 @@
-"""Fit and use the message-passing surrogate."""
+"""Fit the message-passing surrogate."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.loader import DataLoader
 
-from layerdag._runtime import derive_seed, numpy_generator, takes_old_names, track, wait_briefly
-from layerdag.datasets import columns_to_pyg
-from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates.families._base import SurrogateModel, TargetScale
 from layerdag.surrogates.families._network import MessagePassingNetwork
-
-NODES_A_BATCH = 20_000
-
-
-@takes_old_names(validation_share="validation_fraction")
-@dataclass(frozen=True)
-class NetworkSettings:
-    """How to build and train the network.
-
-    Attributes:
-        width: Number of features of a node.
-        rounds: Number of message-passing rounds.
-        epochs: Passes over the training graphs.
-        batch_size: Graphs a step.
-        learning_rate: Peak of the one-cycle schedule.
-        weight_decay: Of AdamW.
-        validation_fraction: Fraction of graphs held back to choose the best epoch.
-    """
-
-    width: int = 48
-    rounds: int = 3
-    epochs: int = 30
-    batch_size: int = 16
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-2
-    validation_fraction: float = 0.15
+from layerdag.surrogates.families._training import NetworkSettings, NetworkSurrogate, fit_network
 
 
 @dataclass(frozen=True, eq=False)
-class MessagePassingSurrogate(SurrogateModel):
-    """A trained network with all that is needed to rebuild it.
-
-    Attributes:
-        sizes: Codes that the graphs may have.
-        scale: Scale of the target.
-        settings: How it was built and trained.
-        network: The trained network.
-    """
-
-    sizes: GraphSizes
-    scale: TargetScale
-    settings: NetworkSettings
-    network: MessagePassingNetwork
+class MessagePassingSurrogate(NetworkSurrogate):
+    """A trained message-passing network."""
 
     @property
     def family(self) -> str:
         """The name "message_passing"."""
         return "message_passing"
-
-    def predict(self, dags: Sequence[DAG]) -> np.ndarray:
-        """Return one prediction a graph, float64 (B,)."""
-        data = [_known_data(dag, self.sizes) for dag in dags]
-        return self.scale.restore(_evaluate(self.network, data).double().numpy())
-
-    def config(self) -> Mapping[str, object]:
-        """Return sizes, scale and settings."""
-        return {
-            "sizes": asdict(self.sizes),
-            "scale": asdict(self.scale),
-            "settings": asdict(self.settings),
-        }
-
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        """Return the weights."""
-        return {name: value.numpy() for name, value in self.network.state_dict().items()}
-
-
-def _known_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
-    """Return the graph as PyG ``Data`` whose codes the network has embeddings for.
-
-    Raises:
-        DataError: If codes do not fit ``sizes``.
-    """
-    limits_A = torch.tensor(sizes.attributes)
-    if dag.x_NA.shape[1] != limits_A.numel():
-        raise DataError(
-            f"A graph has {dag.x_NA.shape[1]} node attributes but the surrogate knows "
-            f"{limits_A.numel()}; encode it with the schema the surrogate was fitted with."
-        )
-    outside = bool(((dag.x_NA < 0) | (dag.x_NA >= limits_A)).any())
-    if outside or bool(((dag.edge_type_E < 0) | (dag.edge_type_E >= sizes.edge_types)).any()):
-        raise DataError(
-            "A graph has a code that the surrogate does not know; encode it with the schema the "
-            "surrogate was fitted with."
-        )
-    return columns_to_pyg(dag, target)
 
 
 def fit_message_passing(
@@ -119,83 +34,10 @@ def fit_message_passing(
         UsageError: If there are fewer than two graphs, or a target is not finite.
         DataError: If a code lies outside ``sizes``.
     """
-    wait_briefly()
-    settings = settings or NetworkSettings()
-    target_B = np.asarray(target_B, dtype=float)
-    scale = TargetScale.fit(target_B)
-    standard_B = scale.standardize(target_B).tolist()
-    data = [_known_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
-    order = numpy_generator(seed, "split").permutation(len(data)).tolist()
-    held_back = int(settings.validation_fraction * len(data))
-    network = _new_network(sizes, settings, seed)
-    _train(
-        network,
-        [data[i] for i in order[held_back:]],
-        [data[i] for i in order[:held_back]],
-        settings,
-        seed,
-    )
-    return MessagePassingSurrogate(sizes, scale, settings, network)
+    chosen = settings or NetworkSettings()
 
+    def build() -> MessagePassingNetwork:
+        return MessagePassingNetwork(sizes, chosen.width, chosen.rounds)
 
-def _new_network(sizes: GraphSizes, settings: NetworkSettings, seed: int) -> MessagePassingNetwork:
-    """Return a network whose weights depend on ``seed`` alone; the global stream is left as is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
-        return MessagePassingNetwork(sizes, settings.width, settings.rounds)
-
-
-def _train(
-    network: MessagePassingNetwork,
-    train: list[Data],
-    validation: list[Data],
-    settings: NetworkSettings,
-    seed: int,
-) -> None:
-    """Train in place with AdamW, a one-cycle schedule and a Huber loss; keep the best epoch."""
-    generator = torch.Generator().manual_seed(derive_seed(seed, "order"))
-    loader = DataLoader(train, settings.batch_size, shuffle=True, generator=generator)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, total_steps=settings.epochs * len(loader) + 1
-    )
-    best, best_weights = float("inf"), network.state_dict()
-    for _ in track(range(settings.epochs), "surrogate", settings.epochs):
-        network.train()
-        for batch in loader:
-            loss = nn.functional.huber_loss(network(batch), batch.y[:, 0])
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-        loss_now = _loss(network, validation)
-        if loss_now <= best:
-            best = loss_now
-            best_weights = {name: value.clone() for name, value in network.state_dict().items()}
-    network.load_state_dict(best_weights)
-
-
-def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
-    """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
-    if not data:
-        return 0.0
-    y_B = torch.cat([one.y[:, 0] for one in data])
-    return float(nn.functional.huber_loss(_evaluate(network, data), y_B))
-
-
-def _evaluate(network: MessagePassingNetwork, data: list[Data]) -> Float[Tensor, " B"]:
-    """Return standardized predictions, in batches of bounded size."""
-    wait_briefly()
-    network.eval()
-    ends = np.cumsum([one.num_nodes for one in data]) // NODES_A_BATCH
-    cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(data)]
-    with torch.inference_mode():
-        parts = [
-            network(Batch.from_data_list(data[first:last]))
-            for first, last in pairwise(cuts)
-            if last > first
-        ]
-    return torch.cat(parts) if parts else torch.zeros(0)
+    scale, network = fit_network(build, dags, target_B, sizes, chosen, seed)
+    return MessagePassingSurrogate(sizes, scale, chosen, network)
