@@ -81,8 +81,8 @@ def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]
     held = held_out_of(len(runs))
     num_val = max(held // 2, 1)
     part: dict[str, Split] = {}
-    for place, run in enumerate(runs):
-        back = len(runs) - place
+    for index, run in enumerate(runs):
+        back = len(runs) - index
         part[run] = "train" if back > held else "val" if back > held - num_val else "test"
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for graph, run in zip(jobs.graphs, jobs.runs, strict=True):

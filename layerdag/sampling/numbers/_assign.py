@@ -72,7 +72,7 @@ class CostAssigner:
                     weights = _weights(options, chosen, node, parents[node], below[node])
                     chosen[node] = _drawn(weights, draw)
         cost_NC = np.array(
-            [option.costs[place] for option, place in zip(options, chosen, strict=True)],
+            [option.costs[index] for option, index in zip(options, chosen, strict=True)],
             dtype=np.float64,
         ).reshape(-1, len(COST_NAMES))
         cost_NC[cost_NC == 0] = np.nan
@@ -130,13 +130,13 @@ def _weights(
     for other, steps in parents:
         size = options[other].sizes[chosen[other]]
         if size:
-            for place, own in enumerate(mine.sizes):
-                logs[place] += math.log(UNSEEN + steps.get(own / size, 0.0))
+            for index, own in enumerate(mine.sizes):
+                logs[index] += math.log(UNSEEN + steps.get(own / size, 0.0))
     for other, steps in children:
         size = options[other].sizes[chosen[other]]
         if size:
-            for place, own in enumerate(mine.sizes):
-                logs[place] += math.log(UNSEEN + (steps.get(size / own, 0.0) if own else 0.0))
+            for index, own in enumerate(mine.sizes):
+                logs[index] += math.log(UNSEEN + (steps.get(size / own, 0.0) if own else 0.0))
     most = max(logs)
     return [math.exp(log - most) for log in logs]
 
@@ -144,8 +144,8 @@ def _weights(
 def _drawn(weights: Sequence[float], draw: float) -> int:
     """Return a place with the chance of its weight; ``draw`` is uniform in [0, 1)."""
     left = draw * sum(weights)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         left -= weight
         if left < 0:
-            return place
+            return index
     return len(weights) - 1

@@ -57,9 +57,9 @@ class CandidateIndex:
     def of(cls, table: CostTable, attributes: Mapping[str, NumericAttribute]) -> "CandidateIndex":
         """Sort the costs of a table into the bins of the attributes ``COST_NAMES``."""
         rows = [
-            (name, cost, share)
+            (name, cost, fraction)
             for name, entry in table.operators.items()
-            for cost, share in zip(entry.costs, entry.shares, strict=True)
+            for cost, fraction in zip(entry.costs, entry.fractions, strict=True)
         ]
         cost_RC = np.array([cost for _, cost, _ in rows], dtype=np.float64).reshape(-1, 3)
         cost_RC[cost_RC == 0] = np.nan
@@ -67,8 +67,8 @@ class CandidateIndex:
             [attributes[name].encode(cost_RC[:, i])[0] for i, name in enumerate(COST_NAMES)], axis=1
         )
         groups: dict[BinKey, list[tuple[Cost, float]]] = defaultdict(list)
-        for (name, cost, share), codes in zip(rows, code_RC.tolist(), strict=True):
-            groups[name, codes[0], codes[1], codes[2]].append((cost, float(np.log(share))))
+        for (name, cost, fraction), codes in zip(rows, code_RC.tolist(), strict=True):
+            groups[name, codes[0], codes[1], codes[2]].append((cost, float(np.log(fraction))))
         shared = {
             key: Candidates(*(list(part) for part in zip(*found, strict=True)))
             for key, found in groups.items()

@@ -132,5 +132,5 @@ class Sieve:
 
 def keys_of(graph: AttributedGraph) -> np.ndarray:
     """Return a key of each node's operator and numbers."""
-    words = next(iter(graph.categories.values()))
-    return tuple_keys(words, list(graph.numbers.values()))
+    operators = next(iter(graph.categories.values()))
+    return tuple_keys(operators, list(graph.numbers.values()))

@@ -253,11 +253,11 @@ def _pytorch_kind(path: str) -> Format | None:
 def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
     """Report what the import found and return the workload."""
     for rank, result in enumerate(job.results):
-        nodes, share = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
+        nodes, known = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
         found = (
-            f"{result.num_host_nodes:,} host nodes became {nodes}; {share} have a measured duration"
+            f"{result.num_host_nodes:,} host nodes became {nodes}; {known} have a measured duration"
             if result.num_host_nodes
-            else f"{nodes} nodes from the profile; the operator of {share} of its kernels is known"
+            else f"{nodes} nodes from the profile; the operator of {known} of its kernels is known"
         )
         guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
         _say(f"rank {rank}: {found}{guessed}")
