@@ -1,6 +1,6 @@
 """The card that lies beside a surrogate: what it predicts, from what, how well, and its limits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from layerdag._version import __version__
@@ -22,12 +22,13 @@ _ABOUT = {
 }
 
 
-def card(family: str, notes: Mapping[str, Any]) -> str:
+def card(family: str, notes: Mapping[str, Any], others: Sequence[str] = ()) -> str:
     """Return the card, Markdown.
 
     Args:
         family: Of the surrogate.
         notes: What is saved beside it.
+        others: Further targets of the same folder.
     """
     excluded = ", ".join(map(str, notes.get("excluded", ()))) or "none"
     lines = [
@@ -40,6 +41,7 @@ def card(family: str, notes: Mapping[str, Any]) -> str:
         f"| family | `{family}` |",
         f"| data set | {notes.get('data', 'unknown')}, {notes.get('train', '?')} training graphs |",
         f"| attributes that it does not see | {excluded} |",
+        *([f"| further targets | {', '.join(others)}, a folder each |"] if others else []),
         f"| seed | {notes.get('seed', '?')} |",
         f"| written by | layerdag {__version__} |",
         "",

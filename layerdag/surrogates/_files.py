@@ -1,7 +1,9 @@
 """Surrogates as directories: ``surrogate.json``, ``weights.safetensors`` and a card; no pickle."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,37 @@ from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild
 
 FORMAT = 1
 FACTS, WEIGHTS, CARD = "surrogate.json", "weights.safetensors", "README.md"
+_FURTHER = "target-{}"
+_IS_FURTHER = re.compile(r"target-\d+").fullmatch
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSurrogate:
+    """The parts of a file.
+
+    Attributes:
+        model: The fitted model.
+        notes: Further JSON-serializable facts (schema, data set, scores) kept beside it.
+        card: What a reader should know, Markdown; "" for none.
+    """
+
+    model: SurrogateModel
+    notes: Mapping[str, object]
+    card: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder."""
+        facts = {
+            "format": FORMAT,
+            "family": self.model.family,
+            "config": dict(self.model.config()),
+            "notes": dict(self.notes),
+        }
+        arrays = {n: np.ascontiguousarray(value) for n, value in self.model.arrays().items()}
+        (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
+        (folder / WEIGHTS).write_bytes(save_arrays(arrays))
+        if self.card:
+            (folder / CARD).write_text(self.card)
 
 
 def save_surrogate(
@@ -24,6 +57,7 @@ def save_surrogate(
     *,
     overwrite: bool = False,
     card: str = "",
+    further: Sequence[SavedSurrogate] = (),
 ) -> None:
     """Write a surrogate to a directory, whole or not at all.
 
@@ -33,28 +67,36 @@ def save_surrogate(
         notes: Further JSON-serializable facts (schema, data set, scores) kept beside it.
         overwrite: Whether a surrogate that stands there may be replaced; nothing else ever is.
         card: What a reader should know, Markdown; "" writes none.
+        further: Surrogates of further targets, a folder each inside.
 
     Raises:
         UsageError: If something stands there that may not be replaced, or another process is
             writing there.
     """
-    facts = {
-        "format": FORMAT,
-        "family": surrogate.family,
-        "config": dict(surrogate.config()),
-        "notes": dict(notes or {}),
-    }
-    arrays = {name: np.ascontiguousarray(value) for name, value in surrogate.arrays().items()}
     with atomic_folder(folder, SURROGATE, overwrite=overwrite) as draft:
-        (draft / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
-        (draft / WEIGHTS).write_bytes(save_arrays(arrays))
-        if card:
-            (draft / CARD).write_text(card)
+        SavedSurrogate(surrogate, notes or {}, card).write(draft)
+        for index, one in enumerate(further):
+            inside = further_folder(draft, index)
+            inside.mkdir()
+            one.write(inside)
+
+
+def further_folder(folder: Path, index: int) -> Path:
+    """Return where the surrogate of a further target lies."""
+    return folder / _FURTHER.format(index + 2)
 
 
 def _doubt_surrogate(folder: Path) -> str:
     """Return why a folder is not provably a surrogate that layerdag wrote, or ""."""
-    strange = strangers(folder, (FACTS, WEIGHTS, CARD).__contains__)
+    own = (FACTS, WEIGHTS, CARD)
+    strange = strangers(folder, lambda name: name in own or bool(_IS_FURTHER(name)))
+    for path in [] if strange else sorted(folder.iterdir()):
+        if _IS_FURTHER(path.name):
+            strange = strange or (
+                strangers(path, own.__contains__)
+                if path.is_dir()
+                else f"holds the file '{path.name}'"
+            )
     if strange:
         return strange
     try:

@@ -10,12 +10,18 @@ import numpy as np
 from layerdag._runtime import did_you_mean
 from layerdag.datasets import GraphDataset, GraphLike, Split, encoded, translated
 from layerdag.datasets.schema import LABEL, GraphSchema
-from layerdag.errors import UsageError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph import DAG
 from layerdag.surrogates._calibration import FEWEST, LEVEL, Calibration, Predictions
 from layerdag.surrogates._card import card
 from layerdag.surrogates._evaluation import Evaluation, by_group, evaluation
-from layerdag.surrogates._files import load_notes, load_surrogate, save_surrogate
+from layerdag.surrogates._files import (
+    SavedSurrogate,
+    further_folder,
+    load_notes,
+    load_surrogate,
+    save_surrogate,
+)
 from layerdag.surrogates._inputs import hide as without_attributes, labeled, targets
 from layerdag.surrogates._scores import scores
 from layerdag.surrogates._seen import SeenCodes
@@ -38,6 +44,7 @@ class Surrogate:
         notes: Further facts that are saved beside it.
         calibration: Its errors on the validation part, from which intervals are made; None where
             that part has too few graphs with the target.
+        others: Surrogates of further targets, of the same graphs and schema.
     """
 
     model: SurrogateModel
@@ -46,6 +53,22 @@ class Surrogate:
     excluded: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
+    others: tuple["Surrogate", ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The conditions that it predicts, its own first."""
+        return (self.target, *(other.target for other in self.others))
+
+    def of(self, target: str) -> "Surrogate":
+        """Return the surrogate of one of several targets. Raises UsageError if there is none."""
+        for one in (self, *self.others):
+            if one.target == target:
+                return one
+        raise UsageError(
+            f"The surrogate does not predict '{target}'.{did_you_mean(target, self.targets)} It "
+            f"predicts {', '.join(self.targets)}."
+        )
 
     @classmethod
     def fit(
@@ -54,7 +77,7 @@ class Surrogate:
         family: str = "boosting",
         *,
         graphs: Iterable[GraphLike] | None = None,
-        target: str = LABEL,
+        target: str | Sequence[str] = LABEL,
         exclude: Sequence[str] = (),
         seed: int = 0,
     ) -> "Surrogate":
@@ -62,9 +85,11 @@ class Surrogate:
 
         Args:
             data: The data set.
-            family: "boosting" (boosted trees on graph statistics) or "message_passing".
+            family: "boosting" (boosted trees on graph statistics), "message_passing",
+                "dag_transformer", or "stacked", an ensemble of these three.
             graphs: What to fit on instead of the training part, such as samples.
-            target: Condition to predict.
+            target: Condition to predict, or several, of which each graph may have some: "predict"
+                and "evaluate" are then those of the first, ``of(name)`` gives the others.
             exclude: Node attributes to exclude; "duration" where the durations reveal the
                 target.
             seed: Of the fit.
@@ -78,8 +103,27 @@ class Surrogate:
                 f"There is no family of surrogates '{family}'.{did_you_mean(family, FAMILIES)} "
                 f"Known are {', '.join(FAMILIES)}."
             )
+        names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
+        if not names:
+            raise UsageError("A surrogate predicts something; name at least one target.")
+        dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
+        first, *others = (
+            cls._of_one(data, family, dags, name, tuple(exclude), seed) for name in names
+        )
+        return replace(first, others=tuple(others))
+
+    @classmethod
+    def _of_one(
+        cls,
+        data: GraphDataset,
+        family: str,
+        dags: Sequence[DAG],
+        target: str,
+        exclude: tuple[str, ...],
+        seed: int,
+    ) -> "Surrogate":
+        """Return the surrogate of one target."""
         schema = data.schema
-        dags = data.graphs["train"] if graphs is None else encoded(graphs, schema)
         known = labeled(dags, schema, target, exclude)
         model = FAMILIES[family](known.dags, known.target_B, schema.sizes(), seed)
         notes = {
@@ -90,7 +134,7 @@ class Surrogate:
             "split": data.split.to_dict(),
             "seen": SeenCodes.of(known.dags).to_dict(),
         }
-        fitted = cls(model, schema, target, tuple(exclude), notes)
+        fitted = cls(model, schema, target, exclude, notes)
         return replace(fitted, calibration=fitted._calibration(data))
 
     @classmethod
@@ -101,6 +145,18 @@ class Surrogate:
             CheckpointError: If a file is missing, damaged, or of another format.
             UsageError: If it was saved without a schema.
         """
+        folder = Path(folder)
+        first = cls._load_one(folder)
+        notes = dict(first.notes)
+        count = notes.pop("further_targets", 0)
+        if not isinstance(count, int):
+            raise CheckpointError(f"{folder}: the number of targets is damaged; fit it again.")
+        others = tuple(cls._load_one(further_folder(folder, index)) for index in range(count))
+        return replace(first, notes=notes, others=others)
+
+    @classmethod
+    def _load_one(cls, folder: Path) -> "Surrogate":
+        """Return the surrogate of one target."""
         model, notes = load_surrogate(folder), load_notes(folder)
         if "schema" not in notes:
             raise UsageError(
@@ -197,6 +253,14 @@ class Surrogate:
         Raises:
             UsageError: If something stands there that may not be replaced.
         """
+        first, *further = (one._saved() for one in (self, *self.others))
+        notes = {**first.notes, **({"further_targets": len(further)} if further else {})}
+        save_surrogate(
+            self.model, folder, notes, overwrite=overwrite, card=first.card, further=further
+        )
+
+    def _saved(self) -> SavedSurrogate:
+        """Return what is saved of one target."""
         notes = {
             **self.notes,
             "target": self.target,
@@ -205,8 +269,7 @@ class Surrogate:
         }
         if self.calibration is not None:
             notes["calibration"] = self.calibration.to_dict()
-        text = card(self.model.family, notes)
-        save_surrogate(self.model, folder, notes, overwrite=overwrite, card=text)
+        return SavedSurrogate(self.model, notes, card(self.model.family, notes, self.targets[1:]))
 
     def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
         """Return the graphs without the attributes that the surrogate does not see."""

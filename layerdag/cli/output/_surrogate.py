@@ -1,10 +1,45 @@
 """What ``layerdag surrogate`` prints of scores and predictions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from layerdag.surrogates import Evaluation, ScoreEstimate
+from layerdag.graph import DAG
+from layerdag.surrogates import Evaluation, ScoreEstimate, Surrogate
 
 _COLUMNS = ("spearman", "mape", "within_10_percent")
+
+
+def prediction_rows(
+    model: Surrogate, paths: Sequence[str], dags: Sequence[DAG], level: float
+) -> Iterator[dict[str, Any]]:
+    """Yield for each graph its path, the first target with its interval, and ``others``."""
+    columns = [_columns(one, dags, level) for one in (model, *model.others)]
+    for index, (path, strange) in enumerate(zip(paths, model.unfamiliar(dags), strict=True)):
+        first, *others = ({key: one[key][index] for key in one} for one in columns)
+        row: dict[str, Any] = {"path": path, model.target: first.pop("value"), **first}
+        row["unfamiliar"] = strange
+        if others:
+            row["others"] = dict(zip(model.targets[1:], others, strict=True))
+        yield row
+
+
+def prediction_text(row: Mapping[str, Any], target: str) -> str:
+    """Return one predicted number of a row with its interval in brackets."""
+    found = row["others"][target] if target in row.get("others", ()) else row
+    number = found.get("value", found.get(target))
+    if "low" not in found:
+        return f"{number:.6g}"
+    around = f"{found['low']:.4g} to {found['high']:.4g}"
+    return f"{number:.6g} ({100 * found['level']:.4g} % interval: {around})"
+
+
+def _columns(one: Surrogate, dags: Sequence[DAG], level: float) -> dict[str, list[float]]:
+    """Return what one surrogate predicts, a list for each column."""
+    if one.calibration is None:
+        return {"value": one.predict(dags).tolist()}
+    found = one.predict_intervals(dags, level)
+    ends = {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
+    return {"value": found.value_B.tolist(), **ends, "level": [level] * len(dags)}
 
 
 def evaluation_lines(found: Evaluation) -> Iterator[str]:

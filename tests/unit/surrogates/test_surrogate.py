@@ -1,3 +1,5 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 from raw_graphs import chain
 
 from layerdag.datasets import GraphDataset
-from layerdag.errors import UsageError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.surrogates import Surrogate, save_surrogate
 
 GRAPHS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
@@ -136,3 +138,66 @@ def test_graphs_unlike_the_training_graphs_are_told(fitted: Surrogate, tmp_path:
     familiar, large = back.unfamiliar([chain("g", "abab"), chain("g", "ab" * 50)])
     assert familiar == ""
     assert large == "100 nodes, fitted on 2 to 16"
+
+
+def two_targets() -> GraphDataset:
+    """Return graphs with a label and, most of them, a number named "memory"."""
+    graphs = [
+        replace(
+            graph,
+            conditions={**graph.conditions, **({} if i % 5 == 0 else {"memory": i % 7 + 0.5})},
+        )
+        for i, graph in enumerate(NOISY)
+    ]
+    parts = {"train": graphs[:30], "val": graphs[30:50], "test": graphs[50:]}
+    return GraphDataset.build("toy", "flow", parts)
+
+
+def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_path: Path) -> None:
+    data = two_targets()
+    both = Surrogate.fit(data, target=("label", "memory"))
+    assert both.targets == ("label", "memory")
+    assert both.others[0].notes["train"] == 24
+    both.save(tmp_path / "s")
+    back = Surrogate.load(tmp_path / "s")
+    for name in both.targets:
+        alone = Surrogate.fit(data, target=name)
+        assert back.of(name).predict(NOISY).tolist() == alone.predict(NOISY).tolist()
+        assert back.of(name).calibration is not None
+    assert back.notes == both.notes
+    both.save(tmp_path / "s", overwrite=True)
+    assert "| further targets | memory" in (tmp_path / "s" / "README.md").read_text()
+
+
+def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
+    fitted: Surrogate,
+) -> None:
+    assert fitted.of("label") is fitted
+    with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
+        fitted.of("lable")
+    with pytest.raises(UsageError, match="name at least one target"):
+        Surrogate.fit(DATA, target=())
+
+
+def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> None:
+    both = Surrogate.fit(two_targets(), target=("label", "memory"))
+    both.save(tmp_path / "s")
+    (tmp_path / "s" / "target-2" / "thesis.tex").write_text("precious")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        both.save(tmp_path / "s", overwrite=True)
+    (tmp_path / "s" / "target-2" / "thesis.tex").unlink()
+    (tmp_path / "s" / "target-9").write_text("precious")
+    with pytest.raises(UsageError, match="the file 'target-9'"):
+        both.save(tmp_path / "s", overwrite=True)
+
+
+@pytest.mark.parametrize("count", ["many", 7, None])
+def test_a_damaged_number_of_targets_is_told(
+    fitted: Surrogate, tmp_path: Path, count: object
+) -> None:
+    fitted.save(tmp_path / "s")
+    facts = json.loads((tmp_path / "s" / "surrogate.json").read_text())
+    facts["notes"]["further_targets"] = count
+    (tmp_path / "s" / "surrogate.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError):
+        Surrogate.load(tmp_path / "s")

@@ -2,12 +2,16 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import tell_renamed
+
+if TYPE_CHECKING:
+    from layerdag.datasets import GraphDataset
+    from layerdag.surrogates import Surrogate
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
@@ -35,6 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--target",
+        action="append",
+        metavar="CONDITION",
+        help="what to predict (default: label); may be repeated",
+    )
     _common(fit)
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
@@ -52,6 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=FAMILY_NAMES,
         action="append",
         help="may be repeated (default: boosting and message_passing)",
+    )
+    tstr.add_argument(
+        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
     )
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
     _common(tstr)
@@ -71,9 +84,6 @@ def _configure_eval(parser: argparse.ArgumentParser) -> None:
 
 def _common(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the actions that read a data set."""
-    parser.add_argument(
-        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
-    )
     parser.add_argument(
         "--exclude",
         action="append",
@@ -113,64 +123,62 @@ def _fit(args: argparse.Namespace) -> int:
     from layerdag._runtime import require_replaceable
     from layerdag.cli.output import evaluation_lines
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import SCORES, SURROGATE, Surrogate, labeled
+    from layerdag.surrogates import SURROGATE, Surrogate, labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
-    tested = len(labeled(data.graphs["test"], data.schema, args.target, args.exclude).dags)
-    surrogate = Surrogate.fit(
-        data, args.family, target=args.target, exclude=args.exclude, seed=args.seed
-    )
-    found = surrogate.evaluate(data)
-    figures = {name: found.scores[name].value for name in (score.name for score in SCORES)}
-    notes = {**surrogate.notes, "test": tested, "scores": figures, "evaluation": found.to_dict()}
-    replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
-    record = notes | {"target": args.target, "excluded": args.exclude}
+    targets = args.target or ["label"]
+    for target in targets:
+        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
+    fitted = Surrogate.fit(data, args.family, target=targets, exclude=args.exclude, seed=args.seed)
+    scored = [_scored(one, data) for one in (fitted, *fitted.others)]
+    replace(scored[0], others=tuple(scored[1:])).save(args.out, overwrite=args.overwrite)
+    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in scored]
     if args.json:
-        print(json.dumps(record | {"family": args.family, "out": args.out}))
+        others = {record["target"]: record for record in records[1:]}
+        further = {"others": others} if others else {}
+        print(json.dumps(records[0] | {"family": args.family, "out": args.out} | further))
         return 0
-    print(
-        f"{args.family} fitted on {record['train']} graphs of {data.name}, seed {args.seed}; "
-        f"on {tested} test graphs:"
-    )
-    print("\n".join(evaluation_lines(found)))
+    for one in scored:
+        found = one.evaluate(data)
+        print(
+            f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
+            f"seed {args.seed}; {one.target} on {found.graphs} test graphs:"
+        )
+        print("\n".join(evaluation_lines(found)))
     print(f"written to {args.out}")
     return 0
 
 
+def _scored(one: "Surrogate", data: "GraphDataset") -> "Surrogate":
+    """Return a surrogate that remembers how good it is on the test part."""
+    from layerdag.surrogates import SCORES
+
+    found = one.evaluate(data)
+    figures = {score.name: found.scores[score.name].value for score in SCORES}
+    evaluated = {"test": found.graphs, "scores": figures, "evaluation": found.to_dict()}
+    return replace(one, notes={**one.notes, **evaluated})
+
+
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number per graph, with its interval."""
+    """Print one number per graph and target, with its interval."""
+    from layerdag.cli.output import prediction_rows, prediction_text
     from layerdag.cli.settings import warn
     from layerdag.datasets import encoded
     from layerdag.surrogates import Surrogate
 
     model = Surrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
-    columns: dict[str, Sequence[Any]] = {"path": args.paths}
-    if model.calibration is None:
-        columns |= {model.target: model.predict(dags).tolist()}
-    else:
-        found = model.predict_intervals(dags, args.level)
-        columns |= {model.target: found.value_B.tolist()}
-        columns |= {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
-        columns |= {"level": [args.level] * len(dags)}
-    columns |= {"unfamiliar": model.unfamiliar(dags)}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = list(prediction_rows(model, args.paths, dags, args.level))
     if args.json:
         print(json.dumps(rows))
         return 0
     for row in rows:
-        print(f"{row['path']}: {model.target} {row[model.target]:.6g}{_interval(row)}")
+        for target in model.targets:
+            print(f"{row['path']}: {target} {prediction_text(row, target)}")
         if row["unfamiliar"]:
             warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
     return 0
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    """Return the interval of a prediction in brackets, "" where there is none."""
-    if "low" not in row:
-        return ""
-    return f" ({100 * row['level']:.4g} % interval: {row['low']:.4g} to {row['high']:.4g})"
 
 
 def _eval(args: argparse.Namespace) -> int:
@@ -186,12 +194,17 @@ def _eval(args: argparse.Namespace) -> int:
             f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
             "so nothing tells whether graphs of this part were fitted on."
         )
-    found = model.evaluate(data, args.split, args.by)
+    first, *others = (one.evaluate(data, args.split, args.by) for one in (model, *model.others))
     if args.json:
-        print(json.dumps({"split": args.split, **found.to_dict()}))
+        further = {"others": {one.target: one.to_dict() for one in others}} if others else {}
+        print(json.dumps({"split": args.split, **first.to_dict(), **further}))
         return 0
-    print(f"{model.model.family} on {found.graphs} {args.split} graphs of {data.name}:")
-    print("\n".join(evaluation_lines(found)))
+    for found in (first, *others):
+        print(
+            f"{model.model.family} for {found.target} on {found.graphs} {args.split} graphs of "
+            f"{data.name}:"
+        )
+        print("\n".join(evaluation_lines(found)))
     return 0
 
 

@@ -150,7 +150,7 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]
     assert main(["surrogate", "eval", model, data, "--split", "train", "--by", "num_layers"]) == 0
     out, err = capsys.readouterr()
-    assert "boosting on 30 train graphs" in out
+    assert "boosting for label on 30 train graphs" in out
     assert "within_10_percent" in out
     assert "90 % held" in out
     assert err == ""
@@ -161,3 +161,34 @@ def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
 ) -> None:
     assert main(["surrogate", "eval", str(fitted[1]), str(tile)]) == 0
     assert "is split in another way" in capsys.readouterr().err
+
+
+def test_several_targets_are_columns_of_a_label_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,time,memory"]
+    for i in range(100):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1},{1000 + i}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--target", "time", "--target", "memory"]
+    assert main([*words, "--out", str(tmp_path / "m"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["target"] == "time"
+    assert told["others"]["memory"]["scores"]["spearman"] > 0.8
+    graph = str(folder / "g50.json")
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 20 < row["time"] < 80
+    assert 1000 < row["others"]["memory"]["value"] < 1100
+    assert row["others"]["memory"]["low"] < row["others"]["memory"]["high"]
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["time", "memory"]
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["target"] == "time"
+    assert found["others"]["memory"]["graphs"] == 10
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder)]) == 0
+    assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
