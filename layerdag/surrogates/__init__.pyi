@@ -23,6 +23,11 @@ from ._inputs import (
     sample_files as sample_files,
     targets as targets,
 )
+from ._operators import (
+    OperatorErrors as OperatorErrors,
+    fit_operators as fit_operators,
+    operator_errors as operator_errors,
+)
 from ._scores import (
     EVALUATED as EVALUATED,
     SCORES as SCORES,

@@ -13,6 +13,7 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 
 from layerdag._runtime import FolderKind, atomic_folder, read_parsed, read_whole, strangers
 from layerdag.errors import CheckpointError, UsageError
+from layerdag.simulator.compute import OperatorTrees
 from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild
 
 FORMAT = 1
@@ -31,7 +32,7 @@ class SavedSurrogate:
         card: What a reader should know, Markdown; "" for none.
     """
 
-    model: SurrogateModel
+    model: SurrogateModel | OperatorTrees
     notes: Mapping[str, object]
     card: str = ""
 
@@ -51,7 +52,7 @@ class SavedSurrogate:
 
 
 def save_surrogate(
-    surrogate: SurrogateModel,
+    surrogate: SurrogateModel | OperatorTrees,
     folder: str | Path,
     notes: Mapping[str, object] | None = None,
     *,
@@ -126,6 +127,11 @@ def load_surrogate(folder: str | Path) -> SurrogateModel:
     facts = _facts(folder)
     weights = folder / "weights.safetensors"
     family = facts.get("family")
+    if family == "operators":
+        raise CheckpointError(
+            f"{folder}: predicts the times of single operators; use it with 'layerdag simulate "
+            f"--compute surrogate:{folder}'."
+        )
     if family not in FAMILIES:
         raise CheckpointError(
             f"{folder / 'surrogate.json'}: the family is {family!r}; known are "

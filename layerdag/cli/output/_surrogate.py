@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from layerdag.graph import DAG
-from layerdag.surrogates import Evaluation, ScoreEstimate, Surrogate
+from layerdag.surrogates import Evaluation, OperatorErrors, ScoreEstimate, Surrogate
 
 _COLUMNS = ("spearman", "mape", "within_10_percent")
 
@@ -40,6 +40,16 @@ def _columns(one: Surrogate, dags: Sequence[DAG], level: float) -> dict[str, lis
     found = one.predict_intervals(dags, level)
     ends = {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
     return {"value": found.value_B.tolist(), **ends, "level": [level] * len(dags)}
+
+
+def operator_lines(errors: OperatorErrors | None) -> Iterator[str]:
+    """Yield one line for each figure of predicted operators; nothing without test jobs."""
+    if errors is None:
+        return
+    yield f"on {errors.operators:,} operators of {errors.jobs} test jobs:"
+    for name, (value, around) in errors.figures.items():
+        shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
+        yield f"  {name:18} {value:8.3g}{shown}"
 
 
 def evaluation_lines(found: Evaluation) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import tell_renamed
+from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.datasets import GraphDataset
@@ -44,6 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="CONDITION",
         help="what to predict (default: label); may be repeated",
+    )
+    fit.add_argument(
+        "--per",
+        choices=("graph", "operator"),
+        default="graph",
+        help="what to predict a number of; 'operator' learns the measured times of single "
+        "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
     )
     _common(fit)
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
@@ -120,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
+    if args.per == "operator":
+        return _fit_operators(args)
     from layerdag._runtime import require_replaceable
     from layerdag.cli.output import evaluation_lines
     from layerdag.cli.settings import RealData
@@ -147,6 +157,30 @@ def _fit(args: argparse.Namespace) -> int:
         )
         print("\n".join(evaluation_lines(found)))
     print(f"written to {args.out}")
+    return 0
+
+
+def _fit_operators(args: argparse.Namespace) -> int:
+    """Fit and save the times of single operators."""
+    from layerdag._runtime import require_replaceable
+    from layerdag.cli.output import operator_lines
+    from layerdag.surrogates import SURROGATE, fit_operators, save_surrogate
+
+    if args.target or args.exclude or args.labels or args.family != "boosting":
+        raise UsageError(
+            "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
+            "--labels and --family."
+        )
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    trees, errors, jobs = fit_operators(args.data, args.seed)
+    notes = {"data": args.data, "seed": args.seed, "train": jobs}
+    notes |= {"evaluation": errors.to_dict()} if errors else {}
+    save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
+    if args.json:
+        print(json.dumps({**notes, "family": trees.family, "out": args.out}))
+        return 0
+    print(f"operators of {jobs} {'jobs' if jobs > 1 else 'job'} fitted, seed {args.seed}")
+    print("\n".join((*operator_lines(errors), f"written to {args.out}")))
     return 0
 
 

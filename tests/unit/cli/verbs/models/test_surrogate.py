@@ -192,3 +192,20 @@ def test_several_targets_are_columns_of_a_label_file(
     assert found["others"]["memory"]["graphs"] == 10
     assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder)]) == 0
     assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
+
+
+def test_operators_of_a_workload_are_fitted_and_simulated(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, model = str(repository / "data" / "examples" / "ddp_mlp"), str(tmp_path / "o")
+    words = ["surrogate", "fit", job, "--per", "operator", "--out", model]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["family"], told["train"]) == ("operators", 1)
+    assert main([*words, "--overwrite"]) == 0
+    assert "operators of 1 job fitted" in capsys.readouterr().out
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
+    assert main([*simulated, "--compute", f"surrogate:{model}"]) == 0
+    assert "makespan" in capsys.readouterr().out
+    assert main([*words, "--overwrite", "--exclude", "duration"]) == 2
+    assert "leave out --target" in capsys.readouterr().err
