@@ -68,7 +68,8 @@ def _scores(found: object) -> list[str]:
     for name, score in found["scores"].items():
         around = score["interval"]
         shown = f"{around['low']:.3g} to {around['high']:.3g}" if around else ""
-        lines.append(f"| {name} | {score['value']:.3g} | {shown} |")
+        value = "not defined" if score["value"] is None else f"{score['value']:.3g}"
+        lines.append(f"| {name} | {value} | {shown} |")
     for one in found["coverage"]:
         around = one["interval"]
         lines.append(

@@ -68,8 +68,12 @@ class Evaluation:
     groups: Mapping[str, "Evaluation"] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
+        """Return plain data, None for a score that is not defined, so that it is valid JSON."""
+        data = asdict(self)
+        for part in (data, *(data["groups"] or {}).values()):
+            for score in part["scores"].values():
+                score["value"] = score["value"] if np.isfinite(score["value"]) else None
+        return data
 
 
 def evaluation(

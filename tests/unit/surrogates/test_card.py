@@ -34,6 +34,8 @@ def test_scores_stand_in_the_card_with_their_intervals() -> None:
     text = card("message_passing", {**NOTES, "evaluation": found})
     assert "## On 19 test graphs that no fit saw" in text
     assert "| mape | 0.05 | 0.05 to 0.05 |" in text
+    signed = evaluation("label", value_B - 9, value_B - 9).to_dict()
+    assert "| pearson_log | not defined |  |" in card("boosting", {**NOTES, "evaluation": signed})
 
 
 def test_a_surrogate_of_an_older_version_has_a_card_too() -> None:

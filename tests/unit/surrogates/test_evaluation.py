@@ -71,6 +71,8 @@ def test_groups_are_scored_alone_and_small_ones_left_out() -> None:
 def test_an_evaluation_is_plain_data_and_repeats(found: Evaluation) -> None:
     written = json.loads(json.dumps(found.to_dict()))
     assert written["scores"]["mape"]["value"] == found.scores["mape"].value
-    value_B = np.arange(1.0, 12.0)
-    first, second = (evaluation("label", value_B, value_B[::-1]) for _ in range(2))
+    value_B = np.arange(-5.0, 6.0)
+    undefined = evaluation("label", value_B, value_B).to_dict()["scores"]["pearson_log"]
+    assert undefined == {"value": None, "interval": None}
+    first, second = (evaluation("label", value_B + 9, value_B[::-1] + 9) for _ in range(2))
     assert first == second
