@@ -6,4 +6,10 @@ from ._run_notes import (
     announcement as announcement,
 )
 from ._simulation import peak_memory as peak_memory, report as report, summary as summary
+from ._surrogate import (
+    evaluation_lines as evaluation_lines,
+    operator_lines as operator_lines,
+    prediction_rows as prediction_rows,
+    prediction_text as prediction_text,
+)
 from ._watch import Watch as Watch

@@ -13,8 +13,10 @@ systolic:ROWSxCOLUMNS[,dataflow=ws|os|is][,clock=GHZ | ,map=MAP][,bandwidth=GB/s
                                  m, n, k, latency_us; other operators by bandwidth or by a CSV
                                  with d0, d1, d2, latency_us, else as measured
 learned:PREFIX                   boosted trees fitted to the measured operators of another workload
+surrogate:FOLDER                 the same fitted once on many traces, by 'layerdag surrogate fit
+                                 DATA --per operator --out FOLDER'
 """
-MODELS = ("reference", "measured", "systolic", "learned")
+MODELS = ("reference", "measured", "systolic", "learned", "surrogate")
 
 
 def number(model: str, options: dict[str, str], key: str, default: float) -> float:

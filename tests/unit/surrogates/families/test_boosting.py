@@ -3,9 +3,13 @@ import torch
 
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates import Labeled
-from layerdag.surrogates._base import TargetScale
-from layerdag.surrogates._boosting import BoostedTrees, BoostingSettings, fit_boosting
-from layerdag.surrogates._features import graph_features
+from layerdag.surrogates.families import (
+    BoostedTrees,
+    BoostingSettings,
+    TargetScale,
+    fit_boosting,
+    graph_features,
+)
 
 SMALL = BoostingSettings(trees=40, depth=3)
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError, LayerdagError
-from layerdag.simulator.compute._base import MeasuredCompute
-from layerdag.simulator.compute._fitting import fit_log_latency
-from layerdag.traces import NodeType, Trace, Workload, read_workload
+from layerdag.simulator.compute import MeasuredCompute, fit_log_latency
+from layerdag.simulator.compute.learned._measured import measured_rows, names_of
+from layerdag.traces import Trace, Workload, read_workload
 
 # The regressor takes at most 255 categories; rarer operators share the one of unknown operators.
 _MOST_OPERATORS = 250
@@ -54,9 +54,9 @@ class OperatorLatency:
             ConfigError: If fewer than 20 compute nodes state a duration.
         """
         traces = list({id(trace): trace for trace in workload.traces}.values())
-        rows = [_measured(trace) for trace in traces]
+        rows = [measured_rows(trace) for trace in traces]
         counts = Counter(
-            name for t, row in zip(traces, rows, strict=True) for name in _names(t, row)
+            name for t, row in zip(traces, rows, strict=True) for name in names_of(t, row)
         )
         common = counts.most_common(_MOST_OPERATORS)
         operators = {name: code for code, (name, _) in enumerate(common)}
@@ -78,18 +78,7 @@ class OperatorLatency:
 
 def _features(trace: Trace, rows: np.ndarray, operators: dict[str, int]) -> np.ndarray:
     """Return code, log2 of operations and bytes, and processor, shape (M, 4)."""
-    codes = [operators.get(name, np.nan) for name in _names(trace, rows)]
+    codes = [operators.get(name, np.nan) for name in names_of(trace, rows)]
     costs = [np.maximum(trace.integers(n)[0][rows], 0) for n in ("num_ops", "tensor_size")]
     on_cpu = trace.integers("is_cpu_op")[0][rows]
     return np.column_stack([codes, *(np.log2(1.0 + cost) for cost in costs), on_cpu])
-
-
-def _measured(trace: Trace) -> np.ndarray:
-    """Return the positions of compute nodes with a duration."""
-    stated_N = (trace.duration_us_N > 0) | (trace.integers("duration_ns")[0] > 0)
-    return np.flatnonzero((trace.type_N == NodeType.COMP) & stated_N)
-
-
-def _names(trace: Trace, rows: np.ndarray) -> list[str]:
-    names = trace.names()
-    return [names[row] for row in rows.tolist()]

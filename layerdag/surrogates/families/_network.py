@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv
 
 from layerdag.graph import GraphSizes
@@ -26,8 +26,7 @@ class _Round(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.down = GINEConv(_two_layers(width, width))
-        self.up = GINEConv(_two_layers(width, width), flow="target_to_source")
+        self.down, self.up = bidirectional(width)
         self.norm = nn.LayerNorm(width)
 
     def forward(
@@ -41,7 +40,19 @@ class _Round(nn.Module):
         return self.norm(h_ND + heard_ND)
 
 
-class MessagePassingNetwork(nn.Module):
+class GraphNetwork(nn.Module):
+    """A network that maps a PyG batch to one standardized number for each graph."""
+
+    def forward(self, batch: Batch) -> Float[Tensor, " B"]:
+        """Return standardized predictions, shape (B,)."""
+        raise NotImplementedError
+
+    def prepared(self, data: Data) -> Data:
+        """Return a graph with what the network would otherwise find anew in every batch."""
+        return data
+
+
+class MessagePassingNetwork(GraphNetwork):
     """Maps a batch of graphs to one standardized number each.
 
     Nodes start as the sum of the embeddings of their attribute codes and a linear map of their
@@ -60,7 +71,7 @@ class MessagePassingNetwork(nn.Module):
         self.embed_position = nn.Linear(len(sizes.attributes), width)
         self.embed_edge_type = nn.Embedding(sizes.edge_types, width)
         self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
-        self.head = _two_layers(3 * width, width, out=1)
+        self.head = two_layers(3 * width, width, out=1)
 
     def forward(self, batch: Batch) -> Float[Tensor, " B"]:
         """Return standardized predictions, shape (B,).
@@ -76,14 +87,24 @@ class MessagePassingNetwork(nn.Module):
         edge_ED = self.embed_edge_type(batch.edge_attr[:, 0])
         for step in self.rounds:
             h_ND = step(h_ND, batch.edge_index, edge_ED)
-        mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
-        max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
-        log_sum_BD = segment_log_sum_exp(h_ND, batch.batch, max_BD)
-        pooled_BD = torch.cat([mean_BD, max_BD, log_sum_BD], dim=1)
-        return cast(Tensor, self.head(pooled_BD)).squeeze(1)
+        return cast(Tensor, self.head(pooled(h_ND, batch))).squeeze(1)
 
 
-def _two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:
+def bidirectional(width: int) -> tuple[GINEConv, GINEConv]:
+    """Return messages along the edges and against them (Hu et al., ICLR 2020)."""
+    down = GINEConv(two_layers(width, width))
+    return down, GINEConv(two_layers(width, width), flow="target_to_source")
+
+
+def pooled(h_ND: Float[Tensor, "N D"], batch: Batch) -> Float[Tensor, "B {3*h_ND.shape[1]}"]:
+    """Return mean, maximum and log-sum-exp over the nodes of each graph."""
+    mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
+    max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
+    log_sum_BD = segment_log_sum_exp(h_ND, batch.batch, max_BD)
+    return torch.cat([mean_BD, max_BD, log_sum_BD], dim=1)
+
+
+def two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:
     """Return linear, ReLU, linear."""
     return nn.Sequential(
         nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width if out is None else out)

@@ -5,7 +5,7 @@ import torch
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates import Labeled
-from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
+from layerdag.surrogates.families import NetworkSettings, fit_message_passing
 
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)
 

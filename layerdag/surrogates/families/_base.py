@@ -76,6 +76,13 @@ class SurrogateModel(ABC):
     def predict(self, dags: Sequence[DAG]) -> np.ndarray:
         """Return one prediction a graph, float64 (B,)."""
 
+    def spread(self, dags: Sequence[DAG]) -> np.ndarray:
+        """Return how unsure the model is of each graph, positive, in any unit, float64 (B,).
+
+        Intervals are widened by it. By default all graphs are alike.
+        """
+        return np.ones(len(dags))
+
     @abstractmethod
     def config(self) -> Mapping[str, object]:
         """Return everything but the arrays, as JSON-serializable data."""

@@ -1,8 +1,9 @@
-"""Fit and use the message-passing surrogate."""
+"""How the networks among the surrogates are trained and asked, whatever their architecture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from layerdag._runtime import derive_seed, numpy_generator, takes_old_names, tra
 from layerdag.datasets import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import SurrogateModel, TargetScale
-from layerdag.surrogates._network import MessagePassingNetwork
+from layerdag.surrogates.families._base import SurrogateModel, TargetScale
+from layerdag.surrogates.families._network import GraphNetwork
 
 NODES_A_BATCH = 20_000
 
@@ -34,6 +35,7 @@ class NetworkSettings:
         learning_rate: Peak of the one-cycle schedule.
         weight_decay: Of AdamW.
         validation_fraction: Fraction of graphs held back to choose the best epoch.
+        ranking_weight: Weight of the ranking loss beside the Huber loss; 0 leaves it out.
     """
 
     width: int = 48
@@ -43,32 +45,28 @@ class NetworkSettings:
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
     validation_fraction: float = 0.15
+    ranking_weight: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class MessagePassingSurrogate(SurrogateModel):
+class NetworkSurrogate(SurrogateModel):
     """A trained network with all that is needed to rebuild it.
 
     Attributes:
         sizes: Codes that the graphs may have.
         scale: Scale of the target.
         settings: How it was built and trained.
-        network: The trained network.
+        network: The trained network, a module that takes PyG batches.
     """
 
     sizes: GraphSizes
     scale: TargetScale
     settings: NetworkSettings
-    network: MessagePassingNetwork
-
-    @property
-    def family(self) -> str:
-        """The name "message_passing"."""
-        return "message_passing"
+    network: GraphNetwork
 
     def predict(self, dags: Sequence[DAG]) -> np.ndarray:
         """Return one prediction a graph, float64 (B,)."""
-        data = [_known_data(dag, self.sizes) for dag in dags]
+        data = [self.network.prepared(known_data(dag, self.sizes)) for dag in dags]
         return self.scale.restore(_evaluate(self.network, data).double().numpy())
 
     def config(self) -> Mapping[str, object]:
@@ -84,7 +82,47 @@ class MessagePassingSurrogate(SurrogateModel):
         return {name: value.numpy() for name, value in self.network.state_dict().items()}
 
 
-def _known_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
+Fitted = TypeVar("Fitted", bound=GraphNetwork)
+
+
+def fit_network(
+    build: Callable[[], Fitted],
+    dags: Sequence[DAG],
+    target_B: np.ndarray,
+    sizes: GraphSizes,
+    settings: NetworkSettings,
+    seed: int,
+) -> tuple[TargetScale, Fitted]:
+    """Fit a network; the weights of the epoch with the least validation loss are kept.
+
+    Its initial weights depend on ``seed`` alone; the global random stream is left as is.
+
+    Raises:
+        UsageError: If there are fewer than two graphs, or a target is not finite.
+        DataError: If a code lies outside ``sizes``.
+    """
+    wait_briefly()
+    target_B = np.asarray(target_B, dtype=float)
+    scale = TargetScale.fit(target_B)
+    standard_B = scale.standardize(target_B).tolist()
+    data = [known_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
+    order = numpy_generator(seed, "split").permutation(len(data)).tolist()
+    held_back = int(settings.validation_fraction * len(data))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights"))
+        network = build()
+        data = [network.prepared(one) for one in data]
+        _train(
+            network,
+            [data[i] for i in order[held_back:]],
+            [data[i] for i in order[:held_back]],
+            settings,
+            seed,
+        )
+    return scale, network
+
+
+def known_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
     """Return the graph as PyG ``Data`` whose codes the network has embeddings for.
 
     Raises:
@@ -105,48 +143,8 @@ def _known_data(dag: DAG, sizes: GraphSizes, target: float = 0.0) -> Data:
     return columns_to_pyg(dag, target)
 
 
-def fit_message_passing(
-    dags: Sequence[DAG],
-    target_B: np.ndarray,
-    sizes: GraphSizes,
-    *,
-    seed: int = 0,
-    settings: NetworkSettings | None = None,
-) -> MessagePassingSurrogate:
-    """Fit the network; the weights of the epoch with the least validation loss are kept.
-
-    Raises:
-        UsageError: If there are fewer than two graphs, or a target is not finite.
-        DataError: If a code lies outside ``sizes``.
-    """
-    wait_briefly()
-    settings = settings or NetworkSettings()
-    target_B = np.asarray(target_B, dtype=float)
-    scale = TargetScale.fit(target_B)
-    standard_B = scale.standardize(target_B).tolist()
-    data = [_known_data(dag, sizes, y) for dag, y in zip(dags, standard_B, strict=True)]
-    order = numpy_generator(seed, "split").permutation(len(data)).tolist()
-    held_back = int(settings.validation_fraction * len(data))
-    network = _new_network(sizes, settings, seed)
-    _train(
-        network,
-        [data[i] for i in order[held_back:]],
-        [data[i] for i in order[:held_back]],
-        settings,
-        seed,
-    )
-    return MessagePassingSurrogate(sizes, scale, settings, network)
-
-
-def _new_network(sizes: GraphSizes, settings: NetworkSettings, seed: int) -> MessagePassingNetwork:
-    """Return a network whose weights depend on ``seed`` alone; the global stream is left as is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
-        return MessagePassingNetwork(sizes, settings.width, settings.rounds)
-
-
 def _train(
-    network: MessagePassingNetwork,
+    network: GraphNetwork,
     train: list[Data],
     validation: list[Data],
     settings: NetworkSettings,
@@ -165,7 +163,10 @@ def _train(
     for _ in track(range(settings.epochs), "surrogate", settings.epochs):
         network.train()
         for batch in loader:
-            loss = nn.functional.huber_loss(network(batch), batch.y[:, 0])
+            predicted_B = network(batch)
+            loss = nn.functional.huber_loss(predicted_B, batch.y[:, 0])
+            if settings.ranking_weight:
+                loss = loss + settings.ranking_weight * ranking_loss(predicted_B, batch.y[:, 0])
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -178,7 +179,19 @@ def _train(
     network.load_state_dict(best_weights)
 
 
-def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
+def ranking_loss(
+    predicted_B: Float[Tensor, " B"], target_B: Float[Tensor, " B"]
+) -> Float[Tensor, ""]:
+    """Return the mean logistic loss of the order of each pair (RankNet; Burges et al., ICML 2005).
+
+    Pairs of equal targets have no order; without any other pair the loss is 0.
+    """
+    above_BB = target_B[:, None] > target_B[None, :]
+    margin_BB = predicted_B[:, None] - predicted_B[None, :]
+    return nn.functional.softplus(-margin_BB[above_BB]).sum() / above_BB.sum().clamp(min=1)
+
+
+def _loss(network: GraphNetwork, data: list[Data]) -> float:
     """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
     if not data:
         return 0.0
@@ -186,7 +199,7 @@ def _loss(network: MessagePassingNetwork, data: list[Data]) -> float:
     return float(nn.functional.huber_loss(_evaluate(network, data), y_B))
 
 
-def _evaluate(network: MessagePassingNetwork, data: list[Data]) -> Float[Tensor, " B"]:
+def _evaluate(network: GraphNetwork, data: list[Data]) -> Float[Tensor, " B"]:
     """Return standardized predictions, in batches of bounded size."""
     wait_briefly()
     network.eval()

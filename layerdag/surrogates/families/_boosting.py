@@ -11,8 +11,8 @@ import numpy as np
 
 from layerdag._runtime import derive_seed, takes_old_names
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import SurrogateModel, TargetScale
-from layerdag.surrogates._features import graph_features
+from layerdag.surrogates.families._base import SurrogateModel, TargetScale
+from layerdag.surrogates.families._features import graph_features
 
 
 @takes_old_names(feature_share="feature_fraction")

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.errors import UsageError
-from layerdag.surrogates._base import REACH, TargetScale
+from layerdag.surrogates.families import REACH, TargetScale
 
 
 def test_positive_targets_are_standardized_in_the_logarithm() -> None:

@@ -10,7 +10,7 @@ from laws import tried
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes, random_dag
 from layerdag.surrogates import Labeled
-from layerdag.surrogates._features import graph_features
+from layerdag.surrogates.families import graph_features
 
 
 def test_features_count_the_codes_of_a_small_graph() -> None:
