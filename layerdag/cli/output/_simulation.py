@@ -49,7 +49,7 @@ def interval(
     document: dict[str, Any] = {"step_s": seconds, "ranks_per_core": sharing}
     lines = ["", f"step time {seconds * 1e3:,.3f} ms"]
     if sharing > 1:
-        lines[1] += f"; {result.num_ranks} ranks take turns on {machine.cores} cores"
+        lines[1] += f"; ranks take turns, {sharing:g} on a core"
     if spread is None:
         return {"prediction": document}, [*lines, "too few measured runs for an interval"]
     low, high = seconds * spread.low, seconds * spread.high

@@ -62,7 +62,7 @@ def calibrate(
         chosen, costs = single, fit_operators(single)
     machine = Calibration(costs, link, cores)
     if link is None and several:
-        machine = _with_link(machine, several)
+        machine = fit_link(machine, several)
 
     def again(kept: Sequence[MeasuredRun]) -> Costs:
         return _fit_device(device, kept, link, cores) if device else fit_operators(kept)
@@ -86,8 +86,16 @@ def _fit_device(
     return DeviceCosts(device, float(np.exp(found.x[0])))
 
 
-def _with_link(machine: Calibration, runs: Sequence[MeasuredRun]) -> Calibration:
-    """Return the machine with the link with which its steps agree best with the measured ones."""
+def fit_link(machine: Calibration, runs: Sequence[MeasuredRun]) -> Calibration:
+    """Return the machine with the link with which its steps agree best with the measured ones.
+
+    Args:
+        machine: What ranks compute; its link, if it has one, is not used.
+        runs: Measured steps of several ranks.
+
+    Raises:
+        SimulationError: If a run cannot be simulated; names its trace and node.
+    """
 
     def linked(logs: np.ndarray) -> Calibration:
         latency, rate = np.exp(logs)

@@ -37,7 +37,7 @@ def fit_operators(runs: Sequence[MeasuredRun]) -> OperatorCosts:
     """
     if len(runs) < FEWEST_RUNS:
         raise ConfigError(
-            f"there are {len(runs)} measured runs of one rank; rates of operators need at least "
+            f"measured runs of one rank: {len(runs)}; rates of operators need at least "
             f"{FEWEST_RUNS}. Measure more, or name the device whose rates are to be scaled."
         )
     names = _frequent(runs)

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     device, link = _device(args.device), _link(args.link)
     families = [name for name in args.families.split(",") if name]
     runs = read_runs_of(args.runs, families=families, ranks=_ranks(args.ranks))
-    print(f"fitting a machine to {len(runs)} measured runs", file=sys.stderr)
+    print(f"fitting a machine to {_runs(len(runs))}", file=sys.stderr)
     machine = calibrate(runs, device=device, link=link, cores=args.cores)
     write_machine(machine, args.out)
     print("\n".join(_lines(machine, len(runs))))
@@ -63,7 +63,7 @@ def _lines(machine: "Calibration", num_runs: int) -> list[str]:
     """Return what was found, in words."""
     from layerdag.simulator.calibration import DeviceCosts, OperatorCosts
 
-    lines = [f"{num_runs} measured runs"]
+    lines = [_runs(num_runs)]
     costs = machine.costs
     if isinstance(costs, DeviceCosts):
         lines.append(
@@ -90,6 +90,10 @@ def _lines(machine: "Calibration", num_runs: int) -> list[str]:
     if not (machine.alone or machine.together):
         lines.append("error       not known: too few runs to leave some out")
     return lines
+
+
+def _runs(count: int) -> str:
+    return f"{count} measured run{'s' if count > 1 else ''}"
 
 
 def _ranks(text: str) -> list[int]:

@@ -118,7 +118,7 @@ def test_operators_that_few_runs_had_take_the_common_rates() -> None:
     ("ranks", "device", "message"),
     [
         ((), None, "no measured run"),
-        ((1, 1), None, "there are 2 measured runs of one rank"),
+        ((1, 1), None, "measured runs of one rank: 2"),
         ((2,), "h100", "device and link cannot be told apart"),
     ],
 )

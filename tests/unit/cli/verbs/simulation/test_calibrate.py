@@ -36,6 +36,7 @@ def test_one_run_on_a_device_predicts_another(
     # 1e12 operations at 989e12 per second take 1.011 ms, half as fast 2.022 ms.
     assert calibrate(measured, "--device", "h100", *LINK) == 0
     printed = capsys.readouterr().out
+    assert printed.startswith("1 measured run\n")
     assert "efficiency  0.500 of h100; the same as --compute h100:efficiency=0.500" in printed
     assert "link        1,000 ns, 450.000 GB/s" in printed
     assert "error       not known" in printed
@@ -65,7 +66,7 @@ def test_the_interval_and_shared_cores_are_told(
     flags = ["--machine", str(path), "--json", out]
     assert main(["simulate", str(measured / "pair"), *flags]) == 0
     printed = capsys.readouterr().out
-    assert "2 ranks take turns on 1 cores" in printed
+    assert "ranks take turns, 2 on a core" in printed
     assert "like four in five of 20 measured ones" in printed
     assert "on more ranks than were measured (1)" in printed
     found = json.loads(Path(out).read_text())["prediction"]
@@ -93,7 +94,7 @@ def test_a_machine_of_the_corpus_is_written(
         (("--device", "h1000"), "There is no device 'h1000'. Did you mean 'h100'"),
         (("--link", "fast"), "--link is 'fast'"),
         (("--ranks", "one"), "--ranks is 'one'"),
-        ((), "there are 1 measured runs of one rank"),
+        ((), "measured runs of one rank: 1"),
     ],
 )
 def test_wrong_use_is_refused(
