@@ -199,7 +199,7 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
             "nodes with numbers of a single real run",
             "0",
             "",
-            f"{drawn.redrawn:,} nodes got other numbers of the same bins",
+            f"{drawn.renumbered:,} nodes of these samples got other numbers than were drawn",
         )
     if evaluation is not None:
         yield SummaryRow(

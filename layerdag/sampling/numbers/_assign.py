@@ -8,21 +8,23 @@ operators at its ends, was counted in training.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import NumericAttribute
-from layerdag.datasets.schema.costs import COST_NAMES, CostTable, data_edges
+from layerdag.datasets.schema.costs import COST_NAMES, Cost, CostTable, data_edges
 from layerdag.sampling.numbers._candidates import CandidateIndex, Candidates, JobCandidates
 
 UNSEEN = 0.003
 """Weight of a change of sizes that was not counted, beside the shares of those that were."""
 _SWEEPS = 2
 
+NodeAllows = Callable[[int, Sequence[Cost]], Sequence[bool]]
+"""Which of these costs a node may have, given its row."""
 Neighbors = Sequence[Sequence[tuple[int, Mapping[float, float]]]]
 """For each node, its neighbors on one side with the known changes of sizes on the way."""
 
@@ -50,6 +52,7 @@ class CostAssigner:
         codes: Mapping[str, np.ndarray],
         rng: np.random.Generator,
         kept: int = 0,
+        allows: NodeAllows | None = None,
     ) -> dict[str, np.ndarray]:
         """Return ``COST_NAMES`` of all nodes, NaN for absent.
 
@@ -58,8 +61,9 @@ class CostAssigner:
             codes: Drawn bins of each number.
             rng: Of this job.
             kept: Number of nodes, the first ones, that keep their costs.
+            allows: Which costs nodes may have; all by default.
         """
-        options = self._options(graph, codes, rng)
+        options = self._options(graph, codes, rng, allows)
         options[:kept] = _kept(graph, kept)
         parents, children = self._neighbors(graph)
         chosen = [0] * graph.num_nodes
@@ -79,16 +83,23 @@ class CostAssigner:
         return dict(zip(COST_NAMES, cost_NC.T, strict=True))
 
     def _options(
-        self, graph: AttributedGraph, codes: Mapping[str, np.ndarray], rng: np.random.Generator
+        self,
+        graph: AttributedGraph,
+        codes: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
+        allows: NodeAllows | None,
     ) -> list[Candidates]:
         """Return the candidates of each node."""
         job = JobCandidates(self._index, rng)
         operators = graph.categories["op"]
         dtypes = graph.categories.get("dtype", [""] * graph.num_nodes)
         columns = [codes[name].tolist() for name in COST_NAMES]
+        keys = list(zip(operators, *columns, strict=True))
+        if allows is None:
+            return [job.of(key, dtype) for key, dtype in zip(keys, dtypes, strict=True)]
         return [
-            job.of((op, flops, moved, sent), dtype)
-            for op, dtype, flops, moved, sent in zip(operators, dtypes, *columns, strict=True)
+            job.allowed(key, dtype, partial(allows, row))
+            for row, (key, dtype) in enumerate(zip(keys, dtypes, strict=True))
         ]
 
     def _neighbors(self, graph: AttributedGraph) -> tuple[Neighbors, Neighbors]:

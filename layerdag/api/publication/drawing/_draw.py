@@ -30,14 +30,15 @@ class Drawn:
     Attributes:
         samples: In order of their seeds.
         outcomes: What became of each: ``KEPT``, or the reason of its rejection.
-        redrawn: Nodes whose numbers were drawn anew, for they were those of a single real run.
+        renumbered: Nodes of kept samples that got other numbers, for those drawn were of a single
+            real run, or go with such.
         threshold: Distance below which a sample counted as a near copy.
         seconds: That drawing took.
     """
 
     samples: tuple[GeneratedGraph, ...]
     outcomes: tuple[str, ...]
-    redrawn: int
+    renumbered: int
     threshold: float
     seconds: float
 
@@ -109,7 +110,7 @@ def draw_samples(
     return Drawn(
         tuple(samples),
         tuple(outcomes),
-        sieve.redrawn,
+        sieve.renumbered,
         sieve.copies.threshold,
         time.monotonic() - began,
     )

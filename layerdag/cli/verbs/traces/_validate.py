@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from layerdag.cli.verbs.traces._validate_fix import finding_row, fix
+from layerdag.cli.verbs.traces.validating import finding_row, fix
 from layerdag.errors import DataError, TraceError, UsageError
 from layerdag.evaluation.fixes import FIXABLE
 from layerdag.evaluation.rules import (
@@ -143,7 +143,7 @@ def _audit(args: argparse.Namespace) -> int:
 
 def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
     """Yield what was checked at a path; of samples in parts one for each part."""
-    from layerdag.cli.verbs.traces._validate_parts import check_part, parts_at
+    from layerdag.cli.verbs.traces.validating import check_part, parts_at
 
     parts = parts_at(path)
     if parts is None:
