@@ -4,7 +4,9 @@
     python benchmarks/prediction.py gpus --json results/prediction-gpus.json
 
 ``corpus``: rates of operators from runs of one rank, a link from runs of two ranks of one family;
-tested on runs of four ranks of the other families, beside the noise of sessions and baselines.
+tested on runs of four ranks of the other families, beside the noise of sessions and baselines. Once
+with the corpus's own times, and once with the least of all sessions of ``data/again.jsonl``, with
+the link from the runs of two ranks that were measured again, too.
 ``gpus``: data sheets and one efficiency from one measured figure; tested on the other figures.
 """
 
@@ -90,36 +92,43 @@ def corpus(args: argparse.Namespace) -> dict[str, Any]:
     least = sessions(args.corpus, args.twins, args.again)
     families = sorted({run.name.split("_")[1] for run in read_runs_of(args.corpus, ranks=(4,))})
     one, two, four = (read_runs_of(args.corpus, ranks=(ranks,)) for ranks in (1, 2, 4))
-    twin_of = {run.name.split(".")[0]: run for run in read_runs_of(args.twins, ranks=(2,))}
+    twin_of = {
+        run.name.split(".")[0]: run
+        for run in read_runs_of(args.twins, ranks=(2,))
+        if run.name.endswith(".ws2")
+    }
     print(f"{len(one)}, {len(two)} and {len(four)} runs of one, two and four ranks")
     alone = calibrate(one, cores=CORES)
     labels: dict[str, Callable[[str], float]] = {
         "corpus": lambda run: least[run][0],
         "least of all sessions": lambda run: min(least[run]),
     }
-    results: list[dict[str, Any]] = []
+    pairs = {
+        "corpus": two,
+        "least of all sessions": [
+            replace(run, seconds=min(least[run.name])) for run in twin_of.values()
+        ],
+    }
+    results: dict[str, dict[str, Any]] = {name: {} for name in labels}
     for family in track([*families, "all families"], "families"):
-        machine = _linked(alone, [r for r in two if family in (_family(r), "all families")])
         tested = [run for run in four if _family(run) != family]
-        assert machine.link is not None
-        found: dict[str, Any] = {"link from": family, "latency_us": machine.link.latency_ns / 1000,
-                 "gb_per_s": machine.link.bytes_per_s / 1e9}  # fmt: skip
         for name, label in labels.items():
-            found[name] = _against(machine, tested, twin_of, label)
-        results.append(found)
-    ranks4, ranks2 = [run.name for run in four], [f"{run}.ws2" for run in twin_of if run in least]
+            chosen = [run for run in pairs[name] if family in (_family(run), "all families")]
+            results[name][family] = _against(_linked(alone, chosen), tested, twin_of, label)
+    ranks4, ranks2 = [run.name for run in four], [run.name for run in twin_of.values()]
     return {
         "noise, four ranks": noise(least, ranks4),
-        "noise, two ranks": noise(least, [run for run in ranks2 if len(least[run]) > 1]),
+        "noise, two ranks": noise(least, ranks2),
         "runs of one rank, left out": vars(alone.alone) if alone.alone else None,
         "results": results,
         "median over families": {
             name: {
-                method: float(np.median([r[name][method]["median"] for r in results[:-1]]))
-                for method in results[0][name]
-                if method != "interval holds"
+                method: float(
+                    np.median([found[family]["errors of"][method]["median"] for family in families])
+                )
+                for method in next(iter(found.values()))["errors of"]
             }
-            for name in labels
+            for name, found in results.items()
         },
     }
 
@@ -151,7 +160,7 @@ def _against(
     twins = [twin_of[run.name] for run in paired]
     twin_s = [label(twin.name) for twin in twins]
     wanted = [label(run.name) for run in paired]
-    found: dict[str, Any] = {
+    made = {
         "machine": errors([p.seconds for p in plain], measured),
         "machine, cores not shared": errors(
             [roomy.predict(run.workload).seconds for run in tested], measured
@@ -163,16 +172,28 @@ def _against(
         "twice the twin": errors([2 * seconds for seconds in twin_s], wanted),
     }
     for weight in (0.5, 1.0):
-        made = [
+        both = [
             machine.predict(run.workload, like=(twin.workload, seconds), weight=weight).seconds
             for run, twin, seconds in zip(paired, twins, twin_s, strict=True)
         ]
-        found[f"machine and twin, weight {weight}"] = errors(made, wanted)
-    spread = machine.spread(4)
-    if spread:
-        ratio_S = np.array(measured) / np.array([p.seconds for p in plain])
-        found["interval holds"] = float(np.mean((spread.low <= ratio_S) & (ratio_S <= spread.high)))
-    return found
+        made[f"machine and twin, weight {weight}"] = errors(both, wanted)
+    assert machine.link is not None
+    assert machine.together is not None
+    ratio_S = np.array(measured) / np.array([p.seconds for p in plain])
+    inside_S = (machine.together.low <= ratio_S) & (ratio_S <= machine.together.high)
+    plans = sorted({run.name.split("_")[2] for run in tested})
+    rows = {plan: [r for r, run in enumerate(tested) if f"_{plan}_" in run.name] for plan in plans}
+    return {
+        "latency_us": machine.link.latency_ns / 1000,
+        "gb_per_s": machine.link.bytes_per_s / 1e9,
+        "error on two ranks": machine.together.error,
+        "errors of": made,
+        "interval holds": float(np.mean(inside_S)),
+        "by plan": {
+            plan: errors([plain[r].seconds for r in row], [measured[r] for r in row])
+            for plan, row in rows.items()
+        },
+    }
 
 
 # ---- other GPUs ----
