@@ -6,7 +6,7 @@
 ``corpus``: rates of operators from runs of one rank, a link from runs of two ranks of one family;
 tested on runs of four ranks of the other families, beside the noise of sessions and baselines. Once
 with the corpus's own times, and once with the least of all sessions of ``data/again.jsonl``, with
-the link from the runs of two ranks that were measured again, too.
+the link from the runs of two ranks that were measured again, too; and so with processor times.
 ``gpus``: data sheets and one efficiency from one measured figure; tested on the other figures.
 """
 
@@ -67,6 +67,19 @@ def sessions(corpus: Path, twins: Path, again: Path) -> dict[str, list[float]]:
     return least
 
 
+def processor_times(again: Path) -> dict[str, list[float]]:
+    """Return the least processor time of all ranks of each run in each session, over the cores.
+
+    It is the step time of a machine that does nothing else and whose cores never wait, and depends
+    little on other work.
+    """
+    least: dict[str, list[float]] = defaultdict(list)
+    for line in again.read_text().splitlines():
+        row = json.loads(line)
+        least[row["run"]].append(min(row["processor_s"]) / CORES)
+    return least
+
+
 def noise(least: Mapping[str, list[float]], runs: Sequence[str]) -> dict[str, Any]:
     """Return how far sessions are apart: the error of predicting one by another of the same run."""
     table_RS = np.array([least[run] for run in runs])
@@ -79,7 +92,7 @@ def noise(least: Mapping[str, list[float]], runs: Sequence[str]) -> dict[str, An
     ]
     return {
         "sessions": count,
-        "corpus to another": float(np.median([p["median"] for p in pairs[: count - 1]])),
+        "first to another": float(np.median([p["median"] for p in pairs[: count - 1]])),
         "any two": float(np.median([p["median"] for p in pairs])),
         "least of half the sessions to that of the others": float(
             np.median([half["median"] for half in halves])
@@ -90,6 +103,7 @@ def noise(least: Mapping[str, list[float]], runs: Sequence[str]) -> dict[str, An
 def corpus(args: argparse.Namespace) -> dict[str, Any]:
     """Predict runs of four ranks."""
     least = sessions(args.corpus, args.twins, args.again)
+    worked = processor_times(args.again)
     families = sorted({run.name.split("_")[1] for run in read_runs_of(args.corpus, ranks=(4,))})
     one, two, four = (read_runs_of(args.corpus, ranks=(ranks,)) for ranks in (1, 2, 4))
     twin_of = {
@@ -102,12 +116,15 @@ def corpus(args: argparse.Namespace) -> dict[str, Any]:
     labels: dict[str, Callable[[str], float]] = {
         "corpus": lambda run: least[run][0],
         "least of all sessions": lambda run: min(least[run]),
+        "processor time over cores": lambda run: min(worked[run]),
     }
     pairs = {
         "corpus": two,
-        "least of all sessions": [
-            replace(run, seconds=min(least[run.name])) for run in twin_of.values()
-        ],
+        **{
+            name: [replace(run, seconds=labels[name](run.name)) for run in twin_of.values()]
+            for name in labels
+            if name != "corpus"
+        },
     }
     results: dict[str, dict[str, Any]] = {name: {} for name in labels}
     for family in track([*families, "all families"], "families"):
@@ -119,6 +136,8 @@ def corpus(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "noise, four ranks": noise(least, ranks4),
         "noise, two ranks": noise(least, ranks2),
+        "noise of processor time, four ranks": noise(worked, ranks4),
+        "noise of processor time, two ranks": noise(worked, ranks2),
         "runs of one rank, left out": vars(alone.alone) if alone.alone else None,
         "results": results,
         "median over families": {

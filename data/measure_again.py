@@ -4,7 +4,8 @@
     python data/measure_again.py --session 1 --out data/again.jsonl
 
 Appends a line for each run: its name, the session, the load of the machine when it ended, and the
-wall time of each repeat (slowest rank). No trace is taken. ``benchmarks/prediction.py`` reads them.
+wall time of each repeat (slowest rank) and its processor time (all ranks). No trace is taken.
+``benchmarks/prediction.py`` reads them.
 """
 
 import argparse
@@ -36,8 +37,8 @@ def plans(world_size: int) -> list[RunPlan]:
     return [plan for plan in twin_plans() if plan.run.endswith(".ws2")]
 
 
-def repeats(plan: RunPlan, args: argparse.Namespace) -> list[float]:
-    """Return the wall times of repeated steps in seconds, of the slowest rank."""
+def repeats(plan: RunPlan, args: argparse.Namespace) -> tuple[list[float], list[float]]:
+    """Return wall times of the slowest rank and processor times of all, in seconds."""
     step = build_step(plan, args.rank)
     for _ in range(WARM_UP):
         step()
@@ -46,14 +47,17 @@ def repeats(plan: RunPlan, args: argparse.Namespace) -> list[float]:
     once = torch.tensor([time.perf_counter() - begin])
     distributed.all_reduce(once, distributed.ReduceOp.MAX)
     count = min(args.most, max(args.least, int(args.seconds / float(once))))
-    times = torch.zeros(count, dtype=torch.float64)
+    wall, processor = torch.zeros((2, count), dtype=torch.float64)
     for at in range(count):
         distributed.barrier()
-        begin = time.perf_counter()
+        worked, begin = time.process_time(), time.perf_counter()
         step()
-        times[at] = time.perf_counter() - begin
-    distributed.all_reduce(times, distributed.ReduceOp.MAX)
-    return [round(seconds, 7) for seconds in times.tolist()]
+        wall[at] = time.perf_counter() - begin
+        processor[at] = time.process_time() - worked
+    distributed.all_reduce(wall, distributed.ReduceOp.MAX)
+    distributed.all_reduce(processor)
+    rounded = [[round(seconds, 7) for seconds in times.tolist()] for times in (wall, processor)]
+    return rounded[0], rounded[1]
 
 
 def work(args: argparse.Namespace) -> None:
@@ -64,10 +68,11 @@ def work(args: argparse.Namespace) -> None:
         world_size=args.world_size, timeout=timedelta(seconds=60),
     )  # fmt: skip
     for plan in plans(args.world_size):
-        times = repeats(plan, args)
+        wall, processor = repeats(plan, args)
         if args.rank == 0:
             load = round(os.getloadavg()[0], 2)
-            row = {"run": plan.run, "session": args.session, "load": load, "step_times_s": times}
+            row = {"run": plan.run, "session": args.session, "load": load}
+            row |= {"step_times_s": wall, "processor_s": processor}
             with args.out.open("a") as out:
                 out.write(json.dumps(row) + "\n")
     distributed.destroy_process_group()

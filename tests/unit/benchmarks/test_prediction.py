@@ -25,7 +25,7 @@ def test_noise_is_how_badly_one_session_predicts_another() -> None:
     least = {"a": [1.0, 2.0, 2.0, 2.0], "b": [1.0, 2.0, 2.0, 2.0]}
     found = noise(least, ["a", "b"])
     assert found["sessions"] == 4
-    assert found["corpus to another"] == 0.5
+    assert found["first to another"] == 0.5
     # Of six halves three hold the first session, and are half as long as the other half.
     assert found["least of half the sessions to that of the others"] == pytest.approx(0.75)
 
