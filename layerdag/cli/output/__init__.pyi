@@ -5,7 +5,12 @@ from ._run_notes import (
     after_training as after_training,
     announcement as announcement,
 )
-from ._simulation import peak_memory as peak_memory, report as report, summary as summary
+from ._simulation import (
+    interval as interval,
+    peak_memory as peak_memory,
+    report as report,
+    summary as summary,
+)
 from ._surrogate import (
     evaluation_lines as evaluation_lines,
     operator_lines as operator_lines,
