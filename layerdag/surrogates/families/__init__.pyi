@@ -12,6 +12,7 @@ from ._dag_transformer import (
     fit_dag_transformer as fit_dag_transformer,
 )
 from ._features import graph_features as graph_features
+from ._fitting import FAMILIES as FAMILIES, SINGLE as SINGLE
 from ._message_passing import (
     MessagePassingSurrogate as MessagePassingSurrogate,
     fit_message_passing as fit_message_passing,
@@ -21,7 +22,6 @@ from ._network import (
     MessagePassingNetwork as MessagePassingNetwork,
 )
 from ._rebuild import rebuild as rebuild
-from ._registry import FAMILIES as FAMILIES, SINGLE as SINGLE
 from ._stacked import StackedEnsemble as StackedEnsemble, fit_stacked as fit_stacked
 from ._training import (
     NetworkSettings as NetworkSettings,

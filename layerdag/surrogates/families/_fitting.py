@@ -1,4 +1,4 @@
-"""The families by name, each with its fitting function."""
+"""Which function fits a family, by its name."""
 
 from collections.abc import Sequence
 
