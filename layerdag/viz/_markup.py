@@ -123,7 +123,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """Return a share as a percentage; 100 % means all, never nearly all."""
+    """Return a fraction as a percentage; 100 % means all, never nearly all."""
     if fraction is None or not math.isfinite(fraction):
         return "—"
     if fraction in (0.0, 1.0):

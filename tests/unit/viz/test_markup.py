@@ -1,4 +1,5 @@
 import pytest
+from hypothesis import given, strategies as st
 
 from layerdag.evaluation.metrics import Interval
 from layerdag.viz import element, interval, joined, number, percent, section, table, text
@@ -35,6 +36,13 @@ def test_nearly_all_is_never_shown_as_all() -> None:
     assert percent(0.0) == "0%"
     assert percent(0.00001) == "0.1%"
     assert percent(None) == "—"
+
+
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True))
+def test_a_percentage_is_within_a_twentieth_and_never_all_or_none(fraction: float) -> None:
+    shown = percent(fraction)
+    assert shown not in ("0%", "100%", "0.0%", "100.0%")
+    assert abs(float(shown.removesuffix("%")) - min(max(100 * fraction, 0.1), 99.9)) <= 0.051
 
 
 def test_an_interval_stands_in_brackets() -> None:

@@ -1,0 +1,103 @@
+"""Models from the parts of a file that nobody vouches for."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from layerdag.graph import GraphSizes
+from layerdag.surrogates import Labeled
+from layerdag.surrogates.families import BoostingSettings, SurrogateModel, fit_boosting, fit_stacked
+from layerdag.surrogates.families._rebuild import rebuild
+
+REFUSED = (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError)
+
+
+def few_trees(dags, target_B, sizes, seed) -> SurrogateModel:
+    return fit_boosting(dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5))
+
+
+@pytest.fixture
+def trees(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
+    return few_trees(real.dags, real.target_B, sizes, 0)
+
+
+@pytest.fixture
+def ensemble(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
+    return fit_stacked(real.dags, real.target_B, sizes, {"trees": few_trees}, folds=2)
+
+
+def parts(model: SurrogateModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return copies of what a file would hold."""
+    arrays = {name: array.copy() for name, array in model.arrays().items()}
+    return copy.deepcopy(dict(model.config())), arrays
+
+
+@pytest.mark.parametrize("kind", ["trees", "ensemble"])
+def test_a_model_predicts_after_it_was_rebuilt_as_before(
+    kind: str, real: Labeled, request: pytest.FixtureRequest
+) -> None:
+    model = request.getfixturevalue(kind)
+    again = rebuild(model.family, *parts(model))
+    np.testing.assert_array_equal(again.predict(real.dags), model.predict(real.dags))
+    np.testing.assert_array_equal(again.spread(real.dags), model.spread(real.dags))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("left", 10**6), ("right", -1), ("feature", -1), ("left", None), ("value", "short")],
+)
+def test_trees_that_name_what_is_not_there_are_refused(
+    trees: SurrogateModel, name: str, value: object
+) -> None:
+    config, arrays = parts(trees)
+    if value is None:
+        del arrays[name]
+    elif value == "short":
+        arrays[name] = arrays[name][:, :-1]
+    else:
+        arrays[name][0, 0] = value
+    with pytest.raises(REFUSED):
+        rebuild("boosting", config, arrays)
+
+
+@pytest.mark.parametrize("attributes", [[], [0], [10**9], ["x"]])
+def test_sizes_out_of_bounds_are_refused(trees: SurrogateModel, attributes: list[object]) -> None:
+    config, arrays = parts(trees)
+    config["sizes"] = {**config["sizes"], "attributes": attributes}
+    with pytest.raises(REFUSED):
+        rebuild("boosting", config, arrays)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"width": 10**9, "rounds": 2}, {"width": 8, "rounds": 0}, {"width": "eval"}, {}]
+)
+@pytest.mark.parametrize("family", ["message_passing", "dag_transformer"])
+def test_networks_that_no_fit_would_make_are_refused(
+    family: str, settings: dict[str, object], trees: SurrogateModel
+) -> None:
+    config, _ = parts(trees)
+    with pytest.raises(REFUSED):
+        rebuild(family, {**config, "settings": settings}, {})
+
+
+@pytest.mark.parametrize("weights", [[], [1.0], [math.nan, 1.0], [1.0] * 200])
+def test_an_ensemble_needs_a_finite_weight_for_each_member(
+    ensemble: SurrogateModel, weights: list[float]
+) -> None:
+    config, arrays = parts(ensemble)
+    with pytest.raises(REFUSED):
+        rebuild("stacked", {**config, "weights": weights}, arrays)
+
+
+def test_an_ensemble_of_ensembles_and_an_unknown_family_are_refused(
+    ensemble: SurrogateModel,
+) -> None:
+    config, arrays = parts(ensemble)
+    with pytest.raises(KeyError):
+        rebuild("oracle", config, arrays)
+    config["members"][0]["family"] = "stacked"
+    with pytest.raises(ValueError, match="ensemble itself"):
+        rebuild("stacked", config, arrays)
