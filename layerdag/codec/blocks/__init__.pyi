@@ -7,7 +7,9 @@ from ._unroll import (
 )
 from ._words import (
     BLOCK as BLOCK,
+    INSIDE as INSIDE,
     OUTSIDE as OUTSIDE,
     REPEATS as REPEATS,
     in_copy as in_copy,
+    is_rolled as is_rolled,
 )
