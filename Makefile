@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-short release test test-slow coverage docs-test pages-test sanitize search lint docs mutation corpus pretrained clean help
+.PHONY: demo demo-short release test test-slow coverage docs-test pages-test sanitize search lint docs wheel mutation corpus pretrained clean help
 
 help:
 	@echo "make demo        install, then run the main job on the embedded corpus"
@@ -17,6 +17,7 @@ help:
 	@echo "make sanitize    fuzz targets and tests of the C sources under the sanitizers; needs gcc"
 	@echo "make search      laws on twenty times as many examples, other ones in every run"
 	@echo "make docs        build the site of the documentation into outputs/site"
+	@echo "make wheel       build the wheel, install it into an empty environment without a compiler, run the short demo there"
 	@echo "make lint        format, lint, types, import floors"
 	@echo "make mutation    break the source in one place at a time; an hour or more"
 	@echo "make corpus      collect the embedded corpus again"
@@ -70,6 +71,15 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet --site-dir outputs/site
+
+wheel: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check build
+	rm -rf outputs/wheel
+	$(BIN)/python -m build --wheel --outdir outputs/wheel .
+	$(PYTHON) -m venv outputs/wheel/venv
+	CC=false outputs/wheel/venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary antlr4-python3-runtime \
+		--constraint constraints.txt outputs/wheel/*.whl
+	cd outputs/wheel && venv/bin/layerdag demo --out demo --short
 
 mutation: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,mutation]"

@@ -3,6 +3,7 @@ from .api import (
     audit as audit,
     compare as compare,
     diff as diff,
+    fix as fix,
     read as read,
     release as release,
     train as train,

@@ -151,7 +151,7 @@ def audit(
         raise UsageError(
             "An audit needs samples and a data set, or train, holdout and synthetic graphs."
         )
-    place = data if isinstance(data, str | Path) else None
+    folder = data if isinstance(data, str | Path) else None
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     words = None
@@ -159,7 +159,7 @@ def audit(
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         _require_split(learned, data, str(samples))
         made = list(read_samples(samples, data.schema))
-        words = None if place is None else _searched(samples, place)
+        words = None if folder is None else _searched(samples, folder)
     else:
         made = encoded(samples, data.schema)
     if checkpoint is None:
@@ -170,10 +170,10 @@ def audit(
     return replace(audit_of(data, made, weight_attacks(checkpoint, data)), words=words)
 
 
-def _searched(samples: str | Path, place: str | Path) -> WordSearch | None:
+def _searched(samples: str | Path, folder: str | Path) -> WordSearch | None:
     """Search samples for the words of a data set; None if it has no traces and no flow graphs."""
     try:
-        return search_words(samples, place) if Path(place).is_dir() else None
+        return search_words(samples, folder) if Path(folder).is_dir() else None
     except DataError:
         return None
 

@@ -8,6 +8,8 @@ import torch
 
 from layerdag.api._read import read
 from layerdag.codec import AttributedGraph
+from layerdag.errors import DataError
+from layerdag.evaluation.fixes import FixedWorkload, fix_workload
 from layerdag.evaluation.rules import Finding, check_structure, check_workload
 from layerdag.graph import DAG
 from layerdag.sampling import GeneratedGraph
@@ -29,6 +31,24 @@ def validate(thing: Checkable | Iterable[Checkable]) -> tuple[Finding, ...]:
     if isinstance(thing, Checkable):
         return tuple(_findings(thing))
     return tuple(finding for one in thing for finding in _findings(one))
+
+
+def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
+    """Change what breaks a rule on traces and has one safe answer; see ``fix_workload``.
+
+    Args:
+        thing: A workload, a trace, or the path of one. It is not changed.
+
+    Returns:
+        The workload with all changes, what was changed, and what is left.
+
+    Raises:
+        DataError: If a path cannot be read, or holds a graph.
+    """
+    found = read(thing) if isinstance(thing, str | Path) else thing
+    if isinstance(found, AttributedGraph):
+        raise DataError(f"{found.name}: is a graph; only traces can be fixed.")
+    return fix_workload(Workload((found,), {}, found.source) if isinstance(found, Trace) else found)
 
 
 def _findings(thing: Checkable) -> Iterable[Finding]:

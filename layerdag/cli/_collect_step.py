@@ -96,7 +96,7 @@ def _of_slowest_rank(times: Sequence[float]) -> list[float]:
 
 def collect_step(
     script: Path,
-    words: list[str],
+    arguments: list[str],
     start: StartCapture,
     step: int,
     *,
@@ -107,7 +107,7 @@ def collect_step(
 
     Args:
         script: What to run.
-        words: Its arguments.
+        arguments: Its arguments.
         start: Begins the capture.
         step: Which step.
         repeats: How many later steps to measure without the profiler; fewer if the script ends.
@@ -119,7 +119,7 @@ def collect_step(
     hook = _StepHook(start, step, repeats, keep_going)
     handle = register_optimizer_step_post_hook(hook)
     try:
-        _run_script(script, words)
+        _run_script(script, arguments)
     except _Done:
         pass
     except DataError:
@@ -139,10 +139,10 @@ def collect_step(
     return CollectedStep(captured.path, nodes, captured.rank, captured.world_size, times)
 
 
-def _run_script(script: Path, words: list[str]) -> None:
+def _run_script(script: Path, arguments: list[str]) -> None:
     """Run the script as the main program; its faults become one sentence."""
     old_argv, old_path = sys.argv, list(sys.path)
-    sys.argv, sys.path[0] = [str(script), *words], str(script.resolve().parent)
+    sys.argv, sys.path[0] = [str(script), *arguments], str(script.resolve().parent)
     try:
         runpy.run_path(str(script), run_name="__main__")
     except LayerdagError:

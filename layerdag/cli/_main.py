@@ -59,7 +59,7 @@ _TITLES = {
     "simulation": "simulated clusters",
     "models": "generators and surrogates",
 }
-ROOM_OF = {verb: room for room, verbs in ROOMS.items() for verb in verbs}
+ROOM_OF = {verb: group for group, verbs in ROOMS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release")
 # First words after a verb that make it another one, with flags of its own.
@@ -70,8 +70,8 @@ _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of la
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the bare command, which has the verbs but not their flags."""
     listing = "\n\n".join(
-        "\n".join([f"{_TITLES[room]}:", *(f"  {verb:<10} {text}" for verb, text in verbs.items())])
-        for room, verbs in ROOMS.items()
+        "\n".join([f"{_TITLES[group]}:", *(f"  {verb:<10} {text}" for verb, text in verbs.items())])
+        for group, verbs in ROOMS.items()
     )
     parser = argparse.ArgumentParser(
         prog="layerdag",
@@ -89,14 +89,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["help"]:
-        words = [*words[1:2], "--help"]
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     try:
-        _check_verb(words)
-        verb = build_parser().parse_args(words[:1] or ["--help"]).verb
+        _check_verb(arguments)
+        verb = build_parser().parse_args(arguments[:1] or ["--help"]).verb
         with terminating(), old_names_told():
-            return _run(verb, words[1:])
+            return _run(verb, arguments[1:])
     except KeyboardInterrupt as stop:
         code = exit_code(stop)
         by = "SIGTERM" if code == TERMINATED else "the keyboard"
@@ -111,9 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(error)
 
 
-def _check_verb(words: Sequence[str]) -> None:
+def _check_verb(arguments: Sequence[str]) -> None:
     """Refuse an unknown verb with the nearest one."""
-    word = words[0] if words else "--help"
+    word = arguments[0] if arguments else "--help"
     if word not in ROOM_OF and not word.startswith("-"):
         raise UsageError(
             f"There is no verb '{word}'.{did_you_mean(word, ROOM_OF)} Known: {', '.join(ROOM_OF)}. "
@@ -121,20 +121,20 @@ def _check_verb(words: Sequence[str]) -> None:
         )
 
 
-def _run(verb: str, words: list[str]) -> int:
+def _run(verb: str, arguments: list[str]) -> int:
     """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
     has_settings = verb in VERBS_WITH_SETTINGS
-    if has_settings and {"-h", "--help"} & set(words):
+    if has_settings and {"-h", "--help"} & set(arguments):
         sys.stdout.write(help_text(verb))
         return 0
     if verb in _WITH_THREADS:
         with_brief_spinning()
     name = [verb]
-    if words[:1] and words[0] in MODES.get(verb, ()):
-        name.append(words.pop(0))
+    if arguments[:1] and arguments[0] in MODES.get(verb, ()):
+        name.append(arguments.pop(0))
     module = importlib.import_module(f"layerdag.cli.verbs.{ROOM_OF[verb]}._{'_'.join(name)}")
     if has_settings:
-        return int(module.main(words))
+        return int(module.main(arguments))
     parser = argparse.ArgumentParser(
         prog=f"layerdag {' '.join(name)}",
         description=module.SUMMARY,
@@ -142,12 +142,12 @@ def _run(verb: str, words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
-    return int(module.run(_parsed(parser, words)))
+    return int(module.run(_parsed(parser, arguments)))
 
 
-def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
     """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
-    args, strange = parser.parse_known_args(words)
+    args, strange = parser.parse_known_args(arguments)
     if strange:
         flags = [flag for action in parser._actions for flag in action.option_strings]
         near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][:1] == "-" else ""

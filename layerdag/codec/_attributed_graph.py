@@ -49,8 +49,8 @@ class AttributedGraph:
     @property
     def num_nodes(self) -> int:
         """Number of nodes (N)."""
-        for words in self.categories.values():
-            return len(words)
+        for column in self.categories.values():
+            return len(column)
         for values in self.numbers.values():
             return len(values)
         return 0
@@ -66,7 +66,7 @@ class AttributedGraph:
         Raises:
             GraphError: With one sentence that names the first fault.
         """
-        sizes = {name: len(words) for name, words in self.categories.items()}
+        sizes = {name: len(column) for name, column in self.categories.items()}
         sizes |= {name: len(values) for name, values in self.numbers.items()}
         if self.num_nodes == 0:
             raise GraphError(f"{self.name}: there is no node, or no node attribute.")

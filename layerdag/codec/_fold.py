@@ -100,7 +100,7 @@ def job_graph(
     numbers = _joined(_numbers(trace) for trace in traces)
     return AttributedGraph(
         name=name,
-        categories={key: [words[i] for i in kept.tolist()] for key, words in columns.items()},
+        categories={key: [column[i] for i in kept.tolist()] for key, column in columns.items()},
         numbers={key: np.array(values)[kept] for key, values in numbers.items()},
         units={key: unit for key, (_, unit) in NUMBERS.items()},
         edge_index_2E=edges_2E,

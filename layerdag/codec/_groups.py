@@ -100,7 +100,7 @@ def members(role: str, domain: Sequence[int], rank: int) -> tuple[int, ...]:
         return tuple(domain)
     wanted = min(int(match[2]), len(domain))
     size = max(d for d in range(1, wanted + 1) if len(domain) % d == 0)
-    place, count = list(domain).index(rank), len(domain) // size
+    position, count = list(domain).index(rank), len(domain) // size
     if match[1] == "contiguous":
-        return tuple(domain[place // size * size : (place // size + 1) * size])
-    return tuple(domain[place % count :: count])
+        return tuple(domain[position // size * size : (position // size + 1) * size])
+    return tuple(domain[position % count :: count])

@@ -133,7 +133,7 @@ def _opens_a_slot(plan: JobPlan) -> np.ndarray:
     Collectives are left out: they begin with a delay of their own.
     """
     opens_N = np.zeros(plan.graph.num_nodes, dtype=bool)
-    device_N = plan.words("device")
+    device_N = plan.column("device")
     for stage in range(plan.num_stages):
         mine_N = plan.takes_part(stage)
         holds_N = plan.blocks(stage)

@@ -103,7 +103,7 @@ class JobPlan:
         self.peer_N: list[int | None] = [None] * self.graph.num_nodes
         self._role_N = [""] * self.graph.num_nodes
         self.collective_N: list[CollectiveType | None] = [None] * self.graph.num_nodes
-        for node, word in enumerate(self.words("peer")):
+        for node, word in enumerate(self.column("peer")):
             if self.kind_N[node] == MESSAGE:
                 self._settle_message(node, self._stage(word))
             elif self.kind_N[node] == COLLECTIVE:
@@ -111,7 +111,7 @@ class JobPlan:
         self.name_N = [self._fitting_name(node) for node in range(self.graph.num_nodes)]
         self.parents = self._ordered_parents()
 
-    def words(self, name: str) -> list[str]:
+    def column(self, name: str) -> list[str]:
         """Return a categorical attribute, "none" everywhere if the graph lacks it."""
         return self.graph.categories.get(name, [NONE] * self.graph.num_nodes)
 
@@ -175,11 +175,11 @@ class JobPlan:
         """Return the position of a rank in its stage."""
         return rank - self.ranks_of(self.stage_of(rank)).start
 
-    def _at(self, stage: int | None, place: int) -> int:
+    def _at(self, stage: int | None, position: int) -> int:
         """Return the rank of a stage at a place, counted around."""
         assert stage is not None, "a placed message has two ends"
         ranks = self.ranks_of(stage)
-        return ranks[place % len(ranks)]
+        return ranks[position % len(ranks)]
 
     def is_uniform(self, stage: int) -> bool:
         """Return whether all ranks of a stage run the same trace, byte for byte."""
@@ -211,7 +211,7 @@ class JobPlan:
 
     def _settle_collective(self, node: int, joined: int | None) -> None:
         """Set type and role of a collective; repair one that is not possible."""
-        role, own = self.words("group")[node], self.stage_N[node]
+        role, own = self.column("group")[node], self.stage_N[node]
         if own is not None and joined is not None and joined != own:
             self.peer_N[node] = joined
         self._role_N[node] = role
@@ -224,7 +224,7 @@ class JobPlan:
         if not role.startswith((ALL_RANKS, STAGE, "contiguous", "strided")):
             self.repairs["collective_without_group"] += 1
             self._role_N[node] = STAGE
-        word = self.words("collective")[node]
+        word = self.column("collective")[node]
         kind = CollectiveType.ALL_REDUCE if word == NONE else CollectiveType[word]
         if kind in STAND_INS:
             self.repairs["collective_that_is_not_simulated"] += 1

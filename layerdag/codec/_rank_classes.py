@@ -68,11 +68,11 @@ def _meeting_places(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> Iterato
     """Yield for each rank its class and how far away in their classes its peers are."""
     order_R = np.argsort(class_R, kind="stable")
     size_C = np.bincount(class_R)
-    place_R = np.empty_like(class_R)
-    place_R[order_R] = np.arange(class_R.size) - (np.cumsum(size_C) - size_C)[class_R[order_R]]
+    position_R = np.empty_like(class_R)
+    position_R[order_R] = np.arange(class_R.size) - (np.cumsum(size_C) - size_C)[class_R[order_R]]
     for rank, met in enumerate(peers):
         own = class_R[rank]
-        shift = place_R[met] - place_R[rank]
+        shift = position_R[met] - position_R[rank]
         yield int(own), np.where(class_R[met] == own, shift % size_C[own], shift).tobytes()
 
 

@@ -148,11 +148,11 @@ class _Writer:
     def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
         """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
         communicates = kind >= NodeType.COMM_SEND
-        device = self.plan.words("device")[node]
+        device = self.plan.column("device")[node]
         yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
         if device not in (NONE, OTHER):
             yield Attribute("device", Wire.STRING, "cpu" if device == HOST else device)
-        dtype = self.plan.words("dtype")[node]
+        dtype = self.plan.column("dtype")[node]
         if dtype not in (NONE, OTHER):
             yield Attribute("dtype", Wire.STRING, dtype)
         numbers = self._numbers

@@ -58,15 +58,15 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
         DataError: If a file is damaged, or nothing is left for training.
     """
     if str(name_or_folder) in GENERATED:
-        name, place = str(name_or_folder), {}
+        name, arguments = str(name_or_folder), {}
     else:
         folder = Path(name_or_folder)
-        name, place = kind_of_folder(folder, options), {"folder": folder}
+        name, arguments = kind_of_folder(folder, options), {"folder": folder}
         if name == "folder" and options.get("labels") is None:
-            place |= _labels_in(folder)
+            arguments |= _labels_in(folder)
     loader = loader_of(name)
     _check_options(loader, options)
-    return loader(**{**options, **place})
+    return loader(**{**options, **arguments})
 
 
 def read_dataset(

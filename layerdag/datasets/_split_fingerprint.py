@@ -76,8 +76,8 @@ def require_same_split(
     parts = learned.differing(here)
     if not parts:
         return
-    words = {"train": "training", "val": "validation", "test": "test"}
-    listed = " and ".join(words[part] for part in parts)
+    names = {"train": "training", "val": "validation", "test": "test"}
+    listed = " and ".join(names[part] for part in parts)
     raise UsageError(
         f"{model}: comes from a model that was trained on another split than that of {data} (the "
         f"{listed} graphs differ), so graphs that count as held out here may have been trained "

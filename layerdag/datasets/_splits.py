@@ -36,15 +36,17 @@ def enough_to_judge(count: int) -> tuple[int, int]:
     return max(tenths(count)[0], least), max(tenths(count)[1], least)
 
 
-def held_out_fraction(share: float) -> Sizes:
+def held_out_fraction(fraction: float) -> Sizes:
     """Return sizes that hold this share of all graphs out, half of it for test.
 
     Raises:
         ConfigError: If training would get nothing, or the share is no share.
     """
-    if not 0 < share < 1:
-        raise ConfigError(f"The share of held-out graphs must lie between 0 and 1, found {share}.")
-    return lambda count: (round(share / 2 * count), round(share / 2 * count))
+    if not 0 < fraction < 1:
+        raise ConfigError(
+            f"The share of held-out graphs must lie between 0 and 1, found {fraction}."
+        )
+    return lambda count: (round(fraction / 2 * count), round(fraction / 2 * count))
 
 
 def split_graphs(
@@ -69,8 +71,8 @@ def split_graphs(
     first = count - num_val - max(num_test, 0)
     second = first + num_val
     parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
-    for place, key in enumerate(keys):
-        split: Split = "train" if place < first else "val" if place < second else "test"
+    for index, key in enumerate(keys):
+        split: Split = "train" if index < first else "val" if index < second else "test"
         parts[split].extend(by_content[key])
     return parts
 

@@ -102,10 +102,10 @@ def compare_by_depth(
 
 def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> DescriptorMetric:
     """Return the metric of the nodes, or layers, of one depth bin alone."""
-    place = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
+    depth_bin_of = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
 
     def items(graphs: GraphSet) -> Iterator[Items]:
-        here = place(graphs, depth_bins) == number
+        here = depth_bin_of(graphs, depth_bins) == number
         for part in descriptor.items(graphs):
             yield Items(part.part, part.value[here], part.graph[here])
 

@@ -51,11 +51,13 @@ class ListedNeighbors:
         """
         table, unlisted = data["multisets"], data["unlisted"]
         _check_multisets(table)
-        if len(unlisted) != len(table) or not all(0 <= float(share) < 1 for share in unlisted):
+        if len(unlisted) != len(table) or not all(
+            0 <= float(fraction) < 1 for fraction in unlisted
+        ):
             raise ValueError("every kind needs a share of nodes from 0 to below 1")
         return cls(
             tuple(tuple(tuple(multiset) for multiset in listed) for listed in table),
-            tuple(float(share) for share in unlisted),
+            tuple(float(fraction) for fraction in unlisted),
         )
 
 

@@ -190,14 +190,14 @@ class Blocks:
             backward: Which runs have the deepest copy first.
         """
         count = max(run.count for run in runs)
-        place_N, depth_N = _places(num_nodes, runs, backward)
+        position_N, depth_N = _places(num_nodes, runs, backward)
         depths: dict[tuple[BlockNode, BlockNode, int, int], list[int]] = defaultdict(list)
         edges_2E, kind_E = edges
         for source, target, kind in zip(*edges_2E.tolist(), kind_E.tolist(), strict=True):
-            inside = place_N[source].run >= 0 and place_N[target].run >= 0
+            inside = position_N[source].run >= 0 and position_N[target].run >= 0
             deeper = depth_N[target] - depth_N[source] if inside else 0
-            depth = depth_N[target] if place_N[target].run >= 0 else depth_N[source]
-            depths[place_N[source], place_N[target], kind, deeper].append(depth)
+            depth = depth_N[target] if position_N[target].run >= 0 else depth_N[source]
+            depths[position_N[source], position_N[target], kind, deeper].append(depth)
         patterns = tuple(Pattern(*key, _ranges(found)) for key, found in depths.items())
         return cls(num_nodes, tuple(runs), tuple(backward), count, patterns)
 
@@ -237,9 +237,9 @@ class Blocks:
         self, row_N: np.ndarray, depth_N: np.ndarray
     ) -> dict[tuple[BlockNode, int], int]:
         """Return the new number of each place at each depth."""
-        place_N, _ = _places(self.num_nodes, self.runs, self.backward)
+        position_N, _ = _places(self.num_nodes, self.runs, self.backward)
         pairs = zip(row_N.tolist(), depth_N.tolist(), strict=True)
-        return {(place_N[row], depth): at for at, (row, depth) in enumerate(pairs)}
+        return {(position_N[row], depth): at for at, (row, depth) in enumerate(pairs)}
 
     def _edges(
         self, pattern: Pattern, count: int, at: dict[tuple[BlockNode, int], int]
@@ -284,15 +284,15 @@ def _places(
     num_nodes: int, runs: Sequence[Run], backward: Sequence[bool]
 ) -> tuple[list[BlockNode], list[int]]:
     """Return the place and the depth of each node."""
-    places = [BlockNode(-1, row) for row in range(num_nodes)]
+    nodes = [BlockNode(-1, row) for row in range(num_nodes)]
     depths = [-1] * num_nodes
     for number, (run, back) in enumerate(zip(runs, backward, strict=True)):
         for copy in range(run.count):
             for at in range(run.period):
                 row = run.start + copy * run.period + at
-                places[row] = BlockNode(number, at)
+                nodes[row] = BlockNode(number, at)
                 depths[row] = run.count - 1 - copy if back else copy
-    return places, depths
+    return nodes, depths
 
 
 def _ranges(depths: list[int]) -> tuple[tuple[int, int], ...]:

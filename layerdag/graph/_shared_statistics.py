@@ -79,18 +79,18 @@ def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -
     """Return the merged values of each kind with the number of nodes, rounded up."""
     capped = {kind: _capped(table, cap) for kind, table in holders.items()}
     most = max(len(graphs) for table in capped.values() for graphs in table.values())
-    places = {kind: _places(t, min(SHARED_BY, most), cap) for kind, t in capped.items()}
-    common = sorted({place for table in places.values() for place in table.values()})
+    positions = {kind: _positions(t, min(SHARED_BY, most), cap) for kind, t in capped.items()}
+    common = sorted({position for table in positions.values() for position in table.values()})
     merged: list[Pairs] = []
     for kind, pairs in enumerate(exact):
-        if pairs and not places[kind]:
-            share = sum(count for _, count in pairs) // len(common)
-            merged.append(tuple((place, _rounded_up(max(share, 1))) for place in common))
+        if pairs and not positions[kind]:
+            each = sum(count for _, count in pairs) // len(common)
+            merged.append(tuple((position, _rounded_up(max(each, 1))) for position in common))
             continue
         total: defaultdict[int, int] = defaultdict(int)
         for value, count in pairs:
-            total[places[kind][min(value, cap) if cap else value]] += count
-        merged.append(tuple((place, _rounded_up(total[place])) for place in sorted(total)))
+            total[positions[kind][min(value, cap) if cap else value]] += count
+        merged.append(tuple((position, _rounded_up(total[position])) for position in sorted(total)))
     return tuple(merged)
 
 
@@ -102,7 +102,7 @@ def _capped(holders: Holders, cap: int) -> Holders:
     return found
 
 
-def _places(holders: Holders, needed: int, cap: int) -> dict[int, int]:
+def _positions(holders: Holders, needed: int, cap: int) -> dict[int, int]:
     """Return the value that stands for each value; empty if too few graphs have any.
 
     From the largest value down, values are merged until enough graphs show one of them; the
@@ -110,21 +110,23 @@ def _places(holders: Holders, needed: int, cap: int) -> dict[int, int]:
     end goes to its neighbor. 0 is merged only if too few graphs show it: a node without parents is
     another thing than one with few.
     """
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     waiting: list[int] = []
     seen: set[int] = set()
     for value in sorted((value for value in holders if value > 0), reverse=True):
         waiting.append(value)
         seen |= holders[value]
         if len(seen) >= needed or value == cap:
-            places |= dict.fromkeys(waiting, value)
+            positions |= dict.fromkeys(waiting, value)
             waiting, seen = [], set()
     if len(holders.get(0, ())) >= needed:
-        places[0] = 0
-    if not places:
+        positions[0] = 0
+    if not positions:
         return {}
-    lowest = min(place for place in places.values() if place or len(set(places.values())) == 1)
-    return {value: places.get(value, lowest) for value in holders}
+    lowest = min(
+        position for position in positions.values() if position or len(set(positions.values())) == 1
+    )
+    return {value: positions.get(value, lowest) for value in holders}
 
 
 def _rounded_up(count: int) -> int:

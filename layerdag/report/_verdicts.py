@@ -83,8 +83,8 @@ def likeness(ratio: float | None) -> Answer:
             "Fewer than 8 real graphs were held out of training, or fewer than 8 samples kept.",
             "provenance",
         )  # fmt: skip
-    words = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
-    word, tone = words if ratio <= CLOSE else ("far", "poor")
+    grade = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
+    word, tone = grade if ratio <= CLOSE else ("far", "poor")
     return Answer(
         IS_IT_LIKE,
         word,

@@ -30,14 +30,14 @@ def batches_of_like_size(
     sizes = [_nodes(row, settings.max_nodes) for row in rows]
     rows_of_each = (settings.best_of or 1) * (1 if settings.guidance == 1 else 2)
     batches: list[list[int]] = []
-    for place in sorted(range(len(rows)), key=lambda i: (sizes[i], i)):
+    for index in sorted(range(len(rows)), key=lambda i: (sizes[i], i)):
         # Sizes ascend, so that this one is the largest of the batch.
-        fits = MOST_POSITIONS // (rows_of_each * sizes[place])
+        fits = MOST_POSITIONS // (rows_of_each * sizes[index])
         most = settings.batch_size or max(1, math.floor(fits))
         if batches and len(batches[-1]) < most:
-            batches[-1].append(place)
+            batches[-1].append(index)
         else:
-            batches.append([place])
+            batches.append([index])
     return batches
 
 

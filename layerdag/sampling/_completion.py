@@ -121,13 +121,13 @@ class GivenLayers:
 
 def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:
     """Return the graph of some nodes, in this order, and the edges between them."""
-    place_N = np.full(graph.num_nodes, -1)
-    place_N[row_N] = np.arange(len(row_N))
-    edges_2E = place_N[graph.edge_index_2E]
+    position_N = np.full(graph.num_nodes, -1)
+    position_N[row_N] = np.arange(len(row_N))
+    edges_2E = position_N[graph.edge_index_2E]
     inside_E = (edges_2E >= 0).all(axis=0)
     return replace(
         graph,
-        categories={n: [words[row] for row in row_N] for n, words in graph.categories.items()},
+        categories={n: [column[row] for row in row_N] for n, column in graph.categories.items()},
         numbers={name: value_N[row_N] for name, value_N in graph.numbers.items()},
         edge_index_2E=edges_2E[:, inside_E],
         edge_type_E=graph.edge_type_E[inside_E],

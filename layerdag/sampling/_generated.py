@@ -42,10 +42,10 @@ class GeneratedGraph:
     @cached_property
     def graph(self) -> AttributedGraph:
         """The graph in names and numbers, with all copies of its blocks."""
-        return self.schema.whole(self._decoded)
+        return self.schema.whole(self.decoded)
 
     @cached_property
-    def _decoded(self) -> AttributedGraph:
+    def decoded(self) -> AttributedGraph:
         """The graph in names and numbers, with the nodes of ``dag``."""
         graph = self.schema.decode(self.dag, self.name)
         return replace(graph, numbers={**graph.numbers, **self.numbers})
@@ -53,7 +53,7 @@ class GeneratedGraph:
     def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
         """Return the graph with these numbers, in its codes and positions, too."""
         named = replace(self, numbers=numbers)
-        coded = self.schema.codes(named._decoded)
+        coded = self.schema.codes(named.decoded)
         return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
 
     def workload(self, ranks: int | None = None) -> Workload:

@@ -115,22 +115,24 @@ class _Form:
             for width in np.unique(bytes_E)
         ]
         self._others = {t for i, t in enumerate(trace.strings) if i not in self._texts}
-        places = [at.reshape(-1) for at in (*self._texts.values(), *(at for _, at in self._ends))]
-        self._places = np.concatenate([np.zeros(0, dtype=np.int64), *places])
-        self._made = {self._data_B[self._places].tobytes(): trace}
+        positions = [
+            at.reshape(-1) for at in (*self._texts.values(), *(at for _, at in self._ends))
+        ]
+        self._positions = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
+        self._made = {self._data_B[self._positions].tobytes(): trace}
         same = self._filled(self._data_B)
         if same is None or same.strings != trace.strings or _words(same) != _words(trace):
-            self._places = self._places[:0]  # these places are something else
+            self._positions = self._positions[:0]  # these places are something else
             self._texts, self._ends, self._made = {}, [], {b"": trace}
 
     def trace_of(self, data: bytes, source: str) -> Trace | None:
         """Return the trace of a file of this kind and length, None for another kind."""
         data_B = np.frombuffer(data, dtype=np.uint8)
         differs_B = data_B != self._data_B
-        differs_B[self._places] = False
+        differs_B[self._positions] = False
         if differs_B.any():
             return None
-        key = data_B[self._places].tobytes()
+        key = data_B[self._positions].tobytes()
         if key not in self._made:
             made = self._filled(data_B)
             if made is None:

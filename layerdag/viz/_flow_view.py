@@ -23,12 +23,12 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
     """
     layer_N = graph.layer_N  # raises on a cycle, before any work
     telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
-    words = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
-    kind_N, kinds = _kinds(words)
+    categories = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
+    kind_N, kinds = _kinds(categories)
     return GraphView(
         title=graph.name,
         ids=tuple(map(str, range(graph.num_nodes))),
-        labels=tuple(words),
+        labels=tuple(categories),
         kind_N=kind_N,
         kinds=kinds,
         colors=KIND_COLORS[: len(kinds)],
@@ -39,20 +39,24 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
     )
 
 
-def _kinds(words: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _kinds(categories: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the kind of each node and the names of the kinds."""
-    counts = Counter(words).most_common()
-    kinds = [word for word, _ in counts[: len(KIND_COLORS)]]
+    counts = Counter(categories).most_common()
+    kinds = [category for category, _ in counts[: len(KIND_COLORS)]]
     if len(counts) > len(kinds):
         kinds[-1] = "other"
-    position = {word: at for at, word in enumerate(kinds)}
+    position = {category: at for at, category in enumerate(kinds)}
     last = len(kinds) - 1
-    return np.array([position.get(word, last) for word in words], dtype=np.int64), tuple(kinds)
+    return np.array(
+        [position.get(category, last) for category in categories], dtype=np.int64
+    ), tuple(kinds)
 
 
 def _details(graph: AttributedGraph, row: int) -> dict[str, object]:
     """Return the values of one node; absent numbers are left out."""
-    found: dict[str, object] = {name: words[row] for name, words in graph.categories.items()}
+    found: dict[str, object] = {
+        name: categories[row] for name, categories in graph.categories.items()
+    }
     for name, values in graph.numbers.items():
         value = float(values[row])
         if not np.isnan(value):

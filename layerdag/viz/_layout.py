@@ -114,8 +114,8 @@ def _split_long_edges(layer_N: np.ndarray, edge_index_2E: np.ndarray) -> _Split:
     edge_K = np.concatenate(
         [np.arange(source_E.size), np.repeat(np.arange(passed_E.size), passed_E)]
     )
-    place_K = np.concatenate([np.full(source_E.size, -1), point_P])
-    order_K = np.lexsort((place_K, edge_K))
+    position_K = np.concatenate([np.full(source_E.size, -1), point_P])
+    order_K = np.lexsort((position_K, edge_K))
     head_K = np.concatenate([source_E, point_P])[order_K]
     last_K = np.append(edge_K[order_K][1:] != edge_K[order_K][:-1], True)[: head_K.size]
     tail_K = np.append(head_K[1:], -1)[: head_K.size]
@@ -144,19 +144,19 @@ def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:
     num_layers = int(split.layer_M.max(initial=0)) + 1
     node_ptr, node_order = group_by(split.layer_M, num_layers)
     edge_ptr, edge_order = group_by(split.layer_M[far_K], num_layers)
-    place_M = _centered(split, rank_M)
-    count_M = np.maximum(np.bincount(far_K, minlength=place_M.size), 1)
-    free_M = np.bincount(far_K, minlength=place_M.size) == 0
+    position_M = _centered(split, rank_M)
+    count_M = np.maximum(np.bincount(far_K, minlength=position_M.size), 1)
+    free_M = np.bincount(far_K, minlength=position_M.size) == 0
     layers = range(num_layers) if downwards else range(num_layers - 1, -1, -1)
     rank_M = rank_M.copy()
     for layer in layers:
         nodes = node_order[node_ptr[layer] : node_ptr[layer + 1]]
         edges = edge_order[edge_ptr[layer] : edge_ptr[layer + 1]]
-        mean_M = np.where(free_M[nodes], place_M[nodes], 0.0)
-        np.add.at(mean_M, np.searchsorted(nodes, far_K[edges]), place_M[near_K[edges]])
+        mean_M = np.where(free_M[nodes], position_M[nodes], 0.0)
+        np.add.at(mean_M, np.searchsorted(nodes, far_K[edges]), position_M[near_K[edges]])
         order = np.argsort(mean_M / count_M[nodes], kind="stable")
         rank_M[nodes[order]] = np.arange(nodes.size)
-        place_M[nodes[order]] = np.arange(nodes.size) - (nodes.size - 1) / 2
+        position_M[nodes[order]] = np.arange(nodes.size) - (nodes.size - 1) / 2
     return rank_M
 
 
@@ -186,8 +186,8 @@ def _neighbor_mean(split: _Split, value_M: np.ndarray, *, downwards: bool) -> np
 
 def _sideways_travel(split: _Split, rank_M: np.ndarray) -> float:
     """Return the summed sideways travel of all edges: cheap, and falls with the crossings."""
-    place_M = _centered(split, rank_M)
-    return float(np.abs(place_M[split.source_K] - place_M[split.target_K]).sum())
+    position_M = _centered(split, rank_M)
+    return float(np.abs(position_M[split.source_K] - position_M[split.target_K]).sum())
 
 
 def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:

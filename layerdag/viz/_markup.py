@@ -122,13 +122,13 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def percent(share: float | None) -> str:
+def percent(fraction: float | None) -> str:
     """Return a share as a percentage; 100 % means all, never nearly all."""
-    if share is None or not math.isfinite(share):
+    if fraction is None or not math.isfinite(fraction):
         return "—"
-    if share in (0.0, 1.0):
-        return f"{share:.0%}"
-    return f"{min(max(100 * share, 0.1), 99.9):.1f}%"
+    if fraction in (0.0, 1.0):
+        return f"{fraction:.0%}"
+    return f"{min(max(100 * fraction, 0.1), 99.9):.1f}%"
 
 
 def interval(value: Interval | None) -> str:

@@ -40,16 +40,16 @@ def draw(picture: Picture, slot_of: dict[str, int]) -> Markup:
     )
     width = 2 * MARGIN + STEP_X * layout.width
     height = 2 * MARGIN + step_y * max(layout.height - 1, 0)
-    place_N2 = np.stack([layout.x_N * STEP_X, layout.layer_N * step_y], axis=1) + MARGIN
+    position_N2 = np.stack([layout.x_N * STEP_X, layout.layer_N * step_y], axis=1) + MARGIN
     edges = "".join(
-        _edge(layout, place_N2, step_y, edge, pair)
+        _edge(layout, position_N2, step_y, edge, pair)
         for edge, pair in enumerate(dag.edge_index_2E.T.tolist())
     )
     nodes = "".join(
         f'<circle class="k{slot_of[kind]}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}">'
         f"<title>{html.escape(label)}</title></circle>"
         for (x, y), kind, label in zip(
-            place_N2.tolist(), picture.class_N, picture.label_N, strict=True
+            position_N2.tolist(), picture.class_N, picture.label_N, strict=True
         )
     )
     facts = f"{dag.num_nodes} nodes, {dag.num_edges} edges, {layout.height} layers"
@@ -80,11 +80,11 @@ def class_legend(slot_of: dict[str, int]) -> Markup:
 
 
 def _edge(
-    layout: LayeredLayout, place_N2: np.ndarray, step_y: float, edge: int, pair: list[int]
+    layout: LayeredLayout, position_N2: np.ndarray, step_y: float, edge: int, pair: list[int]
 ) -> str:
     """Return one edge as a path through its way points."""
     between = layout.route(edge) * [STEP_X, step_y] + MARGIN
-    points = np.concatenate([place_N2[pair[:1]], between, place_N2[pair[1:]]])
+    points = np.concatenate([position_N2[pair[:1]], between, position_N2[pair[1:]]])
     x, y = points[:, 0], points[:, 1]
     path = [f"M{x[0]:.1f} {y[0]:.1f}"]
     for i in range(1, len(points)):

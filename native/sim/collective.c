@@ -11,14 +11,14 @@ const Phase *sim_phase_of(const Sim *s, const Stream *stream) {
     return &s->in->phase[s->in->phase_ptr[stream->plan] + stream->phase];
 }
 
-int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t place) {
-    if (p->stride == 0) return s->in->group_rank[s->in->group_ptr[stream->group] + place];
+int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t position) {
+    if (p->stride == 0) return s->in->group_rank[s->in->group_ptr[stream->group] + position];
     int32_t own = stream->rank / p->stride % p->members;
-    return stream->rank + (place - own) * p->stride;
+    return stream->rank + (position - own) * p->stride;
 }
 
-int32_t sim_place_of(const Stream *stream, const Phase *p) {
-    return p->stride == 0 ? stream->place : stream->rank / p->stride % p->members;
+int32_t sim_position_of(const Stream *stream, const Phase *p) {
+    return p->stride == 0 ? stream->position : stream->rank / p->stride % p->members;
 }
 
 static int is_power_step(const Phase *p, int32_t packet, int32_t *shift) {
@@ -35,7 +35,7 @@ static int is_power_step(const Phase *p, int32_t packet, int32_t *shift) {
 /* Size in bytes and partners of the packet-th message. */
 int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32_t *to, int32_t *from) {
     const Phase *p = sim_phase_of(s, stream);
-    int32_t n = p->members, own = sim_place_of(stream, p);
+    int32_t n = p->members, own = sim_position_of(stream, p);
     int32_t back = stream->anticlockwise >> stream->phase & 1;
     if (p->algorithm == ALGORITHM_HALVING_DOUBLING) {
         int32_t shift;

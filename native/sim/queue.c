@@ -93,7 +93,7 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
         stream->plan = plan;
         stream->group = (int32_t)group;
         stream->lane = lane;
-        stream->place = row >= 0 ? in->rank_place[row] : 0;
+        stream->position = row >= 0 ? in->rank_position[row] : 0;
         int64_t own = s->rank[rank].next_stream++;
         int64_t id = row >= 0 ? in->group_tag[group] + s->group_turn[row]++ : own;
         stream->tag = 500000000 + id;

@@ -68,7 +68,7 @@ typedef struct {
     const int64_t *group_ptr;
     const int32_t *group_rank;
     const int64_t *rank_group_ptr; /* groups of each rank, and its place in them */
-    const int32_t *rank_group, *rank_place;
+    const int32_t *rank_group, *rank_position;
     const int64_t *group_tag; /* first stream id of each group */
     const int32_t *dim_size, *dim_type;
     const double *dim_bandwidth, *dim_latency; /* B/ns, ns */
@@ -151,7 +151,7 @@ typedef struct {
 
 /* One chunk of a collective on one rank. */
 typedef struct {
-    int32_t rank, node, plan, group, place, phase, lane, next;
+    int32_t rank, node, plan, group, position, phase, lane, next;
     int64_t tag;
     int16_t queue[MAX_PHASES];
     uint16_t anticlockwise, second_tree; /* one bit per phase */
@@ -289,8 +289,8 @@ int32_t sim_messages_to_send(const Phase *p);
 int64_t sim_packet_cost(const Sim *s, const Stream *stream, int32_t packet);
 int64_t sim_endpoint_ns(const Sim *s, const Phase *p);
 const Phase *sim_phase_of(const Sim *s, const Stream *stream);
-int32_t sim_place_of(const Stream *stream, const Phase *p);
-int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t place);
+int32_t sim_position_of(const Stream *stream, const Phase *p);
+int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t position);
 
 void sim_send_to(Sim *s, int32_t stream, int32_t to, int64_t size);
 void sim_recv_from(Sim *s, int32_t stream, int32_t from, int64_t size);

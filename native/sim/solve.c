@@ -19,7 +19,7 @@ int64_t sim_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- ring and halving-doubling: one message in flight ---- */
 
-/* Message k of place i leaves at x[i]; it is received when both it is there and the own message k
+/* Message k of position i leaves at x[i]; it is received when both it is there and the own message k
  * has left; then the next packet costs E, for some packets also the time to reduce. */
 int64_t sim_step_cost(const Sim *s, const Stream *first, int32_t packet) {
     int64_t reduce = sim_packet_cost(s, first, packet);
@@ -79,7 +79,7 @@ static void solve_halving(Sim *s, const Run *run, const Stream *first) {
     for (int32_t i = 0; i < n; i++) x[i] += sim_endpoint_ns(s, p);
     for (int32_t k = 0; k < messages; k++) {
         int64_t cost = sim_step_cost(s, first, k + 1);
-        int32_t to, from, own = sim_place_of(first, p), partner_of_first = -1;
+        int32_t to, from, own = sim_position_of(first, p), partner_of_first = -1;
         int64_t size = sim_message_of(s, first, k, &to, &from);
         for (int32_t i = 0; i < n && partner_of_first < 0; i++)
             if (sim_member(s, first, p, i) == to) partner_of_first = i;
@@ -102,45 +102,45 @@ static int64_t tree_link(const Sim *s, const Stream *first, int32_t from, int32_
     return sim_transfer_ns(s->in, sim_member(s, first, p, from), sim_member(s, first, p, to), p->size);
 }
 
-static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t place, int64_t *up);
+static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t position, int64_t *up);
 
 static int64_t tree_received(
-    Sim *s, const Run *run, const Stream *first, int32_t place, int32_t child, int64_t *up) {
-    int64_t there = tree_up(s, run, first, child, up) + tree_link(s, first, child, place);
-    return sim_later(run->start[place], there);
+    Sim *s, const Run *run, const Stream *first, int32_t position, int32_t child, int64_t *up) {
+    int64_t there = tree_up(s, run, first, child, up) + tree_link(s, first, child, position);
+    return sim_later(run->start[position], there);
 }
 
-/* When `place` has sent to its parent; for the root, when it has reduced everything. */
-static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t place, int64_t *up) {
+/* When `position` has sent to its parent; for the root, when it has reduced everything. */
+static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t position, int64_t *up) {
     const Phase *p = sim_phase_of(s, first);
     Stream at = *first;
-    at.rank = sim_member(s, first, p, place);
+    at.rank = sim_member(s, first, p, position);
     TreeNode node = sim_tree_node(&at, p);
-    int64_t cost = sim_endpoint_ns(s, p), ready = run->start[place];
+    int64_t cost = sim_endpoint_ns(s, p), ready = run->start[position];
     if (node.left >= 0) {
-        ready = tree_received(s, run, first, place, node.left, up);
+        ready = tree_received(s, run, first, position, node.left, up);
         cost += s->in->reduce_bandwidth > 0 ? sim_reduce_ns(s, p->size) : 0;
     }
-    if (node.right >= 0) ready = sim_later(ready, tree_received(s, run, first, place, node.right, up));
-    return up[place] = ready + cost;
+    if (node.right >= 0) ready = sim_later(ready, tree_received(s, run, first, position, node.right, up));
+    return up[position] = ready + cost;
 }
 
 static void tree_down(
-    Sim *s, const Run *run, const Stream *first, int32_t place, int64_t sent, const int64_t *up) {
+    Sim *s, const Run *run, const Stream *first, int32_t position, int64_t sent, const int64_t *up) {
     /* `sent`: when the parent's message arrives; for the root, when it is done itself. */
     const Phase *p = sim_phase_of(s, first);
     Stream at = *first;
-    at.rank = sim_member(s, first, p, place);
+    at.rank = sim_member(s, first, p, position);
     TreeNode node = sim_tree_node(&at, p);
     int64_t end = sent;
     if (node.parent >= 0) {
-        end = sim_later(up[place], sent) + sim_endpoint_ns(s, p);
+        end = sim_later(up[position], sent) + sim_endpoint_ns(s, p);
         if (node.left >= 0 && s->in->reduce_bandwidth > 0) end += sim_reduce_ns(s, p->size);
     }
-    if (node.left >= 0) tree_down(s, run, first, node.left, end + tree_link(s, first, place, node.left), up);
+    if (node.left >= 0) tree_down(s, run, first, node.left, end + tree_link(s, first, position, node.left), up);
     if (node.right >= 0)
-        tree_down(s, run, first, node.right, end + tree_link(s, first, place, node.right), up);
-    run->start[place] = end;
+        tree_down(s, run, first, node.right, end + tree_link(s, first, position, node.right), up);
+    run->start[position] = end;
 }
 
 static void solve_tree(Sim *s, const Run *run, const Stream *first) {
@@ -215,15 +215,15 @@ void sim_join(Sim *s, int32_t index) {
         int32_t made = sim_open_run(s, stream, p->members);
         match->arrived = made + 1;
     }
-    int32_t number = match->arrived - 1, place = sim_place_of(stream, p);
+    int32_t number = match->arrived - 1, position = sim_position_of(stream, p);
     Run *run = &POOL(s, Run, run, number);
     int differs = run->plan != stream->plan || run->bits != bits_of(stream);
-    if (differs || run->stream[place] >= 0) {
+    if (differs || run->stream[position] >= 0) {
         s->order_matters = 1; /* the ranks disagree: let the messages show what happens */
         return;
     }
-    run->stream[place] = index;
-    run->start[place] = s->now;
+    run->stream[position] = index;
+    run->start[position] = s->now;
     if (++run->joined < run->members) return;
     match->arrived = 0;
     sim_forget_if_settled(s, entry);

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-static int64_t bytes_up(const Phase *p, int32_t place) {
-    return p->type == PHASE_BROADCAST && place > 0 ? 0 : p->size;
+static int64_t bytes_up(const Phase *p, int32_t position) {
+    return p->type == PHASE_BROADCAST && position > 0 ? 0 : p->size;
 }
 
 static int64_t bytes_down(const Phase *p) {
@@ -82,21 +82,21 @@ void sim_switch_arrive(Sim *s, int32_t index) {
 void sim_switch_enter(Sim *s, int32_t index) {
     const Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
-    int32_t entry = find(s, stream, p), place = sim_place_of(stream, p);
+    int32_t entry = find(s, stream, p), position = sim_position_of(stream, p);
     if (POOL(s, Match, match, entry).arrived == 0) {
         int32_t made = sim_open_run(s, stream, p->members);
         POOL(s, Match, match, entry).arrived = made + 1;
     }
     int32_t number = POOL(s, Match, match, entry).arrived - 1;
-    POOL(s, Run, run, number).stream[place] = index;
-    if (!s->in->congestion_aware || bytes_up(p, place) == 0) {
+    POOL(s, Run, run, number).stream[position] = index;
+    if (!s->in->congestion_aware || bytes_up(p, position) == 0) {
         sim_switch_arrive(s, number);
         return;
     }
-    int32_t message = sim_take(s, &s->message), other = sim_member(s, stream, p, (place + 1) % p->members);
+    int32_t message = sim_take(s, &s->message), other = sim_member(s, stream, p, (position + 1) % p->members);
     Callback nothing = {CALL_NOTHING, CALL_NOTHING, stream->rank, index, -1, 0, 0};
     POOL(s, Message, message, message) = (Message){
-        stream->rank, other, stream->rank, -1, number, stream->tag, bytes_up(p, place), nothing};
+        stream->rank, other, stream->rank, -1, number, stream->tag, bytes_up(p, position), nothing};
     sim_leave(s, message);
 }
 

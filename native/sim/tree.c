@@ -5,7 +5,7 @@
  * last place (first tree) or the first place (second tree). */
 TreeNode sim_tree_node(const Stream *stream, const Phase *p) {
     int32_t n = p->members, second = stream->second_tree >> stream->phase & 1;
-    int32_t own = sim_place_of(stream, p), root = second ? 0 : n - 1, shift = second ? 0 : 1;
+    int32_t own = sim_position_of(stream, p), root = second ? 0 : n - 1, shift = second ? 0 : 1;
     if (own == root) return (TreeNode){-1, n / 2 - shift, -1};
     int32_t j = own + shift, low = j & -j; /* 1-based in-order number of the full tree */
     TreeNode node = {root, -1, -1};

@@ -25,11 +25,11 @@ def graphs(seed: int, count: int = 5, codes: int = 3) -> list[DAG]:
 
 def relabeled(dag: DAG, rng: np.random.Generator) -> DAG:
     """The same graph with its nodes and edges in another order."""
-    place_N = torch.from_numpy(rng.permutation(dag.num_nodes))
+    position_N = torch.from_numpy(rng.permutation(dag.num_nodes))
     x_NA = torch.empty_like(dag.x_NA)
-    x_NA[place_N] = dag.x_NA
+    x_NA[position_N] = dag.x_NA
     order_E = torch.from_numpy(rng.permutation(dag.num_edges))
-    return DAG.build(x_NA, place_N[dag.edge_index_2E][:, order_E])
+    return DAG.build(x_NA, position_N[dag.edge_index_2E][:, order_E])
 
 
 def twice(dag: DAG) -> DAG:

@@ -20,10 +20,10 @@ def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
         yield "nearer to training than to held-out graphs (50% is chance)"
         for row in found.leaks:
             near = row.nearness
-            share = f"{percent(near.dcr_share)} {percents(near.interval)}"
-            yield f"  {row.samples:>6,} samples  {share}: {near.in_words()}"
-    for place in range(len(found.leaks[-1].attacks) if found.leaks else 0):
-        yield from _attack_lines(found, place)
+            fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
+            yield f"  {row.samples:>6,} samples  {fraction}: {near.in_words()}"
+    for index in range(len(found.leaks[-1].attacks) if found.leaks else 0):
+        yield from _attack_lines(found, index)
     yield from _inference_lines(found)
     for attack in found.weights:
         yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
@@ -48,9 +48,9 @@ def _copy_lines(found: "Audit") -> Iterator[str]:
     yield f"  as near as so many held-out graphs {percent(copies.near_quantile)}"
 
 
-def _attack_lines(found: "Audit", place: int) -> Iterator[str]:
+def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
     """Yield one attack at every number of samples; what stands beside it at the largest."""
-    last = found.leaks[-1].attacks[place]
+    last = found.leaks[-1].attacks[index]
     yield f"attack {last.name} (an area of 0.5 is chance)"
     for row in found.leaks:
         attack = next((each for each in row.attacks if each.name == last.name), None)

@@ -199,7 +199,7 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
             "nodes with numbers of a single real run",
             "0",
             "",
-            f"{drawn.redrawn:,} nodes got other numbers of the same bins",
+            f"{drawn.renumbered:,} nodes of these samples got other numbers than were drawn",
         )
     if evaluation is not None:
         yield SummaryRow(
@@ -215,8 +215,8 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
             )
         yield from _attack_rows(evaluation)
         if evaluation.systems is not None or evaluation.simulations:
-            share = len(evaluation.failed)
-            yield SummaryRow("samples that did not simulate to their end", f"{share}", "0")
+            fraction = len(evaluation.failed)
+            yield SummaryRow("samples that did not simulate to their end", f"{fraction}", "0")
     if results.weights is not None:
         yield from _weights_rows(results.weights)
     for need in results.needs:
@@ -226,8 +226,8 @@ def _summary(results: Results) -> Iterator[SummaryRow]:
 
 def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
     """Yield what was found on the weights."""
-    words = _SHORT[audited.verdict.outcome]
-    yield SummaryRow("may the weights be shared?", words, "", audited.verdict.line)
+    outcome = _SHORT[audited.verdict.outcome]
+    yield SummaryRow("may the weights be shared?", outcome, "", audited.verdict.line)
     audit = audited.audit
     if audit is None:
         return
@@ -255,8 +255,8 @@ def _rejected(drawn: Drawn) -> Iterator[SummaryRow]:
     """Yield a line on each reason of rejection."""
     for word, count in sorted(drawn.counts().items()):
         if word != KEPT:
-            share = percent(count / len(drawn.outcomes))
-            yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", f"{share} of all")
+            fraction = percent(count / len(drawn.outcomes))
+            yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", f"{fraction} of all")
 
 
 def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
@@ -264,10 +264,10 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     if not evaluation.leaks:
         return
     last = evaluation.leaks[-1]
-    share = f"{percent(last.nearness.dcr_share)} {interval(last.nearness.interval)}"
+    fraction = f"{percent(last.nearness.dcr_share)} {interval(last.nearness.interval)}"
     yield SummaryRow(
         "samples nearer to training than to held-out graphs",
-        share,
+        fraction,
         "50%",
         _verdict_word(last.nearness.verdict),
     )

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from layerdag._runtime import derive_seed
+import numpy as np
+
+from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.api.publication.reading import FoundJobs
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
@@ -72,22 +74,57 @@ def runs_for_membership() -> int:
 def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:
     """Return the graphs of each part; those of one run are in one part.
 
-    The split depends on the seed and on what the graphs are, not on names or order. A corpus comes
-    with its own.
+    The split depends on the seed and on what the graphs are, not on names or order. It is
+    stratified: runs are put in an order of likeness (see ``runs_by_likeness``) and cut into as many
+    blocks as there are runs to hold out, of each of which one run is drawn. With few runs a plain
+    draw may hold out one family and train on another, and every attack would tell that apart. A
+    corpus comes with its own split.
     """
     if jobs.parts:
         return _given_parts(jobs)
-    runs = sorted(set(jobs.runs), key=lambda run: derive_seed(seed, "release split", run))
-    held = held_out_of(len(runs))
-    num_val = max(held // 2, 1)
-    part: dict[str, Split] = {}
-    for place, run in enumerate(runs):
-        back = len(runs) - place
-        part[run] = "train" if back > held else "val" if back > held - num_val else "test"
+    runs = runs_by_likeness(jobs, seed)
+    rng = numpy_generator(seed, "release split")
+    held = [str(rng.choice(block)) for block in np.array_split(runs, held_out_of(len(runs)))]
+    pairs = zip(held[::2], held[1::2], strict=False)  # a last one without partner is for the test
+    for_validation = {str(rng.choice(pair)) for pair in pairs} or set(held[:1])
+    part: dict[str, Split] = dict.fromkeys(runs, "train")
+    part |= {run: "val" if run in for_validation else "test" for run in held}
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
         parts[part[run]].append(graph)
     return parts
+
+
+def runs_by_likeness(jobs: FoundJobs, seed: int) -> list[str]:
+    """Return the distinct runs, like ones next to each other.
+
+    By family, where it is known; within one along the first principal component of the square
+    roots of the operators' frequencies, and then by size.
+    """
+    first_of = {run: i for i, run in reversed(list(enumerate(jobs.runs)))}
+    runs = sorted(first_of, key=lambda run: derive_seed(seed, "release split", run))
+    graphs = [jobs.graphs[first_of[run]] for run in runs]
+    family_of = [str(graph.conditions.get("family", "")) for graph in graphs]
+    component = _first_component(graphs)
+    keys = zip(
+        family_of, component, (graph.num_nodes for graph in graphs), range(len(runs)), strict=True
+    )
+    return [runs[key[-1]] for key in sorted(keys)]
+
+
+def _first_component(graphs: Sequence[AttributedGraph]) -> list[float]:
+    """Return a coordinate of each graph that is alike for graphs of like operators."""
+    columns = [next(iter(graph.categories.values())) for graph in graphs]
+    code_of = {name: i for i, name in enumerate(sorted({n for names in columns for n in names}))}
+    count_GK = np.zeros((len(graphs), len(code_of)))
+    for row, names in enumerate(columns):
+        np.add.at(count_GK[row], [code_of[name] for name in names], 1.0)
+    root_GK = np.sqrt(count_GK / count_GK.sum(axis=1, keepdims=True))
+    centered_GK = root_GK - root_GK.mean(axis=0)
+    axis_K = np.linalg.svd(centered_GK, full_matrices=False)[2][0]
+    sign = 1.0 if axis_K[np.argmax(np.abs(axis_K))] > 0 else -1.0
+    component: list[float] = np.round(sign * centered_GK @ axis_K, 6).tolist()
+    return component
 
 
 def _given_parts(jobs: FoundJobs) -> dict[Split, list[AttributedGraph]]:

@@ -55,12 +55,12 @@ class ReleaseVerdict:
     def line(self) -> str:
         """The verdict of one line."""
         if self.outcome is Outcome.NO:
-            words = "; ".join(reason.what for reason in self.reasons)
+            text = "; ".join(reason.what for reason in self.reasons)
         elif self.outcome is Outcome.RESERVED:
-            words = f"{'; '.join(self.found)}. But {'; '.join(self.reserves)}"
+            text = f"{'; '.join(self.found)}. But {'; '.join(self.reserves)}"
         else:
-            words = "; ".join(self.found)
-        return f"The samples {self.outcome.value}: {words}."
+            text = "; ".join(self.found)
+        return f"The samples {self.outcome.value}: {text}."
 
     @property
     def remedies(self) -> tuple[str, ...]:

@@ -99,8 +99,10 @@ def _ranks(dag: DAG) -> int:
 
 def _of(dag: DAG) -> str:
     """Return family and strategy of a job, as far as they are known."""
-    words = [str(dag.conditions[name]) for name in ("family", "strategy") if name in dag.conditions]
-    return f" ({', '.join(words)})" if words else ""
+    values = [
+        str(dag.conditions[name]) for name in ("family", "strategy") if name in dag.conditions
+    ]
+    return f" ({', '.join(values)})" if values else ""
 
 
 def _timeline(data: GraphDataset, dag: DAG, title: str) -> Timeline:

@@ -54,7 +54,7 @@ def kind_of(operator: str, node_type: str) -> str:
     if node_type != "COMP":
         return "communication"
     name = operator.partition("::")[2]
-    for words, kind in KINDS:
-        if any(word in name for word in words):
+    for patterns, kind in KINDS:
+        if any(pattern in name for pattern in patterns):
             return kind
     return "element-wise"

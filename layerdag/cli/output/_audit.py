@@ -120,8 +120,8 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         yield SummaryRow(f"private words in the {files} files of the samples", count, "0", first)
     if found.leaks:
         near = found.leaks[-1].nearness
-        share = f"{percent(near.dcr_share)} {percents(near.interval)}"
-        yield SummaryRow("nearer to training than to held-out", share, "50%", near.in_words())
+        fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
+        yield SummaryRow("nearer to training than to held-out", fraction, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         honest = attack.holdout

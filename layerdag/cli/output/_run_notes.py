@@ -67,7 +67,7 @@ def after_parts(folder: Path) -> str:
     if there < run.num_parts:
         return (
             f"{there:,} of {run.num_parts:,} parts are in {folder}; the same command writes what "
-            f"is missing of its share. Look at them: layerdag info {where}\n"
+            f"is missing from its shard. Look at them: layerdag info {where}\n"
         )
     count = "1 sample" if run.num == 1 else f"{run.num:,} samples"
     return (

@@ -24,8 +24,8 @@ def summary(result: "SimulationResult") -> list[str]:
     columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     for rank, (finish, compute, exposed) in enumerate(rows[:SHOWN_RANKS]):
-        share = exposed / finish if finish else 0.0
-        lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {share:>8.1%}")
+        fraction = exposed / finish if finish else 0.0
+        lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {fraction:>8.1%}")
     if len(rows) > SHOWN_RANKS:
         lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")

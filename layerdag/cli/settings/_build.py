@@ -45,8 +45,8 @@ def given_model(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
     Returns:
         Name and settings; None if no model was named.
     """
-    words = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
-    keys = {str(o.key_or_group) for o in OverridesParser.create().parse_overrides(words)}
+    overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    keys = {str(o.key_or_group) for o in OverridesParser.create().parse_overrides(overrides)}
     settings = as_plain(node)
     name = str(settings.pop("name"))
     file = config_dir() / "model" / f"{name}.yaml"

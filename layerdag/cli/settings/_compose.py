@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from layerdag._runtime import did_you_mean
-from layerdag.cli.settings._old_words import with_new_words
+from layerdag.cli.settings._old_names import with_new_names
 from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
 
@@ -38,7 +38,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(with_new_words(name, overrides))
+    parsed = _parse(with_new_names(name, overrides))
     _check_groups(parsed)
     base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
@@ -49,15 +49,15 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     return _compose(name, [str(o.input_line) for o in parsed])
 
 
-def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[str]) -> int:
+def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequence[str]) -> int:
     """Check ``words``, let Hydra run ``task`` once or as a sweep, and return the exit code.
 
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
-    words = with_new_words(name, words)
-    _check_words(name, words)
-    words = _folders_apart(name, words)
+    overrides = with_new_names(name, overrides)
+    _check_words(name, overrides)
+    overrides = _folders_apart(name, overrides)
     failures: list[Exception] = []
 
     def guarded(config: DictConfig) -> float | None:
@@ -70,7 +70,7 @@ def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[s
             _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
 
     argv = sys.argv
-    sys.argv = [f"{name}.py", *words]
+    sys.argv = [f"{name}.py", *overrides]
     try:
         with _errors_as_they_are():
             main = hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")
@@ -87,33 +87,33 @@ def _remove_if_empty(folder: Path) -> None:
 
     Only inside the working folder: what lies elsewhere was there before.
     """
-    for place in (folder, *folder.parents):
-        if Path.cwd() not in place.parents:
+    for parent in (folder, *folder.parents):
+        if Path.cwd() not in parent.parents:
             return
         try:
-            place.rmdir()
+            parent.rmdir()
         except OSError:  # not empty, or gone
             return
 
 
-def _folders_apart(name: str, words: Sequence[str]) -> list[str]:
+def _folders_apart(name: str, overrides: Sequence[str]) -> list[str]:
     """Return the words with a folder of its own for each run of a sweep, and say so.
 
     The runs of ``--multirun`` would otherwise share the one folder that ``out`` names.
     """
-    if not {"-m", "--multirun"} & set(words):
-        return list(words)
-    given = [word for word in words if word.startswith("out=")]
+    if not {"-m", "--multirun"} & set(overrides):
+        return list(overrides)
+    given = [word for word in overrides if word.startswith("out=")]
     usual = dict(typing.cast(Mapping[str, Any], OmegaConf.to_container(_compose(name, []))))
     out = (given[-1].partition("=")[2] if given else str(usual["out"])).strip("'\"")
     if "${" in out or "," in out:
-        return list(words)
+        return list(overrides)
     print(
         f"layerdag: the runs of --multirun write to {out}/0, {out}/1 and so on; out={out} names "
         "one folder for all.",
         file=sys.stderr,
     )
-    return [*(word for word in words if word not in given), f"out='{out}/${{hydra:job.num}}'"]
+    return [*(word for word in overrides if word not in given), f"out='{out}/${{hydra:job.num}}'"]
 
 
 @contextmanager
@@ -217,16 +217,18 @@ def _flat_keys(config: DictConfig) -> list[str]:
     return found
 
 
-def _check_words(name: str, words: Sequence[str]) -> None:
+def _check_words(name: str, overrides: Sequence[str]) -> None:
     """Compose once for every single choice of a sweep, so that each value is checked."""
-    plain = [word for word in words if not word.startswith(HYDRA_FLAGS) and "=" in word]
-    stray = [w for w in words if "=" not in w and not w.startswith("-")]
-    if stray and not any(w in ("--cfg", "-c", "--package", "-p", "--info", "-i") for w in words):
+    plain = [word for word in overrides if not word.startswith(HYDRA_FLAGS) and "=" in word]
+    stray = [w for w in overrides if "=" not in w and not w.startswith("-")]
+    if stray and not any(
+        w in ("--cfg", "-c", "--package", "-p", "--info", "-i") for w in overrides
+    ):
         raise ConfigError(f"'{stray[0]}' is not an override. Write key=value, for example seed=1.")
     parsed = _parse(plain)
     sweeps = [o for o in parsed if o.is_sweep_override()]
     fixed = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
-    if sweeps and not {"-m", "--multirun"} & set(words):
+    if sweeps and not {"-m", "--multirun"} & set(overrides):
         raise ConfigError(
             f"'{sweeps[0].input_line}' gives several values; add --multirun to run them all."
         )

@@ -33,7 +33,7 @@ class RealData:
         labels: Label file; None looks for one in the folder.
     """
 
-    place: str
+    source: str
     labels: str | None = None
 
     def alone(self) -> GraphDataset:
@@ -45,9 +45,9 @@ class RealData:
         """
         chosen = self._of_run()
         return (
-            read_dataset(self.place, self.labels, public_words="all")
+            read_dataset(self.source, self.labels, public_words="all")
             if chosen is None
-            else _built(self.place, chosen)
+            else _built(self.source, chosen)
         )
 
     def folder(self) -> str | None:
@@ -57,7 +57,7 @@ class RealData:
             UsageError: If ``place`` is a checkpoint without the run's own file.
         """
         chosen = self._of_run()
-        found = self.place if chosen is None else chosen.get("folder")
+        found = self.source if chosen is None else chosen.get("folder")
         return str(found) if found is not None and Path(str(found)).is_dir() else None
 
     def beside_samples(self, samples: str) -> GraphDataset:
@@ -74,11 +74,11 @@ class RealData:
         if learned is None:
             warn(
                 f"{samples}: its manifest records no fingerprint of the training split, so nothing "
-                f"tells whether graphs of {self.place} that count as held out were trained on. "
+                f"tells whether graphs of {self.source} that count as held out were trained on. "
                 "Sample again from a checkpoint that records its split."
             )
         else:
-            require_same_split(learned, data.split, model=samples, data=self.place)
+            require_same_split(learned, data.split, model=samples, data=self.source)
         return data
 
     def beside_weights(self, checkpoint: LoadedCheckpoint) -> GraphDataset:
@@ -95,11 +95,11 @@ class RealData:
             data = data.conditioned_on([str(name) for name in conditions])
         learned = checkpoint.meta.split
         if learned is not None:
-            require_same_split(learned, data.split, model=str(checkpoint.path), data=self.place)
+            require_same_split(learned, data.split, model=str(checkpoint.path), data=self.source)
         elif data.fingerprint != checkpoint.meta.data_fingerprint:
             raise UsageError(
                 f"{checkpoint.path}: was trained on graphs with fingerprint "
-                f"{checkpoint.meta.data_fingerprint or 'unknown'}, but those in {self.place} have "
+                f"{checkpoint.meta.data_fingerprint or 'unknown'}, but those in {self.source} have "
                 f"{data.fingerprint}; give the data set that it was trained on."
             )
         return data
@@ -108,8 +108,8 @@ class RealData:
         """Read the folder with the settings of a run; without any, by what lies in it."""
         chosen = self._of_run() or self._of_folder(settings)
         if chosen is None:
-            return read_dataset(self.place, self.labels)
-        return _built(self.place, chosen)
+            return read_dataset(self.source, self.labels)
+        return _built(self.source, chosen)
 
     def _of_run(self) -> dict[str, Any] | None:
         """Return the settings, paths included, of the run that ``place`` is; None if it is none.
@@ -117,14 +117,14 @@ class RealData:
         Raises:
             UsageError: If it is a checkpoint without the run's own file, which has the paths.
         """
-        folder = Path(self.place)
+        folder = Path(self.source)
         for run in (folder, folder.parent):
             if (run / RUN_FILE).is_file() and (run is folder or (folder / META).is_file()):
                 settings = dict(read_run_file(run)["data"])
                 return settings | ({"labels": self.labels} if self.labels else {})
         if (folder / META).is_file() or (folder / "best" / META).is_file():
             raise UsageError(
-                f"{self.place}: does not say where the data lies that it learned from (it has no "
+                f"{self.source}: does not say where the data lies that it learned from (it has no "
                 f"{RUN_FILE}); give the data folder instead."
             )
         return None
@@ -135,7 +135,7 @@ class RealData:
             return None
         if settings["name"] == "latent_preferential":
             return dict(settings)  # Generated, not read.
-        chosen = {**settings, "folder": self.place}
+        chosen = {**settings, "folder": self.source}
         if settings["name"] == "folder":
             chosen["labels"] = self._label_file(settings.get("labels"))
         return chosen
@@ -148,21 +148,21 @@ class RealData:
         """
         if self.labels is not None:
             return self.labels
-        folder = Path(self.place)
+        folder = Path(self.source)
         names = [Path(str(recorded)).name] if recorded else list(LABEL_FILES)
-        places = [folder, folder.resolve().parent] if recorded else [folder]
-        for path in (place / name for place in places for name in names):
+        folders = [folder, folder.resolve().parent] if recorded else [folder]
+        for path in (source / name for source in folders for name in names):
             if path.is_file():
                 return str(path)
         if recorded:
             raise UsageError(
-                f"{self.place}: the model was trained with a label file '{names[0]}', which is "
+                f"{self.source}: the model was trained with a label file '{names[0]}', which is "
                 "neither in this folder nor beside it; name it with --labels."
             )
         return None
 
 
-def _built(place: str, settings: Mapping[str, Any]) -> GraphDataset:
+def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
     """Return the data set of recorded settings. Raises DataError if they cannot be used."""
     from omegaconf import OmegaConf
 
@@ -172,7 +172,7 @@ def _built(place: str, settings: Mapping[str, Any]) -> GraphDataset:
         return build_dataset(OmegaConf.create(dict(settings)))
     except (ConfigError, TypeError, ValueError) as error:
         raise DataError(
-            f"{place}: the recorded settings of the data set cannot be used ({error}); sample or "
+            f"{source}: the recorded settings of the data set cannot be used ({error}); sample or "
             "train again."
         ) from None
 

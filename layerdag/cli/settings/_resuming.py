@@ -16,17 +16,17 @@ _GROUPS = ("data", "model")
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
 
 
-def with_own_settings(words: Sequence[str]) -> list[str]:
+def with_own_settings(overrides: Sequence[str]) -> list[str]:
     """Return the words of ``train`` with the settings of the run to resume before the user's own.
 
     Later words win. Without ``resume=...``, or where the run kept no settings, the words stay as
     they are.
     """
-    run = next((w.partition("=")[2] for w in words if re.match(r"\+{0,2}resume=", w)), "null")
+    run = next((w.partition("=")[2] for w in overrides if re.match(r"\+{0,2}resume=", w)), "null")
     if run.strip("'\"") in ("", "null") or "," in run:
-        return list(words)
+        return list(overrides)
     settings = _kept(run_of(Path(run.strip("'\""))))
-    given = {word.lstrip("+~").partition("=")[0] for word in words}
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     chosen = [
         f"{group}={settings[group]['name']}"
         for group in _GROUPS
@@ -36,7 +36,7 @@ def with_own_settings(words: Sequence[str]) -> list[str]:
     leaves = [
         f"++{key}={_word(value)}" for key, value in flattened(kept).items() if key not in given
     ]
-    return [*chosen, *leaves, *words]
+    return [*chosen, *leaves, *overrides]
 
 
 def _kept(directory: Path) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def _public(value: Any) -> Any:
 def write_run_file(
     directory: Path,
     config: Mapping[str, Any],
-    words: Mapping[str, Mapping[str, str]] | None = None,
+    substitutes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
     """Write every setting of a run to its ``run.json``, which only its owner may read.
 
     Args:
         directory: Of the run.
         config: All settings.
-        words: Words that stand for private ones: new word -> old word, by attribute or condition.
+        substitutes: New word -> private word that it stands for, by attribute or condition.
     """
     data = dict(config.get("data") or {})
     for name in _DATA_PATHS:
@@ -63,7 +63,7 @@ def write_run_file(
             data[name] = os.path.relpath(os.path.realpath(data[name]), os.path.realpath(directory))
     settings = {k: v for k, v in config.items() if k not in _PLACES} | {"data": data}
     file = directory / RUN_FILE
-    content = {"notice": _NOTICE, "config": settings, "words": dict(words or {})}
+    content = {"notice": _NOTICE, "config": settings, "words": dict(substitutes or {})}
     write_text(file, json.dumps(content, indent=1) + "\n")
     file.chmod(0o600)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerdag.codec import AttributedGraph, size_conditions
-from layerdag.codec.blocks._words import (
+from layerdag.codec.blocks._edge_labels import (
     BLOCK,
     INSIDE,
     OUTSIDE,
     REPEATS,
-    EdgeWord,
+    EdgeLabel,
     Extent,
     block_word,
     joined,
@@ -64,10 +64,10 @@ def as_one_copy(graph: AttributedGraph) -> AttributedGraph:
     return _with_blocks(graph, [OUTSIDE] * graph.num_nodes, 1)
 
 
-def _with_blocks(graph: AttributedGraph, words: list[str], count: int) -> AttributedGraph:
+def _with_blocks(graph: AttributedGraph, labels: list[str], count: int) -> AttributedGraph:
     return replace(
         graph,
-        categories={**graph.categories, BLOCK: words},
+        categories={**graph.categories, BLOCK: labels},
         vocabularies={**graph.vocabularies, BLOCK: (OUTSIDE, INSIDE)},
         conditions={**graph.conditions, REPEATS: float(count)},
     )
@@ -109,8 +109,8 @@ def _representable(graph: AttributedGraph, runs: list[Run], count: int) -> "_Rol
         found = _Rolling.of(graph, runs, count)
         if not found.odd_P.any():
             return found if _is_acyclic(graph.num_nodes, found.in_copy_2P) else None
-        places_2P = found.place_2P[:, found.odd_P]
-        inside_2P = found.run_N[places_2P]
+        positions_2P = found.place_2P[:, found.odd_P]
+        inside_2P = found.run_N[positions_2P]
         odd = np.bincount(inside_2P[inside_2P >= 0], minlength=len(runs))
         worst = int(np.argmax(odd / [run.period for run in runs]))
         runs = [run for number, run in enumerate(runs) if number != worst]
@@ -126,8 +126,8 @@ class _Rolling:
         runs: Runs in order, which do not overlap.
         count: Copies of each.
         run_N: Run of each node, -1 outside.
-        place_N: The node itself or, in a run, the node of the first copy that it is a copy of.
-        place_2P: Places of source and target.
+        position_N: The node itself or, in a run, the node of the first copy that it is a copy of.
+        position_2P: Positions of source and target.
         kind_P: Type of the edges.
         step_P: By how many copies the target lies deeper.
         first_P: Smallest depth that has an edge: of the target, if it is in a run.
@@ -139,7 +139,7 @@ class _Rolling:
     runs: list[Run]
     count: int
     run_N: np.ndarray
-    place_N: np.ndarray
+    position_N: np.ndarray
     place_2P: np.ndarray
     kind_P: np.ndarray
     step_P: np.ndarray
@@ -168,12 +168,12 @@ class _Rolling:
     def _ordered(
         cls, graph: AttributedGraph, runs: list[Run], count: int, falling: list[bool]
     ) -> "_Rolling":
-        place_N = np.arange(graph.num_nodes)
+        position_N = np.arange(graph.num_nodes)
         run_N = np.full(graph.num_nodes, -1)
         depth_N = np.zeros(graph.num_nodes, dtype=np.int64)
         for number, (run, falls) in enumerate(zip(runs, falling, strict=True)):
             rows = slice(run.start, run.stop)
-            place_N[rows] = run.start + np.tile(np.arange(run.period), count)
+            position_N[rows] = run.start + np.tile(np.arange(run.period), count)
             run_N[rows] = number
             copy = np.repeat(np.arange(count), run.period)
             depth_N[rows] = count - 1 - copy if falls else copy
@@ -181,7 +181,9 @@ class _Rolling:
         from_E, to_E = run_N[source_E] >= 0, run_N[target_E] >= 0
         step_E = np.where(from_E & to_E, depth_N[target_E] - depth_N[source_E], 0)
         depth_E = np.where(to_E, depth_N[target_E], depth_N[source_E])
-        table_E4 = np.stack([place_N[source_E], place_N[target_E], graph.edge_type_E, step_E], 1)
+        table_E4 = np.stack(
+            [position_N[source_E], position_N[target_E], graph.edge_type_E, step_E], 1
+        )
         table_P4, of_E, edges_P = np.unique(
             table_E4.reshape(-1, 4), axis=0, return_inverse=True, return_counts=True
         )
@@ -190,8 +192,8 @@ class _Rolling:
         np.minimum.at(first_P, of_E.reshape(-1), depth_E)
         np.maximum.at(last_P, of_E.reshape(-1), depth_E)
         return cls(
-            graph, runs, count, run_N, place_N, table_P4[:, :2].T, table_P4[:, 2], table_P4[:, 3],
-            first_P, last_P, edges_P,
+            graph, runs, count, run_N, position_N, table_P4[:, :2].T, table_P4[:, 2],
+            table_P4[:, 3], first_P, last_P, edges_P,
         )  # fmt: skip
 
     @property
@@ -243,22 +245,22 @@ class _Rolling:
         """Return the rolled graph."""
         whole = self.whole
         layer_N = longest_path_layers(whole.num_nodes, self.in_copy_2P)
-        words: dict[tuple[int, int], list[EdgeWord]] = defaultdict(list)
-        own: dict[int, list[EdgeWord]] = defaultdict(list)
+        labels: dict[tuple[int, int], list[EdgeLabel]] = defaultdict(list)
+        own: dict[int, list[EdgeLabel]] = defaultdict(list)
         for number, (source, target) in enumerate(self.place_2P.T.tolist()):
-            word = EdgeWord(whole.edge_type_names[self.kind_P[number]], self._extent(number))
+            label = EdgeLabel(whole.edge_type_names[self.kind_P[number]], self._extent(number))
             if source == target:
-                own[source].append(word)
+                own[source].append(label)
             elif self.step_P[number] and (layer_N[source], source) > (layer_N[target], target):
-                words[target, source].append(replace(word, reversed=True))
+                labels[target, source].append(replace(label, reversed=True))
             else:
-                words[source, target].append(word)
-        kept = np.flatnonzero(self.place_N == np.arange(whole.num_nodes))
+                labels[source, target].append(label)
+        kept = np.flatnonzero(self.position_N == np.arange(whole.num_nodes))
         new_N = np.zeros(whole.num_nodes, dtype=np.int64)
         new_N[kept] = np.arange(len(kept))
-        texts = [joined(found) for found in words.values()]
+        texts = [joined(found) for found in labels.values()]
         names = tuple(dict.fromkeys([*whole.edge_type_names, *sorted(set(texts))]))
-        edges_2E = new_N[np.array([*words], dtype=np.int64).reshape(-1, 2).T]
+        edges_2E = new_N[np.array([*labels], dtype=np.int64).reshape(-1, 2).T]
         blocks = [
             block_word(own[row]) if self.run_N[row] >= 0 else OUTSIDE for row in kept.tolist()
         ]
@@ -280,8 +282,8 @@ class _Rolling:
     def _means(self, value_N: np.ndarray) -> np.ndarray:
         """Return the mean over the copies of each place, NaN where there is no value."""
         known_N = np.isfinite(value_N)
-        total_N = np.bincount(self.place_N, np.where(known_N, value_N, 0.0), len(value_N))
-        count_N = np.bincount(self.place_N, known_N.astype(np.float64), len(value_N))
+        total_N = np.bincount(self.position_N, np.where(known_N, value_N, 0.0), len(value_N))
+        count_N = np.bincount(self.position_N, known_N.astype(np.float64), len(value_N))
         with np.errstate(invalid="ignore"):
             mean_N: np.ndarray = total_N / count_N
         return mean_N

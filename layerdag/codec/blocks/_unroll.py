@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks._words import BLOCK, REPEATS, EdgeWord, Extent, own_edges
+from layerdag.codec.blocks._edge_labels import BLOCK, REPEATS, EdgeLabel, Extent, own_edges
 from layerdag.errors import DataError
 from layerdag.graph import pointers
 
@@ -26,10 +26,10 @@ def repeats_of(graph: AttributedGraph) -> int:
 
 def copies_of(graph: AttributedGraph) -> np.ndarray:
     """Return how many nodes each node stands for, int64 (N,): more than one in rolled blocks."""
-    words = graph.categories.get(BLOCK)
-    if words is None:
+    labels = graph.categories.get(BLOCK)
+    if labels is None:
         return np.ones(graph.num_nodes, dtype=np.int64)
-    inside_N = np.array([own_edges(word, ()) is not None for word in words], dtype=bool)
+    inside_N = np.array([own_edges(label, ()) is not None for label in labels], dtype=bool)
     return np.where(inside_N, repeats_of(graph), 1)
 
 
@@ -49,8 +49,8 @@ def unrolled(graph: AttributedGraph, kinds: tuple[str, ...]) -> AttributedGraph:
         DataError: If it would have more than ``MOST_NODES`` nodes.
     """
     count = repeats_of(graph)
-    own = [own_edges(word, kinds) for word in graph.categories[BLOCK]]
-    inside_N = np.array([words is not None for words in own], dtype=bool)
+    own = [own_edges(label, kinds) for label in graph.categories[BLOCK]]
+    inside_N = np.array([labels is not None for labels in own], dtype=bool)
     copies_N = copies_of(graph)
     ptr_N1 = pointers(copies_N)
     if ptr_N1[-1] > MOST_NODES:
@@ -59,8 +59,8 @@ def unrolled(graph: AttributedGraph, kinds: tuple[str, ...]) -> AttributedGraph:
             f"more than {MOST_NODES:,}; ask for fewer repeats."
         )
     parts = [
-        _copies(word, ends_2E, inside_N, ptr_N1[:-1], count, kinds.index(word.kind))
-        for word, ends_2E in _edges(graph, own, kinds)
+        _copies(label, ends_2E, inside_N, ptr_N1[:-1], count, kinds.index(label.kind))
+        for label, ends_2E in _edges(graph, own, kinds)
     ]
     table_4E = np.concatenate([np.zeros((4, 0), np.int64), *parts], axis=1)
     table_4E = table_4E[:, ~_closes_cycle(table_4E, int(ptr_N1[-1]))]
@@ -71,8 +71,8 @@ def unrolled(graph: AttributedGraph, kinds: tuple[str, ...]) -> AttributedGraph:
     return replace(
         graph,
         categories={
-            name: [words[row] for row in row_N.tolist()]
-            for name, words in graph.categories.items()
+            name: [labels[row] for row in row_N.tolist()]
+            for name, labels in graph.categories.items()
             if name != BLOCK
         },
         vocabularies={name: known for name, known in graph.vocabularies.items() if name != BLOCK},
@@ -84,26 +84,26 @@ def unrolled(graph: AttributedGraph, kinds: tuple[str, ...]) -> AttributedGraph:
 
 
 def _edges(
-    graph: AttributedGraph, own: Sequence[list[EdgeWord] | None], kinds: tuple[str, ...]
-) -> Iterator[tuple[EdgeWord, np.ndarray]]:
+    graph: AttributedGraph, own: Sequence[list[EdgeLabel] | None], kinds: tuple[str, ...]
+) -> Iterator[tuple[EdgeLabel, np.ndarray]]:
     """Yield each word, and source and target of the edges (2, E) that it holds for."""
     for code, name in enumerate(graph.edge_type_names):
         ends_2E = graph.edge_index_2E[:, graph.edge_type_E == code]
-        for word in EdgeWord.all_in(name, kinds):
-            yield word, ends_2E
-    for word in dict.fromkeys(word for words in own for word in words or ()):
-        rows = np.array([row for row, words in enumerate(own) if word in (words or ())])
-        yield word, np.stack([rows, rows])
+        for label in EdgeLabel.all_in(name, kinds):
+            yield label, ends_2E
+    for label in dict.fromkeys(label for labels in own for label in labels or ()):
+        rows = np.array([row for row, labels in enumerate(own) if label in (labels or ())])
+        yield label, np.stack([rows, rows])
 
 
 def _copies(
-    word: EdgeWord, ends_2E: np.ndarray, inside_N: np.ndarray, start_N: np.ndarray, count: int,
+    label: EdgeLabel, ends_2E: np.ndarray, inside_N: np.ndarray, start_N: np.ndarray, count: int,
     kind: int,
 ) -> np.ndarray:  # fmt: skip
     """Return the copies of edges as rows: source, target, type, and how much deeper the target is.
 
     Args:
-        word: What the edges stand for.
+        label: What the edges stand for.
         ends_2E: Source and target in the rolled graph.
         inside_N: Whether nodes are in blocks.
         start_N: First copy of each node.
@@ -114,13 +114,13 @@ def _copies(
     inside_2E = inside_N[ends_2E]
     for source_in, target_in in ((True, True), (True, False), (False, True), (False, False)):
         both = source_in and target_in
-        step = word.extent.step if both else 0
+        step = label.extent.step if both else 0
         source_E, target_E = ends_2E[
-            :: -1 if step and word.reversed else 1,
+            :: -1 if step and label.reversed else 1,
             (inside_2E[0] == source_in) & (inside_2E[1] == target_in),
         ]
-        plain = word.extent.step != 0 and not both
-        extent = Extent.ALL if plain else word.extent
+        plain = label.extent.step != 0 and not both
+        extent = Extent.ALL if plain else label.extent
         depth_D = np.arange(count)[slice(extent.depths(count).start, extent.depths(count).stop)]
         if not (source_in or target_in):
             depth_D = np.zeros(1, dtype=np.int64)

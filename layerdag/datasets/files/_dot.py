@@ -51,9 +51,9 @@ def read_dot(path: str | Path) -> AttributedGraph:
         for row in parser.nodes.values()
     ]
     categories, numbers = columns_of(rows)
-    place = {name: at for at, name in enumerate(parser.nodes)}
+    index_of = {name: at for at, name in enumerate(parser.nodes)}
     types = tuple(dict.fromkeys(["data", *sorted(parser.edges.values())]))
-    ends = [(place[source], place[target]) for source, target in parser.edges]
+    ends = [(index_of[source], index_of[target]) for source, target in parser.edges]
     conditions: dict[str, Condition] = {
         name: float(value) if is_number(value) else value
         for name, value in parser.values.items()
@@ -87,7 +87,7 @@ def _lines(graph: AttributedGraph) -> Iterator[str]:
         yield f"  {_quoted(name)}={_quoted(_written(value))};"
     numbers = {name: value_N.tolist() for name, value_N in graph.numbers.items()}
     for node in range(graph.num_nodes):
-        pairs = {name: words[node] for name, words in graph.categories.items()}
+        pairs = {name: column[node] for name, column in graph.categories.items()}
         pairs |= {n: _written(v[node]) for n, v in numbers.items() if not math.isnan(v[node])}
         inner = ", ".join(f"{_quoted(name)}={_quoted(text)}" for name, text in pairs.items())
         yield f"  {node} [{inner}];"

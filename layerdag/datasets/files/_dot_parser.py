@@ -203,8 +203,8 @@ class Parser:
 
     def _refuse(self, what: str) -> NoReturn:
         """Raise GraphError at the current token."""
-        place = self._ahead[0][2] if self._ahead else self._place
-        line = self._text.count("\n", 0, place) + 1
+        offset = self._ahead[0][2] if self._ahead else self._place
+        line = self._text.count("\n", 0, offset) + 1
         raise GraphError(f"{self._source}: line {line}: {what}.")
 
     def _read(self) -> Iterator[Token]:

@@ -61,7 +61,7 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
         names = tuple(str(name) for name in data["edge_type_names"])
         return AttributedGraph(
             name=str(data["name"]),
-            categories={k: [str(w) for w in words] for k, words in data["categories"].items()},
+            categories={k: [str(w) for w in column] for k, column in data["categories"].items()},
             numbers={
                 k: np.array([math.nan if v is None else float(v) for v in values])
                 for k, values in data["numbers"].items()

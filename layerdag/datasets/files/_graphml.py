@@ -38,7 +38,7 @@ def encode_graphml(graph: AttributedGraph) -> bytes:
 
     target = networkx.DiGraph(**dict(graph.conditions))
     for node in range(graph.num_nodes):
-        attributes: dict[str, Any] = {k: words[node] for k, words in graph.categories.items()}
+        attributes: dict[str, Any] = {k: column[node] for k, column in graph.categories.items()}
         values = {k: float(v[node]) for k, v in graph.numbers.items()}
         attributes.update({k: v for k, v in values.items() if not math.isnan(v)})
         target.add_node(str(node), **attributes)
@@ -81,10 +81,10 @@ def decode_graphml(content: bytes, path: str) -> AttributedGraph:
     }
     kinds = {name: kind for name, kind in keys.values() if kind is not None}
     nodes = list(body.iter(f"{space}node"))
-    place = {str(node.get("id")): index for index, node in enumerate(nodes)}
-    if len(place) != len(nodes):
+    index_of = {str(node.get("id")): index for index, node in enumerate(nodes)}
+    if len(index_of) != len(nodes):
         raise GraphError(f"{path}: two nodes have the same id; make ids unique.")
-    edges = _edges(path, [(e, _row(e, space, keys)) for e in body.iter(f"{space}edge")], place)
+    edges = _edges(path, [(e, _row(e, space, keys)) for e in body.iter(f"{space}edge")], index_of)
     names = tuple(sorted({*edges.values(), "data"}))
     may_be_numbers = {name: kind in _NUMBERS for name, kind in kinds.items()}
     categories, numbers = columns_of([_row(node, space, keys) for node in nodes], may_be_numbers)
@@ -116,19 +116,19 @@ def _row(
 def _edges(
     path: str | Path,
     elements: Sequence[tuple[ElementTree.Element, Row]],
-    place: Mapping[str, int],
+    index_of: Mapping[str, int],
 ) -> dict[tuple[int, int], str]:
     """Return the type of each edge that is not carried to a later iteration."""
     found = {}
     for element, row in elements:
         ends = str(element.get("source")), str(element.get("target"))
         for end in ends:
-            if end not in place:
+            if end not in index_of:
                 raise GraphError(f"{path}: an edge names node '{end}', which does not exist.")
         distance = next((row[name] for name in _DISTANCE if name in row), "0")
         if not (is_number(distance) and float(distance) > 0):
             kind = next((row[name] for name in _EDGE_TYPE if name in row), "data")
-            found[place[ends[0]], place[ends[1]]] = kind
+            found[index_of[ends[0]], index_of[ends[1]]] = kind
     return found
 
 

@@ -56,10 +56,10 @@ def _graph(
     path: str | Path, nodes: Sequence[Json], links: Sequence[Json], values: object
 ) -> AttributedGraph:
     """Return the graph."""
-    place = {str(node.get("id", at)): at for at, node in enumerate(nodes)}
-    if len(place) != len(nodes):
+    index_of = {str(node.get("id", at)): at for at, node in enumerate(nodes)}
+    if len(index_of) != len(nodes):
         raise GraphError(f"{path}: two nodes have the same id; make ids unique.")
-    edges, loops = _without_loops(len(nodes), *_edges(path, links, place))
+    edges, loops = _without_loops(len(nodes), *_edges(path, links, index_of))
     categories, numbers = columns_of(
         [dict(_flat("", {k: v for k, v in node.items() if k != "id"})) for node in nodes]
     )
@@ -104,7 +104,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _edges(path: str | Path, links: Sequence[Json], place: Mapping[str, int]) -> tuple[Edges, int]:
+def _edges(
+    path: str | Path, links: Sequence[Json], index_of: Mapping[str, int]
+) -> tuple[Edges, int]:
     """Return the type of each edge, and how many are marked as closing a loop.
 
     Edges of several types between two nodes become one, whose type names them all.
@@ -114,14 +116,14 @@ def _edges(path: str | Path, links: Sequence[Json], place: Mapping[str, int]) ->
     for link in links:
         ends = str(link["source"]), str(link["target"])
         for end in ends:
-            if end not in place:
+            if end not in index_of:
                 raise GraphError(f"{path}: an edge names node '{end}', which does not exist.")
         if any(is_number(_text(link.get(k, ""))) and float(link[k]) > 0 for k in _BACK) or any(
             link.get(k) is True for k in _BACK
         ):
             loops += 1
         else:
-            types.setdefault((place[ends[0]], place[ends[1]]), set()).add(_type(link))
+            types.setdefault((index_of[ends[0]], index_of[ends[1]]), set()).add(_type(link))
     return {edge: "+".join(sorted(found)) for edge, found in types.items()}, loops
 
 

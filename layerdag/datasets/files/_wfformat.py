@@ -142,10 +142,10 @@ def _task(
 
 def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> AttributedGraph:
     """Return the graph of the tasks."""
-    place = {task.key: at for at, task in enumerate(tasks)}
-    if len(place) != len(tasks):
+    index_of = {task.key: at for at, task in enumerate(tasks)}
+    if len(index_of) != len(tasks):
         raise GraphError("two tasks have the same id; make ids unique.")
-    edges = _edges(tasks, place)
+    edges = _edges(tasks, index_of)
     numbers = {name: np.array([task.numbers[name] for task in tasks]) for name in MEASURED}
     for side, name in enumerate(("input_bytes", "output_bytes")):
         totals = [_total(task.files[side]) for task in tasks]
@@ -165,19 +165,19 @@ def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> Attrib
     )
 
 
-def _edges(tasks: Sequence[_Task], place: Mapping[str, int]) -> dict[tuple[int, int], str]:
+def _edges(tasks: Sequence[_Task], index_of: Mapping[str, int]) -> dict[tuple[int, int], str]:
     """Return the type of each edge, which parents or children may name."""
     found: dict[tuple[int, int], str] = {}
     for at, task in enumerate(tasks):
         for side, keys in enumerate(task.neighbors):
             for key in keys:
-                if key not in place:
+                if key not in index_of:
                     word = ("parent", "child")[side]
                     raise GraphError(
                         f"task '{task.key}' has the {word} '{key}', which does not exist; add the "
                         "task, or remove the name."
                     )
-                edge = (at, place[key]) if side else (place[key], at)
+                edge = (at, index_of[key]) if side else (index_of[key], at)
                 out, into = tasks[edge[0]].files[1] or {}, tasks[edge[1]].files[0] or {}
                 found[edge] = "data" if out.keys() & into.keys() else "control"
     return found

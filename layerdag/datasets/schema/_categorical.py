@@ -27,16 +27,16 @@ class CategoryAttribute:
     values: tuple[str, ...]
 
     @classmethod
-    def fit(cls, name: str, words: set[str], *, open_ended: bool) -> "CategoryAttribute":
+    def fit(cls, name: str, categories: set[str], *, open_ended: bool) -> "CategoryAttribute":
         """Return the attribute with the words of the training graphs in alphabetical order.
 
         Args:
             name: Attribute name.
-            words: All words of the training graphs.
+            categories: All words of the training graphs.
             open_ended: Whether words that no training graph has are allowed, as ``<other>``.
         """
-        closed = sorted(words - {OTHER})
-        return cls(name, (*closed, OTHER) if open_ended or OTHER in words else tuple(closed))
+        closed = sorted(categories - {OTHER})
+        return cls(name, (*closed, OTHER) if open_ended or OTHER in categories else tuple(closed))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CategoryAttribute":
@@ -48,20 +48,21 @@ class CategoryAttribute:
         """Number of codes."""
         return len(self.values)
 
-    def encode(self, words: Sequence[str]) -> np.ndarray:
+    def encode(self, categories: Sequence[str]) -> np.ndarray:
         """Return the code of each word, int64 (N,).
 
         Raises:
             VocabularyError: If a word is unknown and the vocabulary has no ``<other>``.
         """
-        code_of = {word: code for code, word in enumerate(self.values)}
+        code_of = {category: code for code, category in enumerate(self.values)}
         fallback = code_of.get(OTHER)
-        codes = [code_of.get(word, fallback) for word in words]
+        codes = [code_of.get(category, fallback) for category in categories]
         if None in codes:
             node = codes.index(None)
             raise VocabularyError(
-                f"Node {node} has {self.name} '{words[node]}', which no training graph has."
-                f"{did_you_mean(words[node], self.values)} Fit the schema on data that contains it."
+                f"Node {node} has {self.name} '{categories[node]}', which no training graph has."
+                f"{did_you_mean(categories[node], self.values)} "
+                "Fit the schema on data that contains it."
             )
         return np.array(codes, dtype=np.int64)
 
@@ -81,10 +82,10 @@ class CategoryAttribute:
 
 def fit_category(name: str, graphs: Sequence[AttributedGraph]) -> CategoryAttribute:
     """Return the attribute with every word of the training graphs and of fixed vocabularies."""
-    words = {word for graph in graphs for word in graph.categories[name]}
-    words.update(word for graph in graphs for word in graph.vocabularies.get(name, ()))
+    categories = {category for graph in graphs for category in graph.categories[name]}
+    categories.update(category for graph in graphs for category in graph.vocabularies.get(name, ()))
     open_ended = any(name in graph.open_vocabularies for graph in graphs)
-    return CategoryAttribute.fit(name, words, open_ended=open_ended)
+    return CategoryAttribute.fit(name, categories, open_ended=open_ended)
 
 
 def words_of(values: Any) -> tuple[str, ...]:
@@ -98,6 +99,8 @@ def words_of(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _is_unwritable(word: str) -> bool:
+def _is_unwritable(category: str) -> bool:
     """Return whether a word has control characters or halves of characters, which XML forbids."""
-    return any(char < " " or "\ud800" <= char <= "\udfff" for char in word if char not in "\t\n\r")
+    return any(
+        char < " " or "\ud800" <= char <= "\udfff" for char in category if char not in "\t\n\r"
+    )

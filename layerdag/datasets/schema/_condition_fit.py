@@ -112,10 +112,10 @@ def _correlation(residual_BC: np.ndarray) -> tuple[tuple[float, ...], ...]:
     known_BC = np.nan_to_num(residual_BC)
     scale_C = np.maximum(np.sqrt((known_BC**2).mean(axis=0)), 1e-9)
     raw_CC = (known_BC / scale_C).T @ (known_BC / scale_C) / len(known_BC)
-    share = 1.0
+    shrink = 1.0
     while True:
-        matrix_CC = np.round(raw_CC * share, 1)
+        matrix_CC = np.round(raw_CC * shrink, 1)
         np.fill_diagonal(matrix_CC, 1.0)
         if not len(matrix_CC) or np.linalg.eigvalsh(matrix_CC)[0] > 0.05:
             return tuple(tuple(row) for row in matrix_CC.tolist())
-        share *= 0.9
+        shrink *= 0.9

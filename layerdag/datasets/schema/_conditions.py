@@ -104,8 +104,8 @@ def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
     """Return rounded quantiles with ``SHARED_BY`` values below, above and between them."""
     outside = min(SHARED_BY, (value_B.size + 1) // 2) - 1
     count = max(1, min(MOST_QUANTILES, value_B.size // SHARED_BY))
-    places = np.linspace(outside, value_B.size - 1 - outside, count)
-    levels = places / max(value_B.size - 1, 1) if count > 1 else 0.5
+    positions = np.linspace(outside, value_B.size - 1 - outside, count)
+    levels = positions / max(value_B.size - 1, 1) if count > 1 else 0.5
     return tuple(float(f"{q:.3g}") for q in np.atleast_1d(np.quantile(value_B, levels)))
 
 

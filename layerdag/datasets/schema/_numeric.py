@@ -71,8 +71,8 @@ class NumericAttribute:
         rest = present[~np.isin(present, shared)]
         bins = [(float(value),) * QUANTILES for value in shared]
         for part, low, high in _between(rest, shared):
-            share = max(1, round(num_bins * part.size / rest.size))
-            bins.extend(_quantile_bins(part, share, low, high))
+            count = max(1, round(num_bins * part.size / rest.size))
+            bins.extend(_quantile_bins(part, count, low, high))
         return cls(name, unit, tuple(sorted(bins)))
 
     @classmethod
@@ -146,8 +146,8 @@ def shared_range(value: np.ndarray, graph: np.ndarray) -> tuple[float, float]:
     starts = np.unique(graph[order], return_index=True)[1]
     low_G = np.sort(np.minimum.reduceat(value[order], starts))
     high_G = np.sort(np.maximum.reduceat(value[order], starts))
-    place = min(SHARED_BY, low_G.size) - 1
-    return float(low_G[place]), float(high_G[-1 - place])
+    index = min(SHARED_BY, low_G.size) - 1
+    return float(low_G[index]), float(high_G[-1 - index])
 
 
 def _shared_values(value: np.ndarray, graph: np.ndarray) -> np.ndarray:
@@ -165,12 +165,12 @@ def _between(values: np.ndarray, cuts: np.ndarray) -> list[tuple[np.ndarray, flo
     Returns:
         (values, shared value below, shared value above) of each part, in ascending order.
     """
-    place = np.searchsorted(cuts, values)
+    index = np.searchsorted(cuts, values)
     walls = np.concatenate(([-np.inf], cuts, [np.inf]))
     return [
-        (values[place == k], float(walls[k]), float(walls[k + 1]))
+        (values[index == k], float(walls[k]), float(walls[k + 1]))
         for k in range(len(cuts) + 1)
-        if (place == k).any()
+        if (index == k).any()
     ]
 
 
@@ -222,12 +222,12 @@ def _rounded(value: float, low: float, high: float) -> float:
     return value
 
 
-def _blend(low_N: np.ndarray, high_N: np.ndarray, share_N: np.ndarray) -> np.ndarray:
+def _blend(low_N: np.ndarray, high_N: np.ndarray, fraction_N: np.ndarray) -> np.ndarray:
     """Return the value a share of the way from low to high: geometric where both are positive."""
     positive_N = low_N > 0
     ratio_N = np.divide(high_N, low_N, out=np.ones_like(low_N), where=positive_N)
-    linear_N = low_N + share_N * (high_N - low_N)
-    return np.where(positive_N, low_N * ratio_N**share_N, linear_N)
+    linear_N = low_N + fraction_N * (high_N - low_N)
+    return np.where(positive_N, low_N * ratio_N**fraction_N, linear_N)
 
 
 def _fraction_between(low_N: np.ndarray, high_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:

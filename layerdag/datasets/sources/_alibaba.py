@@ -126,7 +126,7 @@ def _lines(path: Path) -> Iterator[str]:
         yield rest.decode("ascii", "replace")
 
 
-def _task(path: Path, number: int, row: Sequence[str], place: int) -> _Task:
+def _task(path: Path, number: int, row: Sequence[str], index: int) -> _Task:
     """Return the task of a row; one without a number in its name counts as independent."""
     match = _TASK.fullmatch(row[0])
     parents = tuple(int(word) for word in match[3].split("_") if word) if match else ()
@@ -134,16 +134,18 @@ def _task(path: Path, number: int, row: Sequence[str], place: int) -> _Task:
         figures = [float(cell) if cell else math.nan for cell in (row[1], *row[5:])]
     except ValueError as error:
         raise DataError(f"{path}: line {number}: {error}; copy the file again.") from error
-    known = int(match[2]) if match else -1 - place
+    known = int(match[2]) if match else -1 - index
     return _Task(known, match[1] if match else "task", parents, *figures)
 
 
 def _graph(name: str, tasks: Sequence[_Task]) -> AttributedGraph | None:
     """Return the graph of a job, None if a task occurs twice, or waits for none or in a circle."""
-    place = {task.number: at for at, task in enumerate(tasks)}
-    if len(place) != len(tasks) or any(p not in place for task in tasks for p in task.parents):
+    index_of = {task.number: at for at, task in enumerate(tasks)}
+    if len(index_of) != len(tasks) or any(
+        p not in index_of for task in tasks for p in task.parents
+    ):
         return None
-    edges = {(place[p], at) for at, task in enumerate(tasks) for p in task.parents}
+    edges = {(index_of[p], at) for at, task in enumerate(tasks) for p in task.parents}
     graph = AttributedGraph(
         name=name,
         categories={"kind": [task.kind for task in tasks]},

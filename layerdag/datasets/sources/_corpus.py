@@ -49,19 +49,19 @@ def load_corpus(
     if further is not None:
         known = {record.graph_hash for record in index}
         inside = Path(folder) / further
-        place = inside if inside.is_dir() else further
-        folders.append((place, _to_train_on(read_index(place), known)))
+        folder = inside if inside.is_dir() else further
+        folders.append((folder, _to_train_on(read_index(folder), known)))
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
-    for place, found in folders:
+    for folder, found in folders:
         records = [
             record
             for record in found
             if (not families or record.family in families)
             and (not strategies or record.strategy in strategies)
         ]
-        splits = {record.run: _split_of(record, place) for record in records}
-        for run in track(read_runs(place, records), "reading traces", len(records)):
+        splits = {record.run: _split_of(record, folder) for record in records}
+        for run in track(read_runs(folder, records), "reading traces", len(records)):
             try:
                 graph = run_graph(run)
             except DataError as error:

@@ -81,14 +81,14 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGr
     node_N = read_table(folder, "node-feat", _NODE, int(nodes_B.sum()))[:, 0]
     sizes.require(folder, len(label_B), len(node_N), len(edge_E2))
     ptrs = [np.cumsum(counts)[:-1] for counts in (nodes_B, edges_B)]
-    words = np.split(node_N["op"], ptrs[0])
+    columns = np.split(node_N["op"], ptrs[0])
     numbers = np.split(node_N["numbers"], ptrs[0])
     edges = [distinct_edges(edge_E2.T) for edge_E2 in np.split(edge_E2, ptrs[1])]
     layers = union_layers(nodes_B.tolist(), edges)
     return [
         AttributedGraph(
             name=f"{folder.name}/{b}",
-            categories={"op": words[b].tolist()},
+            categories={"op": columns[b].tolist()},
             numbers=dict(zip(COLUMNS, numbers[b].T, strict=True)),
             edge_index_2E=edges[b],
             edge_type_E=np.zeros(edges[b].shape[1], dtype=np.int64),
@@ -124,17 +124,19 @@ def _columns(graphs: list[AttributedGraph]) -> dict[str, bool]:
     return {name: count <= MAX_WORDS for name, count in counts.items() if count > 1}
 
 
-def _with_columns(graph: AttributedGraph, columns: dict[str, bool]) -> AttributedGraph:
+def _with_columns(graph: AttributedGraph, as_words_of: dict[str, bool]) -> AttributedGraph:
     """Return the graph with the chosen columns, as words or as numbers."""
-    words = {
+    categorical = {
         name: [f"{value:g}" for value in graph.numbers[name].tolist()]
-        for name, as_words in columns.items()
+        for name, as_words in as_words_of.items()
         if as_words
     }
     return AttributedGraph(
         name=graph.name,
-        categories={**graph.categories, **words},
-        numbers={name: graph.numbers[name] for name, as_words in columns.items() if not as_words},
+        categories={**graph.categories, **categorical},
+        numbers={
+            name: graph.numbers[name] for name, as_words in as_words_of.items() if not as_words
+        },
         edge_index_2E=graph.edge_index_2E,
         edge_type_E=graph.edge_type_E,
         conditions=graph.conditions,

@@ -35,7 +35,7 @@ class Family:
 
     name: str
     columns: tuple[str, ...]
-    words: tuple[str, ...]
+    categorical: tuple[str, ...]
     labels: str
     label_names: tuple[str, ...] = ()
 
@@ -115,8 +115,8 @@ def _graph(
         conditions[LABEL] = label
     return AttributedGraph(
         name=name,
-        categories={word: [f"{value:g}" for value in columns[word]] for word in family.words},
-        numbers={k: value_N for k, value_N in columns.items() if k not in family.words},
+        categories={name: [f"{value:g}" for value in columns[name]] for name in family.categorical},
+        numbers={k: value_N for k, value_N in columns.items() if k not in family.categorical},
         edge_index_2E=edges_2E,
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
         conditions=conditions,

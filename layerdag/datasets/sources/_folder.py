@@ -154,13 +154,13 @@ def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
     """
     texts = {name for graph in graphs for name in graph.categories}
     numbers = [n for n in dict.fromkeys(n for g in graphs for n in g.numbers) if n not in texts]
-    words: dict[str, set[str]] = {
+    categories: dict[str, set[str]] = {
         name: {word for graph in graphs for word in _words(graph, name)} for name in texts
     }
     # The first graph's order is kept: the first attribute is the kind of a node.
     order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
     order += sorted(texts - set(order))
-    kept = [name for name in order if len(words[name]) <= MAX_WORDS]
+    kept = [name for name in order if len(categories[name]) <= MAX_WORDS]
     edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
     return [_with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
 

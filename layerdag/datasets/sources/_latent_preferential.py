@@ -156,10 +156,10 @@ def _predecessors(
     want_W2 = _counts(rng, settings, have_2, num_new)
     chosen_WO = np.zeros(noise_WO.shape, dtype=bool)
     for value in (0, 1):
-        place_O = np.flatnonzero(value_O == value)
-        order_WK = np.argsort(-noise_WO[:, place_O], axis=1)
+        position_O = np.flatnonzero(value_O == value)
+        order_WK = np.argsort(-noise_WO[:, position_O], axis=1)
         rank_WK = np.argsort(order_WK, axis=1)
-        chosen_WO[:, place_O] = rank_WK < want_W2[:, value, None]
+        chosen_WO[:, position_O] = rank_WK < want_W2[:, value, None]
     new_E, old_E = np.nonzero(chosen_WO)
     return np.stack([old_E, new_E])
 

@@ -72,7 +72,7 @@ def _is_public(word: str, allowed: set[str]) -> bool:
 
 def _columns(graph: AttributedGraph) -> dict[str, set[str]]:
     """Return the words of a graph by what holds them."""
-    columns = {name: set(words) for name, words in graph.categories.items()}
+    columns = {name: set(column) for name, column in graph.categories.items()}
     columns[EDGE] = columns.get(EDGE, set()) | set(graph.edge_type_names)
     for name, value in graph.conditions.items():
         if isinstance(value, str):
@@ -93,8 +93,8 @@ def _with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) ->
     return replace(
         graph,
         categories={
-            name: [new[name].get(word, word) for word in words] if new.get(name) else words
-            for name, words in graph.categories.items()
+            name: [new[name].get(word, word) for word in column] if new.get(name) else column
+            for name, column in graph.categories.items()
         },
         edge_type_names=tuple(edge.get(word, word) for word in graph.edge_type_names),
         conditions={

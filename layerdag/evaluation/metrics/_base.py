@@ -264,7 +264,7 @@ def metrics_for(
             )
         found += metric.of(attributes) if isinstance(metric, AttributeMetrics) else [metric]
     names = [metric.name for metric in found]
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise UsageError(f"Two metrics are called '{name}'; give one of them another name.")
     return tuple(found)

@@ -77,9 +77,9 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     known = np.sort(known[np.argsort(-count, kind="stable")[:MOST_PAIRS]])
     found = []
     for graphs, pair_E in zip(sets, pairs, strict=True):
-        place_E = np.searchsorted(known, pair_E)
+        position_E = np.searchsorted(known, pair_E)
         is_known_E = np.isin(pair_E, known)
-        column_E = np.where(is_known_E, place_E, known.size)
+        column_E = np.where(is_known_E, position_E, known.size)
         flat_E = graphs.graph_E * (known.size + 1) + column_E
         count_F = np.bincount(flat_E, minlength=graphs.num_graphs * (known.size + 1))
         count_BF = count_F.reshape(graphs.num_graphs, known.size + 1)

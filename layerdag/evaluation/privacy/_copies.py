@@ -145,22 +145,22 @@ def program_of(dag: DAG, measured: Sequence[int] = ()) -> DAG:
     return dag.with_columns(x_NA)
 
 
-def tuple_keys(words: Sequence[str], columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a 64-bit key of each node's (word, numbers), 0 where no number is stated.
+def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return a 64-bit key of each node's (operator, numbers), 0 where no number is stated.
 
     Numbers are compared as traces hold them: whole, 0 as good as absent.
 
     Args:
-        words: Operator of each node.
+        operators: Operator of each node.
         columns: float64 (N,) each, NaN for absent.
     """
-    if not len(words) or not columns:
-        return np.zeros(len(words), dtype=np.uint64)
+    if not len(operators) or not columns:
+        return np.zeros(len(operators), dtype=np.uint64)
     values_NC = np.nan_to_num(np.stack(columns, axis=1), posinf=0.0, neginf=0.0)
     whole_NC = np.rint(np.clip(values_NC, -9e18, 9e18)).astype(np.int64)
-    distinct, place_N = np.unique(np.asarray(words), return_inverse=True)
+    distinct, position_N = np.unique(np.asarray(operators), return_inverse=True)
     code_U = np.array([_word_code(word) for word in distinct.tolist()], dtype=np.int64)
-    key_N = code_U[place_N]
+    key_N = code_U[position_N]
     for column_N in whole_NC.T:
         key_N = scrambled(key_N ^ scrambled(column_N + 1))
     stated_N = (whole_NC != 0).any(axis=1)

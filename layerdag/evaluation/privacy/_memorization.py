@@ -163,19 +163,19 @@ def nearness_by_distance(
     near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
     is_train_G = np.arange(2 * size) < size
     by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
-    share = float(_fractions_nearer_to_train(near_KG, is_train_G[:, None])[0])
+    fraction = float(_fractions_nearer_to_train(near_KG, is_train_G[:, None])[0])
     spread = float(np.sqrt(np.mean((_fractions_nearer_to_train(near_KG, by_chance_GR) - 0.5) ** 2)))
-    interval = _wider(wilson_interval(share, len(near_KG)), share, NORMAL_95 * spread)
+    interval = _wider(wilson_interval(fraction, len(near_KG)), fraction, NORMAL_95 * spread)
     verdict = Verdict.of(interval)
     return DistanceToClosestRecord(
-        dcr_share=share,
+        dcr_share=fraction,
         interval=interval,
         median_to_train=float(np.median(to_train_KS.min(axis=1))),
         median_to_held_out=float(np.median(to_held_KS.min(axis=1))),
         compared=size,
         samples=len(near_KG),
         verdict=verdict,
-        need=_need(share, spread, len(near_KG), size) if verdict is Verdict.TOO_FEW else None,
+        need=_need(fraction, spread, len(near_KG), size) if verdict is Verdict.TOO_FEW else None,
     )
 
 
@@ -203,7 +203,7 @@ def _wider(interval: Interval, value: float, half: float) -> Interval:
     )
 
 
-def _need(share: float, spread: float, samples: int, compared: int) -> Need:
+def _need(fraction: float, spread: float, samples: int, compared: int) -> Need:
     """Return which graphs are too few, and about how many are needed.
 
     Were all samples next to different real graphs, the spread would be 0.5 / sqrt(samples). What it
@@ -211,7 +211,7 @@ def _need(share: float, spread: float, samples: int, compared: int) -> Need:
     not take it away.
     """
     crowding = max((4 * spread**2 * samples - 1) / max(samples - 1, 1), 0.0)
-    allowed = (2 * half_width_for_verdict(share) / NORMAL_95) ** 2
+    allowed = (2 * half_width_for_verdict(fraction) / NORMAL_95) ** 2
     if crowding < allowed:
         return Need("samples", samples, round_up((1 - crowding) / (allowed - crowding)))
     left = max(allowed - 1 / samples, allowed / 2)
@@ -235,11 +235,11 @@ def kernel_distances(left: Sequence[DAG], right: Sequence[DAG]) -> np.ndarray:
     return np.sqrt(np.maximum(2 - 2 * cosine, 0))
 
 
-def wilson_interval(share: float, count: int) -> Interval:
+def wilson_interval(fraction: float, count: int) -> Interval:
     """Return the 95 % Wilson score interval of a share of ``count`` trials."""
     z2 = NORMAL_95**2
-    center = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = NORMAL_95 * math.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
+    center = (fraction + z2 / (2 * count)) / (1 + z2 / count)
+    half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
     half /= 1 + z2 / count
     return Interval(center - half, center + half)
 

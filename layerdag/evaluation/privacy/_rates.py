@@ -117,11 +117,11 @@ def _by_chance(found: int, members: int, others: int, rate: float) -> float:
     return float(betabinom.sf(found - 1, members, allowed + 1, others - allowed))
 
 
-def _clopper_pearson(share: float, count: int) -> Interval:
+def _clopper_pearson(fraction: float, count: int) -> Interval:
     """Return the exact 95 % interval of a binomial share."""
     from scipy.stats import beta
 
-    found = share * count
+    found = fraction * count
     low = 0.0 if found <= 0 else float(beta.ppf(0.025, found, count - found + 1))
     high = 1.0 if found >= count else float(beta.ppf(0.975, found + 1, count - found))
     return Interval(low, high)
@@ -153,8 +153,8 @@ class _Draws:
         total_R = np.zeros(REPLICATES)
         for falling_T, upto_RT, falling_H, upto_RH in self._resamples:
             size = falling_H.size
-            place_R = (upto_RH <= _allowed(size, rate)).sum(axis=1)
-            threshold_R = falling_H[np.minimum(place_R, size - 1)]
+            position_R = (upto_RH <= _allowed(size, rate)).sum(axis=1)
+            threshold_R = falling_H[np.minimum(position_R, size - 1)]
             count_R = np.searchsorted(-falling_T, -threshold_R, side="left")
             found_R = upto_RT[np.arange(REPLICATES), np.maximum(count_R - 1, 0)]
             total_R += np.where(count_R > 0, found_R, 0.0) / falling_T.size

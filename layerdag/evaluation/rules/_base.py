@@ -58,9 +58,9 @@ class Finding:
 
     def sentence(self) -> str:
         """Return the finding as one line."""
-        place = self.where if self.node is None else f"{self.where}: node {self.node}"
+        location = self.where if self.node is None else f"{self.where}: node {self.node}"
         more = f" (and {self.count - 1} more)" if self.count > 1 else ""
-        return f"{place}: {self.found}{more}. {self.remedy}"
+        return f"{location}: {self.found}{more}. {self.remedy}"
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

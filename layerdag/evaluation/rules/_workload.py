@@ -61,14 +61,15 @@ def check_workload(workload: Workload) -> list[Finding]:
 
 def check_group_file(workload: Workload) -> list[Finding]:
     """Return what is wrong with the names of groups, as they stand in a group file."""
-    odd = [name for name in workload.groups if not _is_group_name(name)]
+    odd = [name for name in workload.groups if not is_group_name(name)]
     if not odd:
         return []
     found = f"its groups are called {', '.join(map(repr, odd[:5]))}"
     return [Finding(TRACE_RULES["described-groups"], workload.source, None, found, len(odd))]
 
 
-def _is_group_name(name: str) -> bool:
+def is_group_name(name: str) -> bool:
+    """Return whether a group file may name a group so: an integer above 0, for ASTRA-sim."""
     return name.isascii() and name.isdigit() and len(name) <= 10 and int(name) > 0
 
 

@@ -54,11 +54,14 @@ class LayerSizeNet(nn.Module):
         self, logits_IK: Float[Tensor, "I K"], size_I: Int[Tensor, " I"]
     ) -> Float[Tensor, " I"]:
         """Return log p(size) of each prefix, nats, shape (I,)."""
-        share, stop = torch.tensor(self.tail_probability), torch.tensor(self.tail_stop_probability)
-        inner_IK = logits_IK.log_softmax(-1) + torch.log1p(-share)
+        fraction, stop = (
+            torch.tensor(self.tail_probability),
+            torch.tensor(self.tail_stop_probability),
+        )
+        inner_IK = logits_IK.log_softmax(-1) + torch.log1p(-fraction)
         inner_I = inner_IK.gather(1, size_I.clamp(max=self.largest).unsqueeze(1)).squeeze(1)
         excess_I = (size_I - self.largest - 1).clamp(min=0)
-        tail_I = share.log() + stop.log() + excess_I * torch.log1p(-stop)
+        tail_I = fraction.log() + stop.log() + excess_I * torch.log1p(-stop)
         return torch.where(size_I <= self.largest, inner_I, tail_I)
 
     def sample(

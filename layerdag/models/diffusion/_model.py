@@ -106,8 +106,8 @@ class ReferenceLayerDAG(DAGModel):
             pairs, x0_P = _pairs(batch, rows)
             partial = _partial(batch, rows, later, code_NA)
             terms["edge"] = self.edge.loss(partial, conditions, pairs, x0_P, generator)
-        share = len(items) / len(everything)
-        return {name: LossTerm(t.total / share, t.count / share) for name, t in terms.items()}
+        fraction = len(items) / len(everything)
+        return {name: LossTerm(t.total / fraction, t.count / fraction) for name, t in terms.items()}
 
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse a choice among several graphs, and more denoising steps than there are."""

@@ -310,8 +310,8 @@ def _with_new_nodes(
     size_I = torch.bincount(prefix.prefix_R, minlength=items)
     first_I = size_I.cumsum(0) - size_I
     candidates_W = size_I[prefix_W]
-    new_P, place_P = segment_ranges(first_I[prefix_W], candidates_W)
-    source_P = order_R[place_P]
+    new_P, position_P = segment_ranges(first_I[prefix_W], candidates_W)
+    source_P = order_R[position_P]
     row_W = rows + new_W
     partial = PrefixGraphs(
         code_NA=torch.cat([prefix.code_NA, code_WA]),

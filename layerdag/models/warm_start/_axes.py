@@ -60,7 +60,7 @@ class Axis:
     segments: tuple[Segment, ...]
     dim: int = 0
     summed: bool = False
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
 
     def source(self, old: "Axis", here: GraphSchema, there: GraphSchema) -> Source:
         """Return where all rows come from.
@@ -71,12 +71,12 @@ class Axis:
             there: The old schema.
         """
         starts, total = _starts(old.segments, there)
-        place_of = {s.key(there): (s, start) for s, start in zip(old.segments, starts, strict=True)}
+        index_of = {s.key(there): (s, start) for s, start in zip(old.segments, starts, strict=True)}
         blocks: list[Source] = []
         carried: set[tuple[str, ...]] = set()
         for segment in self.segments:
             key = segment.key(here)
-            found = place_of.get(key)
+            found = index_of.get(key)
             source = None if found is None else segment.source(found[0], here, there)
             block = Source.none(segment.size(here), total)
             if found is not None and source is not None:
@@ -170,12 +170,12 @@ class CategoryCodes(Segment):
         return len(schema.category_conditions[self.index].values) + self.unknown
 
     def source(self, old: Segment, here: GraphSchema, there: GraphSchema) -> Source | None:
-        words = category_source(here.category_conditions[self.index], there)
-        if words is None or not self.unknown:
-            return words
-        matrix_KJ = np.pad(words.matrix_KJ, ((1, 0), (1, 0)))
+        source = category_source(here.category_conditions[self.index], there)
+        if source is None or not self.unknown:
+            return source
+        matrix_KJ = np.pad(source.matrix_KJ, ((1, 0), (1, 0)))
         matrix_KJ[0, 0] = 1.0
-        return Source.of(matrix_KJ, (BY_NAME, *words.how))
+        return Source.of(matrix_KJ, (BY_NAME, *source.how))
 
     def neutral_row(self, schema: GraphSchema) -> int | None:
         return 0 if self.unknown else None

@@ -99,13 +99,13 @@ def _fast_conditions(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
     """Return the axes of the encoder of conditions."""
     features = radial(model.conditions.center_F)
     numbers = [NumericFeatures(i, features) for i in range(sizes.numeric_conditions)]
-    words = [CategoryCodes(i, unknown=True) for i in range(len(sizes.category_conditions))]
+    codes = [CategoryCodes(i, unknown=True) for i in range(len(sizes.category_conditions))]
     axes = {}
     for stage in ("", "stage_"):
         if numbers:
             axes[f"conditions.{stage}lift.weight"] = Axis(tuple(numbers), dim=1)
-        if words:
-            axes[f"conditions.{stage}categories.weight"] = Axis(tuple(words), summed=True)
+        if codes:
+            axes[f"conditions.{stage}categories.weight"] = Axis(tuple(codes), summed=True)
     return axes
 
 
@@ -162,8 +162,8 @@ def _reference_conditions(prefix: str, sizes: GraphSizes) -> dict[str, Axis]:
     count = sizes.numeric_conditions
     if count:
         numbers = tuple(NumericFeatures(i, value_and_one) for i in range(count))
-        places = tuple(place for i in range(count) for place in (i, count + i))
-        axes[f"{prefix}.numeric.0.weight"] = Axis(numbers, dim=1, places=places)
+        positions = tuple(index for i in range(count) for index in (i, count + i))
+        axes[f"{prefix}.numeric.0.weight"] = Axis(numbers, dim=1, positions=positions)
     for i in range(len(sizes.category_conditions)):
         axes[f"{prefix}.categories.{i}.weight"] = Axis((CategoryCodes(i, unknown=True),))
     return axes

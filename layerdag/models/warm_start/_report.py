@@ -39,13 +39,13 @@ def report(here: GraphSchema, there: GraphSchema) -> tuple[str, ...]:
     known = [n for i, n in enumerate(numbers) if numeric_pair(i, here, there)]
     fresh += [name for name in numbers if name not in known]
     for condition in here.category_conditions:
-        words = category_source(condition, there)
-        if words is None:
+        source = category_source(condition, there)
+        if source is None:
             fresh.append(condition.name)
-        elif set(words.how) == {BY_NAME}:
+        elif set(source.how) == {BY_NAME}:
             exact.append(condition.name)
         else:
-            phrases.append(_counted(condition.name, words.how))
+            phrases.append(_counted(condition.name, source.how))
     phrases.append(_counted("edge types", edges))
     phrases += _listed("all words by name: ", exact)
     phrases += _listed("by value: ", [*bins, *known])

@@ -75,12 +75,12 @@ def word_kind(word: str) -> str:
 
 def by_word(new: Sequence[str], old: Sequence[str]) -> Source:
     """Map words: the same word, else the mean of the old words of its kind, else of all words."""
-    place_of = {word: place for place, word in enumerate(old)}
+    index_of = {word: index for index, word in enumerate(old)}
     kinds = np.array([word_kind(word) for word in old])
     matrix_KJ, how = np.zeros((len(new), len(old))), []
     for row_J, word in zip(matrix_KJ, new, strict=True):
-        if word in place_of:
-            row_J[place_of[word]] = 1.0
+        if word in index_of:
+            row_J[index_of[word]] = 1.0
             how.append(BY_NAME)
             continue
         alike_J = kinds == word_kind(word)
@@ -103,11 +103,11 @@ def by_bin(new: NumericAttribute, old: NumericAttribute) -> Source:
     """
     matrix_KJ = np.zeros((new.num_codes, old.num_codes))
     matrix_KJ[0, 0] = 1.0
-    place_of = {row: place for place, row in enumerate(old.bins, start=1)}
+    index_of = {row: index for index, row in enumerate(old.bins, start=1)}
     position_V = (np.arange(_VALUES_PER_BIN) + 0.5) / _VALUES_PER_BIN
     for code, row in enumerate(new.bins, start=1):
-        if row in place_of:
-            matrix_KJ[code, place_of[row]] = 1.0
+        if row in index_of:
+            matrix_KJ[code, index_of[row]] = 1.0
         elif old.bins:
             value_V = new.decode(np.full(_VALUES_PER_BIN, code), position_V)
             matrix_KJ[code] = np.bincount(old.encode(value_V)[0], minlength=old.num_codes)

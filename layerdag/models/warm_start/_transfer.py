@@ -140,13 +140,13 @@ def _mixed(fresh: Tensor, old: Tensor, rows: Source, axes: tuple[Axis, Axis]) ->
 def _rows(weight: Tensor, axis: Axis) -> Tensor:
     """Return a weight as a matrix with a row for each row of the axis's segments."""
     rows = weight.movedim(axis.dim, 0).reshape(weight.shape[axis.dim], -1)
-    return rows[list(axis.places)] if axis.places else rows
+    return rows[list(axis.positions)] if axis.positions else rows
 
 
 def _weight(rows_KF: Tensor, like: Tensor, axis: Axis) -> Tensor:
     """Return what ``_rows`` took apart, in the shape and precision of ``like``."""
-    if axis.places:
-        rows_KF = rows_KF[np.argsort(axis.places)]
+    if axis.positions:
+        rows_KF = rows_KF[np.argsort(axis.positions)]
     shape = like.movedim(axis.dim, 0).shape
     return rows_KF.reshape(shape).movedim(0, axis.dim).to(like.dtype).contiguous()
 

@@ -21,14 +21,14 @@ class Axis:
 
     def x(self, value: np.ndarray) -> np.ndarray:
         """Return horizontal positions."""
-        place = np.log10(np.maximum(value, 10.0**self._low)) if self.log else value
-        share = (place - self._low) / max(self._high - self._low, 1e-12)
-        return np.asarray(self._left + (self._right - self._left) * share)
+        position = np.log10(np.maximum(value, 10.0**self._low)) if self.log else value
+        fraction = (position - self._low) / max(self._high - self._low, 1e-12)
+        return np.asarray(self._left + (self._right - self._left) * fraction)
 
     def edges(self, bins: int) -> np.ndarray:
         """Return the ends of ``bins`` bins that are equally wide on the axis, (bins + 1,)."""
-        places = np.linspace(self._low, self._high, bins + 1)
-        return np.asarray(10.0**places if self.log else places)
+        edges = np.linspace(self._low, self._high, bins + 1)
+        return np.asarray(10.0**edges if self.log else edges)
 
     def ticks(self) -> list[float]:
         """Return a few round values inside the range."""

@@ -23,7 +23,7 @@ def shares_chart(shares: CategoryFractions, most: int = 14, items: str = "nodes"
         most: Number of categories that are shown.
         items: What the shares are of, for the title of the axis.
     """
-    size = np.max([share_K for _, share_K in shares.shares], axis=0)
+    size = np.max([fraction_K for _, fraction_K in shares.shares], axis=0)
     order = np.argsort(-size, kind="stable")[:most]
     top = max(float(size.max(initial=0)), 1e-9)
     bars = 4 + 5 * len(shares.shares)
@@ -32,13 +32,13 @@ def shares_chart(shares: CategoryFractions, most: int = 14, items: str = "nodes"
     for row, category in enumerate(order.tolist()):
         y = TOP + row * bars
         parts.append(_name(shares.labels[category], y + bars / 2 + 1))
-        for i, (source, share_K) in enumerate(shares.shares):
-            length = (WIDTH - NAME_ROOM - VALUE_ROOM) * float(share_K[category]) / top
+        for i, (source, fraction_K) in enumerate(shares.shares):
+            length = (WIDTH - NAME_ROOM - VALUE_ROOM) * float(fraction_K[category]) / top
             parts.append(
                 f'<rect class="bar s{slot(i, len(shares.shares))}" x="{NAME_ROOM}" '
                 f'y="{y + 5 * i}" '
                 f'width="{length:.1f}" height="4.4"><title>{html.escape(source)}: '
-                f"{100 * float(share_K[category]):.2f} %</title></rect>"
+                f"{100 * float(fraction_K[category]):.2f} %</title></rect>"
             )
         end = NAME_ROOM + (WIDTH - NAME_ROOM - VALUE_ROOM) * float(size[category]) / top + 4
         parts.append(

@@ -26,11 +26,11 @@ def distribution_chart(distribution: Distribution) -> Markup:
     low, high = _range(distribution)
     scale = Axis(low, high, distribution.log, LEFT, WIDTH - RIGHT)
     bins_K = [_binned(sample, scale) for sample in distribution.samples]
-    top = max(max(float(share.max(initial=0)) for share in bins_K), 1e-9)
+    top = max(max(float(fraction.max(initial=0)) for fraction in bins_K), 1e-9)
     lines = "".join(
         f'<path class="line s{slot(i, len(bins_K))}" d="{path}"/>'
-        for i, (sample, share) in enumerate(zip(distribution.samples, bins_K, strict=True))
-        for path in (_histogram(share, scale, top), _steps(sample, scale))
+        for i, (sample, fraction) in enumerate(zip(distribution.samples, bins_K, strict=True))
+        for path in (_histogram(fraction, scale, top), _steps(sample, scale))
     )
     unit = f" ({distribution.unit})" if distribution.unit else ""
     names = ", ".join(sample.source for sample in distribution.samples)
@@ -49,11 +49,11 @@ def _titles(distribution: Distribution) -> str:
         f'<text class="axis-title" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{html.escape(across)}{scale}</text>"
     ]
-    for (top, bottom), words in ((HISTOGRAM, "share"), (CUMULATIVE, "share up to here")):
+    for (top, bottom), title in ((HISTOGRAM, "share"), (CUMULATIVE, "share up to here")):
         y = (top + bottom) / 2
         parts.append(
             f'<text class="axis-title" x="11" y="{y}" text-anchor="middle" '
-            f'transform="rotate(-90 11 {y})">{words}</text>'
+            f'transform="rotate(-90 11 {y})">{title}</text>'
         )
     return "".join(parts)
 
@@ -62,14 +62,14 @@ def _range(distribution: Distribution) -> tuple[float, float]:
     """Return the range of all samples, cut at the 0.5 % tails so that one outlier hides nothing."""
     lows, highs = [], []
     for sample in distribution.samples:
-        value, share = _cumulative(sample)
+        value, fraction = _cumulative(sample)
         if distribution.log:
             # Zeros lie left of any logarithmic axis.
-            value, share = value[value > 0], share[value > 0]
+            value, fraction = value[value > 0], fraction[value > 0]
         if not value.size:
             continue
-        lows.append(value[min(int(np.searchsorted(share, 0.005)), value.size - 1)])
-        highs.append(value[min(int(np.searchsorted(share, 0.995)), value.size - 1)])
+        lows.append(value[min(int(np.searchsorted(fraction, 0.005)), value.size - 1)])
+        highs.append(value[min(int(np.searchsorted(fraction, 0.995)), value.size - 1)])
     low, high = float(min(lows, default=1.0)), float(max(highs, default=1.0))
     if distribution.log:
         return low, max(high, 2 * low)
@@ -92,26 +92,26 @@ def _binned(sample: Sample, scale: Axis) -> np.ndarray:
     return np.asarray(count / max(float(count.sum()), 1e-300))
 
 
-def _histogram(share_K: np.ndarray, scale: Axis, top: float) -> str:
+def _histogram(fraction_K: np.ndarray, scale: Axis, top: float) -> str:
     """Return the outline of a histogram as an SVG path."""
     high, low = HISTOGRAM
-    x = scale.x(scale.edges(share_K.size))
-    y = low - (low - high) * share_K / top
+    x = scale.x(scale.edges(fraction_K.size))
+    y = low - (low - high) * fraction_K / top
     steps = "".join(f"V{b:.1f}H{a:.1f}" for a, b in zip(x[1:], y, strict=True))
     return f"M{LEFT} {low}{steps}V{low}"
 
 
 def _steps(sample: Sample, scale: Axis) -> str:
     """Return the cumulative distribution as an SVG path of at most ``MAX_POINTS`` steps."""
-    value, share = _cumulative(sample)
+    value, fraction = _cumulative(sample)
     last = np.append(value[1:] != value[:-1], True)[: value.size]
-    value, share = value[last], share[last]
+    value, fraction = value[last], fraction[last]
     if value.size > MAX_POINTS:
-        keep = np.unique(np.linspace(0, value.size - 1, MAX_POINTS).astype(int))
-        value, share = value[keep], share[keep]
+        kept = np.unique(np.linspace(0, value.size - 1, MAX_POINTS).astype(int))
+        value, fraction = value[kept], fraction[kept]
     high, low = CUMULATIVE
     x = np.clip(scale.x(value), LEFT, WIDTH - RIGHT)
-    y = low - (low - high) * share
+    y = low - (low - high) * fraction
     steps = "".join(f"H{a:.1f}V{b:.1f}" for a, b in zip(x, y, strict=True))
     return f"M{LEFT} {low}{steps}H{WIDTH - RIGHT}"
 
@@ -121,12 +121,12 @@ def _frame(scale: Axis, top: float) -> str:
     parts = []
     marks = ((HISTOGRAM, (0.0, 1.0), top), (CUMULATIVE, (0.0, 0.5, 1.0), 1.0))
     for (high, low), shares, whole in marks:
-        for share in shares:
-            y = low - (low - high) * share
+        for fraction in shares:
+            y = low - (low - high) * fraction
             parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
             parts.append(
                 f'<text class="tick" x="{LEFT - 5}" y="{y + 3.5}" text-anchor="end">'
-                f"{_percent(share * whole)}</text>"
+                f"{_percent(fraction * whole)}</text>"
             )
     for value in scale.ticks():
         x = float(scale.x(np.array(value)))
@@ -139,6 +139,6 @@ def _frame(scale: Axis, top: float) -> str:
     return "".join(parts)
 
 
-def _percent(share: float) -> str:
+def _percent(fraction: float) -> str:
     """Return a share of an axis, two digits at most."""
-    return f"{number(100 * share, 2)}%" if 0 < share < 0.1 else f"{share:.0%}"
+    return f"{number(100 * fraction, 2)}%" if 0 < fraction < 0.1 else f"{fraction:.0%}"

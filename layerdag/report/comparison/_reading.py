@@ -58,17 +58,17 @@ class ReportedRun:
         return {"nearness": near, **{one["name"]: one for one in leaks[-1]["attacks"]}}
 
 
-def read_reports(places: Sequence[str | Path]) -> tuple[ReportedRun, ...]:
+def read_reports(paths: Sequence[str | Path]) -> tuple[ReportedRun, ...]:
     """Read reports.
 
     Args:
-        places: ``report.json``, ``report.html`` beside one, or the folder of one, for each run.
+        paths: ``report.json``, ``report.html`` beside one, or the folder of one, for each run.
 
     Raises:
         UsageError: If fewer than two are given, or two are the same.
         DataError: If one is not there, or is no report.
     """
-    files = [_file(Path(place)) for place in places]
+    files = [_file(Path(path)) for path in paths]
     if len(files) < 2:
         raise UsageError("Name two reports or more, one for each run.")
     if len({file.resolve() for file in files}) < len(files):
@@ -78,11 +78,11 @@ def read_reports(places: Sequence[str | Path]) -> tuple[ReportedRun, ...]:
     )
 
 
-def _file(place: Path) -> Path:
+def _file(path: Path) -> Path:
     """Return the file with the figures."""
-    if place.is_dir():
-        return place / REPORT
-    return place.with_suffix(".json") if place.suffix == ".html" else place
+    if path.is_dir():
+        return path / REPORT
+    return path.with_suffix(".json") if path.suffix == ".html" else path
 
 
 def _figures(file: Path) -> Mapping[str, Any]:
@@ -120,5 +120,5 @@ def _ratios(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
         matched, value = row["matched"], row["generated"]["value"]
         if matched and value is not None and math.isfinite(matched):
             metric = row["generated"]["metric"]
-            words = words_of_metric(metric["name"], metric["what"])
-            yield words, float(value) / float(matched)
+            title = words_of_metric(metric["name"], metric["what"])
+            yield title, float(value) / float(matched)

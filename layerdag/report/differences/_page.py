@@ -50,8 +50,8 @@ def write_difference(found: Difference, path: str | Path) -> Path:
 def _render(found: Difference) -> str:
     """Return the page as one HTML document."""
     differing = ", ".join(found.differing)
-    told = f"differ in {differing}." if differing else "are equal in all that counts."
-    lead = f"A is {found.a}, B is {found.b}. They {told}"
+    sentence = f"differ in {differing}." if differing else "are equal in all that counts."
+    lead = f"A is {found.a}, B is {found.b}. They {sentence}"
     if found.ignored:
         lead += f" Not counted: {', '.join(found.ignored)}."
     made = (
@@ -121,8 +121,8 @@ def _operators(found: Difference) -> list[Markup]:
     columns = list(differing[0].numbers) if differing else []
     head = ["Operator", "Nodes of A", "Nodes of B", "Changed"]
     for name in columns:
-        words = _COLUMNS.get(name, name.replace("_", " ").capitalize())
-        head += [f"{words} of A", f"{words} of B"]
+        title = _COLUMNS.get(name, name.replace("_", " ").capitalize())
+        head += [f"{title} of A", f"{title} of B"]
     rows = [tuple(_operator(operator, columns)) for operator in differing]
     caption = "Operators that differ; changed are aligned nodes with other figures, times aside"
     return _table(caption, tuple(head), rows, *range(1, len(head)))

@@ -68,8 +68,8 @@ def _as_long(figure: Figure) -> Answer:
     change = after / before - 1
     word = "yes" if abs(change) < 0.005 else f"{100 * change:+.3g} %"
     tone = "good" if abs(change) < 0.05 else "fair" if abs(change) < 0.5 else "poor"
-    told = [_time_text(value, figure.unit) for value in (before, after)]
-    reason = f"The {figure.name} of A is {told[0]}, that of B {told[1]}."
+    texts = [_time_text(value, figure.unit) for value in (before, after)]
+    reason = f"The {figure.name} of A is {texts[0]}, that of B {texts[1]}."
     return Answer("Does it take as long?", word, tone, reason, "time")
 
 

@@ -62,8 +62,8 @@ class _Axis:
 
     def at(self, value: float) -> float:
         """Return the pixel of a value."""
-        share = math.log(value / self.low) / math.log(self.high / self.low)
-        return self._start + share * (self._end - self._start)
+        fraction = math.log(value / self.low) / math.log(self.high / self.low)
+        return self._start + fraction * (self._end - self._start)
 
     def marks(self) -> list[float]:
         """Return round values on the axis."""

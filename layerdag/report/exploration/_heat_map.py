@@ -59,6 +59,6 @@ def _cell(tried: list[Outcome] | None, best_s: float) -> Markup:
         return element("td", "too large", class_="n quiet", title=f"at least {least:,.0f} GiB")
     fastest = min(times, key=lambda outcome: outcome.step_s or 0.0)
     seconds = fastest.step_s or 0.0
-    share = max(0.0, 1 - (seconds / best_s - 1) / (SLOWEST - 1)) if best_s else 0.0
-    color = f"background:color-mix(in srgb,var(--accent) {SHADES * share:.0f}%,transparent)"
+    fraction = max(0.0, 1 - (seconds / best_s - 1) / (SLOWEST - 1)) if best_s else 0.0
+    color = f"background:color-mix(in srgb,var(--accent) {SHADES * fraction:.0f}%,transparent)"
     return element("td", text(f"{seconds:.3g}"), class_="n", style=color, title=fastest.plan)

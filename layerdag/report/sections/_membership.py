@@ -117,8 +117,8 @@ def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
 def _attack_row(samples: str, attack: Attack) -> Row:
     """Return the cells of one attack."""
     honest = attack.holdout
-    told = [rate.true_positive_rate for rate in attack.rates]
-    rates = [percent(rate) for rate in (attack.true_positive_rate, *told)]
+    reported = [rate.true_positive_rate for rate in attack.rates]
+    rates = [percent(rate) for rate in (attack.true_positive_rate, *reported)]
     return (
         attack_words(attack.name),
         samples or "the weights",
@@ -130,9 +130,9 @@ def _attack_row(samples: str, attack: Attack) -> Row:
     )
 
 
-def _pill(verdict: Verdict, words: str) -> Markup:
+def _pill(verdict: Verdict, text: str) -> Markup:
     """Return a verdict in its color, with what it lacks below."""
-    summary, _, lacking = words.partition(" (")
+    summary, _, lacking = text.partition(" (")
     pill = element("span", summary, class_=f"verdict {_CLASSES[verdict]}")
     if not lacking:
         return pill

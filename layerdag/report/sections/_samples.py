@@ -42,7 +42,7 @@ def _pair(pair: Neighbors, slot_of: dict[str, int]) -> Markup:
         if pair.usual is None
         else f"; real graphs of the family are {number(pair.usual)} from theirs, in the median"
     )
-    told = (
+    caption = (
         f"Distance {number(pair.distance)} from the nearest of {pair.compared:,} real "
         f"graphs{usual}."
     )
@@ -50,7 +50,7 @@ def _pair(pair: Neighbors, slot_of: dict[str, int]) -> Markup:
         "div", draw(pair.sample, slot_of), draw(pair.real, slot_of), class_="grid-pictures"
     )
     heading = f"Family {pair.family}" if pair.family else "A sample and its neighbor"
-    return element("div", element("h3", heading), element("p", told), drawings, class_="pair")
+    return element("div", element("h3", heading), element("p", caption), drawings, class_="pair")
 
 
 def timelines(content: ReportContent) -> Markup | None:
@@ -76,5 +76,5 @@ def timelines(content: ReportContent) -> Markup | None:
     )
     return section(
         "timelines", "Timelines", note, key, element("div", *figures, class_="grid-pictures"),
-        *(element("p", words, class_="quiet") for words in hidden),
+        *(element("p", text, class_="quiet") for text in hidden),
     )  # fmt: skip

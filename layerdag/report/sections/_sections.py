@@ -86,10 +86,10 @@ def validity(content: ReportContent) -> Markup | None:
 def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
     """Return the table of rules."""
     rows = []
-    for name, share in structure.pass_rate.items():
+    for name, fraction in structure.pass_rate.items():
         scale = "" if real is None or name not in real.pass_rate else percent(real.pass_rate[name])
         severity = element("span", GRAPH_RULES[name].severity.value, class_="quiet")
-        shares = (percent(share),) if real is None else (percent(share), scale)
+        shares = (percent(fraction),) if real is None else (percent(fraction), scale)
         rows.append((GRAPH_RULES[name].what, *shares, severity))
     caption = f"Share of graphs that keep each rule ({structure.graphs} synthetic graphs)"
     kept = (
@@ -147,11 +147,11 @@ def distributions(content: ReportContent) -> Markup | None:
 
 def _categories(every: Sequence[CategoryFractions]) -> list[Markup]:
     """Return bars of each attribute; those of which all nodes have one value are named only."""
-    told = [_in_words(one) for one in every]
-    varied = [one for one in told if _present(one).sum() > 1]
+    columns = [_in_words(one) for one in every]
+    varied = [one for one in columns if _present(one).sum() > 1]
     alike = [
         f"{one.title.lower()} ({one.labels[int(np.argmax(_present(one)))]})"
-        for one in told
+        for one in columns
         if _present(one).sum() == 1
     ]
     bars = element("div", *(shares_chart(one) for one in varied), class_="grid-charts")
@@ -166,7 +166,7 @@ def _categories(every: Sequence[CategoryFractions]) -> list[Markup]:
 
 def _present(one: CategoryFractions) -> np.ndarray:
     """Return which categories occur at all."""
-    return np.max([share_K for _, share_K in one.shares], axis=0) > 0
+    return np.max([fraction_K for _, fraction_K in one.shares], axis=0) > 0
 
 
 def _in_words(one: CategoryFractions) -> CategoryFractions:

@@ -62,13 +62,13 @@ def expected_volume(
     """
     mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
     nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]
-    share = num / len(rows)
+    fraction = num / len(rows)
     if file_format != "et":
-        size = share * sum(nodes) * NODE_BYTES[file_format]
+        size = fraction * sum(nodes) * NODE_BYTES[file_format]
         return Volume(num, 0, 0, num + 1, math.ceil(size))
     asked = [asked_ranks(row, ranks) for row in rows]
-    size = share * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES["et"]
-    files = math.ceil(share * sum(asked)) + 1
+    size = fraction * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES["et"]
+    files = math.ceil(fraction * sum(asked)) + 1
     return Volume(num, min(asked), max(asked), files, math.ceil(size))
 
 

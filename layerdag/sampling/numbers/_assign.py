@@ -8,21 +8,23 @@ operators at its ends, was counted in training.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from layerdag.codec import AttributedGraph
 from layerdag.datasets.schema import NumericAttribute
-from layerdag.datasets.schema.costs import COST_NAMES, CostTable, data_edges
+from layerdag.datasets.schema.costs import COST_NAMES, Cost, CostTable, data_edges
 from layerdag.sampling.numbers._candidates import CandidateIndex, Candidates, JobCandidates
 
 UNSEEN = 0.003
 """Weight of a change of sizes that was not counted, beside the shares of those that were."""
 _SWEEPS = 2
 
+NodeAllows = Callable[[int, Sequence[Cost]], Sequence[bool]]
+"""Which of these costs a node may have, given its row."""
 Neighbors = Sequence[Sequence[tuple[int, Mapping[float, float]]]]
 """For each node, its neighbors on one side with the known changes of sizes on the way."""
 
@@ -50,6 +52,7 @@ class CostAssigner:
         codes: Mapping[str, np.ndarray],
         rng: np.random.Generator,
         kept: int = 0,
+        allows: NodeAllows | None = None,
     ) -> dict[str, np.ndarray]:
         """Return ``COST_NAMES`` of all nodes, NaN for absent.
 
@@ -58,8 +61,9 @@ class CostAssigner:
             codes: Drawn bins of each number.
             rng: Of this job.
             kept: Number of nodes, the first ones, that keep their costs.
+            allows: Which costs nodes may have; all by default.
         """
-        options = self._options(graph, codes, rng)
+        options = self._options(graph, codes, rng, allows)
         options[:kept] = _kept(graph, kept)
         parents, children = self._neighbors(graph)
         chosen = [0] * graph.num_nodes
@@ -72,23 +76,30 @@ class CostAssigner:
                     weights = _weights(options, chosen, node, parents[node], below[node])
                     chosen[node] = _drawn(weights, draw)
         cost_NC = np.array(
-            [option.costs[place] for option, place in zip(options, chosen, strict=True)],
+            [option.costs[index] for option, index in zip(options, chosen, strict=True)],
             dtype=np.float64,
         ).reshape(-1, len(COST_NAMES))
         cost_NC[cost_NC == 0] = np.nan
         return dict(zip(COST_NAMES, cost_NC.T, strict=True))
 
     def _options(
-        self, graph: AttributedGraph, codes: Mapping[str, np.ndarray], rng: np.random.Generator
+        self,
+        graph: AttributedGraph,
+        codes: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
+        allows: NodeAllows | None,
     ) -> list[Candidates]:
         """Return the candidates of each node."""
         job = JobCandidates(self._index, rng)
         operators = graph.categories["op"]
         dtypes = graph.categories.get("dtype", [""] * graph.num_nodes)
         columns = [codes[name].tolist() for name in COST_NAMES]
+        keys = list(zip(operators, *columns, strict=True))
+        if allows is None:
+            return [job.of(key, dtype) for key, dtype in zip(keys, dtypes, strict=True)]
         return [
-            job.of((op, flops, moved, sent), dtype)
-            for op, dtype, flops, moved, sent in zip(operators, dtypes, *columns, strict=True)
+            job.allowed(key, dtype, partial(allows, row))
+            for row, (key, dtype) in enumerate(zip(keys, dtypes, strict=True))
         ]
 
     def _neighbors(self, graph: AttributedGraph) -> tuple[Neighbors, Neighbors]:
@@ -130,13 +141,13 @@ def _weights(
     for other, steps in parents:
         size = options[other].sizes[chosen[other]]
         if size:
-            for place, own in enumerate(mine.sizes):
-                logs[place] += math.log(UNSEEN + steps.get(own / size, 0.0))
+            for index, own in enumerate(mine.sizes):
+                logs[index] += math.log(UNSEEN + steps.get(own / size, 0.0))
     for other, steps in children:
         size = options[other].sizes[chosen[other]]
         if size:
-            for place, own in enumerate(mine.sizes):
-                logs[place] += math.log(UNSEEN + (steps.get(size / own, 0.0) if own else 0.0))
+            for index, own in enumerate(mine.sizes):
+                logs[index] += math.log(UNSEEN + (steps.get(size / own, 0.0) if own else 0.0))
     most = max(logs)
     return [math.exp(log - most) for log in logs]
 
@@ -144,8 +155,8 @@ def _weights(
 def _drawn(weights: Sequence[float], draw: float) -> int:
     """Return a place with the chance of its weight; ``draw`` is uniform in [0, 1)."""
     left = draw * sum(weights)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         left -= weight
         if left < 0:
-            return place
+            return index
     return len(weights) - 1

@@ -10,7 +10,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,9 @@ BinKey = tuple[str, int, int, int]
 """Operator and codes of ``COST_NAMES``."""
 _ABSENT: Bounds = (0.0, 0.0)
 _USED_SIZES = 8
+_MOST_WIDENED = 8
+Allows = Callable[[Sequence[Cost]], Sequence[bool]]
+"""Which of these costs a node may have."""
 CONVOLUTIONS = frozenset({"aten::convolution", "aten::convolution_backward"})
 """Operators of which each element takes a multiplication and an addition, products aside."""
 
@@ -44,6 +47,13 @@ class Candidates:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", [sent or flops for flops, _, sent in self.costs])
 
+    def those(self, wanted: Sequence[bool]) -> "Candidates":
+        """Return the wanted ones."""
+        if all(wanted):
+            return self
+        rows = [row for row, is_wanted in enumerate(wanted) if is_wanted]
+        return Candidates([self.costs[r] for r in rows], [self.log_weights[r] for r in rows])
+
 
 @dataclass(frozen=True, eq=False)
 class CandidateIndex:
@@ -57,9 +67,9 @@ class CandidateIndex:
     def of(cls, table: CostTable, attributes: Mapping[str, NumericAttribute]) -> "CandidateIndex":
         """Sort the costs of a table into the bins of the attributes ``COST_NAMES``."""
         rows = [
-            (name, cost, share)
+            (name, cost, fraction)
             for name, entry in table.operators.items()
-            for cost, share in zip(entry.costs, entry.shares, strict=True)
+            for cost, fraction in zip(entry.costs, entry.fractions, strict=True)
         ]
         cost_RC = np.array([cost for _, cost, _ in rows], dtype=np.float64).reshape(-1, 3)
         cost_RC[cost_RC == 0] = np.nan
@@ -67,8 +77,8 @@ class CandidateIndex:
             [attributes[name].encode(cost_RC[:, i])[0] for i, name in enumerate(COST_NAMES)], axis=1
         )
         groups: dict[BinKey, list[tuple[Cost, float]]] = defaultdict(list)
-        for (name, cost, share), codes in zip(rows, code_RC.tolist(), strict=True):
-            groups[name, codes[0], codes[1], codes[2]].append((cost, float(np.log(share))))
+        for (name, cost, fraction), codes in zip(rows, code_RC.tolist(), strict=True):
+            groups[name, codes[0], codes[1], codes[2]].append((cost, float(np.log(fraction))))
         shared = {
             key: Candidates(*(list(part) for part in zip(*found, strict=True)))
             for key, found in groups.items()
@@ -102,7 +112,7 @@ class JobCandidates:
     def __init__(self, index: CandidateIndex, rng: np.random.Generator) -> None:
         self._index = index
         self._rng = rng
-        self._made: dict[tuple[BinKey, int], Candidates] = {}
+        self._made: dict[tuple[BinKey, int, int], Candidates] = {}
         self._sizes: list[int] = []
 
     def of(self, key: BinKey, dtype: str) -> Candidates:
@@ -110,17 +120,36 @@ class JobCandidates:
         found = self._index.shared.get(self._index.whole(key))
         if found is not None:
             return found
+        return self._new(key, dtype, widened=0)
+
+    def allowed(self, key: BinKey, dtype: str, allows: Allows) -> Candidates:
+        """Return those candidates of a node that it may have.
+
+        Where it may have none, the bounds of its bins are widened step by step until there is one;
+        if there is none in the end, all are returned.
+        """
+        found = kept = self.of(key, dtype)
+        for widened in range(_MOST_WIDENED):
+            kept = kept.those(allows(kept.costs))
+            if kept.costs:
+                return kept
+            kept = self._new(key, dtype, widened=widened)
+        return kept.those(allows(kept.costs)) if any(allows(kept.costs)) else found
+
+    def _new(self, key: BinKey, dtype: str, widened: int) -> Candidates:
+        """Return candidates that no job has to share, the same ones for every node of the job."""
         element = element_bytes(dtype)
-        made = self._made.get((key, element))
+        made = self._made.get((key, element, widened))
         if made is None:
-            costs = self._new_costs(key, element)
+            costs = self._new_costs(key, element, widened)
             made = Candidates(costs, [0.0] * len(costs))
-            self._made[key, element] = made
+            self._made[key, element, widened] = made
         return made
 
-    def _new_costs(self, key: BinKey, element: int) -> list[Cost]:
+    def _new_costs(self, key: BinKey, element: int, widened: int) -> list[Cost]:
         """Return costs that follow from shapes or from a rule of the operator."""
-        flops, moved, sent = self._index.bounds_of(key)
+        by = 2.0 ** (widened / 4)
+        flops, moved, sent = ((low / by, high * by) for low, high in self._index.bounds_of(key))
         if key[0] in self._index.table.products and flops[1] and moved[1] and not sent[1]:
             found = product_costs(PRODUCTS[key[0]], element, flops, moved, self._rng)
             return [(operations, size, 0) for operations, size in found]
@@ -129,7 +158,7 @@ class JobCandidates:
         entry = self._index.table.operators.get(key[0])
         even = 2 if key[0] in CONVOLUTIONS else 1
         for rule in self._usable(entry.rules if entry else (), element, even):
-            size = self._size(rule, sent if sent[1] else flops, moved)
+            size = self._size(rule, sent if sent[1] else flops, moved, reused=not widened)
             if size:
                 self._sizes = [size, *self._sizes[: _USED_SIZES - 1]]
                 if sent[1]:
@@ -143,15 +172,22 @@ class JobCandidates:
         coarse = [_coarser(rule, element, even) for rule in rules if rule.plus % element == 0]
         return sorted(coarse, key=lambda rule: -sum(size % rule.per == 0 for size in self._sizes))
 
-    def _size(self, rule: ByteRule, size: Bounds, moved: Bounds) -> int:
-        """Return a size within bounds from which bytes within bounds follow; 0 if there is none."""
+    def _size(self, rule: ByteRule, size: Bounds, moved: Bounds, *, reused: bool) -> int:
+        """Return a size within bounds from which bytes within bounds follow; 0 if there is none.
+
+        Args:
+            rule: How bytes follow.
+            size: Least and most.
+            moved: Least and most bytes.
+            reused: Whether a size that the job already has comes first.
+        """
         if not size[1]:
             return 0
         low = math.ceil(max(max(size[0], 1) / rule.per, (moved[0] - rule.plus) / rule.times))
         high = math.floor(min(size[1] / rule.per, (moved[1] - rule.plus) / rule.times))
         if low > high:
             return 0
-        for used in self._sizes:
+        for used in self._sizes if reused else ():
             if used % rule.per == 0 and low <= used // rule.per <= high:
                 return used
         return _round_between(low, high, self._rng) * rule.per

@@ -11,7 +11,7 @@ from layerdag.codec.blocks import copies_of
 from layerdag.datasets.schema import LABEL, GraphSchema, NumericAttribute
 from layerdag.datasets.schema.costs import COST_NAMES
 from layerdag.graph import DAG
-from layerdag.sampling.numbers._assign import CostAssigner
+from layerdag.sampling.numbers._assign import CostAssigner, NodeAllows
 
 
 class NumberAssigner:
@@ -37,7 +37,11 @@ class NumberAssigner:
         return CostAssigner(self._schema.costs, self._numbers)
 
     def numbers(
-        self, dag: DAG, seed: int, given: Mapping[str, np.ndarray] | None = None
+        self,
+        dag: DAG,
+        seed: int,
+        given: Mapping[str, np.ndarray] | None = None,
+        allows: NodeAllows | None = None,
     ) -> dict[str, np.ndarray]:
         """Return the costs, and durations if there are any, of all nodes; NaN for absent.
 
@@ -45,6 +49,7 @@ class NumberAssigner:
             dag: Codes, and the conditions it was asked for with.
             seed: Of the sample.
             given: All numbers of the first nodes, where those are to be kept.
+            allows: Which costs nodes may have, by row; all by default.
         """
         column = {attribute.name: i for i, attribute in enumerate(self._schema.attributes)}
         codes = {name: dag.x_NA[:, column[name]].numpy() for name in COST_NAMES}
@@ -54,7 +59,8 @@ class NumberAssigner:
             kept = len(next(iter(given.values())))
             numbers = {n: np.concatenate([given[n], v[kept:]]) for n, v in graph.numbers.items()}
             graph = replace(graph, numbers=numbers)
-        found = self._costs.assigned(graph, codes, numpy_generator(seed, "costs of nodes"), kept)
+        rng = numpy_generator(seed, "costs of nodes")
+        found = self._costs.assigned(graph, codes, rng, kept, allows)
         time, duration = self._schema.costs.time, self._numbers.get("duration")
         if time is None or duration is None or not duration.bins:
             return found

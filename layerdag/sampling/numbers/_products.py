@@ -49,7 +49,7 @@ def product_costs(
     chosen = rng.choice(
         fits, min(_MOST_FOUND, fits.size), replace=False, p=weight / weight.sum()
     ).tolist()
-    return [(int(flops_S[place]), int(elements_S[place]) * element) for place in chosen]
+    return [(int(flops_S[index]), int(elements_S[index]) * element) for index in chosen]
 
 
 def _nearest(flops_S: np.ndarray, bytes_S: np.ndarray, flops: Bounds, moved: Bounds) -> np.ndarray:

@@ -79,7 +79,7 @@ class PartSettings:
         object.__setattr__(self, "shard", Shard.of(self.shard))
 
     @property
-    def share(self) -> Shard:
+    def assigned(self) -> Shard:
         """Which parts to write."""
         return Shard.of(self.shard)
 
@@ -87,7 +87,7 @@ class PartSettings:
 def volume_of_parts(
     checkpoint: LoadedCheckpoint, settings: GenerationSettings, parts: PartSettings
 ) -> Volume:
-    """Return about what all shares of a run write together. Raises as ``volume_of``."""
+    """Return about what all shards of a run write together. Raises as ``volume_of``."""
     members = _members(checkpoint, settings, parts)
     volume = estimated_volume(checkpoint, settings, members)
     files = 2 * -(-settings.num // parts.part_size) + 1
@@ -134,7 +134,7 @@ def write_parts(
     volume_of_parts(checkpoint, settings, parts)
     writer = _PartsWriter.of(checkpoint, settings, out, parts)
     open_run(out, writer.run, overwrite=overwrite)
-    wanted = parts.share.parts(writer.run.num_parts)
+    wanted = parts.assigned.parts(writer.run.num_parts)
     done = size = 0
     try:
         for part in wanted:

@@ -91,12 +91,12 @@ def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
     """Yield one complete event for each node of ``rank``."""
     trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
-    places = zip(nodes.slot_N.tolist(), result.lane[result.rows(rank)].tolist(), strict=True)
-    for (node, kind, start, end), place in zip(_ticks(result, rank), places, strict=True):
+    lanes = zip(nodes.slot_N.tolist(), result.lane[result.rows(rank)].tolist(), strict=True)
+    for (node, kind, start, end), lane in zip(_ticks(result, rank), lanes, strict=True):
         yield {
             "ph": "X",
             "pid": rank,
-            "tid": _lane(*place),
+            "tid": _lane(*lane),
             "name": name_of[node] or f"node {node}",
             "cat": NodeType(kind).name,
             "ts": start / 1000,

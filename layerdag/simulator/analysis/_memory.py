@@ -40,7 +40,9 @@ class LocalMemory:
         return {
             "peak_memory_bytes": {str(r): int(size) for r, size in enumerate(self.peak_bytes_R)},
             "peak_memory_at": {str(r): int(time) for r, time in enumerate(self.peak_ns_R)},
-            "nodes_with_tensors": {str(r): float(share) for r, share in enumerate(self.listed_R)},
+            "nodes_with_tensors": {
+                str(r): float(fraction) for r, fraction in enumerate(self.listed_R)
+            },
         }
 
     def line(self) -> str:

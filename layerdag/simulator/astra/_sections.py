@@ -118,5 +118,5 @@ def yaml_integer(key: str, text: str) -> int:
 
 def _shown(value: object) -> str:
     """Return a JSON value as it stands in the file."""
-    words = {True: "true", False: "false", None: "null"}
-    return words[value] if value is None or isinstance(value, bool) else repr(value)
+    spelling = {True: "true", False: "false", None: "null"}
+    return spelling[value] if value is None or isinstance(value, bool) else repr(value)

@@ -41,8 +41,8 @@ def model_files(name: str) -> list[Path]:
     """Return the files that the model is fitted to, as far as they exist."""
     word, _, rest = name.partition(":")
     if word == "learned":
-        place = Path(rest)
-        return sorted(place.parent.glob(f"{glob.escape(place.name)}.*.et*"))
+        prefix = Path(rest)
+        return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et*"))
     values = (part.partition("=")[2] for part in rest.split(","))
     return [Path(value) for value in values if value.endswith(".csv") and Path(value).is_file()]
 

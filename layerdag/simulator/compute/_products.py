@@ -126,19 +126,19 @@ def _sound(m: int, n: int, k: int, batch: int) -> tuple[Gemm, int] | None:
     return (Gemm(m, n, k), batch) if min(m, n, k, batch) > 0 else None
 
 
-def sizes_from_costs(macs: float, words: float) -> Gemm:
+def sizes_from_costs(macs: float, elements: float) -> Gemm:
     """Return a product M x K by K x N with M = K that has these costs.
 
-    With x = M = K and N = macs / x^2, words = x^2 + 2 macs / x has two solutions, of which the
-    larger one is taken; a cube if there is none, because no product moves fewer words than a cube.
+    With x = M = K and N = macs / x^2, elements = x^2 + 2 macs / x has two solutions, of which
+    the larger one is taken; a cube if there is none, because no product moves fewer elements.
 
     Args:
         macs: Multiply-adds, M N K.
-        words: Elements read and written, M K + K N + M N.
+        elements: Read and written, M K + K N + M N.
     """
     side = macs ** (1 / 3)
-    if words > 3 * side * side:
-        side = float(np.roots([1.0, 0.0, -words, 2.0 * macs]).real.max())
+    if elements > 3 * side * side:
+        side = float(np.roots([1.0, 0.0, -elements, 2.0 * macs]).real.max())
     square = max(round(side), 1)
     return Gemm(square, max(round(macs / square**2), 1), square)
 

@@ -11,7 +11,7 @@ from layerdag._runtime import library
 from layerdag.errors import LayerdagError, SimulationError
 from layerdag.graph import pointers
 from layerdag.simulator import Congestion
-from layerdag.simulator.engine._nodes import ClassProgram, NodeKind, places
+from layerdag.simulator.engine._nodes import ClassProgram, NodeKind, positions_in
 from layerdag.simulator.engine._program import Program, TopologyCode, endpoint_delay, memory_ranks
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
@@ -63,7 +63,7 @@ _FIELDS = (
             "group_rank",
             "rank_group_ptr",
             "rank_group",
-            "rank_place",
+            "rank_position",
             "group_tag",
             "dim_size",
             "dim_type",
@@ -263,7 +263,7 @@ def _arrays(program: Program) -> dict[str, np.ndarray]:
         "group_rank": groups.rank,
         "rank_group_ptr": groups.rank_ptr,
         "rank_group": groups.of_rank,
-        "rank_place": groups.place,
+        "rank_position": groups.position,
         "group_tag": groups.names * GROUP_TAGS,
         "dim_size": np.array([d.npus for d in dimensions], dtype=np.int32),
         "dim_type": np.array([TopologyCode[d.topology.name] for d in dimensions], dtype=np.int32),
@@ -277,8 +277,8 @@ def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
     message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
     grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
     peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
-    tag_N[grouped_N] = places(nodes.groups, tag_N[grouped_N])
-    peer_N[message_N] = len(nodes.groups) + places(nodes.peers, peer_N[message_N])
+    tag_N[grouped_N] = positions_in(nodes.groups, tag_N[grouped_N])
+    peer_N[message_N] = len(nodes.groups) + positions_in(nodes.peers, peer_N[message_N])
     return peer_N, tag_N
 
 

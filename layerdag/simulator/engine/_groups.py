@@ -32,7 +32,7 @@ class GroupIndex:
     rank: np.ndarray
     rank_ptr: np.ndarray
     of_rank: np.ndarray
-    place: np.ndarray
+    position: np.ndarray
 
     @classmethod
     def build(cls, workload: Workload) -> "GroupIndex":
@@ -53,7 +53,7 @@ class GroupIndex:
         rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
         group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
         ptr = pointers(sizes)
-        place = (np.arange(len(rank)) - np.repeat(ptr[:-1], sizes)).astype(np.int32)
+        position = (np.arange(len(rank)) - np.repeat(ptr[:-1], sizes)).astype(np.int32)
         order = np.argsort(rank, kind="stable")
         counts = np.bincount(rank, minlength=workload.num_ranks)
         return cls(
@@ -63,7 +63,7 @@ class GroupIndex:
             rank=rank,
             rank_ptr=pointers(counts),
             of_rank=group[order],
-            place=place[order],
+            position=position[order],
         )
 
     def size(self, group: int) -> int:
@@ -83,11 +83,11 @@ class GroupIndex:
         member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
         found, below = [], 1
         for size in sizes:
-            place = np.unique(member % size)
-            step = int(place[1] - place[0]) if len(place) > 1 else 1
-            if not _is_line(place, step, size):
+            position = np.unique(member % size)
+            step = int(position[1] - position[0]) if len(position) > 1 else 1
+            if not _is_line(position, step, size):
                 return None
-            found.append(Line(len(place), step * below))
+            found.append(Line(len(position), step * below))
             member, below = member // size, below * size
         whole_grid = math.prod(line.members for line in found) == self.size(group)
         return tuple(found) if whole_grid else None
@@ -106,14 +106,14 @@ class Line:
     stride: int
 
 
-def _is_line(place: np.ndarray, step: int, size: int) -> bool:
+def _is_line(position: np.ndarray, step: int, size: int) -> bool:
     """Return whether places are equally spaced and every rank can tell its own from its number.
 
     The kernel takes rank / stride modulo members for a rank's place on its line, which holds where
     lines of this kind tile the dimension.
     """
-    even = (np.diff(place) == step).all()
-    tiles = size % (step * len(place)) == 0 and place[0] // step % len(place) == 0
+    even = (np.diff(position) == step).all()
+    tiles = size % (step * len(position)) == 0 and position[0] // step % len(position) == 0
     return bool(even and tiles)
 
 

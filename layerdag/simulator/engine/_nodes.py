@@ -82,12 +82,12 @@ def for_rank(nodes: ClassProgram, roles: tuple[int, ...]) -> ClassProgram:
     message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
     grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
     peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
-    tag_N[grouped_N] = np.array(groups)[places(nodes.groups, tag_N[grouped_N])]
-    peer_N[message_N] = np.array(peers)[places(nodes.peers, peer_N[message_N])]
+    tag_N[grouped_N] = np.array(groups)[positions_in(nodes.groups, tag_N[grouped_N])]
+    peer_N[message_N] = np.array(peers)[positions_in(nodes.peers, peer_N[message_N])]
     return replace(nodes, peer_N=peer_N, tag_N=tag_N, groups=groups, peers=peers)
 
 
-def places(known: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+def positions_in(known: tuple[int, ...], values: np.ndarray) -> np.ndarray:
     """Return the place of each value in ``known``, which has it."""
     order = np.argsort(known, kind="stable")
     return order[np.searchsorted(known, values, sorter=order)] if values.size else values

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from layerdag.simulator.engine._groups import GroupIndex, Line, is_group_name
-from layerdag.simulator.engine._nodes import ClassProgram, places
+from layerdag.simulator.engine._nodes import ClassProgram, positions_in
 from layerdag.traces import NodeType, Trace, Wire
 
 _MOST_TRIED = 8  # classes with equal columns that a trace is compared with
@@ -142,7 +142,7 @@ class _Class:
         peer = table.word_A[row_E[other_E]].view(np.int64)
         if not np.isin(peer, program.peers).all():
             return None
-        peer_M = places(program.peers, peer)
+        peer_M = positions_in(program.peers, peer)
         return cls(index, trace, program, tuple(text_P.tolist()), row_E, other_E, peer_M)
 
     def differs_in_ends_only(self, trace: Trace) -> bool:

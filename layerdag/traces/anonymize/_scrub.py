@@ -99,7 +99,7 @@ def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
 def _priorities(workload: Workload) -> dict[int, int]:
     """Return the place of each priority among all of the workload: their order is all they say."""
     known = {int(value) for trace in workload.traces for value in _values(trace, "comm_priority")}
-    return {value: place for place, value in enumerate(sorted(known))}
+    return {value: index for index, value in enumerate(sorted(known))}
 
 
 def _values(trace: Trace, name: str) -> Iterator[int]:

@@ -93,7 +93,7 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
             names the line.
     """
     lines = [line.split() for line in data.decode("utf-8", "replace").splitlines()]
-    lines = [words for words in lines if words]
+    lines = [fields for fields in lines if fields]
     if len(lines) < 2 or lines[0][0] not in PARALLELISMS:
         known = ", ".join(PARALLELISMS)
         found = lines[0][0][:40] if lines else "nothing"
@@ -107,7 +107,7 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
             "cut off or the number is wrong."
         )
     layers = tuple(
-        _layer(words, lines[0][0], source, at) for at, words in enumerate(lines[2:], start=3)
+        _layer(fields, lines[0][0], source, at) for at, fields in enumerate(lines[2:], start=3)
     )
     text = TextWorkload(lines[0][0], layers)
     if text.parallelism in DLRM:
@@ -115,15 +115,15 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
     return _with_parameters(text, lines[0][1:], source)
 
 
-def _with_bottom(text: TextWorkload, words: list[str], source: str) -> TextWorkload:
+def _with_bottom(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
     """Return a DLRM workload with the last layer of its bottom network."""
-    words = words[1:] if words[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else words
-    if len(words) != 1:
+    fields = fields[1:] if fields[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else fields
+    if len(fields) != 1:
         raise TraceError(
             f"{source}: line 1 does not say which layer is the last one of the bottom network; "
             f"write '{text.parallelism} DLRM_LAST_BOTTOM_LAYER: <number>'."
         )
-    last = _number(words[0], source, 1)
+    last = _number(fields[0], source, 1)
     if last >= len(text.layers) - 1:
         raise TraceError(
             f"{source}: line 1 ends the bottom network at layer {last}, but the last of all layers "
@@ -143,37 +143,37 @@ def _number(word: str, source: str, line: int) -> int:
     return value
 
 
-def _layer(words: list[str], parallelism: str, source: str, line: int) -> TextLayer:
+def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextLayer:
     """Return one layer."""
-    if len(words) < 12:
+    if len(fields) < 12:
         raise TraceError(
-            f"{source}: line {line} has {len(words)} columns; a layer has 12: name, dependency, "
+            f"{source}: line {line} has {len(fields)} columns; a layer has 12: name, dependency, "
             "three times (time, collective, bytes), update time."
         )
     phases = []
     for at in (2, 5, 8):
-        if words[at + 1] not in _COLLECTIVES:
+        if fields[at + 1] not in _COLLECTIVES:
             raise TraceError(
-                f"{source}: line {line} has the collective '{words[at + 1][:40]}'; known are "
+                f"{source}: line {line} has the collective '{fields[at + 1][:40]}'; known are "
                 f"{', '.join(_COLLECTIVES)}."
             )
-        time_us, size = (_number(words[i], source, line) for i in (at, at + 2))
-        phases.append(Phase(time_us, _COLLECTIVES[words[at + 1]], size))
-    own = words[12] if len(words) > 12 else parallelism
-    update_us = _number(words[11], source, line)
-    return TextLayer(words[0], phases[0], phases[1], phases[2], update_us, own)
+        time_us, size = (_number(fields[i], source, line) for i in (at, at + 2))
+        phases.append(Phase(time_us, _COLLECTIVES[fields[at + 1]], size))
+    own = fields[12] if len(fields) > 12 else parallelism
+    update_us = _number(fields[11], source, line)
+    return TextLayer(fields[0], phases[0], phases[1], phases[2], update_us, own)
 
 
-def _with_parameters(text: TextWorkload, words: list[str], source: str) -> TextWorkload:
+def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
     """Return the workload with the parameters of line 1."""
     at = 0
-    while at < len(words):
-        key = words[at].rstrip(":")
+    while at < len(fields):
+        key = fields[at].rstrip(":")
         count = 1 if key == "model_parallel_NPU_group" else 0
-        if key in ("checkpoints", "checkpoint_initiates") and at + 1 < len(words):
+        if key in ("checkpoints", "checkpoint_initiates") and at + 1 < len(fields):
             at += 1
-            count = _number(words[at], source, 1)
-        values = tuple(_number(word, source, 1) for word in words[at + 1 : at + 1 + count])
+            count = _number(fields[at], source, 1)
+        values = tuple(_number(word, source, 1) for word in fields[at + 1 : at + 1 + count])
         if count == 0 or len(values) != count:
             raise TraceError(f"{source}: line 1 has '{key[:40]}' without its numbers.")
         if key == "model_parallel_NPU_group":

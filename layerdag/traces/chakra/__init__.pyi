@@ -25,6 +25,8 @@ from ._normalize import (
     START_BYTES as START_BYTES,
     START_OPS as START_OPS,
     normalize as normalize,
+    off_the_cpu as off_the_cpu,
+    retyped as retyped,
     without_nodes as without_nodes,
 )
 from ._trace_json import (

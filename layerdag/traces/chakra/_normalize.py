@@ -65,8 +65,8 @@ def normalize(trace: Trace) -> Trace:
     trace = without_nodes(trace, trace.type_N <= NodeType.METADATA)
     trace_layers(trace)
     for name, wire in FEEDER_WIRES.items():
-        trace = _retyped(trace, name, wire)
-    trace = _off_the_cpu(trace)
+        trace = retyped(trace, name, wire)
+    trace = off_the_cpu(trace)
     for kind, names in REQUIRED_ATTRIBUTES.items():
         for name in names:
             _require_attribute(trace, kind, name)
@@ -86,8 +86,12 @@ def _node_id(trace: Trace, row: int) -> int:
     return int(trace.id_N[np.searchsorted(trace.attributes.ptr_N1, row, side="right") - 1])
 
 
-def _retyped(trace: Trace, name: str, wire: Wire) -> Trace:
-    """Return the trace with every attribute ``name`` in wire type ``wire``."""
+def retyped(trace: Trace, name: str, wire: Wire) -> Trace:
+    """Return the trace with every attribute ``name`` in wire type ``wire``; values keep.
+
+    Raises:
+        TraceError: If a node carries it as no integer, or a value does not fit; names the node.
+    """
     row_A = _rows(trace, name)
     row_A = row_A[trace.attributes.wire_A[row_A] != wire]
     if not row_A.size:
@@ -114,7 +118,7 @@ def _retyped(trace: Trace, name: str, wire: Wire) -> Trace:
     return replace(trace, attributes=replace(trace.attributes, wire_A=wire_A))
 
 
-def _off_the_cpu(trace: Trace) -> Trace:
+def off_the_cpu(trace: Trace) -> Trace:
     """Return the trace with ``is_cpu_op`` false on all communication: ASTRA-sim throws on true."""
     row_A = _rows(trace, "is_cpu_op")
     node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1

@@ -45,8 +45,8 @@ class JsonlLogger:
     def picture(self, step: int, name: str, file: Path) -> None:
         """Write where the picture lies, seen from the log."""
         inside = file.is_relative_to(self._folder)
-        place = file.relative_to(self._folder).as_posix() if inside else file.name
-        self._stream.write(json.dumps({"step": step, "picture": name, "file": place}) + "\n")
+        path = file.relative_to(self._folder).as_posix() if inside else file.name
+        self._stream.write(json.dumps({"step": step, "picture": name, "file": path}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:

@@ -107,14 +107,14 @@ def _rolled(rolled: RolledGraph) -> dict[str, object]:
     """Return the drawing with every block once."""
     layout = layered_layout(rolled.row_M.size, rolled.edge_index_2E, layer_N=rolled.layer_M)
     drawing = _drawing(layout, rolled.row_M, rolled.edge_index_2E, rolled.dashed_E)
-    place = {row: at for at, row in enumerate(rolled.row_M.tolist())}
+    index_of = {row: at for at, row in enumerate(rolled.row_M.tolist())}
     return {
         **drawing,
         "of": rolled.of_N.tolist(),
         "copies": rolled.copies_M.tolist(),
         "back": rolled.back_2B.tolist(),
         "blocks": [
-            {"nodes": [place[row] for row in block.row_K], "count": block.count,
+            {"nodes": [index_of[row] for row in block.row_K], "count": block.count,
              "period": block.period}
             for block in rolled.blocks
         ],

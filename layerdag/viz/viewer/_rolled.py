@@ -97,8 +97,8 @@ def _kept(row_M: np.ndarray, start: int, period: int) -> tuple[int, ...]:
 def _colors(view: GraphView) -> np.ndarray:
     """Return a number for each node, equal for nodes of equal kind and name but for numbers."""
     names = [_COPY_NUMBER.sub(r"\1#", name) for name in view.labels]
-    words = [f"{kind} {name}" for kind, name in zip(view.kind_N.tolist(), names, strict=True)]
-    return np.unique(words, return_inverse=True)[1]
+    labels = [f"{kind} {name}" for kind, name in zip(view.kind_N.tolist(), names, strict=True)]
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _representatives(color_N: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:

@@ -284,7 +284,7 @@ def _sentences(recorder: Recorder, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        where = f"module '{recorder.place}'" if recorder.place else "the step"
+        where = f"module '{recorder.module_path}'" if recorder.module_path else "the step"
         raise UsageError(
             f"{name}: {where} cannot be captured after operator {recorder.last_operator or '-'}: "
             f"{message} A capture has shapes but no values: the step must not depend on the "

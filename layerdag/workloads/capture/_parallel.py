@@ -82,15 +82,15 @@ def _require_even(model: nn.Module, ranks: int) -> None:
 
 def _style(name: str, style: ParallelStyle | str) -> ParallelStyle:
     """Return a style by its word."""
-    words = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel, "sequence": SequenceParallel}
+    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel, "sequence": SequenceParallel}
     if isinstance(style, ParallelStyle):
         return style
-    if style not in words:
+    if style not in styles:
         raise UsageError(
-            f"tensor plan: {name} has the style {style!r}.{did_you_mean(str(style), words)} "
-            f"Known: {', '.join(words)}, and PyTorch's own."
+            f"tensor plan: {name} has the style {style!r}.{did_you_mean(str(style), styles)} "
+            f"Known: {', '.join(styles)}, and PyTorch's own."
         )
-    return words[style]()
+    return styles[style]()
 
 
 def _tensor_plan() -> dict[str, ParallelStyle]:

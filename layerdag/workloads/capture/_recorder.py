@@ -89,7 +89,7 @@ class Recorder(TorchDispatchMode):
         self._hooks = ExitStack()
 
     @property
-    def place(self) -> str:
+    def module_path(self) -> str:
         """The module in which the capture is now; "" outside of all."""
         return self._inside[-1] if self._inside else ""
 
@@ -211,12 +211,12 @@ class Recorder(TorchDispatchMode):
         """
         node = _current_autograd_node()
         if node is None:
-            self._made_by[_get_sequence_nr() - 1] = self.place
-            return self.place
-        return self.place or self._made_by.get(node._sequence_nr(), "")
+            self._made_by[_get_sequence_nr() - 1] = self.module_path
+            return self.module_path
+        return self.module_path or self._made_by.get(node._sequence_nr(), "")
 
     def _enter_module(self, module: nn.Module, _: Any) -> None:
-        self._inside.append(self._path_of.get(id(module), self.place))
+        self._inside.append(self._path_of.get(id(module), self.module_path))
 
     def _leave_module(self, *_: Any) -> None:
         if self._inside:

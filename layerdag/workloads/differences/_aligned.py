@@ -54,11 +54,11 @@ class AlignedPair:
     @cached_property
     def rewired(self) -> tuple[int, int]:
         """Number of dependencies between aligned nodes that only A has, and that only B has."""
-        place_N = np.full(self.a.num_nodes, -1)
+        position_N = np.full(self.a.num_nodes, -1)
         pairs_2P = self.alignment.pairs_2P
-        place_N[pairs_2P[0]] = pairs_2P[1]
+        position_N[pairs_2P[0]] = pairs_2P[1]
         has_partner_N = np.isin(np.arange(self.b.num_nodes), pairs_2P[1])
-        keys_a = self._keys(place_N[self.a.edges_2E], self.a.kind_E)
+        keys_a = self._keys(position_N[self.a.edges_2E], self.a.kind_E)
         inside_E = has_partner_N[self.b.edges_2E].all(axis=0)
         keys_b = self._keys(self.b.edges_2E[:, inside_E], self.b.kind_E[inside_E])
         only = np.setdiff1d(keys_a, keys_b).size, np.setdiff1d(keys_b, keys_a).size
@@ -155,11 +155,11 @@ class AlignedPair:
         return at_a[differs_P]
 
 
-def _consecutive(places: np.ndarray) -> Iterator[tuple[int, int]]:
+def _consecutive(rows: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield first place and length of each run of consecutive places."""
-    if not places.size:
+    if not rows.size:
         return
-    for part in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
+    for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         yield int(part[0]), part.size
 
 

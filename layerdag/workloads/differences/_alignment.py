@@ -72,16 +72,16 @@ def align(
 
 def _anchors(color_a: np.ndarray, color_b: np.ndarray) -> list[tuple[int, int]]:
     """Return the longest rising sequence of pairs of nodes whose colors are unique in A and B."""
-    once_a, once_b = (_places_of_unique(color) for color in (color_a, color_b))
+    once_a, once_b = (_positions_of_unique(color) for color in (color_a, color_b))
     common = np.intersect1d(color_a[once_a], color_b[once_b])
     at_a = once_a[np.isin(color_a[once_a], common)]
     at_b = once_b[np.isin(color_b[once_b], common)]
     order_b = at_b[np.argsort(color_b[at_b])]
-    place = np.searchsorted(common, color_a[at_a])
-    return _rising(list(zip(at_a.tolist(), order_b[place].tolist(), strict=True)))
+    row = np.searchsorted(common, color_a[at_a])
+    return _rising(list(zip(at_a.tolist(), order_b[row].tolist(), strict=True)))
 
 
-def _places_of_unique(color_N: np.ndarray) -> np.ndarray:
+def _positions_of_unique(color_N: np.ndarray) -> np.ndarray:
     """Return the places of colors that occur once, rising."""
     _, first, count = np.unique(color_N, return_index=True, return_counts=True)
     return np.sort(first[count == 1])
@@ -121,11 +121,11 @@ def _moved(
 ) -> np.ndarray:
     """Pair what is left on both sides with the same color, in order."""
     waiting: dict[int, list[int]] = defaultdict(list)
-    for place, color in zip(only_b[::-1].tolist(), color_b[only_b[::-1]].tolist(), strict=True):
-        waiting[color].append(place)
+    for row, color in zip(only_b[::-1].tolist(), color_b[only_b[::-1]].tolist(), strict=True):
+        waiting[color].append(row)
     pairs = [
-        (place, waiting[color].pop())
-        for place, color in zip(only_a.tolist(), color_a[only_a].tolist(), strict=True)
+        (row, waiting[color].pop())
+        for row, color in zip(only_a.tolist(), color_a[only_a].tolist(), strict=True)
         if waiting.get(color)
     ]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T

@@ -176,7 +176,7 @@ def _operators(aligned: Sequence[AlignedPair]) -> list[Operator]:
     for pair in aligned:
         for side, program in enumerate((pair.a, pair.b)):
             _add(program, sums[side])
-        changed.update(pair.a.operators[place] for place in pair.changed(timeless).tolist())
+        changed.update(pair.a.operators[row] for row in pair.changed(timeless).tolist())
     names = dict.fromkeys((*sums[0]["count"], *sums[1]["count"]))
     present = [name for name in columns if any(side[name] for side in sums)]
     found = [
@@ -194,11 +194,11 @@ def _operators(aligned: Sequence[AlignedPair]) -> list[Operator]:
 def _add(program: Program, sums: Mapping[str, Counter[str]]) -> None:
     """Add the figures of one program by operator."""
     own_N = ~program.is_communication_N
-    places = np.flatnonzero(own_N).tolist()
-    sums["count"].update(program.operators[place] for place in places)
+    rows = np.flatnonzero(own_N).tolist()
+    sums["count"].update(program.operators[row] for row in rows)
     for name, value_N in program.columns.items():
-        for place in np.flatnonzero(own_N & ~np.isnan(value_N)).tolist():
-            sums[name][program.operators[place]] += value_N[place]
+        for row in np.flatnonzero(own_N & ~np.isnan(value_N)).tolist():
+            sums[name][program.operators[row]] += value_N[row]
 
 
 def _times(aligned: Sequence[AlignedPair]) -> Iterator[Figure]:

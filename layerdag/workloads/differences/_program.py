@@ -86,8 +86,8 @@ def kinds_of_ranks(workload: Workload) -> list[RankKind]:
 def _program_of(trace: Trace) -> Program:
     """Return the program of a trace."""
     order_N = program_order(trace)
-    place_N = np.empty_like(order_N)
-    place_N[order_N] = np.arange(order_N.size)
+    position_N = np.empty_like(order_N)
+    position_N[order_N] = np.arange(order_N.size)
     edges_2E, kind_E = dependency_edges(trace)
     trace_layers(trace, edges_2E)  # refuses cycles by the ids of their nodes
     names = [_COPY_NUMBER.sub(r"\1#", name) for name in trace.names()]
@@ -103,7 +103,7 @@ def _program_of(trace: Trace) -> Program:
         [names[row] for row in order_N.tolist()],
         trace.type_N[order_N] >= NodeType.COMM_SEND,
         {name: value_N[order_N] for name, value_N in columns.items()},
-        place_N[edges_2E],
+        position_N[edges_2E],
         kind_E.astype(np.int64),
     )
 
@@ -119,19 +119,19 @@ def program_of_graph(graph: AttributedGraph, edge_types: Sequence[str]) -> Progr
         edge_types: Names of edge types; their places become the kinds of edges.
     """
     columns = list(graph.categories.values())
-    words = [", ".join(row) for row in zip(*columns, strict=True)] if columns else []
-    words = words or ["node"] * graph.num_nodes
-    label_N = np.array([zlib.crc32(word.encode()) for word in words], dtype=np.int64)
+    labels = [", ".join(row) for row in zip(*columns, strict=True)] if columns else []
+    labels = labels or ["node"] * graph.num_nodes
+    label_N = np.array([zlib.crc32(label.encode()) for label in labels], dtype=np.int64)
     color_N = neighborhood_colors(label_N, graph.edge_index_2E, _RADIUS)[-1]
     order_N = np.lexsort((color_N, graph.layer_N))
-    place_N = np.empty_like(order_N)
-    place_N[order_N] = np.arange(order_N.size)
+    position_N = np.empty_like(order_N)
+    position_N[order_N] = np.arange(order_N.size)
     table = np.array([edge_types.index(name) for name in graph.edge_type_names], dtype=np.int64)
     return Program(
         graph.name,
-        [words[row] for row in order_N.tolist()],
+        [labels[row] for row in order_N.tolist()],
         np.zeros(graph.num_nodes, dtype=bool),
         {name: value_N[order_N].astype(np.float64) for name, value_N in graph.numbers.items()},
-        place_N[graph.edge_index_2E],
+        position_N[graph.edge_index_2E],
         table[graph.edge_type_E] if graph.edge_type_E.size else graph.edge_type_E,
     )

@@ -73,15 +73,15 @@ class Outcome:
             "data": self.data, "tensor": self.tensor, "pipeline": self.pipeline,
             "context": self.context, "expert": self.expert, "micro-batches": self.micro_batches,
         }  # fmt: skip
-        words = [f"{name} {value}" for name, value in degrees.items() if value > 1]
-        words += [f"ZeRO {self.zero}"] if self.zero else []
-        words += [f"recompute {self.recompute}"] if self.recompute != "none" else []
-        words += ["sequence parallel"] if self.sequence_parallel else []
-        words += [f"{self.virtual_stages} virtual stages"] if self.virtual_stages > 1 else []
-        words += (
+        phrases = [f"{name} {value}" for name, value in degrees.items() if value > 1]
+        phrases += [f"ZeRO {self.zero}"] if self.zero else []
+        phrases += [f"recompute {self.recompute}"] if self.recompute != "none" else []
+        phrases += ["sequence parallel"] if self.sequence_parallel else []
+        phrases += [f"{self.virtual_stages} virtual stages"] if self.virtual_stages > 1 else []
+        phrases += (
             [self.schedule] if self.schedule in ("gpipe", "zb-h1") and self.pipeline > 1 else []
         )
-        return ", ".join(words) or "one rank"
+        return ", ".join(phrases) or "one rank"
 
 
 def try_point(point: Point, cluster: StudiedCluster, key: str = "") -> Outcome:

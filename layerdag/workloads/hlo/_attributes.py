@@ -82,13 +82,13 @@ def trip_count(operation: Any) -> int | None:
     if compare is None or not str(compare.name).endswith("compare"):
         return None
     counter, bound = compare.operands
-    place = _argument(counter, test)
+    index = _argument(counter, test)
     limit = _constant(bound, operation, test)
-    if place is None or limit is None:
+    if index is None or limit is None:
         return None
-    begin = _constant(operation.operands[place])
+    begin = _constant(operation.operands[index])
     *_, back = body.operations
-    step = _step(back.operation.operands[place], body, place, operation)
+    step = _step(back.operation.operands[index], body, index, operation)
     if begin is None or step is None or not step:
         return None
     return _turns(begin, limit, step, str(compare.attributes["comparison_direction"]))
@@ -108,17 +108,17 @@ def _turns(begin: int, limit: int, step: int, direction: str) -> int | None:
     return (limit - begin) // step if exact else None
 
 
-def _step(value: Any, body: Any, place: int, loop: Any) -> int | None:
+def _step(value: Any, body: Any, index: int, loop: Any) -> int | None:
     """Return what one turn adds to the counter."""
     added = _owner(value)
     if added is None or not str(added.name).endswith(("add", "subtract")):
         return None
     sign = -1 if str(added.name).endswith("subtract") else 1
     first, second = added.operands
-    if _argument(first, body) == place:
+    if _argument(first, body) == index:
         step = _constant(second, loop, body)
         return None if step is None else sign * step
-    if sign == 1 and _argument(second, body) == place:
+    if sign == 1 and _argument(second, body) == index:
         return _constant(first, loop, body)
     return None
 
@@ -126,13 +126,13 @@ def _step(value: Any, body: Any, place: int, loop: Any) -> int | None:
 def _constant(value: Any, loop: Any = None, block: Any = None) -> int | None:
     """Return the whole number that a value always is, None where it is not constant."""
     for _ in range(_CONSTANTS_DEEP):
-        place = None if block is None else _argument(value, block)
-        if place is not None:
+        index = None if block is None else _argument(value, block)
+        if index is not None:
             # Carried through the loop unchanged?
             *_, back = loop.regions[1].blocks[0].operations
-            if _argument(back.operation.operands[place], loop.regions[1].blocks[0]) != place:
+            if _argument(back.operation.operands[index], loop.regions[1].blocks[0]) != index:
                 return None
-            value, block = loop.operands[place], None
+            value, block = loop.operands[index], None
             continue
         owner = _owner(value)
         if owner is None:

@@ -81,10 +81,10 @@ def _joined(operations: list[Computation], hardware: Hardware, index: int) -> Re
 
 def _individual(program: Program, hardware: Hardware) -> Iterator[Region]:
     """Yield a region for each item that takes time; others hand their parents on."""
-    place_of: list[tuple[int, ...]] = []
+    index_of: list[tuple[int, ...]] = []
     made = 0
     for item in program.items:
-        parents = tuple(sorted({p for parent in item.parents for p in place_of[parent]}))
+        parents = tuple(sorted({p for parent in item.parents for p in index_of[parent]}))
         if isinstance(item, Collective):
             yield Region(item.name, 1, 0, 0, 0.0, "", item, parents)
         elif item.mem_bytes or item.flops:
@@ -92,7 +92,7 @@ def _individual(program: Program, hardware: Hardware) -> Iterator[Region]:
             cost = (item.flops, item.mem_bytes, seconds)
             yield Region(item.name, 1, *cost, item.element, None, parents)
         else:
-            place_of.append(parents)
+            index_of.append(parents)
             continue
-        place_of.append((made,))
+        index_of.append((made,))
         made += 1

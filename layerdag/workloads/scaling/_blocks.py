@@ -124,7 +124,7 @@ def _require_whole_blocks(program: Program, blocks: Blocks) -> None:
     depths: dict[tuple[BlockNode, str], set[int]] = {}
     partner: dict[tuple[BlockNode, str], int] = {}
     for pattern in blocks.patterns:
-        inside = [place for place in (pattern.source, pattern.target) if place.run >= 0]
+        inside = [position for position in (pattern.source, pattern.target) if position.run >= 0]
         if len(inside) != 1 or pattern.kind != DATA:
             continue
         outside = pattern.target.at if pattern.target.run < 0 else pattern.source.at
@@ -133,9 +133,9 @@ def _require_whole_blocks(program: Program, blocks: Blocks) -> None:
             key = (inside[0], program.names[outside])
             depths.setdefault(key, set()).update(found)
             partner[key] = outside
-    for (place, name), held in depths.items():
-        if len(held) == blocks.runs[place.run].count:
-            number = program.trace.id_N[partner[place, name]]
+    for (position, name), held in depths.items():
+        if len(held) == blocks.runs[position.run].count:
+            number = program.trace.id_N[partner[position, name]]
             raise TraceError(
                 f"{program.trace.source}: node {number} ({name}) belongs to one layer, but is in "
                 "no block that repeats with the layers; collect a trace of more layers, or of an "

@@ -30,14 +30,14 @@ class Degrees:
     layers_now: int | None = None
 
     @classmethod
-    def of(cls, words: Mapping[str, int | None]) -> "Degrees":
+    def of(cls, values: Mapping[str, int | None]) -> "Degrees":
         """Return what was asked for.
 
         Raises:
             UsageError: If a word is unknown, a number is below 1, or nothing is asked for.
         """
         known = [field.name for field in fields(cls)]
-        for name, value in words.items():
+        for name, value in values.items():
             if name not in known:
                 raise UsageError(
                     f"scale() has no setting '{name}'.{did_you_mean(name, known)} Known: "
@@ -46,9 +46,9 @@ class Degrees:
             if value is not None and (type(value) is not int or value < 1):
                 raise UsageError(f"{name} is {value!r}; it must be a whole number, at least 1.")
         wanted = [name for name in known if name != "layers_now"]
-        if all(words.get(name) is None for name in wanted):
+        if all(values.get(name) is None for name in wanted):
             raise UsageError(f"Say what should change: {', '.join(wanted)}.")
-        return cls(**words)
+        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def _stages(job: Job, kinds: tuple[Kind, ...]) -> list[int]:
         return [0] * len(job.programs)
     axis = kinds.index("pipeline")
     firsts = np.array([program.ranks[0] for program in job.programs])
-    stages: list[int] = job.mesh.places(firsts)[:, axis].tolist()
+    stages: list[int] = job.mesh.coordinates(firsts)[:, axis].tolist()
     return stages
 
 

@@ -100,21 +100,25 @@ class Deepening:
         ops_N, bytes_N, comm_N = (
             c.copy() for c in (program.ops_N, program.bytes_N, program.comm_N)
         )
-        largest = max(self._contributions.values(), key=lambda share: share.elements, default=None)
+        largest = max(
+            self._contributions.values(),
+            key=lambda contribution: contribution.elements,
+            default=None,
+        )
         for row in sorted(joint):
-            share = self._contributions.get(row) or largest
-            if share is None:
+            contribution = self._contributions.get(row) or largest
+            if contribution is None:
                 raise TraceError(self._unknown(row))
             if program.computes_N[row]:
                 total, tensors = self._totals_of(row)
-                now = (total + more * share.elements, tensors + more * share.tensors)
+                now = (total + more * contribution.elements, tensors + more * contribution.tensors)
                 ops_N[row] = _grown(int(ops_N[row]), (total, tensors), now)
                 bytes_N[row] = _grown(int(bytes_N[row]), (total, tensors), now)
             else:
                 old, item = int(comm_N[row]), int(program.item_N[row])
                 if self._contributed(row) != old // item and not self._buffered(row):
                     raise TraceError(self._unknown(row))
-                comm_N[row] = old + more * share.elements * item
+                comm_N[row] = old + more * contribution.elements * item
                 bytes_N[row] = int(bytes_N[row]) * int(comm_N[row]) // max(old, 1)
         return replace(program, ops_N=ops_N, bytes_N=bytes_N, comm_N=comm_N)
 
@@ -130,7 +134,7 @@ class Deepening:
     def _contributed(self, row: int) -> int:
         """Return the elements that all parents of a node make, 0 if that is not known."""
         shares = [self._share(parent) for parent in self.program.parents(row)]
-        known = [share.elements for share in shares if share is not None]
+        known = [contribution.elements for contribution in shares if contribution is not None]
         return sum(known) if len(known) == len(shares) else 0
 
     def _buffered(self, row: int) -> bool:
@@ -186,10 +190,10 @@ class Deepening:
             for row, patterns in self._contributors.items()
         }
 
-    def _sum(self, row: int, places: Sequence[BlockNode]) -> Share:
+    def _sum(self, row: int, nodes: Sequence[BlockNode]) -> Share:
         runs = self.layers.blocks.runs
-        shares = [self._share(runs[place.run].start + place.at) for place in places]
-        known = [share for share in shares if share is not None]
+        shares = [self._share(runs[node.run].start + node.at) for node in nodes]
+        known = [contribution for contribution in shares if contribution is not None]
         if len(known) < len(shares):
             raise TraceError(self._unknown(row))
         return Share(sum(s.elements for s in known), sum(s.tensors for s in known))
@@ -272,15 +276,15 @@ def _rebuilt(program: Program, unrolled: Unrolled, names: list[str]) -> Trace:
     trace = numbers_written(program)
     rows = unrolled.row_N
     strings = list(trace.strings)
-    place = {text: at for at, text in reversed([*enumerate(strings)])}
+    index_of = {text: at for at, text in reversed([*enumerate(strings)])}
     for name in names:
-        if name not in place:
-            place[name] = len(strings)
+        if name not in index_of:
+            index_of[name] = len(strings)
             strings.append(name)
     return replace(
         trace,
         id_N=np.arange(len(rows), dtype=np.uint64),
-        name_N=np.array([place[name] for name in names], dtype=np.int32),
+        name_N=np.array([index_of[name] for name in names], dtype=np.int32),
         type_N=trace.type_N[rows],
         start_us_N=np.zeros(len(rows), dtype=np.uint64),
         duration_us_N=trace.duration_us_N[rows],

@@ -32,31 +32,31 @@ class Mesh:
         return int(np.prod(self.sizes, dtype=np.int64))
 
     @cached_property
-    def place_RA(self) -> np.ndarray:
+    def position_RA(self) -> np.ndarray:
         """Place of each rank on each axis, int64 (R, A)."""
-        return self.places(np.arange(self.num_ranks))
+        return self.coordinates(np.arange(self.num_ranks))
 
-    def places(self, rank_K: np.ndarray) -> np.ndarray:
+    def coordinates(self, rank_K: np.ndarray) -> np.ndarray:
         """Return the places of some ranks on each axis, int64 (K, A)."""
         if not self.sizes:
             return np.zeros((len(rank_K), 0), dtype=np.int64)
         return np.stack(np.unravel_index(rank_K, self.sizes, order="F"), axis=1)
 
-    def ranks(self, place_KA: np.ndarray) -> np.ndarray:
+    def ranks(self, position_KA: np.ndarray) -> np.ndarray:
         """Return the ranks at some places, int64 (K,)."""
         if not self.sizes:
-            return np.zeros(len(place_KA), dtype=np.int64)
-        return np.asarray(np.ravel_multi_index(tuple(place_KA.T), self.sizes, order="F"))
+            return np.zeros(len(position_KA), dtype=np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(position_KA.T), self.sizes, order="F"))
 
     def extents(self, ranks: Sequence[int]) -> tuple[Extent, ...] | None:
         """Return what a group is along each axis, None if it is no box of the mesh."""
-        place_MA = self.places(np.array(sorted(ranks)))
-        along = [tuple(sorted(set(place_M.tolist()))) for place_M in place_MA.T]
-        if np.prod([len(places) for places in along], dtype=np.int64) != len(ranks):
+        position_MA = self.coordinates(np.array(sorted(ranks)))
+        along = [tuple(sorted(set(position_M.tolist()))) for position_M in position_MA.T]
+        if np.prod([len(coordinates) for coordinates in along], dtype=np.int64) != len(ranks):
             return None
         return tuple(
-            FULL if len(places) == size else OWN if len(places) == 1 else places
-            for places, size in zip(along, self.sizes, strict=True)
+            FULL if len(coordinates) == size else OWN if len(coordinates) == 1 else coordinates
+            for coordinates, size in zip(along, self.sizes, strict=True)
         )
 
     def groups(self, extents: Sequence[Extent]) -> np.ndarray:
@@ -70,8 +70,8 @@ class Mesh:
                 inner[axis] = range(self.sizes[axis]) if isinstance(extent, str) else extent
         inner_MA = self._boxes(inner)
         outer_GA = self._boxes({axis: range(self.sizes[axis]) for axis in own})
-        place_GMA = outer_GA[:, None] + inner_MA[None]
-        rank_GM = self.ranks(place_GMA.reshape(-1, len(self.sizes)))
+        position_GMA = outer_GA[:, None] + inner_MA[None]
+        rank_GM = self.ranks(position_GMA.reshape(-1, len(self.sizes)))
         rank_GM = np.sort(rank_GM.reshape(len(outer_GA), len(inner_MA)), axis=1)
         return rank_GM[np.argsort(rank_GM[:, 0])]
 

@@ -131,8 +131,8 @@ _NUMBERS = {"num_ops": "ops_N", "tensor_size": "bytes_N", "comm_size": "comm_N"}
 
 def _is_matrix(name: str) -> bool:
     """Return whether a name says that matrices are multiplied."""
-    words = name.lower().replace(":", " ").replace(".", " ").replace("_", " ").split()
-    return any(word in _MATRIX or word.startswith(("gemm", "conv", "attention")) for word in words)
+    parts = name.lower().replace(":", " ").replace(".", " ").replace("_", " ").split()
+    return any(part in _MATRIX or part.startswith(("gemm", "conv", "attention")) for part in parts)
 
 
 def _reached(edges_2E: np.ndarray, from_N: np.ndarray) -> np.ndarray:

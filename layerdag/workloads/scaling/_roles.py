@@ -145,9 +145,9 @@ class Job:
         for program in self.programs:
             for name in ("comm_dst", "comm_src"):
                 peer_N, told_N = program.trace.integers(name)
-                place_KA = self.mesh.places(peer_N[told_N])
-                own_A = self.mesh.places(np.array(program.ranks[:1]))[0]
-                if (place_KA[:, axis] != own_A[axis]).any():
+                position_KA = self.mesh.coordinates(peer_N[told_N])
+                own_A = self.mesh.coordinates(np.array(program.ranks[:1]))[0]
+                if (position_KA[:, axis] != own_A[axis]).any():
                     return True
         return False
 
@@ -189,16 +189,16 @@ def stated_kinds(text: str, job: Job) -> tuple[Kind, ...]:
     Raises:
         UsageError: If a word is unknown, or there are more or fewer axes.
     """
-    words = tuple(word.strip() for word in text.split(","))
+    parts = tuple(part.strip() for part in text.split(","))
     found = ", ".join(f"{kind} x {size}" for kind, size in zip(
         job.kinds, job.mesh.sizes, strict=True))  # fmt: skip
-    for word in words:
-        if word not in KINDS[:-1]:
-            raise UsageError(f"--plan: '{word}' is unknown; known are {', '.join(KINDS[:-1])}.")
-    if len(words) != len(job.mesh.sizes):
+    for part in parts:
+        if part not in KINDS[:-1]:
+            raise UsageError(f"--plan: '{part}' is unknown; known are {', '.join(KINDS[:-1])}.")
+    if len(parts) != len(job.mesh.sizes):
         raise UsageError(
-            f"--plan names {len(words)} kinds of parallelism, but {job.source} has "
+            f"--plan names {len(parts)} kinds of parallelism, but {job.source} has "
             f"{len(job.mesh.sizes)} axes ({found or 'one rank'}); name one for each, that of "
             "neighboring ranks first."
         )
-    return tuple(kind for word in words for kind in KINDS if kind == word)
+    return tuple(kind for part in parts for kind in KINDS if kind == part)

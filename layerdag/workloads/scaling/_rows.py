@@ -36,17 +36,17 @@ class Unit:
         rest = -(-(self.elements - known) * self.members // members)
         return rest + sum(_cut(rows, members) * each for rows, each in self.uneven)
 
-    def resized(self, elements: int, members: int, place: int) -> int | None:
+    def resized(self, elements: int, members: int, member: int) -> int | None:
         """Return the elements of one parameter's shard, None if its rows are not known."""
         for rows, each in self.uneven:
             if _own(rows, self.members, 0) * each == elements:
-                return _own(rows, members, place) * each
+                return _own(rows, members, member) * each
         return None
 
-    def held(self, members: int, place: int = 0) -> int:
+    def held(self, members: int, member: int = 0) -> int:
         """Return the elements of the shard of the rank at ``place``, without filling."""
         missing = sum(
-            (_cut(rows, members) - _own(rows, members, place)) * each for rows, each in self.uneven
+            (_cut(rows, members) - _own(rows, members, member)) * each for rows, each in self.uneven
         )
         return self.shard(members) - missing
 
@@ -56,10 +56,10 @@ def _cut(rows: int, members: int) -> int:
     return -(-rows // members)
 
 
-def _own(rows: int, members: int, place: int) -> int:
+def _own(rows: int, members: int, member: int) -> int:
     """Return the rows that the rank at ``place`` holds."""
     each = _cut(rows, members)
-    return min(each, max(0, rows - place * each))
+    return min(each, max(0, rows - member * each))
 
 
 def units_of(

@@ -197,13 +197,13 @@ class _Scaling:
             yield program, everywhere_R
             return
         axis = self.kinds.index("data")
-        places = range(self.mesh.sizes[axis])
-        ends = [Resharding(program, changes, place).held() for place in (places[0], places[-1])]
+        members = range(self.mesh.sizes[axis])
+        ends = [Resharding(program, changes, member).held() for member in (members[0], members[-1])]
         of_held: dict[tuple[int, ...], list[int]] = {}
-        for place in places if ends[0] != ends[1] else places[:1]:  # the last one holds least
-            of_held.setdefault(Resharding(program, changes, place).held(), []).append(place)
+        for member in members if ends[0] != ends[1] else members[:1]:  # the last one holds least
+            of_held.setdefault(Resharding(program, changes, member).held(), []).append(member)
         for alike in of_held.values():
-            ranks_R = np.isin(self.mesh.place_RA[:, axis], alike)
+            ranks_R = np.isin(self.mesh.position_RA[:, axis], alike)
             ranks_R = ranks_R if len(of_held) > 1 else everywhere_R
             yield Resharding(program, changes, alike[0]).done(), ranks_R
 
@@ -212,11 +212,11 @@ class _Scaling:
         old_R = np.zeros(self.job.mesh.num_ranks, dtype=np.int64)
         for number, program in enumerate(self.job.programs):
             old_R[list(program.ranks)] = number
-        place_RA = self.mesh.place_RA.copy()
+        position_RA = self.mesh.position_RA.copy()
         for axis, (old, new) in enumerate(zip(self.job.mesh.sizes, self.mesh.sizes, strict=True)):
             if old != new:
-                place_RA[:, axis] = 0
-        found: np.ndarray = old_R[self.job.mesh.ranks(place_RA)]
+                position_RA[:, axis] = 0
+        found: np.ndarray = old_R[self.job.mesh.ranks(position_RA)]
         return found
 
     def _split(self, number: int, program: Program) -> Program:

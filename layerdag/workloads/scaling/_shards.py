@@ -52,9 +52,9 @@ class Resharding:
     """
 
     def __init__(
-        self, program: Program, changes: Sequence[tuple[np.ndarray, Change]], place: int = 0
+        self, program: Program, changes: Sequence[tuple[np.ndarray, Change]], member: int = 0
     ) -> None:
-        self.program, self._place = program, place
+        self.program, self._member = program, member
         self._numbers = Numbers(program)
         self._change: dict[int, Change] = {}
         self._unit: dict[int, Unit] = {}
@@ -138,7 +138,7 @@ class Resharding:
             self._sum_of_shards(row)
 
     def _held(self, row: int) -> int:
-        return self._unit[row].held(self._change[row].new, self._place)
+        return self._unit[row].held(self._change[row].new, self._member)
 
     def _copy(self, row: int) -> bool:
         """Change an operator on all that one scatter left; return whether this is one."""
@@ -156,7 +156,7 @@ class Resharding:
         old = int(self.program.ops_N[row])
         for scatter in self._scatters:
             members = self._change[scatter].new
-            new = self._unit[scatter].resized(old, members, self._place)
+            new = self._unit[scatter].resized(old, members, self._member)
             if new is not None:
                 return old, new
         return (old, self._change[self._scatters[0]].shard(old)) if old > 1 else (1, 1)

@@ -63,14 +63,14 @@ class Layout:
         table = trace.attributes
         named_A = [trace.strings[name] == "pg_name" for name in table.name_A.tolist()]
         strings, word_A = list(trace.strings), table.word_A.copy()
-        place: dict[Role, int] = {}
+        index_of: dict[Role, int] = {}
         for row in np.flatnonzero(named_A).tolist():
             role = role_of.get(trace.strings[int(word_A[row])])
             if role is not None:
-                if role not in place:
-                    place[role] = len(strings)
+                if role not in index_of:
+                    index_of[role] = len(strings)
                     strings.append(texts[role])
-                word_A[row] = place[role]
+                word_A[row] = index_of[role]
         return replace(trace, strings=tuple(strings), attributes=replace(table, word_A=word_A))
 
     def _with_peers(self, trace: Trace, old: int, steps: dict[tuple[int, ...], int]) -> Trace:
@@ -81,8 +81,8 @@ class Layout:
         if not row_M.size:
             return trace
         mesh = self.job.mesh
-        own_A = mesh.places(np.array(self.job.programs[old].ranks[:1]))[0]
-        step_MA = mesh.places(table.word_A[row_M].astype(np.int64)) - own_A
+        own_A = mesh.coordinates(np.array(self.job.programs[old].ranks[:1]))[0]
+        step_MA = mesh.coordinates(table.word_A[row_M].astype(np.int64)) - own_A
         moved = [
             axis for axis in range(len(mesh.sizes)) if mesh.sizes[axis] != self.mesh.sizes[axis]
         ]
@@ -97,5 +97,5 @@ class Layout:
 
     def _peers(self, step: Sequence[int]) -> np.ndarray:
         """Return the rank one step away from each, around the mesh, int64 (R,)."""
-        place_RA = (self.mesh.place_RA + np.array(step)) % np.array(self.mesh.sizes)
-        return self.mesh.ranks(place_RA)
+        position_RA = (self.mesh.position_RA + np.array(step)) % np.array(self.mesh.sizes)
+        return self.mesh.ranks(position_RA)

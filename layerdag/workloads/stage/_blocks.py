@@ -134,11 +134,11 @@ def _feed_forward(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
 
 def _expert(prefix: str, meaning: Mapping[str, Dim]) -> Block:
     """Return an expert; tokens are spread evenly."""
-    share = {"S": parse_dim("S*R/(X*ep)", {})}
-    share["Q"] = parse_dim("S/cp/tp", share)
+    split = {"S": parse_dim("S*R/(X*ep)", {})}
+    split["Q"] = parse_dim("S/cp/tp", split)
     ldis, ffn = f"{prefix}ldis.", f"{prefix}ffn."
     block = _named(ldis, tables.DISPATCH, meaning)
-    block |= _named(ffn, tables.FEED_FORWARD, {**meaning, **share})
+    block |= _named(ffn, tables.FEED_FORWARD, {**meaning, **split})
     links = {
         f"{ldis}x": "moe.xrouted",
         f"{ffn}x0": f"{ldis}x_expert",

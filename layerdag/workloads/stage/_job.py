@@ -99,8 +99,8 @@ def groups(flags: StageFlags) -> dict[str, np.ndarray]:
 
 def peers(flags: StageFlags) -> list[np.ndarray]:
     """Return each rank's partner in each stage, int64 (R,): the one at its own place there."""
-    place_R = np.arange(flags.ranks) % flags.ranks_per_stage
-    return [stage * flags.ranks_per_stage + place_R for stage in range(flags.pp)]
+    position_R = np.arange(flags.ranks) % flags.ranks_per_stage
+    return [stage * flags.ranks_per_stage + position_R for stage in range(flags.pp)]
 
 
 def group_numbers(flags: StageFlags) -> dict[str, np.ndarray]:

@@ -168,7 +168,7 @@ class _Program:
 
     def _nodes_of(self, tensor: Tensor) -> int:
         """Return how many nodes a tensor has."""
-        communicated = sum(len(self._of(tensor, place)[0]) for place in range(len(tensor.sources)))
+        communicated = sum(len(self._of(tensor, index)[0]) for index in range(len(tensor.sources)))
         sent = len(self._cut.sent.get(tensor, ()))
         return self._is_node(tensor) + communicated + sent
 
@@ -176,10 +176,10 @@ class _Program:
         """Whether a tensor is computed or received, and not only passed on."""
         return tensor in self._cut.received or not self._sizes.cost(tensor.form).is_nothing
 
-    def _of(self, tensor: Tensor, place: int) -> tuple[list[tuple[str, CollectiveType]], int]:
+    def _of(self, tensor: Tensor, index: int) -> tuple[list[tuple[str, CollectiveType]], int]:
         """Return the collectives of an operand and their size."""
-        made = tensor.sources[place].form.result
-        return self._sizes.collectives(made, tensor.form.operands[place])
+        made = tensor.sources[index].form.result
+        return self._sizes.collectives(made, tensor.form.operands[index])
 
     def _output(self, tensor: Tensor) -> _Nodes:
         """Return the nodes that end when a tensor is there."""
@@ -192,8 +192,8 @@ class _Program:
         """Return the nodes that a tensor's operator waits for."""
         number = self._number[tensor] + self._is_node(tensor)
         found: list[int] = []
-        for place, source in enumerate(tensor.sources):
-            count = len(self._of(tensor, place)[0])
+        for index, source in enumerate(tensor.sources):
+            count = len(self._of(tensor, index)[0])
             number += count
             found += (number - 1,) if count else self._output(source)
         for other in tensor.after:
@@ -212,17 +212,17 @@ class _Program:
             self._attributes(tensor.form.kind, cost)
             self._add(number, f"{tensor.name}_COMP", NodeType.COMP, self._inputs(tensor))
             number += 1
-        for place, word in zip(range(len(tensor.sources)), ("X1COMM", "X2_COMM"), strict=False):
-            number = self._collectives(tensor, place, number, f"{tensor.name}_{word}")
+        for index, word in zip(range(len(tensor.sources)), ("X1COMM", "X2_COMM"), strict=False):
+            number = self._collectives(tensor, index, number, f"{tensor.name}_{word}")
         for message in self._cut.sent.get(tensor, ()):
             self._message("comm_dst", message.shadow.stage, cost.elements, message.tag)
             self._add(number, f"{tensor.name}_Y_SEND", NodeType.COMM_SEND, self._output(tensor))
             number += 1
 
-    def _collectives(self, tensor: Tensor, place: int, number: int, name: str) -> int:
+    def _collectives(self, tensor: Tensor, index: int, number: int, name: str) -> int:
         """Write the collectives of an operand, one after the other; return the next number."""
-        kinds, size = self._of(tensor, place)
-        before = self._output(tensor.sources[place]) if kinds else ()
+        kinds, size = self._of(tensor, index)
+        before = self._output(tensor.sources[index]) if kinds else ()
         for degree, kind in kinds:
             columns = self._columns
             columns.attribute("is_cpu_op", Wire.BOOL, 0)

@@ -13,7 +13,7 @@ _TOKEN_BYTES = 8  # a token is a 64-bit integer
 
 
 @dataclass(frozen=True)
-class Place:
+class Coordinates:
     """A rank of a plan.
 
     Attributes:
@@ -43,18 +43,18 @@ class Side:
         """Micro-batches of a replica."""
         return self.costs.step.micro_batches
 
-    def places(self) -> Iterator[Place]:
-        """Yield the place of each rank, in order."""
+    def coordinates(self) -> Iterator[Coordinates]:
+        """Yield the coordinates of each rank, in order."""
         plan = self.costs.plan
         for rank in range(plan.ranks):
             rest, tensor = divmod(rank, plan.tensor)
             stage, data = divmod(rest, plan.data)
-            yield Place(stage, data, tensor)
+            yield Coordinates(stage, data, tensor)
 
-    def rank(self, place: Place) -> int:
-        """Return the rank at a place, counted from 0 on this side."""
+    def rank(self, at: Coordinates) -> int:
+        """Return the rank at these coordinates, counted from 0 on this side."""
         plan = self.costs.plan
-        return (place.stage * plan.data + place.data) * plan.tensor + place.tensor
+        return (at.stage * plan.data + at.data) * plan.tensor + at.tensor
 
     def stage_of(self, layer: int) -> int:
         """Return the stage that holds a layer."""
@@ -95,31 +95,31 @@ class CacheRoutes:
     prefill: Side
     decode: Side
 
-    def of(self, place: Place, sends: bool) -> tuple[Transfer, list[int]]:
+    def of(self, at: Coordinates, sends: bool) -> tuple[Transfer, list[int]]:
         """Return what a rank exchanges, and the ranks of the other side by slot."""
         here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
         found: dict[tuple[int, int], list[Message]] = defaultdict(list)
         slots: dict[int, int] = {}
-        for layer, stage in self._layers_and_stages(place, sends):
+        for layer, stage in self._layers_and_stages(at, sends):
             for part in range(here.parts):
-                for data, other, count in there.holders(here.sequences(place.data, part)):
+                for data, other, count in there.holders(here.sequences(at.data, part)):
                     sent, received = (part, other) if sends else (other, part)
                     tag = 1 + (layer * self.prefill.parts + sent) * self.decode.parts + received
-                    for tensor, each in self._heads(place.tensor, sends, layer):
-                        rank = there.rank(Place(stage, data, tensor))
+                    for tensor, each in self._heads(at.tensor, sends, layer):
+                        rank = there.rank(Coordinates(stage, data, tensor))
                         slot = slots.setdefault(rank, len(slots))
                         found[layer, part].append(Message(slot, count * each, tag))
         messages = {key: tuple(parts) for key, parts in found.items()}
         transfer = Transfer(sent=messages) if sends else Transfer(received=messages)
         return transfer, list(slots)
 
-    def _layers_and_stages(self, place: Place, sends: bool) -> Iterator[tuple[int, int]]:
+    def _layers_and_stages(self, at: Coordinates, sends: bool) -> Iterator[tuple[int, int]]:
         """Yield each layer of a rank and the stage of the other side that holds it, too."""
         here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
-        for layer in here.layers(place.stage):
+        for layer in here.layers(at.stage):
             yield layer, there.stage_of(layer)
         tokens, last = here.costs.shape.layers, self.prefill.costs.plan.pipeline - 1
-        if place.stage == (last if sends else 0):  # tokens go from the last stage to the first
+        if at.stage == (last if sends else 0):  # tokens go from the last stage to the first
             yield tokens, 0 if sends else last
 
     def _heads(self, tensor: int, sends: bool, layer: int) -> Iterator[tuple[int, int]]:

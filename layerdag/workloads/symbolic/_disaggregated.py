@@ -100,13 +100,13 @@ class DisaggregatedJob:
         class_R: list[int] = []
         slots: list[list[int]] = []
         for side, costs in self.sides.items():
-            for place in Side(costs).places():
-                transfer, ranks = routes.of(place, sends=side == "prefill")
+            for at in Side(costs).coordinates():
+                transfer, ranks = routes.of(at, sends=side == "prefill")
                 messages = {**transfer.sent, **transfer.received}
-                key = (side, place.stage, tuple(messages.items()))
+                key = (side, at.stage, tuple(messages.items()))
                 if key not in known:
                     known[key] = len(programs)
-                    programs.append(_of_side(side, stage_trace(costs, place.stage, transfer)))
+                    programs.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
                 class_R.append(known[key])
                 other = self.prefill.ranks if side == "prefill" else 0
                 slots.append([other + rank for rank in ranks])

@@ -48,7 +48,7 @@ def test_old_settings_are_replaced_and_told_once(
 
 
 @pytest.mark.parametrize(("old", "new"), [("asked", "requested"), ("judged", "predicted")])
-def test_old_words_for_labels_are_replaced(old: str, new: str) -> None:
+def test_old_names_for_labels_are_replaced(old: str, new: str) -> None:
     with pytest.warns(RenamedWarning, match=f"'labels={old}' is now called 'labels={new}'"):
         settings = sample_config(compose("sample", [f"labels={old}"])).generation()
     assert settings.labels == new

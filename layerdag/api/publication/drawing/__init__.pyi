@@ -4,4 +4,5 @@ from ._published import (
     told_conditions as told_conditions,
     written_graph as written_graph,
 )
-from ._sieve import KEPT as KEPT, Sieve as Sieve, keys_of as keys_of
+from ._renumbering import keys_of as keys_of
+from ._sieve import KEPT as KEPT, Sieve as Sieve

@@ -30,14 +30,15 @@ class Drawn:
     Attributes:
         samples: In order of their seeds.
         outcomes: What became of each: ``KEPT``, or the reason of its rejection.
-        redrawn: Nodes whose numbers were drawn anew, for they were those of a single real run.
+        renumbered: Nodes of kept samples that got other numbers, for those drawn were of a single
+            real run, or go with such.
         threshold: Distance below which a sample counted as a near copy.
         seconds: That drawing took.
     """
 
     samples: tuple[GeneratedGraph, ...]
     outcomes: tuple[str, ...]
-    redrawn: int
+    renumbered: int
     threshold: float
     seconds: float
 
@@ -88,28 +89,28 @@ def draw_samples(
     began = time.monotonic()
     samples: list[GeneratedGraph] = []
     outcomes: list[str] = []
-    place = 0
+    index = 0
     bar = iter(track(range(settings.num), "sampling", settings.num))
     while True:
         kept = sum(word == KEPT for word in outcomes)
-        file = folder / f"{place:05d}.npz"
+        file = folder / f"{index:05d}.npz"
         spent = time.monotonic() - began
-        time_is_up = spent >= seconds or place >= _finished_batches(work, settings)
+        time_is_up = spent >= seconds or index >= _finished_batches(work, settings)
         enough = kept >= settings.num or len(outcomes) >= _most(settings.num, kept)
-        if enough or (not file.is_file() and time_is_up and place):
+        if enough or (not file.is_file() and time_is_up and index):
             break
-        batch = _read_or_draw(file, settings, checkpoint, data, place)
+        batch = _read_or_draw(file, settings, checkpoint, data, index)
         for sample, word in sieve.sifted(batch):
             samples.append(sample)
             outcomes.append(word)
             if word == KEPT:
                 next(bar, None)
-        place += 1
-    work.note("sample", {"batches": place, "num": settings.num, "drawn": len(outcomes)})
+        index += 1
+    work.note("sample", {"batches": index, "num": settings.num, "drawn": len(outcomes)})
     return Drawn(
         tuple(samples),
         tuple(outcomes),
-        sieve.redrawn,
+        sieve.renumbered,
         sieve.copies.threshold,
         time.monotonic() - began,
     )
@@ -143,7 +144,7 @@ def _read_or_draw(
     settings: ReleaseSettings,
     checkpoint: LoadedCheckpoint,
     data: GraphDataset,
-    place: int,
+    index: int,
 ) -> list[GeneratedGraph]:
     """Return batch number ``place``, from its file if it is whole."""
     if file.is_file():
@@ -153,7 +154,7 @@ def _read_or_draw(
             file.unlink()
     plan = GenerationSettings(
         num=BATCH,
-        seed=settings.seed + place * BATCH,
+        seed=settings.seed + index * BATCH,
         max_nodes=settings.max_nodes,
         batch_size=BATCH,
         temperature=settings.temperature,

@@ -43,5 +43,5 @@ def published_graphs(samples: Iterable[GeneratedGraph]) -> Iterator[AttributedGr
         except DataError:
             continue
         sizes = graph.conditions if sample.schema.kind == "trace" else {}
-        told = dict(told_conditions(sample))
-        yield replace(graph, name=sample.name, conditions={**sizes, **told})
+        reported = dict(told_conditions(sample))
+        yield replace(graph, name=sample.name, conditions={**sizes, **reported})

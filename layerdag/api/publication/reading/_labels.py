@@ -112,8 +112,10 @@ def _listed(path: Path) -> Iterator[tuple[str, dict[str, Condition]]]:
 def _conditions(row: Mapping[str, Any]) -> dict[str, Condition]:
     """Return the label and what kind of job it is."""
     time = next((n for key in _TIMES if (n := _number(row.get(key))) is not None), None)
-    words: dict[str, Condition] = {key: row[key] for key in _WORDS if isinstance(row.get(key), str)}
-    return words if time is None else {**words, LABEL: time}
+    conditions: dict[str, Condition] = {
+        key: row[key] for key in _WORDS if isinstance(row.get(key), str)
+    }
+    return conditions if time is None else {**conditions, LABEL: time}
 
 
 def _number(value: object) -> float | None:

@@ -109,14 +109,14 @@ def trained_once(
         KeyboardInterrupt: If the run was stopped; what was learned is kept.
         TrainingError: If training diverged.
     """
-    place = work.path / folder
+    path = work.path / folder
     noted = work.stages.get(stage, {})
     if noted.get("fingerprint", data.fingerprint) != data.fingerprint:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
     elif "steps" in noted:
-        return load_checkpoint(place / BEST)
+        return load_checkpoint(path / BEST)
     work.note(stage, {"fingerprint": data.fingerprint})
-    run = run_of(settings, data, place)
+    run = run_of(settings, data, path)
     result = train_or_resume(run, settings, seconds)
     best = load_checkpoint(result.best)
     work.note(

@@ -131,16 +131,16 @@ def _read_or_train(
         except (OSError, ValueError, KeyError, EOFError):
             pass
         file.unlink()
-    place = file.with_suffix(".run")
-    shutil.rmtree(place, ignore_errors=True)
+    path = file.with_suffix(".run")
+    shutil.rmtree(path, ignore_errors=True)
     try:
-        graphs = _drawn(settings, [real.graphs[i] for i in chosen], data, place, seconds)
+        graphs = _drawn(settings, [real.graphs[i] for i in chosen], data, path, seconds)
         copy = GraphDataset.with_schema("samples", data.schema, _parts(graphs, settings.seed))
-        run = run_of(settings, copy, place / "student", target.spec)
+        run = run_of(settings, copy, path / "student", target.spec)
         student = load_checkpoint(train_or_resume(run, settings, seconds).best)
         loss_K = real.losses_under(student.model, copy.schema)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
     with atomic_path(file) as draft, draft.open("wb") as stream:
         np.savez(stream, allow_pickle=False, loss=loss_K)
     return loss_K
@@ -150,13 +150,13 @@ def _drawn(
     settings: ReleaseSettings,
     graphs: Sequence[AttributedGraph],
     data: GraphDataset,
-    place: Path,
+    path: Path,
     seconds: float,
 ) -> list[AttributedGraph]:
     """Return samples of a teacher of the graphs, as many as the target learned from."""
     kind = data.schema.kind
     own = GraphDataset.build("shadow", kind, _parts(graphs, settings.seed))
-    run = run_of(settings, own, place / "teacher")
+    run = run_of(settings, own, path / "teacher")
     teacher = load_checkpoint(train_or_resume(run, settings, seconds).best)
     plan = GenerationSettings(
         num=len(data.graphs["train"]) + len(data.graphs["val"]),

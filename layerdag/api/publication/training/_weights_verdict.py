@@ -39,12 +39,12 @@ class WeightsVerdict:
     def line(self) -> str:
         """The verdict of one line."""
         if self.outcome is Outcome.NO:
-            words = "; ".join(self.reasons)
+            text = "; ".join(self.reasons)
         elif self.outcome is Outcome.RESERVED:
-            words = f"{'; '.join(self.found)}. But {'; '.join(self.reasons)}"
+            text = f"{'; '.join(self.found)}. But {'; '.join(self.reasons)}"
         else:
-            words = "; ".join(self.found)
-        return f"The weights {self.outcome.value}: {words}."
+            text = "; ".join(self.found)
+        return f"The weights {self.outcome.value}: {text}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +99,8 @@ def _refused(audit: WeightsAudit) -> Iterator[str]:
         if attack.verdict is Verdict.LEAKS:
             yield f"the attack “{name}” tells which graphs were trained on ({area})"
         elif any(rate.is_told for rate in attack.rates):
-            told = next(rate for rate in attack.rates if rate.is_told)
-            yield f"the attack “{name}” is sure of some training graphs ({told.in_words()})"
+            reported = next(rate for rate in attack.rates if rate.is_told)
+            yield f"the attack “{name}” is sure of some training graphs ({reported.in_words()})"
         elif attack.interval.high > MOST_AREA:
             yield (
                 f"too few graphs to rule out that the attack “{name}” succeeds ({area}; the "

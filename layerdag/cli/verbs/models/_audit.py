@@ -108,9 +108,9 @@ def _of_data(args: argparse.Namespace) -> "Audit":
 
     against = RealData(args.data, args.labels)
     found = audit(args.synthetic, against, args.checkpoint)
-    place = against.folder()
+    folder = against.folder()
     try:
-        words = None if place is None else search_words(args.synthetic, Path(place))
+        words = None if folder is None else search_words(args.synthetic, Path(folder))
     except DataError as error:
         warn(f"{args.synthetic}: not searched for private words ({error})")
         words = None

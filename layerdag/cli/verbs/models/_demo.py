@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
 
     # Its model is small: two threads take 1.7 times as long as one.
     torch.set_num_threads(1)
-    place = (Path(args.data or embedded_corpus()), Path(args.out))
+    folders = (Path(args.data or embedded_corpus()), Path(args.out))
     settings = (
-        DemoSettings.short(*place, args.seed) if args.short else DemoSettings(*place, args.seed)
+        DemoSettings.short(*folders, args.seed) if args.short else DemoSettings(*folders, args.seed)
     )
     report(settings, as_json=args.json)
     return 0

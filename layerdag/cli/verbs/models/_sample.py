@@ -28,9 +28,9 @@ from layerdag.training import LoadedCheckpoint, load_checkpoint
 PRETRAINED = "pretrained"
 
 
-def main(words: Sequence[str]) -> int:
+def main(overrides: Sequence[str]) -> int:
     """Run ``sample`` with Hydra overrides."""
-    return run("sample", _task, words)
+    return run("sample", _task, overrides)
 
 
 def _task(config: DictConfig) -> None:
@@ -80,10 +80,10 @@ def _write_parts(
 ) -> Path:
     """Write the share of the parts that was asked for."""
     volume = volume_of_parts(checkpoint, settings, parts)
-    share = parts.share
-    of = f", of which this is share {share.index} of {share.count}" if share.count > 1 else ""
+    shard = parts.assigned
+    of = f", of which this is shard {shard.index} of {shard.count}" if shard.count > 1 else ""
     sys.stderr.write(f"{volume.describe()} in {asked.out}{of}\n")
-    with _bar(-(-settings.num // share.count)) as bar:
+    with _bar(-(-settings.num // shard.count)) as bar:
         return write_parts(
             checkpoint, settings, asked.out, parts, overwrite=asked.overwrite, on_each=bar.update
         )

@@ -62,9 +62,9 @@ from layerdag.training.monitoring import (
 ENDINGS = ("budget", "patience")
 
 
-def main(words: Sequence[str]) -> int:
+def main(overrides: Sequence[str]) -> int:
     """Run ``train`` with Hydra overrides; with ``resume=RUN`` on top of that run's settings."""
-    return run("train", _task, with_own_settings(words))
+    return run("train", _task, with_own_settings(overrides))
 
 
 def _task(config: DictConfig) -> float | None:

@@ -183,8 +183,8 @@ def _variation(args: argparse.Namespace) -> "Variation | None":
     try:
         pairs = [entry.split("=") for entry in args.slow]
         factors = {int(rank): float(factor) for rank, factor in pairs}
-        words = args.noise.split(",") if args.noise else []
-        numbers = [float(word) for word in words]
+        parts = args.noise.split(",") if args.noise else []
+        numbers = [float(part) for part in parts]
         if len(numbers) not in (0, 3):
             raise ValueError
     except ValueError:

@@ -163,8 +163,8 @@ def _sweep(args: argparse.Namespace) -> int:
         command += ["--repeats", str(args.repeats)]
         command += ["--keep-going"] if args.keep_going else []
         command += ["--overwrite"] if args.overwrite else []
-        words = [*args.args, *shlex.split(line)]
-        if subprocess.run([*command, str(args.script), "--", *words], check=False).returncode:
+        arguments = [*args.args, *shlex.split(line)]
+        if subprocess.run([*command, str(args.script), "--", *arguments], check=False).returncode:
             failed.append(out)
     if failed:
         raise DataError(

@@ -1,48 +1,18 @@
 """``layerdag convert``: from any trace format to Chakra or JSON."""
 
 import argparse
-import re
-import sys
 from pathlib import Path
 
-from layerdag._runtime import (
-    Limits,
-    require_few_bytes,
-    require_few_ranks,
-    write_bytes,
-    written_bytes,
+from layerdag._runtime import Limits, require_few_bytes, require_few_ranks, written_bytes
+from layerdag.cli.verbs.traces.converting import (
+    read_inputs,
+    require_free,
+    say,
+    write_traces,
 )
-from layerdag.errors import UsageError
-from layerdag.traces import (
-    Format,
-    NodeType,
-    Workload,
-    drop_dangling,
-    holds_rank_files,
-    pytorch_format,
-    read_any,
-    require_free_prefix,
-    write_workload,
-)
+from layerdag.traces import NodeType, Workload, drop_dangling
 from layerdag.traces.anonymize import scrub
-from layerdag.traces.chakra import encode_feeder_json, encode_trace_json
-from layerdag.traces.pytorch import (
-    ImportedJob,
-    find_rank_files,
-    import_ranks,
-    refuse_missing_ranks,
-    run_by_every_rank,
-    taken_alone,
-    write_replay,
-)
-from layerdag.workloads.hlo import (
-    HARDWARE,
-    Hardware,
-    Split,
-    is_program_file,
-    program_workload,
-    read_program,
-)
+from layerdag.traces.pytorch import write_replay
 
 SUMMARY = "Convert traces between formats; scrub what may not be shared."
 EXAMPLE = (
@@ -55,9 +25,6 @@ EXAMPLE = (
     "  layerdag convert run/job --to param --out replay       (for PARAM's comm_replay)\n"
     "  layerdag convert run/job --scrub --out shared/job"
 )
-
-# How the files of the forms that give each rank one end.
-ENDINGS = {"et": ".et", "feeder-json": ".json"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +126,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
-    from layerdag.cli.verbs.traces._convert_graph import FORMS, convert_graph
+    from layerdag.cli.verbs.traces.converting import FORMS, convert_graph
     from layerdag.datasets.files import is_flow_file, read_graph
 
     if args.to in FORMS[1:] or is_flow_file(args.inputs[0]):
@@ -167,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
     if args.to != "param":
-        _require_free(args.to, Path(args.out), overwrite=args.overwrite)
-    workload = _read(args)
+        require_free(args.to, Path(args.out), overwrite=args.overwrite)
+    workload = read_inputs(args)
     if args.drop_dangling:
         workload = _without_dangling(workload)
     if args.scrub:
@@ -181,10 +148,10 @@ def run(args: argparse.Namespace) -> int:
     if args.to == "param":
         first = write_replay(workload, args.out, overwrite=args.overwrite)[0]
     else:
-        first = _write(workload, args.to, Path(args.out))
+        first = write_traces(workload, args.to, Path(args.out))
     more = 0 if args.to == "json" else workload.num_ranks - 1
     others = f" and {more:,} more" if more else ""
-    _say(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
+    say(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
     return 0
 
 
@@ -193,106 +160,17 @@ def _communication(workload: Workload) -> int:
     return sum(int((trace.type_N >= NodeType.COMM_SEND).sum()) for trace in workload.traces)
 
 
-def _say(text: str) -> None:
-    """Print one line on standard error, where it cannot mix with data."""
-    print(text, file=sys.stderr)
-
-
-def _read(args: argparse.Namespace) -> Workload:
-    """Read the inputs: one of any kind, or PyTorch traces of several ranks."""
-    if is_program_file(args.inputs[0]):
-        return _compiled(args)
-    if args.compute:
-        raise UsageError(
-            f"--compute is for StableHLO and HLO text, which {args.inputs[0]} is not; leave it out."
-        )
-    job = _import(args)
-    if job is not None:
-        return _imported(job, args)
-    if args.only_rank or args.replicate:
-        raise UsageError(
-            f"--only-rank and --replicate are for PyTorch's traces, of which {args.inputs[0]} is "
-            "none; leave them out."
-        )
-    return read_any(args.inputs[0], args.comm_group, args.ranks)
-
-
-def _compiled(args: argparse.Namespace) -> Workload:
-    """Read a compiled program and say what its operations were taken for."""
-    if not args.compute or len(args.inputs) > 1:
-        raise UsageError(
-            "A compiled program is converted alone and takes its times from --compute HARDWARE: "
-            f"{', '.join(HARDWARE)}, or a JSON file."
-        )
-    hardware = Hardware.of(args.compute)
-    program = read_program(args.inputs[0])
-    for note in program.notes:
-        _say(f"{program.name}: {note}")
-    ranks = args.ranks if args.ranks != 1 else None
-    return program_workload(program, hardware, split=Split(args.split), ranks=ranks)
-
-
-def _import(args: argparse.Namespace) -> ImportedJob | None:
-    """Import the inputs if they are PyTorch's, else return None."""
-    kinds = {_pytorch_kind(path) for path in args.inputs}
-    if kinds == {Format.KINETO} and not args.device:
-        return import_ranks((), args.inputs)
-    if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
-        return import_ranks(args.inputs, args.device)
-    files = None if holds_rank_files(args.inputs[0]) else find_rank_files(args.inputs[0])
-    return None if files is None else import_ranks(files.hosts, files.devices)
-
-
-def _pytorch_kind(path: str) -> Format | None:
-    """Return the format of a file if it comes from PyTorch."""
-    if not Path(path).is_file():
-        return None
-    return pytorch_format(path)
-
-
-def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
-    """Report what the import found and return the workload."""
-    for rank, result in enumerate(job.results):
-        nodes, share = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
-        found = (
-            f"{result.num_host_nodes:,} host nodes became {nodes}; {share} have a measured duration"
-            if result.num_host_nodes
-            else f"{nodes} nodes from the profile; the operator of {share} of its kernels is known"
-        )
-        guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
-        _say(f"rank {rank}: {found}{guessed}")
-    if args.only_rank:
-        return _alone(job)
-    if args.replicate:
-        workload = run_by_every_rank(job)
-        _say(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
-        return workload
-    refuse_missing_ranks(job)
-    return job.workload
-
-
-def _alone(job: ImportedJob) -> Workload:
-    """Take one rank alone and say what is lost."""
-    workload, lost = taken_alone(job)
-    _say(
-        f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
-        f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
-        "time; who they were with, and how long another network would take, is lost"
-    )
-    return workload
-
-
 def _without_dangling(workload: Workload) -> Workload:
     """Drop dangling dependencies and say how many."""
     clean, dropped = drop_dangling(workload)
-    _say(f"dropped {dropped:,} dependencies on nodes that are not in the trace")
+    say(f"dropped {dropped:,} dependencies on nodes that are not in the trace")
     return clean
 
 
 def _scrubbed(workload: Workload) -> Workload:
     """Scrub and say what was removed."""
     clean, report = scrub(workload)
-    _say(
+    say(
         f"scrubbed: {report.replaced_names:,} names replaced, {report.kept_names:,} public "
         f"operator names kept; removed {report.removed_io:,} inputs and outputs, "
         f"{report.removed_start_times:,} start times, {report.removed_metadata:,} metadata "
@@ -301,82 +179,8 @@ def _scrubbed(workload: Workload) -> Workload:
         f"{report.renumbered_priorities:,} priorities"
     )
     for name, count in report.removed_attributes.items():
-        _say(f"  removed attribute {name!r} {count:,} times")
+        say(f"  removed attribute {name!r} {count:,} times")
     return clean
-
-
-def _require_free(kind: str, out: Path, *, overwrite: bool) -> None:
-    """Raise UsageError, before anything is read, if what lies at ``out`` may not be replaced."""
-    if kind == "json":
-        return
-    ending = ENDINGS[kind]
-    prefix = _prefix(out, ending)
-    if kind == "et":
-        require_free_prefix(prefix, overwrite=overwrite)
-    elif not overwrite and (standing := _feeder_files(prefix)):
-        raise UsageError(
-            f"{prefix}: a workload lies there already ({standing[0].name}); name another prefix, "
-            "or allow that it is replaced with --overwrite."
-        )
-
-
-def _feeder_files(prefix: Path) -> list[Path]:
-    """Return the feeder files of any rank at a prefix."""
-    found = prefix.parent.glob("*.json") if prefix.parent.is_dir() else ()
-    pattern = re.compile(re.escape(prefix.name) + r"\.\d{1,9}\.json")
-    return sorted(path for path in found if pattern.fullmatch(path.name))
-
-
-def _write(workload: Workload, kind: str, out: Path) -> Path:
-    """Write the workload in the chosen form, in place of one there; return its first file."""
-    if kind == "json":
-        write_bytes(out, encode_trace_json(workload))
-        return out
-    prefix = _prefix(out, ENDINGS[kind])
-    if kind == "et":
-        write_workload(workload, prefix, overwrite=True)
-    else:
-        _write_feeder_files(workload, prefix)
-    return _file_of(prefix, 0, ENDINGS[kind])
-
-
-def _write_feeder_files(workload: Workload, prefix: Path) -> None:
-    """Write the file of each rank, rank 0 last.
-
-    Raises:
-        UsageError: If a file of a rank that the workload lacks is there.
-    """
-    encoded = [encode_feeder_json(trace) for trace in workload.traces]
-    files = {_file_of(prefix, rank, ".json"): data for rank, data in enumerate(encoded)}
-    foreign = [path for path in _feeder_files(prefix) if path not in files]
-    if foreign:
-        raise UsageError(
-            f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
-            "mix the two; remove it or name another prefix."
-        )
-    for path, data in reversed(files.items()):
-        write_bytes(path, data)
-
-
-def _prefix(out: Path, ending: str) -> Path:
-    """Return the prefix that ``--out`` names, with or without the ending of the files.
-
-    Raises:
-        UsageError: If it has the ending of another kind of file.
-    """
-    if out.suffix == ending:
-        return out.with_suffix("")
-    if out.suffix in (".et", ".json"):
-        raise UsageError(
-            f"--out {out}: a prefix is needed, since every rank gets a {ending} file of its own; "
-            f"write --out {out.with_suffix('')}, or choose another form with --to."
-        )
-    return out
-
-
-def _file_of(prefix: Path, rank: int, ending: str) -> Path:
-    """Return the file of one rank."""
-    return prefix.with_name(f"{prefix.name}.{rank}{ending}")
 
 
 def _ranks(count: int) -> str:

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _graph(args: argparse.Namespace) -> int:
     """Print the figures of a flow graph."""
-    from layerdag.cli.verbs.traces._info_graph import graph_lines, graph_summary
+    from layerdag.cli.verbs.traces.inspecting import graph_lines, graph_summary
     from layerdag.datasets.files import read_flow
 
     figures = graph_summary(read_flow(args.workload))
@@ -74,7 +74,7 @@ def _graph(args: argparse.Namespace) -> int:
 
 def _parts(args: argparse.Namespace) -> int:
     """Print the figures of samples in parts."""
-    from layerdag.cli.verbs.traces._info_parts import run_lines, run_summary
+    from layerdag.cli.verbs.traces.inspecting import run_lines, run_summary
 
     figures = run_summary(Path(args.workload))
     return _printed(args, figures, run_lines(figures))

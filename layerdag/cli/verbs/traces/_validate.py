@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layerdag.cli.verbs.traces.validating import finding_row, fix
 from layerdag.errors import DataError, TraceError, UsageError
+from layerdag.evaluation.fixes import FIXABLE
 from layerdag.evaluation.rules import (
     TRACE_RULES,
     Finding,
@@ -23,6 +25,7 @@ EXAMPLE = (
     "  layerdag validate traces/run            # traces/run.<rank>.et, all ranks together\n"
     "  layerdag validate samples --json        # every workload below a folder\n"
     "  layerdag validate --rules               # what is checked, and why\n"
+    "  layerdag validate traces/run --fix --out fixed/run    # repair what has one safe answer\n"
     "  layerdag validate samples --against data    # copies and membership attacks"
 )
 
@@ -81,6 +84,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --against: label file of DATA, where it is not labels.csv or labels.json in it",
     )
     parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="change what has one safe answer (see --rules) and write the traces anew to --out",
+    )
+    parser.add_argument("--out", metavar="PREFIX", help="with --fix: write PREFIX.<rank>.et")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,6 +98,10 @@ def run(args: argparse.Namespace) -> int:
         return _print_rules(args.json)
     if not args.paths:
         raise UsageError("Nothing to validate; give a path, or --rules to list what is checked.")
+    if args.fix:
+        return _fix(args)
+    if args.out:
+        raise UsageError("--out needs --fix; add it or leave it out.")
     if args.against:
         return _audit(args)
     if args.checkpoint or args.report or args.labels:
@@ -102,6 +115,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_text(checked, findings)
     return int(has_errors(findings) or (args.strict and bool(findings)))
+
+
+def _fix(args: argparse.Namespace) -> int:
+    """Print what was fixed in one workload, and what is left."""
+    if args.against or args.checkpoint or args.report or args.labels:
+        raise UsageError("--fix changes traces and --against judges samples; give each its call.")
+    if len(args.paths) != 1:
+        raise UsageError("--fix takes one workload; give each its own call.")
+    return fix(args.paths[0], args.out, args.comm_group, as_json=args.json, strict=args.strict)
 
 
 def _audit(args: argparse.Namespace) -> int:
@@ -121,7 +143,7 @@ def _audit(args: argparse.Namespace) -> int:
 
 def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
     """Yield what was checked at a path; of samples in parts one for each part."""
-    from layerdag.cli.verbs.traces._validate_parts import check_part, parts_at
+    from layerdag.cli.verbs.traces.validating import check_part, parts_at
 
     parts = parts_at(path)
     if parts is None:
@@ -203,6 +225,9 @@ def _print_text(checked: Sequence[Checked], findings: Sequence[Finding]) -> None
             f"note: {alone} of {count} have one rank; 'layerdag simulate' runs these, "
             "ASTRA-sim itself needs two or more"
         )
+    fixable = sum(finding.rule.id in FIXABLE for finding in findings)
+    if fixable and all(one.num_ranks is not None for one in checked):
+        print(f"note: --fix --out PREFIX can fix {fixable} of these")
     errors = sum(finding.rule.severity is Severity.ERROR for finding in findings)
     warnings = len(findings) - errors
     noun = "workload or graph" if count == 1 else "workloads and graphs"
@@ -223,18 +248,7 @@ def _as_json(checked: Sequence[Checked], findings: Sequence[Finding]) -> dict[st
         "checked": [str(one.target) for one in checked],
         "one_rank": [str(one.target) for one in checked if one.alone == one.count],
         "valid": not has_errors(findings),
-        "findings": [
-            {
-                "rule": finding.rule.id,
-                "severity": finding.rule.severity.value,
-                "where": finding.where,
-                "node": finding.node,
-                "found": finding.found,
-                "count": finding.count,
-                "remedy": finding.remedy,
-            }
-            for finding in findings
-        ],
+        "findings": [finding_row(finding) for finding in findings],
     }
 
 
@@ -252,6 +266,7 @@ def _print_rules(as_json: bool) -> int:
                     "what": r.what,
                     "remedy": r.remedy,
                     "remedy_if_sampled": r.if_sampled or r.remedy,
+                    "fixable": name == "traces" and r.id in FIXABLE,
                 }
                 for r in table.values()
             ]
@@ -262,5 +277,7 @@ def _print_rules(as_json: bool) -> int:
     for name, table in tables.items():
         print(f"Rules on {name}:")
         for rule in table.values():
-            print(f"  {rule.id} ({rule.severity.value}): {rule.what}\n      {rule.remedy}")
+            fixed = ", --fix" if name == "traces" and rule.id in FIXABLE else ""
+            severity = f"{rule.severity.value}{fixed}"
+            print(f"  {rule.id} ({severity}): {rule.what}\n      {rule.remedy}")
     return 0

@@ -49,24 +49,24 @@ def fit_costs(graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
     """
     if not graphs or "op" not in graphs[0].categories or set(COST_NAMES) - set(graphs[0].numbers):
         return NO_COSTS
-    words = sorted({word for graph in graphs for word in graph.categories["op"]})
-    code_of = {word: code for code, word in enumerate(words)}
+    operators = sorted({operator for graph in graphs for operator in graph.categories["op"]})
+    code_of = {operator: code for code, operator in enumerate(operators)}
     op_N = np.array([code_of[w] for graph in graphs for w in graph.categories["op"]])
     size_G = [graph.num_nodes for graph in graphs]
     graph_N = np.repeat(np.arange(len(graphs)), size_G)
     cost_NC = np.concatenate([cost_columns(graph.numbers, graph.num_nodes) for graph in graphs])
     nodes = _shared(np.column_stack([op_N, cost_NC]), graph_N, needed)
     rules = _rules(op_N, cost_NC, graph_N, needed)
-    calls_K = np.bincount(op_N, minlength=len(words))
-    operators = {
-        words[code]: _operator(nodes, code, int(calls_K[code]), rules.get(code, ()))
+    calls_K = np.bincount(op_N, minlength=len(operators))
+    costs_of = {
+        operators[code]: _operator(nodes, code, int(calls_K[code]), rules.get(code, ()))
         for code in np.unique(nodes.rows_RC[:, 0]).tolist() + sorted(rules)
     }
     offset_G = np.cumsum([0, *size_G[:-1]])
     return CostTable(
-        dict(sorted(operators.items())),
-        _steps(graphs, words, (op_N, sizes_of(cost_NC), offset_G), needed),
-        _products(words, op_N, cost_NC),
+        dict(sorted(costs_of.items())),
+        _steps(graphs, operators, (op_N, sizes_of(cost_NC), offset_G), needed),
+        _products(operators, op_N, cost_NC),
         fit_step_time(graphs, LABEL, needed),
     )
 
@@ -101,8 +101,8 @@ def _operator(nodes: _Shared, code: int, calls: int, rules: tuple[ByteRule, ...]
     """Return what one operator costs."""
     mine_R = nodes.rows_RC[:, 0] == code
     costs: list[Cost] = [(f, b, c) for f, b, c in nodes.rows_RC[mine_R, 1:].tolist()]
-    shares = [_rounded(count / calls) for count in nodes.count_R[mine_R].tolist()]
-    return OperatorCosts(tuple(costs), tuple(shares), rules)
+    fractions = [_rounded(count / calls) for count in nodes.count_R[mine_R].tolist()]
+    return OperatorCosts(tuple(costs), tuple(fractions), rules)
 
 
 def _rules(
@@ -131,21 +131,21 @@ def _rules(
     return found
 
 
-def _products(words: Sequence[str], op_N: np.ndarray, cost_NC: np.ndarray) -> tuple[str, ...]:
+def _products(operators: Sequence[str], op_N: np.ndarray, cost_NC: np.ndarray) -> tuple[str, ...]:
     """Return the matrix products of which all calls with both numbers may have shapes."""
     told_N = (cost_NC[:, :2] > 0).all(axis=1)
     fits_N = fits_shapes(cost_NC[:, 0].astype(np.float64), cost_NC[:, 1].astype(np.float64))
     found = []
-    for code, word in enumerate(words):
+    for code, operator in enumerate(operators):
         mine_N = told_N & (op_N == code)
-        if word in PRODUCTS and mine_N.any() and fits_N[mine_N].all():
-            found.append(word)
+        if operator in PRODUCTS and mine_N.any() and fits_N[mine_N].all():
+            found.append(operator)
     return tuple(found)
 
 
 def _steps(
     graphs: Sequence[AttributedGraph],
-    words: Sequence[str],
+    operators: Sequence[str],
     nodes: tuple[np.ndarray, np.ndarray, np.ndarray],
     needed: int,
 ) -> dict[tuple[str, str], dict[Fraction, float]]:
@@ -162,12 +162,12 @@ def _steps(
     shared = _shared(
         np.column_stack([*op_2E, above_E // common_E, below_E // common_E]), graph_E, needed
     )
-    total = np.bincount(op_2E[0] * len(words) + op_2E[1], minlength=len(words) ** 2)
+    total = np.bincount(op_2E[0] * len(operators) + op_2E[1], minlength=len(operators) ** 2)
     steps: dict[tuple[str, str], dict[Fraction, float]] = defaultdict(dict)
     for row, count in zip(shared.rows_RC.tolist(), shared.count_R.tolist(), strict=True):
         parent, child, top, bottom = row
-        share = _rounded(count / int(total[parent * len(words) + child]))
-        steps[words[parent], words[child]][Fraction(top, bottom)] = share
+        fraction = _rounded(count / int(total[parent * len(operators) + child]))
+        steps[operators[parent], operators[child]][Fraction(top, bottom)] = fraction
     return dict(steps)
 
 
@@ -183,6 +183,6 @@ def data_edges(graph: AttributedGraph) -> np.ndarray:
     return carries_E
 
 
-def _rounded(share: float) -> float:
+def _rounded(fraction: float) -> float:
     """Round to few significant digits."""
-    return float(f"{share:.{_DIGITS}g}")
+    return float(f"{fraction:.{_DIGITS}g}")

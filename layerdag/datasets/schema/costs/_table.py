@@ -44,7 +44,7 @@ class OperatorCosts:
     """
 
     costs: tuple[Cost, ...]
-    shares: tuple[float, ...]
+    fractions: tuple[float, ...]
     rules: tuple[ByteRule, ...]
 
 
@@ -74,7 +74,9 @@ class CostTable:
     def step_shares(self) -> Mapping[tuple[str, str], Mapping[float, float]]:
         """``steps`` with quotients as float64, as division of two whole numbers gives them."""
         return {
-            pair: {ratio.numerator / ratio.denominator: share for ratio, share in found.items()}
+            pair: {
+                ratio.numerator / ratio.denominator: fraction for ratio, fraction in found.items()
+            }
             for pair, found in self.steps.items()
         }
 
@@ -84,15 +86,15 @@ class CostTable:
             "operators": {
                 name: {
                     "costs": [
-                        [*cost, share]
-                        for cost, share in zip(entry.costs, entry.shares, strict=True)
+                        [*cost, fraction]
+                        for cost, fraction in zip(entry.costs, entry.fractions, strict=True)
                     ],
                     "rules": [[rule.times, rule.per, rule.plus] for rule in entry.rules],
                 }
                 for name, entry in self.operators.items()
             },
             "steps": [
-                [*pair, [[r.numerator, r.denominator, share] for r, share in found.items()]]
+                [*pair, [[r.numerator, r.denominator, fraction] for r, fraction in found.items()]]
                 for pair, found in self.steps.items()
             ],
             "products": list(self.products),
@@ -105,8 +107,8 @@ class CostTable:
         operators = {str(name): _entry(entry) for name, entry in data["operators"].items()}
         steps = {
             (str(parent), str(child)): {
-                Fraction(_whole(top, 1), _whole(bottom, 1)): _share(share)
-                for top, bottom, share in found
+                Fraction(_whole(top, 1), _whole(bottom, 1)): _fraction(fraction)
+                for top, bottom, fraction in found
             }
             for parent, child, found in data["steps"]
         }
@@ -122,10 +124,10 @@ NO_COSTS = CostTable()
 
 def _entry(data: Mapping[str, Any]) -> OperatorCosts:
     """Return the costs of one operator."""
-    rows = [(_cost(row[:3]), _share(row[3])) for row in data["costs"]]
+    rows = [(_cost(row[:3]), _fraction(row[3])) for row in data["costs"]]
     return OperatorCosts(
         costs=tuple(cost for cost, _ in rows),
-        shares=tuple(share for _, share in rows),
+        fractions=tuple(fraction for _, fraction in rows),
         rules=tuple(
             ByteRule(_whole(times, 1), _whole(per, 1), _whole(plus, 0))
             for times, per, plus in data["rules"]
@@ -146,8 +148,8 @@ def _whole(number: Any, least: int) -> int:
     return number
 
 
-def _share(share: Any) -> float:
+def _fraction(fraction: Any) -> float:
     """Return a share, above 0 and at most 1."""
-    if not 0 < float(share) <= 1:
-        raise ValueError(f"a share is above 0 and at most 1, found {share!r:.40}")
-    return float(share)
+    if not 0 < float(fraction) <= 1:
+        raise ValueError(f"a share is above 0 and at most 1, found {fraction!r:.40}")
+    return float(fraction)

@@ -47,7 +47,7 @@ class NodeClassifier(Metric):
             DataError: If a set has fewer than ``LEAST_GRAPHS`` graphs with nodes.
             GraphError: If there is a cycle.
         """
-        ordered = [place for place, view in enumerate(comparison.attributes) if view.ordered]
+        ordered = [index for index, view in enumerate(comparison.attributes) if view.ordered]
         train, test, generated = (
             _rows(graphs, ordered, comparison.seed) for graphs in comparison.sets
         )
@@ -94,7 +94,7 @@ def node_rows(graphs: GraphSet, ordered: Sequence[int]) -> NodeRows:
     parent_N = np.full(graphs.num_nodes, -1)
     parent_N[children] = code_N[source_E[order_E[first]]]
     columns = [code_N, parent_N, graphs.in_degree_N, graphs.out_degree_N]
-    columns += [graphs.x_NA[:, place] + graphs.u_NA[:, place] for place in ordered]
+    columns += [graphs.x_NA[:, index] + graphs.u_NA[:, index] for index in ordered]
     return NodeRows(np.stack(columns, axis=1).astype(np.float64), graphs.graph_N)
 
 
@@ -170,9 +170,9 @@ def _area_draws(
     replicates: int,
 ) -> np.ndarray:
     """Return the area, then the areas with graphs drawn anew."""
-    place_N = np.unique(np.concatenate(scores), return_inverse=True)[1].ravel()
-    places = np.split(place_N, [scores[0].size])
-    size = int(place_N.max()) + 1
+    position_N = np.unique(np.concatenate(scores), return_inverse=True)[1].ravel()
+    indices = np.split(position_N, [scores[0].size])
+    size = int(position_N.max()) + 1
     graph_of = [np.unique(one.graph_N, return_inverse=True)[1].ravel() for one in rows]
     counts = [int(graph.max()) + 1 for graph in graph_of]
     draws = [[np.ones((1, count)), bootstrap_weights(rng, replicates, count)] for count in counts]
@@ -180,8 +180,8 @@ def _area_draws(
     found = []
     for other_B, real_B in zip(*weights, strict=True):
         other_S, real_S = (
-            np.bincount(place, weights=weight_B[graph], minlength=size)
-            for place, graph, weight_B in zip(places, graph_of, (other_B, real_B), strict=True)
+            np.bincount(index, weights=weight_B[graph], minlength=size)
+            for index, graph, weight_B in zip(indices, graph_of, (other_B, real_B), strict=True)
         )
         found.append(_area(other_S, real_S))
     return np.array(found)

@@ -98,36 +98,38 @@ def _missing(name: str, what: str, needs: Needs) -> MissingInputs:
     return MissingInputs(name, what, Goal.MINIMIZE, upper=1.0, needs=needs)
 
 
-def backward_needs(words: Sequence[str]) -> Needs:
+def backward_needs(operators: Sequence[str]) -> Needs:
     """Return the backward operators among words whose forward operators are also among them."""
-    code_of = _codes_by_stem(words)
+    code_of = _codes_by_stem(operators)
     found = []
-    for code, word in enumerate(words):
-        match = _BACKWARD.match(stem_of(word))
+    for code, operator in enumerate(operators):
+        match = _BACKWARD.match(stem_of(operator))
         forward = _forward_codes(match["stem"], code_of) if match else ()
         if forward:
             found.append((code, forward))
     return tuple(found)
 
 
-def step_needs(words: Sequence[str]) -> Needs:
+def step_needs(operators: Sequence[str]) -> Needs:
     """Return the operators that step parameters, each with all backward operators."""
-    backward = tuple(code for code, word in enumerate(words) if _BACKWARD.match(stem_of(word)))
+    backward = tuple(
+        code for code, operator in enumerate(operators) if _BACKWARD.match(stem_of(operator))
+    )
     if not backward:
         return ()
-    steps = [code for code, word in enumerate(words) if _STEP.match(stem_of(word))]
+    steps = [code for code, operator in enumerate(operators) if _STEP.match(stem_of(operator))]
     return tuple((code, backward) for code in steps)
 
 
-def stem_of(word: str) -> str:
+def stem_of(operator: str) -> str:
     """Return the name without namespace and overload: "aten::add.Tensor" is "add"."""
-    return word.rpartition("::")[2].partition(".")[0]
+    return operator.rpartition("::")[2].partition(".")[0]
 
 
-def _codes_by_stem(words: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
+def _codes_by_stem(operators: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    for code, word in enumerate(words):
-        found[stem_of(word)] = (*found.get(stem_of(word), ()), code)
+    for code, operator in enumerate(operators):
+        found[stem_of(operator)] = (*found.get(stem_of(operator), ()), code)
     return found
 
 

@@ -52,12 +52,12 @@ class Law(Enum):
 class Column:
     """A numeric attribute and its place among the columns."""
 
-    place: int
+    index: int
     attribute: NumericAttribute
 
     def whole_numbers(self, graphs: GraphSet) -> np.ndarray:
         """Return the decoded numbers, whole; NaN where it is not certain which."""
-        code_N, u_N = graphs.x_NA[:, self.place], graphs.u_NA[:, self.place].astype(np.float32)
+        code_N, u_N = graphs.x_NA[:, self.index], graphs.u_NA[:, self.index].astype(np.float32)
         first_N, low_N, value_N, high_N, last_N = (
             self.attribute.decode(code_N, np.broadcast_to(at, u_N.shape))
             for at in (0.0, np.nextafter(u_N, _BELOW), u_N, np.nextafter(u_N, _ABOVE), 1.0)
@@ -67,7 +67,7 @@ class Column:
 
     def numbers(self, graphs: GraphSet) -> np.ndarray:
         """Return the decoded numbers, NaN for absent."""
-        return self.attribute.decode(graphs.x_NA[:, self.place], graphs.u_NA[:, self.place])
+        return self.attribute.decode(graphs.x_NA[:, self.index], graphs.u_NA[:, self.index])
 
 
 @final
@@ -163,8 +163,8 @@ class ShapeViolations(AttributeMetrics):
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
         """Return one metric for each law; none where words or numbers are missing."""
         numbers = {
-            view.name: Column(place, view.attribute)
-            for place, view in enumerate(attributes)
+            view.name: Column(index, view.attribute)
+            for index, view in enumerate(attributes)
             if isinstance(view.attribute, NumericAttribute)
         }
         first = attributes[0].attribute if attributes else None

@@ -70,8 +70,8 @@ def _hashes_from_above(
     hash_N = mixed(operator_N)
     for source, target in edges_by_layer(edge_index_2E, layer_N):
         child, parent = distinct_pairs(target, hash_N[source])
-        nodes, place = np.unique(child, return_inverse=True)
+        nodes, inverse = np.unique(child, return_inverse=True)
         parents = np.zeros(nodes.size, dtype=np.uint64)
-        np.add.at(parents, place.ravel(), mixed(parent))
+        np.add.at(parents, inverse.ravel(), mixed(parent))
         hash_N[nodes] = mixed(operator_N[nodes] * MIX + mixed(parents))
     return hash_N

@@ -64,10 +64,10 @@ class Reconstruction:
         order_GK = np.argsort(-bound_GK, axis=1, kind="stable")[:, :MOST_ALIGNED]
         best_G = np.zeros(real_G.size)
         for row, real in enumerate(real_G.tolist()):
-            for place in order_GK[row].tolist():
-                if bound_GK[row, place] <= best_G[row]:
+            for index in order_GK[row].tolist():
+                if bound_GK[row, index] <= best_G[row]:
                     break
-                best_G[row] = max(best_G[row], self._aligned(real, int(sample_K[place])))
+                best_G[row] = max(best_G[row], self._aligned(real, int(sample_K[index])))
         return best_G
 
     def _bounds(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
@@ -92,12 +92,12 @@ class Reconstruction:
 
 def common_length(first: list[int], second: list[int]) -> int:
     """Return the length of a longest common subsequence."""
-    places: dict[int, int] = {}
-    for place, word in enumerate(first):
-        places[word] = places.get(word, 0) | (1 << place)
+    positions: dict[int, int] = {}
+    for index, word in enumerate(first):
+        positions[word] = positions.get(word, 0) | (1 << index)
     every = (1 << len(first)) - 1
     row = every
     for word in second:
-        matches = row & places.get(word, 0)
+        matches = row & positions.get(word, 0)
         row = ((row + matches) | (row - matches)) & every
     return len(first) - row.bit_count()

@@ -84,5 +84,5 @@ def _pairs(graphs: GraphSet, real: int) -> np.ndarray:
     known, count = np.unique(pair_E[graphs.graph_E < real], return_counts=True)
     known = np.sort(known[np.argsort(-count, kind="stable")[:MOST_PAIRS]])
     kept_E = np.isin(pair_E, known)
-    place_E = np.searchsorted(known, pair_E[kept_E])
-    return _counts(graphs, graphs.graph_E[kept_E], place_E)
+    position_E = np.searchsorted(known, pair_E[kept_E])
+    return _counts(graphs, graphs.graph_E[kept_E], position_E)

@@ -73,10 +73,10 @@ def _categories(pool: Pool) -> list[str]:
 
 def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray | None:
     """Return the code of a condition of each graph, -1 where it is not among those of real ones."""
-    words = [str(dag.conditions[name]) if name in dag.conditions else None for dag in dags]
-    known = sorted({word for word in words[:real] if word is not None})
-    code = {word: i for i, word in enumerate(known)}
-    return np.array([-1 if word is None else code.get(word, -1) for word in words])
+    values = [str(dag.conditions[name]) if name in dag.conditions else None for dag in dags]
+    known = sorted({value for value in values[:real] if value is not None})
+    code = {value: i for i, value in enumerate(known)}
+    return np.array([-1 if value is None else code.get(value, -1) for value in values])
 
 
 def _read(pool: Pool, name: str, stated_P: np.ndarray, seed: int) -> Trait:
@@ -101,7 +101,7 @@ def _largest(pool: Pool) -> np.ndarray:
     """Return one code for the largest codes of all numeric columns of each graph."""
     graphs = pool.graphs
     largest_PC = np.zeros((graphs.num_graphs, len(pool.numeric)), dtype=np.int64)
-    for place, column in enumerate(pool.numeric):
-        np.maximum.at(largest_PC[:, place], graphs.graph_N, graphs.x_NA[:, column])
+    for index, column in enumerate(pool.numeric):
+        np.maximum.at(largest_PC[:, index], graphs.graph_N, graphs.x_NA[:, column])
     _, code_P = np.unique(largest_PC, axis=0, return_inverse=True)
     return code_P.ravel()

@@ -70,25 +70,25 @@ class NodeCandidates:
     def select(self, chosen_X: Int[Tensor, " X"], guidance: Guidance) -> "NodeCandidates":
         """Return the candidates ``chosen_X``."""
         count = self.kind_P.shape[0]
-        place_P = torch.full_like(self.kind_P, -1)
-        place_P[chosen_X] = torch.arange(chosen_X.shape[0], device=chosen_X.device)
+        position_P = torch.full_like(self.kind_P, -1)
+        position_P[chosen_X] = torch.arange(chosen_X.shape[0], device=chosen_X.device)
         state_X = guidance.rows(chosen_X, count)
         return NodeCandidates(
             self.graph_P[chosen_X],
             self.first_P[chosen_X],
             self.kind_P[chosen_X],
             self.degree_P[chosen_X],
-            tuple(_kept(edges, place_P) for edges in self.edges),
+            tuple(_kept(edges, position_P) for edges in self.edges),
             self.state_QD[state_X],
             self.parents_QD[state_X],
         )
 
 
-def _kept(edges: EdgesToParents, place_P: Int[Tensor, " P"]) -> EdgesToParents:
+def _kept(edges: EdgesToParents, position_P: Int[Tensor, " P"]) -> EdgesToParents:
     """Return the edges to candidates that have a place, under their new numbers."""
-    place_X = place_P[edges.candidate_X]
-    kept_X = (place_X >= 0).nonzero()[:, 0]
-    return EdgesToParents(place_X[kept_X], edges.parent_X[kept_X], edges.type_X[kept_X])
+    position_X = position_P[edges.candidate_X]
+    kept_X = (position_X >= 0).nonzero()[:, 0]
+    return EdgesToParents(position_X[kept_X], edges.parent_X[kept_X], edges.type_X[kept_X])
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,5 +224,5 @@ def _plain_name(kernel: Event) -> str:
     """Return a public name for device work without a known operator."""
     if kernel.category.lower() == "kernel":
         return "kernel"
-    words = kernel.name.split("(")[0].split()
-    return "_".join(words).lower() or kernel.category
+    parts = kernel.name.split("(")[0].split()
+    return "_".join(parts).lower() or kernel.category

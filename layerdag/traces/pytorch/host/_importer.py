@@ -18,7 +18,7 @@ from layerdag.traces.pytorch.host._dataflow import (
     transitive_reduction,
 )
 from layerdag.traces.pytorch.host._files import read_host_blocks
-from layerdag.traces.pytorch.host._nodes import Place, Time, add_operation, group_of
+from layerdag.traces.pytorch.host._nodes import NodeContext, Time, add_operation, group_of
 from layerdag.traces.pytorch.host._operation import Operation
 from layerdag.traces.pytorch.host._operations import HostOperations, holds_memory, host_operations
 from layerdag.traces.pytorch.operators import COMMUNICATION, OpRole
@@ -143,7 +143,7 @@ def _trace(
         zip(nodes, found.data, found.order, times, strict=True)
     ):
         try:
-            add_operation(columns, op, Place(at, data, order, time), groups)
+            add_operation(columns, op, NodeContext(at, data, order, time), groups)
         except TraceError as error:
             raise TraceError(f"{source}: node {op.id} ({op.name}): {error}") from None
     return columns.trace()

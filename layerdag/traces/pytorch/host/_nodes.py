@@ -23,7 +23,7 @@ Time = tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeContext:
     """Where an operation stands in the graph.
 
     Attributes:
@@ -39,7 +39,9 @@ class Place:
     time: Time
 
 
-def add_operation(columns: NodeColumns, op: Operation, place: Place, groups: ProcessGroups) -> None:
+def add_operation(
+    columns: NodeColumns, op: Operation, context: NodeContext, groups: ProcessGroups
+) -> None:
     """Append the node of one operation.
 
     Raises:
@@ -48,18 +50,18 @@ def add_operation(columns: NodeColumns, op: Operation, place: Place, groups: Pro
     known = COMMUNICATION.get(op.name)
     columns.attribute("is_cpu_op", Wire.BOOL, 0)
     _add_tensors(columns, op)
-    start, duration = place.time or (0, 0)
-    if place.time is not None:
+    start, duration = context.time or (0, 0)
+    if context.time is not None:
         _add_number(columns, "duration_ns", Wire.INT64, duration)
     if known is not None:
         _add_communication(columns, op, known, groups)
     for name, text in op.labels:
         _add_text(columns, name, text)
     columns.add(
-        place.id,
+        context.id,
         op.name if known is None else known.name,
         NodeType.COMP if known is None else known.type,
-        (place.data_deps, place.ctrl_deps),
+        (context.data_deps, context.ctrl_deps),
         (max(start, 0) // 1000, (duration + 500) // 1000),
     )
 

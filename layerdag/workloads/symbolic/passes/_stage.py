@@ -186,10 +186,10 @@ class _StageWriter:
         if self._ends(chunk):
             self._loss[micro_batch] = self._head(where, x)
         else:
-            tag = self._tag(self._place(chunk) + 1, micro_batch)
+            tag = self._tag(self._boundary(chunk) + 1, micro_batch)
             self._tape.send(f"send.{where}", "next", self._costs.passed, tag, x)
 
-    def _place(self, chunk: int) -> int:
+    def _boundary(self, chunk: int) -> int:
         """Return the place of a virtual stage among all of the job."""
         return chunk * self._plan.pipeline + self._stage
 
@@ -204,10 +204,10 @@ class _StageWriter:
         return self._fetch(name, where, after) if name in self._buckets else ()
 
     def _backward(self, task: Task) -> None:
-        where, micro_batch, place = (
+        where, micro_batch, boundary = (
             f"B{task.micro_batch}",
             task.micro_batch,
-            self._place(task.chunk),
+            self._boundary(task.chunk),
         )
         if self._ends(task.chunk):
             loss = self._loss.pop(micro_batch)
@@ -215,7 +215,7 @@ class _StageWriter:
             dy, made = self._ends_writer.head_back(where, loss)
             self._made("head", micro_batch, made)
         else:
-            tag = self._tag(place + 1, micro_batch, backward=True)
+            tag = self._tag(boundary + 1, micro_batch, backward=True)
             dy = self._tape.receive(f"recv.{where}", "next", self._costs.passed, tag)
         before = dy
         for layer in reversed(self._chunks[task.chunk]):
@@ -230,7 +230,7 @@ class _StageWriter:
         if self._begins(task.chunk):
             self._made("embedding", micro_batch, self._ends_writer.enter_back(where, dy))
         else:
-            tag = self._tag(place, micro_batch, backward=True)
+            tag = self._tag(boundary, micro_batch, backward=True)
             self._tape.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
 
     # ---- what stands before and after the layers ----
@@ -238,7 +238,7 @@ class _StageWriter:
     def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
         """Return what makes the input of the first layer of a virtual stage."""
         if not self._begins(chunk):
-            tag = self._tag(self._place(chunk), micro_batch)
+            tag = self._tag(self._boundary(chunk), micro_batch)
             return self._tape.receive(f"recv.{where}", "previous", self._costs.passed, tag)
         return self._ends_writer.enter(where, self._fetch("embedding", where, ()))
 

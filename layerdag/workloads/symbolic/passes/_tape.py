@@ -102,8 +102,8 @@ class Tape:
 
     def _message(self, end: str, peer: str | int, size: int, tag: int) -> None:
         self._columns.attribute("comm_size", Wire.INT64, size)
-        place = PEERS.index(peer) if isinstance(peer, str) else len(PEERS) + peer
-        self._columns.attribute(end, Wire.INT32, place)
+        index = PEERS.index(peer) if isinstance(peer, str) else len(PEERS) + peer
+        self._columns.attribute(end, Wire.INT32, index)
         self._columns.attribute("comm_tag", Wire.INT32, tag)
 
     def _communicate(self, name: str, kind: NodeType, after: Nodes) -> Nodes:

@@ -283,9 +283,9 @@ def _whole(where: str, name: str, value: Any) -> None:
         raise ConfigError(f"{where}: {name} is {value!r}; it must be a whole number, at least 1.")
 
 
-def _known(where: str, name: str, value: Any, words: Any) -> None:
+def _known(where: str, name: str, value: Any, choices: Any) -> None:
     """Refuse a word that is not one of a ``Literal``."""
-    known = get_args(words)
+    known = get_args(choices)
     if value not in known:
         raise ConfigError(
             f"{where}: {name} is {value!r}.{did_you_mean(str(value), known)} Known: "

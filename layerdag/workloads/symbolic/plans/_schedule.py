@@ -65,10 +65,10 @@ def _interleaved(stage: int, stages: int, chunks: int, count: int) -> list[Task]
     instead of (p - 1) / m; up to (v - 1) p + 2 (p - stage - 1) + 1 chunk passes are in flight.
     """
     order = [
-        (first + place, chunk)
+        (first + position, chunk)
         for first in range(0, count, stages)
         for chunk in range(chunks)
-        for place in range(stages)
+        for position in range(stages)
     ]
     return _in_turns(
         [Task(m, "forward", chunk) for m, chunk in order],
@@ -104,9 +104,9 @@ def layers_of_stage(layers: int, stage: int, stages: int) -> range:
 
 def layers_of_chunks(layers: int, plan: Plan, stage: int) -> tuple[range, ...]:
     """Return the layers of each virtual stage of a stage: the stages take turns."""
-    places = range(stage, plan.pipeline * plan.virtual_stages, plan.pipeline)
+    positions = range(stage, plan.pipeline * plan.virtual_stages, plan.pipeline)
     every = plan.pipeline * plan.virtual_stages
-    return tuple(layers_of_stage(layers, place, every) for place in places)
+    return tuple(layers_of_stage(layers, position, every) for position in positions)
 
 
 def layers_held(layers: int, plan: Plan, stage: int) -> int:

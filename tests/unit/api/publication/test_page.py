@@ -134,7 +134,9 @@ def test_the_summary_tells_the_price_of_rejection(results: Results) -> None:
     lines = {row.what: (row.synthetic, row.real, row.note) for row in _summary(results)}
     assert lines["samples"] == ("20", "", "25 drawn, 1.2 for each one kept")
     assert lines["drawn and rejected: copy of a real graph"] == ("5", "", "20.0% of all")
-    assert lines["nodes with numbers of a single real run"][2].startswith("3 nodes got other")
+    assert lines["nodes with numbers of a single real run"][2].startswith(
+        "3 nodes of these samples"
+    )
     assert lines["samples that break a rule"][:2] == ("25.0%", "0%")
     assert lines["median ratio of distances"] == ("1.0", "1", "without rejecting copies 1.1")
     assert lines["graphs for usefulness"][2] == "needs 20: too few to tell"

@@ -110,8 +110,8 @@ def test_a_weight_is_one_in_the_mean_over_samples():
     unlisted = tuple(0.1 * (kind + 1) for kind in range(KINDS))
     statistics = replace(small_model(dags).statistics, children=replace(listed, unlisted=unlisted))
     neighbors = NeighborKinds(statistics)
-    share_K = torch.tensor(unlisted)
-    odds_K = share_K / (1 - share_K) * math.exp(NATS_PER_VIOLATION)
+    fraction_K = torch.tensor(unlisted)
+    odds_K = fraction_K / (1 - fraction_K) * math.exp(NATS_PER_VIOLATION)
     sampled_K = odds_K / (1 + odds_K)
     fits_K, other_K = neighbors.offset_K, neighbors.offset_K - NATS_PER_VIOLATION
     mean_K = (1 - sampled_K) * fits_K.exp() + sampled_K * other_K.exp()

@@ -30,7 +30,7 @@ def test_axes_are_of_parameters_and_have_a_row_for_each_place(name: str, schema:
     for key, axis in axes_of(old.model, old.spec).items():
         rows = sum(segment.size(schema) for segment in axis.segments)
         assert rows == shapes[key][axis.dim], key
-        assert not axis.places or sorted(axis.places) == list(range(rows)), key
+        assert not axis.positions or sorted(axis.positions) == list(range(rows)), key
 
 
 @pytest.mark.parametrize("name", ["fast", "reference"])

@@ -1,11 +1,11 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from costed_jobs import EDGES, ROWS, costed_job, costed_jobs
 
 from layerdag.datasets.schema import GraphSchema, NumericAttribute
-from layerdag.datasets.schema.costs import COST_NAMES
+from layerdag.datasets.schema.costs import COST_NAMES, Cost
 from layerdag.sampling.numbers import CostAssigner
 
 SCHEMA = GraphSchema.fit("trace", costed_jobs([8, 16, 32] * 20), num_bins=1)
@@ -52,3 +52,20 @@ def test_operators_without_costs_get_whole_elements() -> None:
     known = found["bytes"][np.isfinite(found["bytes"])]
     assert not (known % 4).any()
     assert np.isnan(found["comm_bytes"][:4]).all()
+
+
+def test_nodes_get_no_cost_that_they_may_not_have() -> None:
+    graph = costed_job(8)
+    codes = {name: (~np.isnan(graph.numbers[name])).astype(int) for name in COST_NAMES}
+    usual = {int(assigned(seed)["flops"][1]) for seed in range(10)}
+    asked: set[int] = set()
+
+    def allows(node: int, costs: Sequence[Cost]) -> Sequence[bool]:
+        asked.add(node)
+        return [node != 1 or cost[0] not in usual for cost in costs]
+
+    for seed in range(10):
+        found = ASSIGNER.assigned(graph, codes, np.random.default_rng(seed), allows=allows)
+        assert int(found["flops"][1]) not in usual
+        assert int(found["flops"][2]) in usual
+    assert asked == set(range(graph.num_nodes))

@@ -120,3 +120,53 @@ def test_a_product_without_one_of_its_numbers_gets_both_of_a_shared_cost(lost: i
         codes[lost - 1] = 0
         assert cost in candidates.of(("aten::mm", codes[0], codes[1], 0), "float32").costs
     assert job(CostTable({}, {}, ("aten::mm",))).of(("aten::mm", 1, 0, 0), "").costs[0][1] == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "operator"),
+    [
+        (CostTable({}, {}, ("aten::mm",)), "aten::mm"),
+        (ruled("aten::mul", ByteRule(9, 2, 4)), "aten::mul"),
+        (CostTable(), "aten::any"),
+    ],
+)
+def test_costs_that_a_node_may_not_have_are_replaced_by_others_near(
+    table: CostTable, operator: str
+) -> None:
+    candidates = job(table)
+    forbidden = set(candidates.of((operator, 1, 1, 0), "float32").costs)
+    found = candidates.allowed(
+        (operator, 1, 1, 0), "float32", lambda costs: [cost not in forbidden for cost in costs]
+    )
+    assert found.costs
+    assert not forbidden & set(found.costs)
+    assert all(100 / 8 <= flops <= 8 * 10_000 for flops, _, _ in found.costs)
+
+
+def test_allowed_candidates_are_the_same_for_every_node_of_a_job() -> None:
+    candidates = job(CostTable({}, {}, ("aten::mm",)))
+    forbidden = set(candidates.of(("aten::mm", 1, 1, 0), "").costs)
+    first, again = (
+        candidates.allowed(
+            ("aten::mm", 1, 1, 0), "", lambda costs: [c not in forbidden for c in costs]
+        )
+        for _ in range(2)
+    )
+    assert first.costs == again.costs
+
+
+def test_of_several_candidates_those_that_a_node_may_have_stay() -> None:
+    candidates = job(CostTable({}, {}, ("aten::mm",)))
+    found = candidates.of(("aten::mm", 1, 1, 0), "")
+    first = found.costs[0]
+    kept = candidates.allowed(("aten::mm", 1, 1, 0), "", lambda costs: [c != first for c in costs])
+    assert list(kept.costs) == list(found.costs[1:])
+    assert list(kept.log_weights) == list(found.log_weights[1:])
+
+
+def test_a_node_that_may_have_nothing_keeps_its_candidates() -> None:
+    candidates = job(CostTable())
+    found = candidates.of(("aten::any", 1, 1, 0), "")
+    assert (
+        candidates.allowed(("aten::any", 1, 1, 0), "", lambda costs: [False] * len(costs)) is found
+    )

@@ -39,7 +39,7 @@ def test_members_and_places_are_those_of_the_group_file(groups):
             for at, members in enumerate(groups.values())
             if rank in members
         ]
-        assert list(zip(found.of_rank[rows], found.place[rows], strict=True)) == own
+        assert list(zip(found.of_rank[rows], found.position[rows], strict=True)) == own
 
 
 def slow_lines(members: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Line, ...] | None:

@@ -193,12 +193,12 @@ def test_an_unknown_part_is_told_with_the_nearest_one() -> None:
 
 def shuffled(graph: AttributedGraph, seed: int) -> AttributedGraph:
     order_N = np.random.default_rng(seed).permutation(graph.num_nodes)
-    place_N = np.argsort(order_N)
+    position_N = np.argsort(order_N)
     kinds = graph.categories["kind"]
     return replace(
         graph,
         categories={"kind": [kinds[node] for node in order_N]},
-        edge_index_2E=place_N[graph.edge_index_2E],
+        edge_index_2E=position_N[graph.edge_index_2E],
     )
 
 

@@ -42,7 +42,7 @@ def test_one_rank_has_no_axis() -> None:
     mesh = mesh_of(1, [(0,)], "job")
     assert (mesh.sizes, mesh.num_ranks) == ((), 1)
     assert mesh.groups(()).tolist() == [[0]]
-    assert mesh.places(np.array([0])).shape == (1, 0)
+    assert mesh.coordinates(np.array([0])).shape == (1, 0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -58,14 +58,14 @@ def test_groups_part_the_ranks_and_are_found_again(sizes: list[int], data: st.Da
         [FULL if at == axis else OWN for at in range(len(sizes))] for axis in range(len(sizes))
     ]
     assert mesh_of(mesh.num_ranks, [g for e in every for g in mesh.groups(e).tolist()], "") == mesh
-    assert (mesh.ranks(mesh.place_RA) == np.arange(mesh.num_ranks)).all()
+    assert (mesh.ranks(mesh.position_RA) == np.arange(mesh.num_ranks)).all()
 
 
 def test_places_count_up_on_the_axis_of_neighbors_first() -> None:
     """Rank = place on the first axis + 2 * place on the second + 6 * place on the third."""
     mesh = Mesh((2, 3, 2))
     assert mesh.num_ranks == 12
-    assert mesh.places(np.array([0, 1, 2, 5, 6, 11])).tolist() == [
+    assert mesh.coordinates(np.array([0, 1, 2, 5, 6, 11])).tolist() == [
         [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 2, 0], [0, 0, 1], [1, 2, 1],
     ]  # fmt: skip
     assert mesh.ranks(np.array([[1, 2, 0], [0, 1, 1]])).tolist() == [5, 8]
@@ -152,7 +152,7 @@ def test_groups_that_form_no_grid_are_told_by_their_steps() -> None:
 def test_places_and_ranks_are_two_names_of_one_thing(sizes: list[int], data: st.DataObject) -> None:
     mesh = Mesh(tuple(sizes))
     rank = data.draw(st.integers(0, mesh.num_ranks - 1))
-    (place,) = mesh.places(np.array([rank])).tolist()
+    (place,) = mesh.coordinates(np.array([rank])).tolist()
     assert all(0 <= at < size for at, size in zip(place, sizes, strict=True))
     steps = [int(np.prod(sizes[:axis])) for axis in range(len(sizes))]
     assert rank == sum(at * step for at, step in zip(place, steps, strict=True))

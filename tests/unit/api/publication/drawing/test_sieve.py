@@ -65,8 +65,21 @@ def test_numbers_of_a_single_run_do_not_survive(real: Real) -> None:
     [(changed, word)] = sieve.sifted([made])
     assert word == KEPT
     assert not np.isin(keys_of(written_graph(changed)), sieve.unique).any()
-    assert sieve.redrawn > 0
+    assert sieve.renumbered > 0
     assert torch.equal(changed.dag.x_NA[:, :8], made.dag.x_NA[:, :8])  # words stay
+
+
+def test_numbers_that_were_assigned_are_replaced_as_well(real: Real) -> None:
+    sieve = Sieve.of(*real)
+    made = next(s for s, word in sieve.sifted(drawn(real, 8)) if word == KEPT)
+    assigned = made.with_numbers(dict(made.graph.numbers))
+    own = keys_of(written_graph(assigned))
+    sieve = Sieve.of(*real)
+    sieve.unique = np.unique(own[own != 0])[:3]
+    [(changed, word)] = sieve.sifted([assigned])
+    assert word == KEPT
+    assert not np.isin(keys_of(written_graph(changed)), sieve.unique).any()
+    assert 0 < sieve.renumbered <= changed.dag.num_nodes
 
 
 def test_batches_come_back_as_they_were_and_damage_is_noticed(real: Real, tmp_path: Path) -> None:

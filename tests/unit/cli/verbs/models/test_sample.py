@@ -150,7 +150,7 @@ def test_a_prefix_that_is_not_there_is_an_error(
     assert not (tmp_path / "s").exists()
 
 
-def test_samples_in_parts_come_from_one_command_for_each_share(
+def test_samples_in_parts_come_from_one_command_for_each_shard(
     chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "s"
@@ -158,7 +158,7 @@ def test_samples_in_parts_come_from_one_command_for_each_share(
     assert sample(chains, out, *words, "shard=0/2") == 0
     said = capsys.readouterr()
     assert json.loads(said.out) == {"manifest": str(out / "samples.json"), "num": 5, "seed": 0}
-    assert "of which this is share 0 of 2" in said.err
+    assert "of which this is shard 0 of 2" in said.err
     assert "2 of 3 parts are in" in said.err
     assert sample(chains, out, *words, "shard=1/2") == 0
     assert "5 samples in 3 parts are in" in capsys.readouterr().err

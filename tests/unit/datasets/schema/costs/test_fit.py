@@ -11,7 +11,7 @@ def test_only_costs_that_enough_jobs_share_are_kept() -> None:
     table = fit_costs(costed_jobs([8] * 5 + [32] * 4), 5)
     relu = table.operators["aten::relu"]
     assert relu.costs == ((ROWS * 8, 8 * ROWS * 8, 0),)
-    assert relu.shares == (0.56,)
+    assert relu.fractions == (0.56,)
     assert table.operators["c10d::all_reduce"].costs == ((0, 8 * 64, 4 * 64),)
 
 

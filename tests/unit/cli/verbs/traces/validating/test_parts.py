@@ -8,7 +8,7 @@ from sample_parts import written
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
-from layerdag.cli.verbs.traces._validate_parts import check_part, parts_at
+from layerdag.cli.verbs.traces.validating import check_part, parts_at
 from layerdag.sampling import write_samples
 
 

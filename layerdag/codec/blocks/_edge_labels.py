@@ -54,7 +54,7 @@ class Extent(Enum):
 
 
 @dataclass(frozen=True)
-class EdgeWord:
+class EdgeLabel:
     """What one edge of a rolled graph stands for.
 
     Attributes:
@@ -74,32 +74,32 @@ class EdgeWord:
         return f"{self.kind}{extent}{f' {_REVERSED}' if self.reversed else ''}"
 
     @classmethod
-    def all_in(cls, text: str, kinds: Sequence[str]) -> list["EdgeWord"]:
+    def all_in(cls, text: str, kinds: Sequence[str]) -> list["EdgeLabel"]:
         """Return the words that ``joined`` made one; others, and other kinds, are left out."""
         extents = {extent.value: extent for extent in Extent}
         found = []
-        for word in text.split(_AND):
-            kind, _, rest = word.partition(" ")
+        for label in text.split(_AND):
+            kind, _, rest = label.partition(" ")
             name = rest.removesuffix(_REVERSED).strip() or Extent.ALL.value
             if kind in kinds and name in extents:
                 found.append(cls(kind, extents[name], rest.endswith(_REVERSED)))
         return found
 
 
-def joined(words: Iterable[EdgeWord]) -> str:
+def joined(labels: Iterable[EdgeLabel]) -> str:
     """Return the type of an edge for which several words hold."""
-    return _AND.join(sorted({str(word) for word in words}))
+    return _AND.join(sorted({str(label) for label in labels}))
 
 
-def block_word(own_edges: Iterable[EdgeWord]) -> str:
+def block_word(own_edges: Iterable[EdgeLabel]) -> str:
     """Return the word of a node in a block that has these edges to other copies of itself."""
-    return _AND.join([INSIDE, *sorted({str(word) for word in own_edges})])
+    return _AND.join([INSIDE, *sorted({str(label) for label in own_edges})])
 
 
-def own_edges(word: str, kinds: Sequence[str]) -> list[EdgeWord] | None:
+def own_edges(label: str, kinds: Sequence[str]) -> list[EdgeLabel] | None:
     """Return the edges of a node to other copies of itself, None if it is in no block."""
-    first, _, rest = word.partition(_AND)
-    return EdgeWord.all_in(rest, kinds) if first == INSIDE else None
+    first, _, rest = label.partition(_AND)
+    return EdgeLabel.all_in(rest, kinds) if first == INSIDE else None
 
 
 def is_rolled(graph: AttributedGraph, kinds: Sequence[str]) -> bool:
@@ -111,7 +111,7 @@ def is_rolled(graph: AttributedGraph, kinds: Sequence[str]) -> bool:
     """
     if BLOCK not in graph.categories:
         return False
-    edges = all(joined(EdgeWord.all_in(name, kinds)) == name for name in graph.edge_type_names)
+    edges = all(joined(EdgeLabel.all_in(name, kinds)) == name for name in graph.edge_type_names)
     return edges and all(
         word == OUTSIDE or ((own := own_edges(word, kinds)) is not None and block_word(own) == word)
         for word in set(graph.categories[BLOCK])
@@ -120,4 +120,4 @@ def is_rolled(graph: AttributedGraph, kinds: Sequence[str]) -> bool:
 
 def in_copy(edge_type: str, kind: str) -> bool:
     """Return whether edges of a type are edges of ``kind`` inside a copy, among other things."""
-    return any(word.extent.step == 0 for word in EdgeWord.all_in(edge_type, (kind,)))
+    return any(label.extent.step == 0 for label in EdgeLabel.all_in(edge_type, (kind,)))

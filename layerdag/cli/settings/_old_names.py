@@ -10,17 +10,17 @@ from layerdag.training import RENAMED_SETTINGS
 _OVERRIDE = re.compile(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<rest>=.*)", re.DOTALL)
 
 
-def with_new_words(name: str, words: Sequence[str]) -> list[str]:
+def with_new_names(name: str, overrides: Sequence[str]) -> list[str]:
     """Return overrides of the config ``name`` with the new names of settings; warns of old ones."""
     names = _new_names(name)
-    matches = [_OVERRIDE.fullmatch(word) for word in words]
+    matches = [_OVERRIDE.fullmatch(override) for override in overrides]
     found = [match["key"] for match in matches if match and match["key"] in names]
     tell_all_renamed([(old, names[old]) for old in found])
     return [
         f"{match['mark']}{names[match['key']]}{match['rest']}"
         if match and match["key"] in names
-        else word
-        for word, match in zip(words, matches, strict=True)
+        else override
+        for override, match in zip(overrides, matches, strict=True)
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from layerdag.codec import AttributedGraph
 from layerdag.codec.blocks import BLOCK, in_copy, is_rolled
-from layerdag.codec.blocks._words import EdgeWord, Extent, block_word, joined, own_edges
+from layerdag.codec.blocks._edge_labels import EdgeLabel, Extent, block_word, joined, own_edges
 
 KINDS = ("data", "control")
 
@@ -15,28 +15,28 @@ KINDS = ("data", "control")
 @pytest.mark.parametrize("extent", list(Extent))
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_word_is_read_as_it_was_written(extent: Extent, turned: bool) -> None:
-    word = EdgeWord("data", extent, turned)
-    assert EdgeWord.all_in(str(word), KINDS) == [word]
+    word = EdgeLabel("data", extent, turned)
+    assert EdgeLabel.all_in(str(word), KINDS) == [word]
 
 
 def test_an_edge_between_all_copies_keeps_the_name_of_its_type() -> None:
-    assert str(EdgeWord("control")) == "control"
+    assert str(EdgeLabel("control")) == "control"
 
 
 def test_several_words_of_one_edge_are_told_apart() -> None:
-    words = {EdgeWord("data"), EdgeWord("control", Extent.DEEPER), EdgeWord("data", Extent.LAST)}
-    assert set(EdgeWord.all_in(joined(words), KINDS)) == words
+    words = {EdgeLabel("data"), EdgeLabel("control", Extent.DEEPER), EdgeLabel("data", Extent.LAST)}
+    assert set(EdgeLabel.all_in(joined(words), KINDS)) == words
 
 
 def test_words_of_other_graphs_are_left_out() -> None:
-    assert EdgeWord.all_in("weight", KINDS) == []
-    assert EdgeWord.all_in("data sideways + control", KINDS) == [EdgeWord("control")]
+    assert EdgeLabel.all_in("weight", KINDS) == []
+    assert EdgeLabel.all_in("data sideways + control", KINDS) == [EdgeLabel("control")]
 
 
 def test_nodes_outside_blocks_have_no_other_copies() -> None:
     assert own_edges("outside", KINDS) is None
     assert own_edges(block_word([]), KINDS) == []
-    words = [EdgeWord("data", Extent.DEEPER)]
+    words = [EdgeLabel("data", Extent.DEEPER)]
     assert own_edges(block_word(words), KINDS) == words
 
 

@@ -22,7 +22,7 @@ def graph_summary(graph: AttributedGraph) -> dict[str, Any]:
         "layers": width_L.size,
         "widest_layer": int(width_L.max(initial=0)),
         "categories": {
-            name: dict(Counter(words).most_common()) for name, words in graph.categories.items()
+            name: dict(Counter(column).most_common()) for name, column in graph.categories.items()
         },
         "numbers": {name: _range(value_N) for name, value_N in graph.numbers.items()},
         "values": dict(graph.conditions),
