@@ -43,7 +43,8 @@ def point_graph(point: CorpusPoint, name: str = "point") -> AttributedGraph:
             categories={**graph.categories, "op": operators},
             numbers={k: v for k, v in graph.numbers.items() if k not in _MEASURED},
             units={k: v for k, v in graph.units.items() if k not in _MEASURED},
-        )
+        ),
+        smallest=1,
     )
 
 

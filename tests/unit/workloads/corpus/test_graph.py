@@ -51,3 +51,19 @@ def test_operators_are_public_words_and_sums_are_kept() -> None:
     ranks = point.job.plan.ranks // point.job.plan.pipeline
     flops = float(np.nansum(unrolled(graph, EDGE_TYPES).numbers["flops"])) * ranks
     assert flops == pytest.approx(point.job.summary()["flops"], rel=1e-12)
+
+
+def test_the_graph_is_as_large_for_more_layers() -> None:
+    sizes = set()
+    for layers in (4, 12, 40):
+        space = small_space(
+            models={"llama3": "llama3-8b"}, layers=[layers], hidden=[1024], sequence=[256],
+            micro_batch_size=[1], tensor=[2], pipeline=[1], rounds=[1], world_size=[8], zero=[1],
+            sequence_parallel=[True], recompute=["none"],
+        )  # fmt: skip
+        point = next(draw_points(space, 0))
+        graph = point_graph(point)
+        assert has_its_layers(graph, point)
+        sizes.add(graph.num_nodes)
+    assert len(sizes) == 1
+    assert max(sizes) < 80
