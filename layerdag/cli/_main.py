@@ -38,7 +38,9 @@ ROOMS = {
     },
     "simulation": {
         "simulate": "Run a workload on a described cluster.",
+        "calibrate": "Fit a machine to steps that you measured, to predict others.",
         "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
+        "rankings": "Do samples order clusters, plans and jobs as real jobs do?",
     },
     "models": {
         "train": "Train a generator (Hydra overrides; the same as train.py).",

@@ -6,7 +6,9 @@ from ._attributed_graph import (
 )
 from ._fold import (
     CATEGORIES as CATEGORIES,
+    COMMUNICATION as COMMUNICATION,
     EDGE_TYPES as EDGE_TYPES,
+    NONE as NONE,
     OPEN_VOCABULARIES as OPEN_VOCABULARIES,
     VOCABULARIES as VOCABULARIES,
     RankClassTrace as RankClassTrace,

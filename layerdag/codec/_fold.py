@@ -31,6 +31,8 @@ NONE = "none"
 ALL = "all"
 HOST = "host"
 MESSAGE = "MESSAGE"
+COMMUNICATION = frozenset({NodeType.COMM_COLL.name, MESSAGE})
+"""Types of nodes in which ranks exchange something."""
 CATEGORIES = ("op", "type", "collective", "group", "stage", "peer", "device", "dtype")
 # Chakra enumerates these; the rest is open, but for the classes of ranks that a model has seen.
 VOCABULARIES = {

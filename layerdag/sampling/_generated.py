@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from layerdag.codec import AttributedGraph
-from layerdag.datasets.schema import GraphSchema
+from layerdag.codec import COMMUNICATION, NONE, OTHER, AttributedGraph
+from layerdag.datasets.schema import CategoryAttribute, GraphSchema
 from layerdag.graph import DAG
 from layerdag.sampling.files import as_workload
 from layerdag.traces import Workload
@@ -16,6 +16,14 @@ from layerdag.traces import Workload
 def sample_name(index: int) -> str:
     """Return the name of sample ``index`` of a run."""
     return f"sample-{index:05d}"
+
+
+def knows_communication(schema: GraphSchema) -> bool:
+    """Return whether some training job had a collective, in a group that it names."""
+    groups = [
+        a for a in schema.attributes if a.name == "group" and isinstance(a, CategoryAttribute)
+    ]
+    return any(set(attribute.values) - {NONE, OTHER} for attribute in groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +57,14 @@ class GeneratedGraph:
         """The graph in names and numbers, with the nodes of ``dag``."""
         graph = self.schema.decode(self.dag, self.name)
         return replace(graph, numbers={**graph.numbers, **self.numbers})
+
+    @property
+    def lacks_communication(self) -> bool:
+        """Whether it is a job that was requested on several ranks, which exchange nothing."""
+        if str(self.dag.conditions.get("world_size", "1")) == "1":
+            return False
+        types = self.decoded.categories.get("type", ())
+        return bool(types) and COMMUNICATION.isdisjoint(types)
 
     def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
         """Return the graph with these numbers, in its codes and positions, too."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from layerdag._runtime import derive_seed
 from layerdag.codec import NUM_NODES
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema
@@ -18,7 +19,7 @@ from layerdag.models import DAGModel, SampleRequest
 from layerdag.sampling._batches import BATCH_SIZE, batches_of_like_size
 from layerdag.sampling._completion import GivenLayers
 from layerdag.sampling._finite import finite_sample
-from layerdag.sampling._generated import GeneratedGraph, sample_name
+from layerdag.sampling._generated import GeneratedGraph, knows_communication, sample_name
 from layerdag.sampling._repeats import (
     conditions_for_model,
     with_blocks,
@@ -27,6 +28,9 @@ from layerdag.sampling._repeats import (
 from layerdag.sampling._settings import PREDICTED, GenerationSettings
 from layerdag.sampling.numbers import NumberAssigner
 from layerdag.training import LoadedCheckpoint
+
+_AGAIN = 8
+"""Times that a job of several ranks without communication is drawn again."""
 
 
 def generate(
@@ -152,10 +156,32 @@ class _Drawing:
     def graphs(
         self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]
     ) -> list[GeneratedGraph]:
-        """Return the graphs with these numbers in the run, and these conditions."""
+        """Return the graphs with these numbers in the run, and these conditions.
+
+        A job of several ranks that exchange nothing is drawn again, a few times, with seeds that
+        follow from its own: no such job is a program of several ranks.
+        """
+        seeds = [self.settings.seed + i for i in numbers]
+        found = self._graphs(numbers, seeds, rows)
+        for trial in range(_AGAIN if knows_communication(self.schema) else 0):
+            silent = [k for k, graph in enumerate(found) if graph.lacks_communication]
+            if not silent:
+                break
+            further = [derive_seed(seeds[k], "communication", trial) for k in silent]
+            again = self._graphs([numbers[k] for k in silent], further, [rows[k] for k in silent])
+            for k, graph in zip(silent, again, strict=True):
+                found[k] = replace(graph, seed=seeds[k])
+        return found
+
+    def _graphs(
+        self,
+        numbers: Sequence[int],
+        seeds: Sequence[int],
+        rows: Sequence[Mapping[str, Condition]],
+    ) -> list[GeneratedGraph]:
+        """Return the graphs that these seeds give."""
         settings, given = self.settings, self.given
-        seeds = tuple(settings.seed + i for i in numbers)
-        result = finite_sample(self.model, self.schema, self._request(seeds, rows))
+        result = finite_sample(self.model, self.schema, self._request(tuple(seeds), rows))
         drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
         graphs = [
             GeneratedGraph(

@@ -1,5 +1,14 @@
+from ._calibration import (
+    Calibration as Calibration,
+    Predictions as Predictions,
+)
+from ._evaluation import (
+    Coverage as Coverage,
+    Evaluation as Evaluation,
+    ScoreEstimate as ScoreEstimate,
+    evaluation as evaluation,
+)
 from ._files import (
-    FAMILIES as FAMILIES,
     SURROGATE as SURROGATE,
     load_notes as load_notes,
     load_surrogate as load_surrogate,
@@ -12,8 +21,19 @@ from ._inputs import (
     read_manifest as read_manifest,
     read_samples as read_samples,
     sample_files as sample_files,
+    targets as targets,
 )
-from ._scores import SCORES as SCORES, PredictionScore as PredictionScore, scores as scores
+from ._operators import (
+    OperatorErrors as OperatorErrors,
+    fit_operators as fit_operators,
+    operator_errors as operator_errors,
+)
+from ._scores import (
+    EVALUATED as EVALUATED,
+    SCORES as SCORES,
+    PredictionScore as PredictionScore,
+    scores as scores,
+)
 from ._surrogate import Surrogate as Surrogate
 from ._tstr import (
     REAL as REAL,
@@ -26,3 +46,4 @@ from ._tstr import (
     TransferRow as TransferRow,
     transfer as transfer,
 )
+from .families import FAMILIES as FAMILIES

@@ -121,6 +121,12 @@ def labeled(
     return Labeled(tuple(shown), np.array([y for _, y in kept]))
 
 
+def targets(dags: Sequence[DAG], target: str) -> np.ndarray:
+    """Return the condition ``target`` of each graph, float64 (B,); NaN where it is no number."""
+    values = [dag.conditions.get(target) for dag in dags]
+    return np.array([y if isinstance(y, int | float) else np.nan for y in values], dtype=float)
+
+
 def hide(dags: Sequence[DAG], schema: GraphSchema, hidden: Sequence[str]) -> list[DAG]:
     """Return the graphs with the named attributes set to code 0 everywhere.
 

@@ -1,6 +1,6 @@
 """How good predictions are: correlations and errors, with weights for the bootstrap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -27,7 +27,10 @@ class PredictionScore(Declaration):
 
 
 def scores(
-    target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray | None = None
+    target_B: np.ndarray,
+    predicted_B: np.ndarray,
+    weights_RB: np.ndarray | None = None,
+    named: Sequence[PredictionScore] | None = None,
 ) -> dict[str, np.ndarray]:
     """Return every score for each row of weights, shape (R,); one row of ones by default.
 
@@ -35,10 +38,19 @@ def scores(
     Spearman score of a resample is exact only for equal weights. A correlation with a constant is
     NaN, and so is that of the logarithms where a number is not positive; MAPE leaves out targets
     of 0. Where targets span decades, the plain Pearson score hangs on the few largest.
+
+    Args:
+        target_B: What was measured.
+        predicted_B: What was predicted.
+        weights_RB: How often each graph is counted.
+        named: Which scores; ``SCORES`` by default.
     """
     if weights_RB is None:
         weights_RB = np.ones((1, target_B.size))
-    return {score.name: score.compute(target_B, predicted_B, weights_RB) for score in SCORES}
+    return {
+        score.name: score.compute(target_B, predicted_B, weights_RB)
+        for score in (SCORES if named is None else named)
+    }
 
 
 def _pearson_log(
@@ -63,6 +75,14 @@ def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray)
     nonzero_B = target_B != 0
     error_B = np.abs(predicted_B - target_B)[nonzero_B]
     return _mean(error_B / np.abs(target_B[nonzero_B]), weights_RB[:, nonzero_B])
+
+
+def _within_tenth(
+    target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
+) -> np.ndarray:
+    """Return weighted fractions of predictions at most a tenth of the target away from it."""
+    close_B = np.abs(predicted_B - target_B) <= 0.1 * np.abs(target_B)
+    return _mean(close_B.astype(float), weights_RB)
 
 
 def _log(value_B: np.ndarray) -> np.ndarray:
@@ -126,3 +146,14 @@ SCORES = (
     _error("mae", "mean absolute error in the unit of the target", _mae),
     _error("mape", "mean absolute error relative to the target", _mape),
 )
+
+WITHIN_TENTH = PredictionScore(
+    "within_10_percent",
+    "fraction of predictions within 10 % of the target",
+    Goal.MAXIMIZE,
+    0.0,
+    1.0,
+    compute=_within_tenth,
+)
+EVALUATED = (*SCORES, WITHIN_TENTH)
+"""What ``Surrogate.evaluate`` reports: ``SCORES``, the scores of reports, and ``WITHIN_TENTH``."""

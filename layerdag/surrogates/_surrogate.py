@@ -1,7 +1,7 @@
 """A surrogate as users have it: fitted on a data set, it predicts for graphs of any form."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -10,11 +10,25 @@ import numpy as np
 from layerdag._runtime import did_you_mean
 from layerdag.datasets import GraphDataset, GraphLike, Split, encoded, translated
 from layerdag.datasets.schema import LABEL, GraphSchema
-from layerdag.errors import UsageError
-from layerdag.surrogates._base import SurrogateModel
-from layerdag.surrogates._files import FAMILIES, load_notes, load_surrogate, save_surrogate
-from layerdag.surrogates._inputs import hide as without_attributes, labeled
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.graph import DAG
+from layerdag.surrogates._calibration import FEWEST, LEVEL, Calibration, Predictions
+from layerdag.surrogates._card import card
+from layerdag.surrogates._evaluation import Evaluation, by_group, evaluation
+from layerdag.surrogates._files import (
+    SavedSurrogate,
+    further_folder,
+    load_notes,
+    load_surrogate,
+    save_surrogate,
+)
+from layerdag.surrogates._inputs import hide as without_attributes, labeled, targets
 from layerdag.surrogates._scores import scores
+from layerdag.surrogates._seen import SeenCodes
+from layerdag.surrogates.families import FAMILIES, SurrogateModel
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Levels of the intervals whose coverage is measured."""
 
 
 @final
@@ -28,6 +42,9 @@ class Surrogate:
         target: Name of the condition that it predicts.
         excluded: Node attributes that it does not see.
         notes: Further facts that are saved beside it.
+        calibration: Its errors on the validation part, from which intervals are made; None where
+            that part has too few graphs with the target.
+        others: Surrogates of further targets, of the same graphs and schema.
     """
 
     model: SurrogateModel
@@ -35,6 +52,23 @@ class Surrogate:
     target: str = LABEL
     excluded: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    others: tuple["Surrogate", ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The conditions that it predicts, its own first."""
+        return (self.target, *(other.target for other in self.others))
+
+    def of(self, target: str) -> "Surrogate":
+        """Return the surrogate of one of several targets. Raises UsageError if there is none."""
+        for one in (self, *self.others):
+            if one.target == target:
+                return one
+        raise UsageError(
+            f"The surrogate does not predict '{target}'.{did_you_mean(target, self.targets)} It "
+            f"predicts {', '.join(self.targets)}."
+        )
 
     @classmethod
     def fit(
@@ -43,17 +77,19 @@ class Surrogate:
         family: str = "boosting",
         *,
         graphs: Iterable[GraphLike] | None = None,
-        target: str = LABEL,
+        target: str | Sequence[str] = LABEL,
         exclude: Sequence[str] = (),
         seed: int = 0,
     ) -> "Surrogate":
-        """Fit on the training part of a data set.
+        """Fit on the training part of a data set, and calibrate intervals on the validation part.
 
         Args:
             data: The data set.
-            family: "boosting" (boosted trees on graph statistics) or "message_passing".
+            family: "boosting" (boosted trees on graph statistics), "message_passing",
+                "dag_transformer", or "stacked", an ensemble of these three.
             graphs: What to fit on instead of the training part, such as samples.
-            target: Condition to predict.
+            target: Condition to predict, or several, of which each graph may have some: "predict"
+                and "evaluate" are then those of the first, ``of(name)`` gives the others.
             exclude: Node attributes to exclude; "duration" where the durations reveal the
                 target.
             seed: Of the fit.
@@ -67,8 +103,27 @@ class Surrogate:
                 f"There is no family of surrogates '{family}'.{did_you_mean(family, FAMILIES)} "
                 f"Known are {', '.join(FAMILIES)}."
             )
+        names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
+        if not names:
+            raise UsageError("A surrogate predicts something; name at least one target.")
+        dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
+        first, *others = (
+            cls._of_one(data, family, dags, name, tuple(exclude), seed) for name in names
+        )
+        return replace(first, others=tuple(others))
+
+    @classmethod
+    def _of_one(
+        cls,
+        data: GraphDataset,
+        family: str,
+        dags: Sequence[DAG],
+        target: str,
+        exclude: tuple[str, ...],
+        seed: int,
+    ) -> "Surrogate":
+        """Return the surrogate of one target."""
         schema = data.schema
-        dags = data.graphs["train"] if graphs is None else encoded(graphs, schema)
         known = labeled(dags, schema, target, exclude)
         model = FAMILIES[family](known.dags, known.target_B, schema.sizes(), seed)
         notes = {
@@ -76,8 +131,11 @@ class Surrogate:
             "fingerprint": data.fingerprint,
             "seed": seed,
             "train": len(known.dags),
+            "split": data.split.to_dict(),
+            "seen": SeenCodes.of(known.dags).to_dict(),
         }
-        return cls(model, schema, target, tuple(exclude), notes)
+        fitted = cls(model, schema, target, exclude, notes)
+        return replace(fitted, calibration=fitted._calibration(data))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Surrogate":
@@ -87,6 +145,18 @@ class Surrogate:
             CheckpointError: If a file is missing, damaged, or of another format.
             UsageError: If it was saved without a schema.
         """
+        folder = Path(folder)
+        first = cls._load_one(folder)
+        notes = dict(first.notes)
+        count = notes.pop("further_targets", 0)
+        if not isinstance(count, int):
+            raise CheckpointError(f"{folder}: the number of targets is damaged; fit it again.")
+        others = tuple(cls._load_one(further_folder(folder, index)) for index in range(count))
+        return replace(first, notes=notes, others=others)
+
+    @classmethod
+    def _load_one(cls, folder: Path) -> "Surrogate":
+        """Return the surrogate of one target."""
         model, notes = load_surrogate(folder), load_notes(folder)
         if "schema" not in notes:
             raise UsageError(
@@ -96,7 +166,9 @@ class Surrogate:
         schema = GraphSchema.from_dict(notes.pop("schema"))
         target = str(notes.pop("target", LABEL))
         excluded = notes.pop("excluded", notes.pop("hidden", ()))  # "hidden" in older ones
-        return cls(model, schema, target, tuple(str(name) for name in excluded), notes)
+        calibration = Calibration.from_dict(notes.pop("calibration", None))
+        names = tuple(str(name) for name in excluded)
+        return cls(model, schema, target, names, notes, calibration)
 
     def predict(self, graphs: Iterable[GraphLike]) -> np.ndarray:
         """Return one prediction per graph, float64 (B,), in the unit of the training targets.
@@ -108,8 +180,61 @@ class Surrogate:
         Raises:
             DataError: If a file cannot be read, or a graph does not fit the schema.
         """
-        dags = encoded(graphs, self.schema)
-        return self.model.predict(without_attributes(dags, self.schema, self.excluded))
+        return self.model.predict(self._seen(encoded(graphs, self.schema)))
+
+    def predict_intervals(self, graphs: Iterable[GraphLike], level: float = LEVEL) -> Predictions:
+        """Return one prediction per graph with an interval that is to hold the target.
+
+        Args:
+            graphs: As ``predict`` takes them.
+            level: Fraction of graphs whose interval is to hold the target, if they come from where
+                the calibration graphs came from.
+
+        Raises:
+            UsageError: If the surrogate has no calibration, or one of too few graphs for the level.
+            DataError: If a file cannot be read, or a graph does not fit the schema.
+        """
+        if self.calibration is None:
+            raise UsageError(
+                "The surrogate has no calibration, so it gives no intervals: its data set had "
+                f"fewer than {FEWEST} validation graphs with '{self.target}', or an older version "
+                "wrote it. Fit it again on data with a validation part."
+            )
+        seen = self._seen(encoded(graphs, self.schema))
+        return self.calibration.around(self.model.predict(seen), self.model.spread(seen), level)
+
+    def unfamiliar(self, graphs: Iterable[GraphLike]) -> list[str]:
+        """Return for each graph in what it lies outside of what was fitted on, "" if in nothing.
+
+        Intervals promise nothing there. Raises as ``predict``.
+        """
+        known = SeenCodes.from_dict(self.notes.get("seen"))
+        seen = self._seen(encoded(graphs, self.schema))
+        return [known.outside(dag, self.schema) if known else "" for dag in seen]
+
+    def evaluate(
+        self, data: GraphDataset, split: Split = "test", by: str | None = None
+    ) -> Evaluation:
+        """Return every score with an interval, and how often prediction intervals hold the target.
+
+        Args:
+            data: The data set.
+            split: Part of it.
+            by: Condition whose values group the graphs, such as "family"; each group of at least
+                five graphs is scored, too.
+
+        Raises:
+            DataError: If no graph of that part has the target.
+        """
+        dags = translated(data.graphs[split], data.schema, self.schema)
+        known = labeled(dags, self.schema, self.target, self.excluded)
+        predicted_B = self.model.predict(known.dags)
+        intervals = self._intervals(known.dags, predicted_B)
+        found = evaluation(self.target, known.target_B, predicted_B, intervals)
+        if by is None:
+            return found
+        group_B = [str(dag.conditions.get(by, "unknown")) for dag in known.dags]
+        return by_group(found, group_B, known.target_B, predicted_B, intervals)
 
     def score(self, data: GraphDataset, split: Split = "test") -> dict[str, float]:
         """Return correlations and errors on a part of a data set, by the names of ``SCORES``.
@@ -128,10 +253,44 @@ class Surrogate:
         Raises:
             UsageError: If something stands there that may not be replaced.
         """
+        first, *further = (one._saved() for one in (self, *self.others))
+        notes = {**first.notes, **({"further_targets": len(further)} if further else {})}
+        save_surrogate(
+            self.model, folder, notes, overwrite=overwrite, card=first.card, further=further
+        )
+
+    def _saved(self) -> SavedSurrogate:
+        """Return what is saved of one target."""
         notes = {
             **self.notes,
             "target": self.target,
             "excluded": list(self.excluded),
             "schema": self.schema.to_dict(),
         }
-        save_surrogate(self.model, folder, notes, overwrite=overwrite)
+        if self.calibration is not None:
+            notes["calibration"] = self.calibration.to_dict()
+        return SavedSurrogate(self.model, notes, card(self.model.family, notes, self.targets[1:]))
+
+    def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
+        """Return the graphs without the attributes that the surrogate does not see."""
+        return without_attributes(dags, self.schema, self.excluded)
+
+    def _calibration(self, data: GraphDataset) -> Calibration | None:
+        """Return the errors on the validation part of a data set."""
+        dags = translated(data.graphs["val"], data.schema, self.schema)
+        target_S = targets(dags, self.target)
+        known_s = np.flatnonzero(np.isfinite(target_S))
+        if not known_s.size:
+            return None
+        seen = self._seen([dags[i] for i in known_s.tolist()])
+        return Calibration.measure(
+            target_S[known_s], self.model.predict(seen), self.model.spread(seen)
+        )
+
+    def _intervals(self, dags: Sequence[DAG], predicted_B: np.ndarray) -> list[Predictions]:
+        """Return the intervals of every level that the calibration graphs suffice for."""
+        if self.calibration is None:
+            return []
+        spread_B = self.model.spread(dags)
+        levels = [level for level in LEVELS if level <= self.calibration.highest_level]
+        return [self.calibration.around(predicted_B, spread_B, level) for level in levels]

@@ -14,8 +14,8 @@ from layerdag._runtime import numpy_generator, takes_old_names, track
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._base import SurrogateModel
 from layerdag.surrogates._scores import SCORES, PredictionScore, scores
+from layerdag.surrogates.families import SurrogateModel
 
 REAL, SYNTHETIC, SUBSAMPLE, SHUFFLED, AUGMENTED = CONDITIONS = (
     "real",

@@ -18,6 +18,12 @@ from layerdag.datasets.samples import PartIndex, SampleRun, part_samples
 from layerdag.datasets.sources import load_dgrl
 from layerdag.errors import LayerdagError
 from layerdag.simulator.astra import _config_files as cluster_files, read_network, read_system
+from layerdag.simulator.calibration import (
+    _files as machine_files,
+    _runs as measured_runs,
+    read_machine,
+    read_runs_of,
+)
 from layerdag.simulator.sweep import _run as sweep, read_sweep
 from layerdag.surrogates import load_surrogate
 from layerdag.traces import _corpus as corpus, read_any, read_index
@@ -47,6 +53,8 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "MAX_SHARD_BYTES", LIMIT)
     monkeypatch.setattr(cluster_files, "MAX_CONFIG_BYTES", LIMIT)
     monkeypatch.setattr(sweep, "MAX_CONFIG_BYTES", LIMIT)
+    monkeypatch.setattr(machine_files, "MAX_MACHINE_BYTES", LIMIT)
+    monkeypatch.setattr(measured_runs, "MAX_TABLE_BYTES", LIMIT)
 
 
 def all_blocks(path: Path) -> list[object]:
@@ -78,6 +86,8 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "groups": (lambda path: read_groups(path, 4), b'{"'),
     "graphml": (read_graphml, b'<graphml><graph id="'),
     "json graph": (read_json, JSON_GRAPH),
+    "machine": (read_machine, b'{"layerdag_machine": 1, "x": "'),
+    "measured runs": (read_runs_of, b"workload,seconds\n"),
     "labels": (read_labels, b"name,label\na,"),
     "index": (in_folder("index.jsonl", read_index), b'{"run": "'),
     "system": (read_system, b'{"L": "'),

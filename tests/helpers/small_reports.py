@@ -21,7 +21,7 @@ from layerdag.report import (
     summary_rows,
 )
 from layerdag.surrogates import REAL, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
+from layerdag.surrogates.families import BoostingSettings, fit_boosting
 from layerdag.viz import Picture
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))

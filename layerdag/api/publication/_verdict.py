@@ -188,7 +188,7 @@ def _successes(last: LeakRow) -> Iterator[str]:
                 f"{interval(attack.interval)}, .5 is chance)"
             )
         elif attack.finds_some:
-            rate = next(rate.in_words() for rate in attack.rates if rate.is_told)
+            rate = next(rate.in_words() for rate in attack.rates if rate.is_above_chance)
             yield (
                 f"the attack {attack.name} finds single training graphs, from {last.samples} "
                 f"samples ({rate})"

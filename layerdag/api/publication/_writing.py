@@ -29,7 +29,7 @@ from layerdag.api.publication._folder import (
 from layerdag.api.publication._page import Results, owners_content, public_content
 from layerdag.api.publication._split import run_of_graphs
 from layerdag.api.publication._verdict import Outcome, verdict_of
-from layerdag.api.publication.drawing import keys_of, told_conditions, written_graph
+from layerdag.api.publication.drawing import keys_of, published_conditions, written_graph
 from layerdag.api.publication.training import model_card
 from layerdag.datasets.files import write_graphml
 from layerdag.evaluation.privacy import foreign_words, keys_of_one_run
@@ -119,7 +119,7 @@ def _write_samples(results: Results, draft: Path) -> list[str]:
             write_workload(workload, folder / sample.name / sample.name)
         else:
             write_graphml(folder / f"{sample.name}.graphml", sample.graph)
-        rows.append({**row, **dict(told_conditions(sample))})
+        rows.append({**row, **dict(published_conditions(sample))})
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

@@ -5,5 +5,16 @@ from ._run_notes import (
     after_training as after_training,
     announcement as announcement,
 )
-from ._simulation import peak_memory as peak_memory, report as report, summary as summary
+from ._simulation import (
+    interval as interval,
+    peak_memory as peak_memory,
+    report as report,
+    summary as summary,
+)
+from ._surrogate import (
+    evaluation_lines as evaluation_lines,
+    operator_lines as operator_lines,
+    prediction_rows as prediction_rows,
+    prediction_text as prediction_text,
+)
 from ._watch import Watch as Watch

@@ -38,6 +38,33 @@ def summary(result: "SimulationResult") -> list[str]:
     return lines
 
 
+def interval(
+    args: argparse.Namespace, result: "SimulationResult"
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what --machine adds to the JSON document and to the terminal."""
+    from layerdag.simulator.calibration import read_machine
+
+    machine, seconds = read_machine(args.machine), result.makespan_ns / 1e9
+    sharing, spread = machine.sharing(result.num_ranks), machine.spread(result.num_ranks)
+    document: dict[str, Any] = {"step_s": seconds, "ranks_per_core": sharing}
+    lines = ["", f"step time {seconds * 1e3:,.3f} ms"]
+    if sharing > 1:
+        lines[1] += f"; ranks take turns, {sharing:g} on a core"
+    if spread is None:
+        return {"prediction": document}, [*lines, "too few measured runs for an interval"]
+    low, high = seconds * spread.low, seconds * spread.high
+    document |= {"low_s": low, "high_s": high, "runs": spread.runs}
+    lines.append(
+        f"between {low * 1e3:,.3f} and {high * 1e3:,.3f} ms if this run is like four in five of "
+        f"{spread.runs:.0f} measured ones, each left out of the fit"
+    )
+    if result.num_ranks > spread.most_ranks:
+        lines.append(
+            f"on more ranks than were measured ({spread.most_ranks:.0f}), where errors are larger"
+        )
+    return {"prediction": document}, lines
+
+
 def _unused_us(result: "SimulationResult") -> int:
     """Return how long the simulated communication of rank 0 took where it was recorded."""
     import numpy as np

@@ -70,7 +70,16 @@ class RealData:
         manifest = read_manifest(samples)
         settings = manifest.get("data")
         data = self._read(settings if isinstance(settings, Mapping) else {})
-        learned = SplitFingerprint.from_dict(manifest.get("split"))
+        self.require_fits(data, samples)
+        return data
+
+    def require_fits(self, data: GraphDataset, samples: str) -> None:
+        """Refuse samples of a model that was trained on another split of the data set.
+
+        Raises:
+            UsageError: If it is split in another way.
+        """
+        learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         if learned is None:
             warn(
                 f"{samples}: its manifest records no fingerprint of the training split, so nothing "
@@ -79,7 +88,6 @@ class RealData:
             )
         else:
             require_same_split(learned, data.split, model=samples, data=self.source)
-        return data
 
     def beside_weights(self, checkpoint: LoadedCheckpoint) -> GraphDataset:
         """Return the data set as this checkpoint was trained on it, with its conditions.

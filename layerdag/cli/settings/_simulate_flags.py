@@ -27,6 +27,9 @@ def _configure_inputs(add: Callable[..., object]) -> None:
     add("--preset", choices=("small",),
         help="instead of --system and --network: one switch, 25 GB/s and 1000 ns per link, rings, "
         "measured durations")  # fmt: skip
+    add("--machine", metavar="machine.json",
+        help="instead of --system, --network and --compute: a machine that 'layerdag calibrate' "
+        "fitted to measured steps; also prints the interval of the step time")  # fmt: skip
     add("--compute", metavar="MODEL",
         help="times of compute nodes, one of the compute models below "
         "(default: reference, under --preset measured)")  # fmt: skip

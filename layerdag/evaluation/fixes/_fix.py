@@ -68,7 +68,7 @@ class TraceFix:
     done_N: np.ndarray
     done: str
 
-    def told(self, rule: Rule, before: Trace) -> Fix:
+    def as_fix(self, rule: Rule, before: Trace) -> Fix:
         """Return it as a fix of ``rule`` in the trace as it was before."""
         first = int(np.argmax(self.done_N))
         node, count = int(before.id_N[first]), int(self.done_N.sum())

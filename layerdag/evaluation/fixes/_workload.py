@@ -130,7 +130,7 @@ class _Repair:
                 found = fix(trace, rank)
                 known[id(trace)] = found.trace if found else trace
                 if found:
-                    self.fixes.append(found.told(TRACE_RULES[rule], trace))
+                    self.fixes.append(found.as_fix(TRACE_RULES[rule], trace))
             traces.append(known[id(trace)])
         if len(self.fixes) > count:
             self.workload = replace(self.workload, traces=tuple(traces))

@@ -96,7 +96,7 @@ class Attack:
     @property
     def finds_some(self) -> bool:
         """Whether members are found at a low false-positive rate, far beyond chance."""
-        return any(rate.is_told for rate in self.rates)
+        return any(rate.is_above_chance for rate in self.rates)
 
     @property
     def leaks(self) -> bool:

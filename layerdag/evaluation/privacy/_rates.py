@@ -46,7 +46,7 @@ class DetectionRate:
     need: Need | None
 
     @property
-    def is_told(self) -> bool:
+    def is_above_chance(self) -> bool:
         """Whether members are found beyond what chance does once in a thousand."""
         return self.by_chance is not None and self.by_chance < CERTAIN
 

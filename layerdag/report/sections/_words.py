@@ -110,9 +110,13 @@ def condition_words(name: str) -> str:
 
 def family_words(name: str) -> str:
     """Return the name of a kind of predictor in words."""
-    return {"boosting": "Boosted trees", "message_passing": "Message passing"}.get(
-        name, name.replace("_", " ").capitalize()
-    )
+    known = {
+        "boosting": "Boosted trees",
+        "message_passing": "Message passing",
+        "dag_transformer": "Transformer over DAGs",
+        "stacked": "Stacked ensemble",
+    }
+    return known.get(name, name.replace("_", " ").capitalize())
 
 
 def summary_words(what: str) -> str:

@@ -6,4 +6,4 @@ from ._exports import (
     write_timeline as write_timeline,
 )
 from ._memory import local_memory as local_memory
-from ._sensitivity import sensitivities as sensitivities
+from ._sensitivity import ScaledCompute as ScaledCompute, sensitivities as sensitivities

@@ -18,12 +18,17 @@ from ._cycles_to_time import (
     fit_roof as fit_roof,
 )
 from ._elementwise import ElementwiseLatency as ElementwiseLatency
+from ._fitting import fit_log_latency as fit_log_latency
 from ._grammar import CHOICES as CHOICES
-from ._learned import OperatorLatency as OperatorLatency
 from ._roofline import DEVICES as DEVICES, Device as Device, RooflineCompute as RooflineCompute
 from ._systolic import (
     Dataflow as Dataflow,
     Gemm as Gemm,
     SystolicArray as SystolicArray,
     SystolicReport as SystolicReport,
+)
+from .learned import (
+    OperatorLatency as OperatorLatency,
+    OperatorTrees as OperatorTrees,
+    measured_rows as measured_rows,
 )

@@ -28,6 +28,8 @@ def compute_model(name: str, system: SystemConfig) -> ComputeModel:
     word, colon, rest = name.partition(":")
     if word == "learned":
         return _learned(rest)
+    if word == "surrogate":
+        return _surrogate(rest)
     positional, options = _arguments(name, rest) if colon else ("", {})
     model = _model(word, positional, options, system)
     if options:
@@ -43,6 +45,8 @@ def model_files(name: str) -> list[Path]:
     if word == "learned":
         prefix = Path(rest)
         return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et*"))
+    if word == "surrogate":
+        return sorted(path for path in Path(rest).glob("*") if path.is_file())
     values = (part.partition("=")[2] for part in rest.split(","))
     return [Path(value) for value in values if value.endswith(".csv") and Path(value).is_file()]
 
@@ -82,9 +86,21 @@ def _learned(prefix: str) -> ComputeModel:
             "compute model 'learned' needs measured traces; write learned:PREFIX, such as "
             "learned:runs/mine for runs/mine.0.et, runs/mine.1.et, ..."
         )
-    from layerdag.simulator.compute._learned import OperatorLatency
+    from layerdag.simulator.compute.learned import OperatorLatency
 
     return PredictedCompute(OperatorLatency.from_prefix(prefix).microseconds)
+
+
+def _surrogate(folder: str) -> ComputeModel:
+    """Return the model that ``layerdag surrogate fit --per operator`` wrote."""
+    if not folder:
+        raise ConfigError(
+            "compute model 'surrogate' needs a folder; write surrogate:FOLDER, where 'layerdag "
+            "surrogate fit DATA --per operator --out FOLDER' wrote one."
+        )
+    from layerdag.simulator.compute.learned import OperatorTrees
+
+    return PredictedCompute(OperatorTrees.load(folder).microseconds)
 
 
 def _arguments(name: str, rest: str) -> tuple[str, dict[str, str]]:

@@ -55,13 +55,14 @@ DEVICES = {
         Device("a100-80", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 2039e9),
         Device("h100", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 3350e9),
         Device("h200", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 4800e9),
+        Device("b200", {"f64": 37e12, "f32": 75e12, "bf16": 2250e12, "i8": 4500e12}, 8000e9),
         Device("tpu-v3", {"f32": 63.3e12, "bf16": 63.3e12}, 429.2e9),
         Device("tpu-v4", {"f32": 275e12, "bf16": 275e12, "i8": 275e12}, 1228e9),
     )
 }
 """Presets. The A100's and TPU v3's rates are those of the estimators that
 docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM
-versions."""
+versions (B200: an eighth of HGX and DGX B200)."""
 
 
 @final

@@ -16,7 +16,7 @@ from layerdag.evaluation.privacy import _membership as membership
 from layerdag.models import SampleRequest
 from layerdag.models.autoregressive import _model as fast
 from layerdag.models.diffusion import _sampler as reference_sampling
-from layerdag.surrogates import _message_passing as message_passing
+from layerdag.surrogates.families import _message_passing as message_passing
 from layerdag.training import _loop as loop
 
 PROCESSORS = (

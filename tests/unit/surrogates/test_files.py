@@ -15,16 +15,31 @@ from layerdag.surrogates import (
     load_surrogate,
     save_surrogate,
 )
-from layerdag.surrogates._base import SurrogateModel
-from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
-from layerdag.surrogates._message_passing import NetworkSettings, fit_message_passing
+from layerdag.surrogates.families import (
+    BoostingSettings,
+    NetworkSettings,
+    SurrogateModel,
+    TransformerSettings,
+    fit_boosting,
+    fit_dag_transformer,
+    fit_message_passing,
+    fit_stacked,
+)
 
 
-@pytest.fixture(params=["boosting", "message_passing"])
+def few_trees(dags, target_B, sizes, seed) -> SurrogateModel:
+    return fit_boosting(dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5))
+
+
+@pytest.fixture(params=["boosting", "message_passing", "dag_transformer", "stacked"])
 def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     if request.param == "boosting":
-        trees = BoostingSettings(trees=5)
-        return fit_boosting(real.dags, real.target_B, sizes, settings=trees)
+        return few_trees(real.dags, real.target_B, sizes, 0)
+    if request.param == "stacked":
+        return fit_stacked(real.dags, real.target_B, sizes, {"trees": few_trees}, folds=2)
+    if request.param == "dag_transformer":
+        blocks = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
+        return fit_dag_transformer(real.dags, real.target_B, sizes, settings=blocks)
     network = NetworkSettings(width=8, epochs=1)
     return fit_message_passing(real.dags, real.target_B, sizes, settings=network)
 
@@ -36,6 +51,7 @@ def test_a_saved_surrogate_predicts_the_same(
     loaded = load_surrogate(tmp_path / "model")
     assert loaded.family == fitted.family
     np.testing.assert_allclose(loaded.predict(real.dags), fitted.predict(real.dags), rtol=1e-6)
+    np.testing.assert_allclose(loaded.spread(real.dags), fitted.spread(real.dags), rtol=1e-6)
     assert load_notes(tmp_path / "model") == {"unit": "ms"}
 
 
@@ -216,3 +232,46 @@ def test_families_are_fitted_by_name(
     model = FAMILIES[family](real.dags[:6], real.target_B[:6], sizes, 3)
     assert model.family == family
     assert np.isfinite(model.predict(real.dags)).all()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("weights",), [1.0], "number of members or weights"),
+        (("weights",), [float("nan"), 1.0], "a weight is no number"),
+        (("members", 0, "family"), "stacked", "a member is an ensemble itself"),
+        (("members", 1, "config"), {}, "KeyError"),
+        (("members",), [], "number of members"),
+        (("difficulty", "depth"), 10**9, "depth or feature"),
+    ],
+)
+def test_members_from_outside_are_checked(
+    real: Labeled, sizes: GraphSizes, tmp_path: Path, path: tuple, value: object, words: str
+) -> None:
+    ensemble = fit_stacked(real.dags, real.target_B, sizes, {"trees": few_trees}, folds=2)
+    save_surrogate(ensemble, tmp_path / "m")
+    facts = json.loads((tmp_path / "m" / "surrogate.json").read_text())
+    target = facts["config"]
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    (tmp_path / "m" / "surrogate.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match=words):
+        load_surrogate(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"width": 10**6}, {"rounds": 10**6}, {"heads": 3}, {"heads": "x"}, {"colour": 1}]
+)
+def test_transformers_from_outside_are_bounded(
+    real: Labeled, sizes: GraphSizes, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    small = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
+    fitted = fit_dag_transformer(real.dags[:4], real.target_B[:4], sizes, settings=small)
+    save_surrogate(fitted, tmp_path / "m")
+    path = tmp_path / "m" / "surrogate.json"
+    facts = json.loads(path.read_text())
+    facts["config"]["settings"] |= settings
+    path.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="the surrogate is damaged"):
+        load_surrogate(tmp_path / "m")

@@ -1,3 +1,5 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,11 +7,18 @@ import pytest
 from raw_graphs import chain
 
 from layerdag.datasets import GraphDataset
-from layerdag.errors import UsageError
+from layerdag.errors import CheckpointError, UsageError
 from layerdag.surrogates import Surrogate, save_surrogate
 
 GRAPHS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
 DATA = GraphDataset.build("toy", "flow", {"train": GRAPHS[:30], "test": GRAPHS[30:]})
+NOISY = [
+    chain(f"n{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=(5.0 + i % 7) * (1 + i % 5 / 10))
+    for i in range(70)
+]
+CALIBRATED = GraphDataset.build(
+    "toy", "flow", {"train": NOISY[:30], "val": NOISY[30:50], "test": NOISY[50:]}
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +83,121 @@ def test_a_model_that_was_saved_without_a_schema_is_refused(
     save_surrogate(fitted.model, tmp_path / "bare", {"target": "label"})
     with pytest.raises(UsageError, match="was saved without a schema, so graphs cannot be encoded"):
         Surrogate.load(tmp_path / "bare")
+
+
+def test_intervals_come_from_the_validation_part_and_survive_saving(tmp_path: Path) -> None:
+    fitted = Surrogate.fit(CALIBRATED)
+    assert fitted.calibration is not None
+    assert fitted.calibration.error_S.size == 20
+    found = fitted.predict_intervals(GRAPHS, level=0.8)
+    assert found.value_B.tolist() == fitted.predict(GRAPHS).tolist()
+    assert (found.low_B < found.value_B).all()
+    assert (found.value_B < found.high_B).all()
+    fitted.save(tmp_path / "s")
+    back = Surrogate.load(tmp_path / "s").predict_intervals(GRAPHS, level=0.8)
+    assert back.low_B.tolist() == found.low_B.tolist()
+    assert "20 validation graphs" in (tmp_path / "s" / "README.md").read_text()
+
+
+def test_a_higher_level_is_a_wider_interval() -> None:
+    fitted = Surrogate.fit(CALIBRATED)
+    narrow, wide = (fitted.predict_intervals(GRAPHS, level) for level in (0.5, 0.9))
+    assert (wide.high_B >= narrow.high_B).all()
+    assert wide.high_B.sum() > narrow.high_B.sum()
+
+
+def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told(
+    fitted: Surrogate,
+) -> None:
+    assert fitted.calibration is None
+    with pytest.raises(UsageError, match="fewer than 9 validation graphs with 'label'"):
+        fitted.predict_intervals(GRAPHS)
+    assert fitted.evaluate(DATA).coverage == ()
+
+
+def test_an_evaluation_agrees_with_the_scores_and_measures_coverage() -> None:
+    fitted = Surrogate.fit(CALIBRATED)
+    found = fitted.evaluate(CALIBRATED)
+    assert found.graphs == 20
+    for name, value in fitted.score(CALIBRATED).items():
+        assert found.scores[name].value == pytest.approx(value)
+    assert [one.level for one in found.coverage] == [0.5, 0.8, 0.9, 0.95]
+    assert found.coverage[-1].covered > 0.5
+
+
+def test_groups_are_values_of_a_condition() -> None:
+    fitted = Surrogate.fit(CALIBRATED)
+    groups = fitted.evaluate(CALIBRATED, by="num_nodes").groups
+    assert groups is not None
+    assert set(fitted.evaluate(CALIBRATED, by="unheard").groups or {}) == {"unknown"}
+
+
+def test_graphs_unlike_the_training_graphs_are_told(fitted: Surrogate, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "s")
+    back = Surrogate.load(tmp_path / "s")
+    familiar, large = back.unfamiliar([chain("g", "abab"), chain("g", "ab" * 50)])
+    assert familiar == ""
+    assert large == "100 nodes, fitted on 2 to 16"
+
+
+def two_targets() -> GraphDataset:
+    """Return graphs with a label and, most of them, a number named "memory"."""
+    graphs = [
+        replace(
+            graph,
+            conditions={**graph.conditions, **({} if i % 5 == 0 else {"memory": i % 7 + 0.5})},
+        )
+        for i, graph in enumerate(NOISY)
+    ]
+    parts = {"train": graphs[:30], "val": graphs[30:50], "test": graphs[50:]}
+    return GraphDataset.build("toy", "flow", parts)
+
+
+def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_path: Path) -> None:
+    data = two_targets()
+    both = Surrogate.fit(data, target=("label", "memory"))
+    assert both.targets == ("label", "memory")
+    assert both.others[0].notes["train"] == 24
+    both.save(tmp_path / "s")
+    back = Surrogate.load(tmp_path / "s")
+    for name in both.targets:
+        alone = Surrogate.fit(data, target=name)
+        assert back.of(name).predict(NOISY).tolist() == alone.predict(NOISY).tolist()
+        assert back.of(name).calibration is not None
+    assert back.notes == both.notes
+    both.save(tmp_path / "s", overwrite=True)
+    assert "| further targets | memory" in (tmp_path / "s" / "README.md").read_text()
+
+
+def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
+    fitted: Surrogate,
+) -> None:
+    assert fitted.of("label") is fitted
+    with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
+        fitted.of("lable")
+    with pytest.raises(UsageError, match="name at least one target"):
+        Surrogate.fit(DATA, target=())
+
+
+def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> None:
+    both = Surrogate.fit(two_targets(), target=("label", "memory"))
+    both.save(tmp_path / "s")
+    (tmp_path / "s" / "target-2" / "thesis.tex").write_text("precious")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        both.save(tmp_path / "s", overwrite=True)
+    (tmp_path / "s" / "target-2" / "thesis.tex").unlink()
+    (tmp_path / "s" / "target-9").write_text("precious")
+    with pytest.raises(UsageError, match="the file 'target-9'"):
+        both.save(tmp_path / "s", overwrite=True)
+
+
+@pytest.mark.parametrize("count", ["many", 7, None])
+def test_a_damaged_number_of_targets_is_told(
+    fitted: Surrogate, tmp_path: Path, count: object
+) -> None:
+    fitted.save(tmp_path / "s")
+    facts = json.loads((tmp_path / "s" / "surrogate.json").read_text())
+    facts["notes"]["further_targets"] = count
+    (tmp_path / "s" / "surrogate.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError):
+        Surrogate.load(tmp_path / "s")

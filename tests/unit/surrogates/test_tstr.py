@@ -7,8 +7,6 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import REAL, SHUFFLED, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates._boosting import BoostingSettings, fit_boosting
-from layerdag.surrogates._message_passing import NetworkSettings
 from layerdag.surrogates._tstr import (
     AUGMENTED,
     CONDITIONS,
@@ -17,6 +15,7 @@ from layerdag.surrogates._tstr import (
     TransferReport,
     training_set,
 )
+from layerdag.surrogates.families import BoostingSettings, NetworkSettings, fit_boosting
 
 
 def _fit(dags, target_B, sizes, seed):

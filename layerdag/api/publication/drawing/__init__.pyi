@@ -1,7 +1,7 @@
 from ._draw import Drawn as Drawn, draw_samples as draw_samples
 from ._published import (
+    published_conditions as published_conditions,
     published_graphs as published_graphs,
-    told_conditions as told_conditions,
     written_graph as written_graph,
 )
 from ._renumbering import keys_of as keys_of

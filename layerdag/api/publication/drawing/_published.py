@@ -1,4 +1,4 @@
-"""Samples as a release tells them: their files, and the conditions in its table."""
+"""Samples as a release publishes them: their files, and the conditions in its table."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ def written_graph(sample: GeneratedGraph) -> AttributedGraph:
     return job_graph(sample.name, rank_classes(workload), workload.groups, {})
 
 
-def told_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Condition]]:
+def published_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Condition]]:
     """Yield the conditions of a sample, numbers to three digits."""
     for name, value in sample.dag.conditions.items():
         if name not in ("num_nodes", "num_layers", "world_size"):
@@ -43,5 +43,5 @@ def published_graphs(samples: Iterable[GeneratedGraph]) -> Iterator[AttributedGr
         except DataError:
             continue
         sizes = graph.conditions if sample.schema.kind == "trace" else {}
-        reported = dict(told_conditions(sample))
+        reported = dict(published_conditions(sample))
         yield replace(graph, name=sample.name, conditions={**sizes, **reported})

@@ -98,8 +98,8 @@ def _refused(audit: WeightsAudit) -> Iterator[str]:
         area = f"area {number(attack.auc, 2)} {interval(attack.interval)}"
         if attack.verdict is Verdict.LEAKS:
             yield f"the attack “{name}” tells which graphs were trained on ({area})"
-        elif any(rate.is_told for rate in attack.rates):
-            reported = next(rate for rate in attack.rates if rate.is_told)
+        elif any(rate.is_above_chance for rate in attack.rates):
+            reported = next(rate for rate in attack.rates if rate.is_above_chance)
             yield f"the attack “{name}” is sure of some training graphs ({reported.in_words()})"
         elif attack.interval.high > MOST_AREA:
             yield (

@@ -1,18 +1,24 @@
-"""``layerdag surrogate fit|predict|tstr``: predict performance from graphs."""
+"""``layerdag surrogate fit|predict|eval|tstr``: predict performance from graphs."""
 
 import argparse
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import tell_renamed
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.datasets import GraphDataset
+    from layerdag.surrogates import Surrogate
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
     "  layerdag surrogate fit data --exclude duration --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
+    "  layerdag surrogate eval outputs/surrogate data --by family\n"
     "  layerdag surrogate tstr data outputs/samples --exclude duration"
 )
 DATA_HELP = (
@@ -20,12 +26,12 @@ DATA_HELP = (
     "(num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
 LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
-FAMILY_NAMES = ("boosting", "message_passing")
+FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "stacked")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the three actions and their flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|tstr")
+    """Add the actions and their flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|eval|tstr")
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
@@ -34,24 +40,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--target",
+        action="append",
+        metavar="CONDITION",
+        help="what to predict (default: label); may be repeated",
+    )
+    fit.add_argument(
+        "--per",
+        choices=("graph", "operator"),
+        default="graph",
+        help="what to predict a number of; 'operator' learns the measured times of single "
+        "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
+    )
     _common(fit)
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
+    predict.add_argument(
+        "--level", type=float, default=0.9, help="of the intervals, a fraction (default: 0.9)"
+    )
     predict.add_argument("--json", action="store_true", help="print JSON instead of text")
+    _configure_eval(actions.add_parser("eval", help="score on a part of a data set"))
     tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
     tstr.add_argument("data", help=DATA_HELP)
     tstr.add_argument("samples", help="folder that 'layerdag sample' wrote")
-    tstr.add_argument("--family", choices=FAMILY_NAMES, action="append", help="may be repeated")
+    tstr.add_argument(
+        "--family",
+        choices=FAMILY_NAMES,
+        action="append",
+        help="may be repeated (default: boosting and message_passing)",
+    )
+    tstr.add_argument(
+        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
+    )
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
     _common(tstr)
 
 
+def _configure_eval(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``eval``."""
+    parser.add_argument("model", help="folder that 'fit' wrote")
+    parser.add_argument("data", help=DATA_HELP)
+    parser.add_argument("--split", choices=("train", "val", "test"), default="test")
+    parser.add_argument(
+        "--by", metavar="CONDITION", help="score each group of graphs, too, such as each 'family'"
+    )
+    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the actions that read a data set."""
-    parser.add_argument(
-        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
-    )
     parser.add_argument(
         "--exclude",
         action="append",
@@ -80,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "fit": _fit,
         "predict": _predict,
+        "eval": _eval,
         "tstr": _tstr,
     }
     return actions[args.action](args)
@@ -87,47 +128,117 @@ def run(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     """Fit, save with everything that prediction needs, and print the scores on the test part."""
+    if args.per == "operator":
+        return _fit_operators(args)
     from layerdag._runtime import require_replaceable
+    from layerdag.cli.output import evaluation_lines
     from layerdag.cli.settings import RealData
     from layerdag.surrogates import SURROGATE, Surrogate, labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
-    tested = len(labeled(data.graphs["test"], data.schema, args.target, args.exclude).dags)
-    surrogate = Surrogate.fit(
-        data, args.family, target=args.target, exclude=args.exclude, seed=args.seed
-    )
-    figures = surrogate.score(data)
-    notes = {**surrogate.notes, "test": tested, "scores": figures}
-    replace(surrogate, notes=notes).save(args.out, overwrite=args.overwrite)
-    record = notes | {"target": args.target, "excluded": args.exclude}
+    targets = args.target or ["label"]
+    for target in targets:
+        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
+    fitted = Surrogate.fit(data, args.family, target=targets, exclude=args.exclude, seed=args.seed)
+    scored = [_scored(one, data) for one in (fitted, *fitted.others)]
+    replace(scored[0], others=tuple(scored[1:])).save(args.out, overwrite=args.overwrite)
+    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in scored]
     if args.json:
-        print(json.dumps(record | {"family": args.family, "out": args.out}))
+        others = {record["target"]: record for record in records[1:]}
+        further = {"others": others} if others else {}
+        print(json.dumps(records[0] | {"family": args.family, "out": args.out} | further))
         return 0
-    print(
-        f"{args.family} fitted on {record['train']} graphs of {data.name}, seed {args.seed}; "
-        f"on {tested} test graphs:"
-    )
-    print("  " + ", ".join(f"{name} {value:.3g}" for name, value in figures.items()))
+    for one in scored:
+        found = one.evaluate(data)
+        print(
+            f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
+            f"seed {args.seed}; {one.target} on {found.graphs} test graphs:"
+        )
+        print("\n".join(evaluation_lines(found)))
     print(f"written to {args.out}")
     return 0
 
 
+def _fit_operators(args: argparse.Namespace) -> int:
+    """Fit and save the times of single operators."""
+    from layerdag._runtime import require_replaceable
+    from layerdag.cli.output import operator_lines
+    from layerdag.surrogates import SURROGATE, fit_operators, save_surrogate
+
+    if args.target or args.exclude or args.labels or args.family != "boosting":
+        raise UsageError(
+            "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
+            "--labels and --family."
+        )
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    trees, errors, jobs = fit_operators(args.data, args.seed)
+    notes = {"data": args.data, "seed": args.seed, "train": jobs}
+    notes |= {"evaluation": errors.to_dict()} if errors else {}
+    save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
+    if args.json:
+        print(json.dumps({**notes, "family": trees.family, "out": args.out}))
+        return 0
+    print(f"operators of {jobs} {'jobs' if jobs > 1 else 'job'} fitted, seed {args.seed}")
+    print("\n".join((*operator_lines(errors), f"written to {args.out}")))
+    return 0
+
+
+def _scored(one: "Surrogate", data: "GraphDataset") -> "Surrogate":
+    """Return a surrogate that remembers how good it is on the test part."""
+    from layerdag.surrogates import SCORES
+
+    found = one.evaluate(data)
+    figures = {score.name: found.scores[score.name].value for score in SCORES}
+    evaluated = {"test": found.graphs, "scores": figures, "evaluation": found.to_dict()}
+    return replace(one, notes={**one.notes, **evaluated})
+
+
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number per graph."""
+    """Print one number per graph and target, with its interval."""
+    from layerdag.cli.output import prediction_rows, prediction_text
+    from layerdag.cli.settings import warn
+    from layerdag.datasets import encoded
     from layerdag.surrogates import Surrogate
 
     model = Surrogate.load(args.model)
-    target, predicted = model.target, model.predict(args.paths)
-    rows = [
-        {"path": path, target: float(value)}
-        for path, value in zip(args.paths, predicted, strict=True)
-    ]
+    dags = encoded(args.paths, model.schema)
+    rows = list(prediction_rows(model, args.paths, dags, args.level))
     if args.json:
         print(json.dumps(rows))
-    else:
-        for row in rows:
-            print(f"{row['path']}: {target} {row[target]:.6g}")
+        return 0
+    for row in rows:
+        for target in model.targets:
+            print(f"{row['path']}: {target} {prediction_text(row, target)}")
+        if row["unfamiliar"]:
+            warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
+    return 0
+
+
+def _eval(args: argparse.Namespace) -> int:
+    """Print scores with intervals and the coverage of prediction intervals."""
+    from layerdag.cli.output import evaluation_lines
+    from layerdag.cli.settings import RealData, warn
+    from layerdag.surrogates import Surrogate
+
+    model = Surrogate.load(args.model)
+    data = RealData(args.data, args.labels).alone()
+    if model.notes.get("split") != data.split.to_dict():
+        warn(
+            f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
+            "so nothing tells whether graphs of this part were fitted on."
+        )
+    first, *others = (one.evaluate(data, args.split, args.by) for one in (model, *model.others))
+    if args.json:
+        further = {"others": {one.target: one.to_dict() for one in others}} if others else {}
+        print(json.dumps({"split": args.split, **first.to_dict(), **further}))
+        return 0
+    for found in (first, *others):
+        print(
+            f"{model.model.family} for {found.target} on {found.graphs} {args.split} graphs of "
+            f"{data.name}:"
+        )
+        print("\n".join(evaluation_lines(found)))
     return 0
 
 
@@ -143,7 +254,7 @@ def _tstr(args: argparse.Namespace) -> int:
         labeled(read_samples(args.samples, schema), schema, args.target, args.exclude),
         labeled(data.graphs["test"], schema, args.target, args.exclude),
         schema.sizes(),
-        {name: FAMILIES[name] for name in args.family or FAMILY_NAMES},
+        {name: FAMILIES[name] for name in args.family or FAMILY_NAMES[:2]},
         seeds=range(args.seeds),
     )
     if args.json:

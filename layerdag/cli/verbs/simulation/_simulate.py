@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli import without_blas_threads, without_garbage_search
-from layerdag.cli.output import peak_memory, report, summary
+from layerdag.cli.output import interval, peak_memory, report, summary
 from layerdag.cli.settings import configure, tell_ignored, workload_prefix
 from layerdag.errors import UsageError
 from layerdag.simulator.compute import CHOICES
@@ -58,6 +58,7 @@ def _run(args: argparse.Namespace) -> int:
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
         (args.report, lambda: report(result)),
         (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
+        (args.machine, lambda: interval(args, result)),
     ):
         if wanted:
             more, further = extra()
@@ -97,7 +98,17 @@ def _run_binary(args: argparse.Namespace) -> int:
     """Let the user's ASTRA-sim run the same files."""
     from layerdag.simulator.astra import AstraLogs, AstraRequest, run_binary, write_ticks
 
-    ours = ("preset", "compute", "slow", "noise", "trace", "report", "what_if", "memory_capacity")
+    ours = (
+        "preset",
+        "machine",
+        "compute",
+        "slow",
+        "noise",
+        "trace",
+        "report",
+        "what_if",
+        "memory_capacity",
+    )
     refused = [name for name in ours if getattr(args, name)]
     refused += ["congestion"] if args.congestion != "unaware" else []
     refused += ["group_collectives"] if args.group_collectives != "flat" else []
@@ -145,6 +156,8 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
     from layerdag.simulator.compute import compute_model
 
     options = _options(args)
+    if args.machine:
+        return _machine(args, num_ranks, options)
     if args.preset and (args.system or args.network):
         raise UsageError("--preset replaces --system and --network; give one or the others.")
     if args.preset:
@@ -161,6 +174,24 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
     )
     cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
     return cluster, compute_model(args.compute or "reference", cluster.system)
+
+
+def _machine(
+    args: argparse.Namespace, num_ranks: int, options: "RunOptions"
+) -> "tuple[Cluster, ComputeModel]":
+    """Return the cluster and the times of compute nodes of a calibrated machine."""
+    from layerdag.simulator.astra import read_memory
+    from layerdag.simulator.calibration import read_machine
+
+    for flag in ("preset", "system", "network", "compute"):
+        if getattr(args, flag):
+            raise UsageError(f"--machine states what --{flag} would; leave one of them out.")
+    machine = read_machine(args.machine)
+    cluster = dataclasses.replace(machine.cluster(num_ranks), options=options)
+    if args.memory:
+        cluster = dataclasses.replace(cluster, memory=read_memory(args.memory))
+    cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
+    return cluster, machine.compute(num_ranks)
 
 
 def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":

@@ -38,7 +38,7 @@ def test_a_score_that_says_nothing_finds_what_chance_finds() -> None:
         fold = (rng.random(150), rng.random(120))
         rate = detection_rates("a", [fold], seed)[0]
         chances.append(rate.by_chance)
-        found.append(rate.is_told)
+        found.append(rate.is_above_chance)
     # p-values of a discrete score are no smaller than uniform ones.
     assert np.mean(np.array(chances) <= 0.1) <= 0.22
     assert sum(found) <= 60 * CERTAIN + 1
@@ -50,7 +50,7 @@ def test_few_sure_members_are_told_although_the_area_is_one_half() -> None:
     member_T[:30] = 2.0
     member_T[30:60] = -1.0
     rate = detection_rates("a", [(member_T, other_H)], 0)[0]
-    assert rate.is_told
+    assert rate.is_above_chance
     assert rate.true_positive_rate == pytest.approx(0.1, abs=0.03)
     assert rate.in_words().startswith("TPR at 1% FPR 1")
 

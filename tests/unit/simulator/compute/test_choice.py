@@ -14,6 +14,7 @@ from layerdag.simulator.compute import (
     DEVICES,
     Gemm,
     MeasuredCompute,
+    OperatorTrees,
     PredictedCompute,
     ReferenceCompute,
     RooflineCompute,
@@ -21,7 +22,9 @@ from layerdag.simulator.compute import (
     SystolicArray,
     SystolicCompute,
     compute_model,
+    model_files,
 )
+from layerdag.surrogates import save_surrogate
 from layerdag.traces import write_workload
 
 
@@ -114,6 +117,15 @@ def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
     assert finish(node, f"learned:{tmp_path / 'other'}") == pytest.approx(4000, rel=0.1)
 
 
+def test_a_surrogate_of_operators_is_read_from_its_folder(tmp_path: Path):
+    nodes = [dataclasses.replace(comp(i, 7, tensor_size=8), name="aten::add") for i in range(40)]
+    save_surrogate(OperatorTrees.fit(workload(nodes).traces), tmp_path / "o")
+    node = dataclasses.replace(comp(0, 99, tensor_size=8), name="aten::add")
+    assert finish(node, f"surrogate:{tmp_path / 'o'}") == pytest.approx(7000, rel=0.01)
+    names = [path.name for path in model_files(f"surrogate:{tmp_path / 'o'}")]
+    assert names == ["surrogate.json", "weights.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -126,6 +138,8 @@ def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
         ("reference:scale=2", "unknown argument 'scale'"),
         ("h100:efficiency=2", "efficiency is 2.0"),
         ("h100:efficiency=.5,efficiency=.6", "given twice"),
+        ("surrogate", "write surrogate:FOLDER"),
+        ("surrogate:missing", "there is no such file"),
         ("systolic", "'' is no size; write ROWSxCOLUMNS"),
         ("systolic:128", "'128' is no size"),
         ("systolic:0x4", "an array of 0 x 4 cells"),

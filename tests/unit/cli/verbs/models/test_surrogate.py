@@ -99,3 +99,113 @@ def test_the_old_flag_excludes_and_is_told(
     out, err = capsys.readouterr()
     assert "'--hide' is now called '--exclude'" in err
     assert json.loads(out)["excluded"] == ["kind"]
+
+
+@pytest.fixture
+def fitted(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, Path]:
+    """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""
+    counts = {"train": 30, "val": 12, "test": 12}
+    data = write_tile(tmp_path / "calibrated", rng, counts, layers=4, codes=3)
+    assert main(["surrogate", "fit", str(data), "--out", str(tmp_path / "fitted"), "--json"]) == 0
+    return data, tmp_path / "fitted"
+
+
+def test_predictions_have_intervals_of_the_wanted_level(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads((fitted[1] / "surrogate.json").read_text())["notes"]
+    assert told["evaluation"]["scores"]["mape"]["value"] == told["scores"]["mape"]
+    words = ["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]
+    capsys.readouterr()
+    assert main([*words, "--json", "--level", "0.8"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["low"] < row["label"] < row["high"]
+    assert row["level"] == 0.8
+    assert main(words) == 0
+    assert "0.graphml: label " in (out := capsys.readouterr().out)
+    assert "(90 % interval: " in out
+    assert main([*words, "--level", "0.99"]) == 2
+    assert "12 graphs that the surrogate was calibrated on" in capsys.readouterr().err
+
+
+def test_a_graph_unlike_those_of_the_fit_is_told(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads((fitted[1] / "surrogate.json").read_text())
+    facts["notes"]["seen"] |= {"fewest": 500, "most": 900}
+    (fitted[1] / "surrogate.json").write_text(json.dumps(facts))
+    assert main(["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]) == 0
+    assert "nodes, fitted on 500 to 900" in capsys.readouterr().err
+
+
+def test_an_evaluation_prints_scores_coverage_and_groups(
+    fitted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, model = map(str, fitted)
+    capsys.readouterr()
+    assert main(["surrogate", "eval", model, data, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["split"], found["graphs"]) == ("test", 12)
+    assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
+    assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]
+    assert main(["surrogate", "eval", model, data, "--split", "train", "--by", "num_layers"]) == 0
+    out, err = capsys.readouterr()
+    assert "boosting for label on 30 train graphs" in out
+    assert "within_10_percent" in out
+    assert "90 % held" in out
+    assert err == ""
+
+
+def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
+    fitted: tuple[Path, Path], tile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["surrogate", "eval", str(fitted[1]), str(tile)]) == 0
+    assert "is split in another way" in capsys.readouterr().err
+
+
+def test_several_targets_are_columns_of_a_label_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,time,memory"]
+    for i in range(100):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1},{1000 + i}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--target", "time", "--target", "memory"]
+    assert main([*words, "--out", str(tmp_path / "m"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["target"] == "time"
+    assert told["others"]["memory"]["scores"]["spearman"] > 0.8
+    graph = str(folder / "g50.json")
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 20 < row["time"] < 80
+    assert 1000 < row["others"]["memory"]["value"] < 1100
+    assert row["others"]["memory"]["low"] < row["others"]["memory"]["high"]
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["time", "memory"]
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["target"] == "time"
+    assert found["others"]["memory"]["graphs"] == 10
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder)]) == 0
+    assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
+
+
+def test_operators_of_a_workload_are_fitted_and_simulated(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, model = str(repository / "data" / "examples" / "ddp_mlp"), str(tmp_path / "o")
+    words = ["surrogate", "fit", job, "--per", "operator", "--out", model]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["family"], told["train"]) == ("operators", 1)
+    assert main([*words, "--overwrite"]) == 0
+    assert "operators of 1 job fitted" in capsys.readouterr().out
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
+    assert main([*simulated, "--compute", f"surrogate:{model}"]) == 0
+    assert "makespan" in capsys.readouterr().out
+    assert main([*words, "--overwrite", "--exclude", "duration"]) == 2
+    assert "leave out --target" in capsys.readouterr().err

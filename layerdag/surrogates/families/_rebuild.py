@@ -1,0 +1,145 @@
+"""Surrogates from the parts of a file, which is not trusted: every size and index is checked."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerdag.graph import GraphSizes
+from layerdag.surrogates.families._base import SurrogateModel, TargetScale
+from layerdag.surrogates.families._boosting import BoostedTrees
+
+if TYPE_CHECKING:
+    from layerdag.surrogates.families._network import GraphNetwork
+
+_MOST_MEMBERS = 100
+
+
+def rebuild(family: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
+    """Return the model of ``SurrogateModel.config()`` and ``SurrogateModel.arrays()``.
+
+    Raises:
+        KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError:
+            If a part is missing, out of bounds or misshapen.
+    """
+    return _REBUILD[family](config, arrays)
+
+
+def _sizes(config: Mapping[str, Any]) -> GraphSizes:
+    """Return the sizes, with counts bounded so that a file cannot ask for all memory."""
+    attributes = tuple(int(k) for k in config["sizes"]["attributes"])
+    edge_types = int(config["sizes"]["edge_types"])
+    if not attributes or not all(0 < k <= 1_000_000 for k in (*attributes, edge_types)):
+        raise ValueError("sizes out of bounds")
+    return GraphSizes(attributes=attributes, edge_types=edge_types)
+
+
+def _scale(config: Mapping[str, Any]) -> TargetScale:
+    scale = config["scale"]
+    numbers = (float(scale[name]) for name in ("mean", "std", "low", "high"))
+    return TargetScale(bool(scale["log"]), *numbers)
+
+
+def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> BoostedTrees:
+    """Return boosted trees after checking that every child and column exists."""
+    trees, nodes = arrays["left"].shape
+    columns = {name: arrays[name] for name in ("feature", "threshold", "left", "right", "value")}
+    if any(column.shape != (trees, nodes) for column in columns.values()):
+        raise ValueError("arrays differ in shape")
+    for name in ("left", "right"):
+        if not ((columns[name] >= 0) & (columns[name] < nodes)).all():
+            raise ValueError(f"'{name}' names a node that does not exist")
+    depth = int(config["depth"])
+    if not 0 <= depth <= nodes or not (columns["feature"] >= 0).all():
+        raise ValueError("depth or feature out of bounds")
+    return BoostedTrees(
+        sizes=_sizes(config),
+        scale=_scale(config),
+        start=float(config["start"]),
+        depth=depth,
+        feature_TM=columns["feature"],
+        threshold_TM=columns["threshold"],
+        left_TM=columns["left"],
+        right_TM=columns["right"],
+        value_TM=columns["value"],
+    )
+
+
+def _rebuild_message_passing(
+    config: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> SurrogateModel:
+    """Return the network with its weights; a missing or misshapen weight raises RuntimeError."""
+    from layerdag.surrogates.families._message_passing import MessagePassingSurrogate
+    from layerdag.surrogates.families._network import MessagePassingNetwork
+    from layerdag.surrogates.families._training import NetworkSettings
+
+    settings = NetworkSettings(**config["settings"])
+    _bound(settings.width, settings.rounds)
+    sizes = _sizes(config)
+    network = MessagePassingNetwork(sizes, int(settings.width), int(settings.rounds))
+    _load(network, arrays)
+    return MessagePassingSurrogate(sizes, _scale(config), settings, network)
+
+
+def _rebuild_dag_transformer(
+    config: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> SurrogateModel:
+    """Return the transformer with its weights, as ``_rebuild_message_passing``."""
+    from layerdag.surrogates.families._dag_transformer import (
+        DAGTransformer,
+        TransformerSettings,
+        TransformerSurrogate,
+    )
+
+    facts = config["settings"]
+    _bound(facts["width"], facts["rounds"])
+    settings = TransformerSettings(**facts)
+    sizes = _sizes(config)
+    network = DAGTransformer(sizes, settings)
+    _load(network, arrays)
+    return TransformerSurrogate(sizes, _scale(config), settings, network)
+
+
+def _rebuild_stacked(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
+    """Return the ensemble after checking its members and weights."""
+    from layerdag.surrogates.families._stacked import StackedEnsemble
+
+    weight_M = np.asarray(config["weights"], dtype=float)
+    facts = config["members"]
+    if not 0 < len(facts) <= _MOST_MEMBERS or weight_M.shape != (len(facts),):
+        raise ValueError("number of members or weights out of bounds")
+    if not np.isfinite(weight_M).all():
+        raise ValueError("a weight is no number")
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        prefix, _, rest = name.partition(".")
+        parts.setdefault(prefix, {})[rest] = array
+    members = []
+    for index, one in enumerate(facts):
+        if one["family"] == "stacked":
+            raise ValueError("a member is an ensemble itself")
+        members.append(rebuild(one["family"], one["config"], parts[str(index)]))
+    difficulty = _rebuild_boosting(config["difficulty"], parts["difficulty"])
+    return StackedEnsemble(_scale(config), tuple(members), weight_M, difficulty)
+
+
+def _bound(width: object, rounds: object) -> None:
+    """Raise ValueError where a file asks for a network that no fit would make."""
+    if not (0 < int(str(width)) <= 4096 and 0 < int(str(rounds)) <= 64):
+        raise ValueError("width or rounds out of bounds")
+
+
+def _load(network: "GraphNetwork", arrays: dict[str, np.ndarray]) -> None:
+    """Give a network its weights."""
+    import torch
+
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+    network.eval()
+
+
+_REBUILD: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], SurrogateModel]] = {
+    "boosting": _rebuild_boosting,
+    "message_passing": _rebuild_message_passing,
+    "dag_transformer": _rebuild_dag_transformer,
+    "stacked": _rebuild_stacked,
+}
