@@ -65,7 +65,7 @@ ROOM_OF = {verb: group for group, verbs in ROOMS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release")
 # First words after a verb that make it another one, with flags of its own.
-MODES = {"workload": "stage"}
+MODES = {"workload": ("stage", "corpus")}
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
@@ -132,7 +132,7 @@ def _run(verb: str, arguments: list[str]) -> int:
     if verb in _WITH_THREADS:
         with_brief_spinning()
     name = [verb]
-    if arguments[:1] == [MODES.get(verb)]:
+    if arguments[:1] and arguments[0] in MODES.get(verb, ()):
         name.append(arguments.pop(0))
     module = importlib.import_module(f"layerdag.cli.verbs.{ROOM_OF[verb]}._{'_'.join(name)}")
     if has_settings:

@@ -149,6 +149,10 @@ class JobPlan:
             domain = [rank for stage in sorted(joined) for rank in self.ranks_of(stage)]
         return members(self._role_N[node], domain, rank)
 
+    def group_kind(self, node: int) -> tuple[str, int | None, int | None]:
+        """Return what the group of a collective depends on beside the rank."""
+        return self._role_N[node], self.stage_N[node], self.peer_N[node]
+
     def has_groups(self) -> bool:
         """Return whether some collective joins fewer than all ranks."""
         collectives = (node for node, kind in enumerate(self.kind_N) if kind == COLLECTIVE)

@@ -6,7 +6,7 @@ fixed rules and counts the repairs, so that the manifest says how often the mode
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from layerdag.codec._attributed_graph import AttributedGraph
 from layerdag.codec._fold import HOST, MESSAGE, NONE
 from layerdag.codec._node_costs import NodeNumbers, node_numbers, with_time_at_start
-from layerdag.codec._placement import JobPlan, fitting_ranks, num_stages
+from layerdag.codec._placement import COLLECTIVE, JobPlan, fitting_ranks, num_stages
 from layerdag.codec._vocabulary import OTHER, RECEIVE
 from layerdag.traces import Attribute, NodeType, Trace, Wire, Workload
 from layerdag.traces.chakra import NodeSpec, build_trace
@@ -73,10 +73,13 @@ def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
     traces: list[Trace] = []
     for stage in range(plan.num_stages):
         ranks = plan.ranks_of(stage)
+        first = writer.trace(ranks.start)
         if plan.is_uniform(stage):
-            traces.extend([writer.trace(ranks.start)] * len(ranks))
+            traces.extend([first] * len(ranks))
         else:
-            traces.extend(writer.trace(rank) for rank in ranks)
+            traces.append(first)
+            others = _OtherRanks(first, writer)
+            traces.extend(others.trace(rank) for rank in ranks[1:])
     groups = {name: ranks for ranks, name in writer.groups.items()}
     workload = Workload(tuple(traces), groups, plan.graph.name)
     costs = {"compute_without_cost": numbers.filled, "start_without_time": numbers.lifted}
@@ -88,8 +91,9 @@ class _Writer:
     """Writes the trace of one rank after the other, and names the groups that they use."""
 
     def __init__(self, plan: JobPlan, numbers: NodeNumbers) -> None:
-        self._plan = plan
+        self.plan = plan
         self._numbers = numbers
+        self.first_rank = 0
         self._only_world = not plan.has_groups()
         rings_N = map(plan.is_ring, range(plan.graph.num_nodes))
         bounds = accumulate((1 + ring for ring in rings_N), initial=0)
@@ -98,7 +102,8 @@ class _Writer:
 
     def trace(self, rank: int) -> Trace:
         """Return the trace of one rank: the nodes it takes part in, in topological order."""
-        plan = self._plan
+        plan = self.plan
+        self.first_rank = rank
         mine_N = plan.takes_part(plan.stage_of(rank))
         nodes = []
         for node in np.flatnonzero(mine_N).tolist():
@@ -108,7 +113,7 @@ class _Writer:
 
     def _ends(self, node: int, rank: int) -> tuple[NodeType, ...]:
         """Return the type of each node that the rank runs for a node of the graph."""
-        plan = self._plan
+        plan = self.plan
         if plan.kind_N[node] != MESSAGE:
             return (NodeType[plan.kind_N[node]],)
         if plan.is_ring(node):
@@ -122,7 +127,7 @@ class _Writer:
         """Return one node of a trace; the receiving end of a message has its own operator."""
         return NodeSpec(
             id=number,
-            name=RECEIVE if kind == NodeType.COMM_RECV else self._plan.name_N[node],
+            name=RECEIVE if kind == NodeType.COMM_RECV else self.plan.name_N[node],
             type=kind,
             data_deps=self._parents(node, mine_N, control=False),
             ctrl_deps=self._parents(node, mine_N, control=True),
@@ -132,7 +137,7 @@ class _Writer:
 
     def _parents(self, node: int, mine_N: list[bool], *, control: bool) -> tuple[int, ...]:
         """Return the ids of the parents of one kind that the rank runs."""
-        found = self._plan.parents[node]
+        found = self.plan.parents[node]
         return tuple(
             number
             for parent, kind in found
@@ -143,11 +148,11 @@ class _Writer:
     def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
         """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
         communicates = kind >= NodeType.COMM_SEND
-        device = self._plan.column("device")[node]
+        device = self.plan.column("device")[node]
         yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
         if device not in (NONE, OTHER):
             yield Attribute("device", Wire.STRING, "cpu" if device == HOST else device)
-        dtype = self._plan.column("dtype")[node]
+        dtype = self.plan.column("dtype")[node]
         if dtype not in (NONE, OTHER):
             yield Attribute("dtype", Wire.STRING, dtype)
         numbers = self._numbers
@@ -160,25 +165,80 @@ class _Writer:
                 yield Attribute(attribute, wire, int(value_N[node]))
         if communicates:
             yield Attribute("comm_size", Wire.INT64, int(numbers.comm_bytes_N[node]))
-        if kind == NodeType.COMM_SEND:
-            yield from _ends_of(rank, self._plan.target(node, rank), node)
-        elif kind == NodeType.COMM_RECV:
-            yield from _ends_of(self._plan.source(node, rank), rank, node)
+        if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+            yield from _ends_of(*self._message_end(node, kind, rank), node)
         elif kind == NodeType.COMM_COLL:
-            collective = self._plan.collective_N[node]
+            collective = self.plan.collective_N[node]
             assert collective is not None, "the plan places every collective"
             yield Attribute("comm_type", Wire.INT64, int(collective))
-            yield Attribute("pg_name", Wire.STRING, self._group_name(self._plan.group(node, rank)))
+            yield Attribute("pg_name", Wire.STRING, self.group_name(self.plan.group(node, rank)))
 
-    def _group_name(self, ranks: tuple[int, ...]) -> str:
+    def message_ends(self, node: int, rank: int) -> Iterator[tuple[int, int]]:
+        """Yield source and target of each node that a rank runs for a message."""
+        for kind in self._ends(node, rank):
+            yield self._message_end(node, kind, rank)
+
+    def _message_end(self, node: int, kind: NodeType, rank: int) -> tuple[int, int]:
+        if kind == NodeType.COMM_SEND:
+            return rank, self.plan.target(node, rank)
+        return self.plan.source(node, rank), rank
+
+    def group_name(self, ranks: tuple[int, ...]) -> str:
         """Return the integer name of a group; "0" is the world where there is no other.
 
         ASTRA-sim numbers the collectives of "0" by rank, those of other groups included, so that
         ranks with unequal numbers of these would never meet: beside groups the world is one too.
         """
-        if self._only_world and len(ranks) == self._plan.num_ranks:
+        if self._only_world and len(ranks) == self.plan.num_ranks:
             return "0"
         return self.groups.setdefault(ranks, str(len(self.groups) + 1))
+
+
+class _OtherRanks:
+    """Makes the traces of a stage's other ranks: that of the first with other groups and peers.
+
+    Args:
+        first: Trace of the first rank.
+        writer: What wrote it.
+    """
+
+    def __init__(self, first: Trace, writer: _Writer) -> None:
+        self._first, self._writer = first, writer
+        plan, table = writer.plan, first.attributes
+        stage = plan.stage_of(writer.first_rank)
+        mine = np.flatnonzero(plan.takes_part(stage)).tolist()
+        self._collectives = [node for node in mine if plan.kind_N[node] == COLLECTIVE]
+        self._messages = [node for node in mine if plan.kind_N[node] == MESSAGE]
+        self._group_row_C = self._rows("pg_name")
+        self._end_row_M2 = np.sort(np.concatenate([self._rows("comm_src"), self._rows("comm_dst")]))
+        kinds = [plan.group_kind(node) for node in self._collectives]
+        place = {kind: at for at, kind in enumerate(dict.fromkeys(kinds))}
+        self._one_of_kind = dict(zip(reversed(kinds), reversed(self._collectives), strict=True))
+        self._kinds = [*place]
+        self._word_A = table.word_A.copy()
+        self._word_A[self._group_row_C] = [len(first.strings) + place[kind] for kind in kinds]
+
+    def _rows(self, name: str) -> np.ndarray:
+        """Return the rows of an attribute, in order of nodes."""
+        strings, table = self._first.strings, self._first.attributes
+        if name not in strings:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(table.name_A == strings.index(name))
+
+    def trace(self, rank: int) -> Trace:
+        """Return the trace of a rank."""
+        plan, writer, word_A = self._writer.plan, self._writer, self._word_A
+        names = [writer.group_name(plan.group(self._one_of_kind[k], rank)) for k in self._kinds]
+        if self._messages:
+            word_A = word_A.copy()
+            ends = [end for node in self._messages for end in writer.message_ends(node, rank)]
+            word_A[self._end_row_M2] = np.array(ends, dtype=np.uint64).reshape(-1)
+        return replace(
+            self._first,
+            strings=(*self._first.strings, *names),
+            attributes=replace(self._first.attributes, word_A=word_A),
+            source=f"{plan.graph.name}.{rank}",
+        )
 
 
 def _ends_of(source: int, target: int, tag: int) -> Iterator[Attribute]:

@@ -31,10 +31,29 @@ SEND, RECEIVE = "c10d::send", "c10d::recv"
 _COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})
 
 
+# Operators of ``layerdag.workloads.symbolic``: what, layer, pass and micro-batch, gradient of what.
+_OF_WORKLOADS = re.compile(
+    r"(?P<what>(mm\.)?(absorb|act|adam|attention|compress|condition|down|embedding|kv_up|logits|loss"
+    r"|mix|modulation|norm|norm1|norm2|norm_latent|out|patches|q_up|qkv|router|sample|shared_act"
+    r"|shared_down|shared_up|up|value_up))(\.[0-9]+)?(\.(?P<pass>[FB])[0-9]*)?"
+    r"(?P<of>\.(again|dx|dw))?"
+)
+
+
 def public_name(name: str) -> str:
-    """Return the operator without its overload if it is a public one, else ``<other>``."""
+    """Return the operator without its overload if it is a public one, else ``<other>``.
+
+    An operator of ``layerdag workload`` loses its layer and micro-batch: "mm.qkv.3.B1.dx" is
+    "mm.qkv.B.dx".
+    """
     operator = name.partition(".")[0]
-    return operator if operator in _COMMUNICATION or operator in public_operators() else OTHER
+    if operator in _COMMUNICATION or operator in public_operators():
+        return operator
+    found = _OF_WORKLOADS.fullmatch(name)
+    if found is None:
+        return OTHER
+    passed = f".{found['pass']}" if found["pass"] else ""
+    return f"{found['what']}{passed}{found['of'] or ''}"
 
 
 def is_communication(name: str) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks import rolled
+from layerdag.codec.blocks import BLOCK, rolled
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
-from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.schema import GraphSchema, NumberForm
 from layerdag.datasets.schema.costs import NO_COSTS
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph import DAG, Condition, DAGBatch, graph_hash, layers_of
@@ -56,6 +56,7 @@ class GraphDataset:
         *,
         num_bins: int = 16,
         blocks: Blocks = "whole",
+        numbers: NumberForm = "absolute",
     ) -> "GraphDataset":
         """Learn the schema from ``parts["train"]`` and encode every part.
 
@@ -68,10 +69,13 @@ class GraphDataset:
             kind: "trace" or "flow".
             parts: Graphs of each split.
             num_bins: Bins of each numeric attribute.
-            blocks: "rolled" holds the repeated blocks of jobs once, see ``layerdag.codec.blocks``.
+            blocks: "rolled" holds the repeated blocks of jobs once, see ``layerdag.codec.blocks``;
+                graphs that are rolled up already stay so.
+            numbers: "relative" codes numbers of nodes over what follows from conditions.
 
         Raises:
-            DataError: If there is no training graph, or flow graphs are to be rolled up.
+            DataError: If there is no training graph, flow graphs are to be rolled up, or numbers
+                follow from no condition.
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
@@ -82,8 +86,9 @@ class GraphDataset:
             )
         wholes = parts
         if blocks == "rolled":
-            parts = {**parts, "train": [rolled(graph) for graph in parts["train"]]}
-        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
+            train = [g if BLOCK in g.categories else rolled(g) for g in parts["train"]]
+            parts = {**parts, "train": train}
+        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins, numbers=numbers)
         coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
         _, refused = coded["train"]
         if refused:

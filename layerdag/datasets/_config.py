@@ -11,6 +11,7 @@ from typing import Literal
 from layerdag._runtime import build_settings
 from layerdag.datasets._base import Blocks, GraphDataset
 from layerdag.datasets._loading import loader_of
+from layerdag.datasets.schema import NumberForm
 from layerdag.errors import ConfigError
 
 
@@ -66,6 +67,7 @@ class FolderConfig:
     held_out: float | None = None
     public_words: tuple[str, ...] | str = ()
     blocks: Blocks = "whole"
+    numbers: NumberForm = "absolute"
 
 
 @dataclass(frozen=True)

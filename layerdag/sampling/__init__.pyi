@@ -3,7 +3,11 @@ from ._repeats import (
     conditions_for_model as conditions_for_model,
     unrolled_sizes as unrolled_sizes,
 )
-from ._sample import pretrained_checkpoint as pretrained_checkpoint, sample as sample
+from ._sample import (
+    SHIPPED as SHIPPED,
+    pretrained_checkpoint as pretrained_checkpoint,
+    sample as sample,
+)
 from ._sampling import (
     checkpoint_fingerprint as checkpoint_fingerprint,
     checkpoint_schema as checkpoint_schema,

@@ -1,8 +1,10 @@
 from ._edge_labels import (
     BLOCK as BLOCK,
+    INSIDE as INSIDE,
     OUTSIDE as OUTSIDE,
     REPEATS as REPEATS,
     in_copy as in_copy,
+    is_rolled as is_rolled,
 )
 from ._roll import as_one_copy as as_one_copy, rolled as rolled
 from ._unroll import (

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from layerdag.codec import AttributedGraph
+
 BLOCK = "block"
 """Categorical attribute: whether a node is in a block, with its edges to other copies of itself."""
 REPEATS = "repeats"
@@ -98,6 +100,22 @@ def own_edges(label: str, kinds: Sequence[str]) -> list[EdgeLabel] | None:
     """Return the edges of a node to other copies of itself, None if it is in no block."""
     first, _, rest = label.partition(_AND)
     return EdgeLabel.all_in(rest, kinds) if first == INSIDE else None
+
+
+def is_rolled(graph: AttributedGraph, kinds: Sequence[str]) -> bool:
+    """Return whether a graph is a rolled one: all words of its blocks and edges are of these kinds.
+
+    Args:
+        graph: Any graph.
+        kinds: Edge types of the whole graph.
+    """
+    if BLOCK not in graph.categories:
+        return False
+    edges = all(joined(EdgeLabel.all_in(name, kinds)) == name for name in graph.edge_type_names)
+    return edges and all(
+        word == OUTSIDE or ((own := own_edges(word, kinds)) is not None and block_word(own) == word)
+        for word in set(graph.categories[BLOCK])
+    )
 
 
 def in_copy(edge_type: str, kind: str) -> bool:

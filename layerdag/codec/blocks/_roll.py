@@ -23,14 +23,16 @@ from layerdag.codec.blocks._edge_labels import (
 from layerdag.errors import GraphError
 from layerdag.graph import Run, longest_path_layers, nested_runs
 
-_SMALLEST = 2  # nodes of a block
+SMALLEST = 2  # nodes of a block
 # Of the nodes, so many must lie in blocks. Where fewer do, parts of layers repeat and others not
 # (in jobs of the corpus, attention is in none of the blocks), and copies would be no layers.
 _LEAST_SHARE = 0.6
 _SWEEPS = 3
 
 
-def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) -> AttributedGraph:
+def rolled(
+    graph: AttributedGraph, measured: Collection[str] = ("duration",), *, smallest: int = SMALLEST
+) -> AttributedGraph:
     """Return the graph with repeated blocks held once, as often as ``unrolled`` has to copy them.
 
     Blocks are runs of nodes, in the order of the graph, that agree in all attributes but measured
@@ -41,6 +43,8 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
     Args:
         graph: Nodes in program order; edge types without spaces.
         measured: Numeric attributes in which copies may differ; one copy keeps their mean.
+        smallest: Nodes that a block must have. A single node that repeats, such as the gather of a
+            layer's weights after the optimizer, is one with 1.
 
     Returns:
         The graph with the attribute "block" and the condition "repeats"; "num_nodes" and
@@ -48,7 +52,7 @@ def rolled(graph: AttributedGraph, measured: Collection[str] = ("duration",)) ->
     """
     if not _is_acyclic(graph.num_nodes, graph.edge_index_2E):
         return as_one_copy(graph)
-    runs = [run for run in nested_runs(_colors(graph, measured)) if run.period >= _SMALLEST]
+    runs = [run for run in nested_runs(_colors(graph, measured)) if run.period >= smallest]
     best: _Rolling | None = None
     for count in sorted({run.count for run in runs}, reverse=True):
         found = _representable(graph, _apart([run for run in runs if run.count == count]), count)

@@ -11,4 +11,8 @@ from ._requests import (
     complete_conditions as complete_conditions,
     outside_training as outside_training,
 )
-from ._schema import MEASURED as MEASURED, GraphSchema as GraphSchema
+from ._schema import (
+    MEASURED as MEASURED,
+    GraphSchema as GraphSchema,
+    NumberForm as NumberForm,
+)

@@ -19,6 +19,7 @@ def complete_conditions(
 ) -> list[dict[str, Condition]]:
     """Return full conditions for each seed; each depends on its own seed alone.
 
+    Conditions that follow from others (``laws.Relation``) do so in what is returned, too.
     Where the schema has no table, because too few graphs were trained on, open ones stay open.
 
     Args:
@@ -27,8 +28,12 @@ def complete_conditions(
         seeds: One for each graph.
 
     Raises:
-        VocabularyError: If a given condition or category is unknown.
+        VocabularyError: If a given condition or category is unknown, or given ones contradict each
+            other.
     """
+    schema.encode_conditions([given])
+    words = {condition.name: condition.values for condition in schema.category_conditions}
+    given = schema.laws.completed(given, words)
     numeric_1C, category_1M = schema.encode_conditions([given])
     if not schema.condition_table.cells:
         return [dict(given) for _ in seeds]
@@ -37,7 +42,8 @@ def complete_conditions(
         numeric_1C[0].double().numpy(),
         (numpy_generator(seed, "conditions") for seed in seeds),
     )
-    return [{**_decoded(schema, *drawn), **given} for drawn in draws]
+    rows = [{**_decoded(schema, *drawn), **given} for drawn in draws]
+    return [schema.laws.settled(row, given, words) for row in rows]
 
 
 def outside_training(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:

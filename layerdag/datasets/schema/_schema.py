@@ -5,8 +5,8 @@ weights, and is all that is needed to turn a sampled graph back into names and n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from layerdag.datasets.schema._condition_table import ConditionTable
 from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition, fit_conditions
 from layerdag.datasets.schema._numeric import NumericAttribute
 from layerdag.datasets.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs
+from layerdag.datasets.schema.laws import NO_LAWS, Laws, fit_laws
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph import DAG, SHARED_BY, Condition, GraphSizes
 
@@ -30,6 +31,7 @@ MEASURED = ("duration",)
 """Node attributes that are measurements of a run, and no property of its program."""
 
 Attribute = CategoryAttribute | NumericAttribute
+NumberForm = Literal["absolute", "relative"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class GraphSchema:
         category_conditions: Graph-level categories, in the order of ``category_BM``.
         condition_table: What training graphs were like, to draw plausible requests from.
         costs: What operators cost in training jobs, for the numbers of samples.
+        laws: How numbers follow from conditions; codes are then those of numbers over their laws.
     """
 
     kind: str
@@ -53,15 +56,28 @@ class GraphSchema:
     category_conditions: tuple[CategoryCondition, ...] = ()
     condition_table: ConditionTable = NO_TABLE
     costs: CostTable = NO_COSTS
+    laws: Laws = field(default_factory=Laws)
 
     @classmethod
     def fit(
-        cls, kind: str, graphs: Sequence[AttributedGraph], *, num_bins: int = 16
+        cls,
+        kind: str,
+        graphs: Sequence[AttributedGraph],
+        *,
+        num_bins: int = 16,
+        numbers: NumberForm = "absolute",
     ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
 
+        Args:
+            kind: "trace" or "flow".
+            graphs: Training graphs.
+            num_bins: Bins of each numeric attribute.
+            numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
+
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
+            DataError: If numbers are to be relative and go with no condition.
         """
         if not graphs:
             raise GraphError("There is no training graph to learn a schema from.")
@@ -74,8 +90,11 @@ class GraphSchema:
                     f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
                     "set need the same."
                 )
+        shared = min(SHARED_BY, len(graphs))
+        laws = fit_laws(graphs, shared) if numbers == "relative" else NO_LAWS
+        graphs = [laws.relative(graph) for graph in graphs]
         categories = [fit_category(name, graphs) for name in first.categories]
-        numbers = [
+        numeric = [
             NumericAttribute.fit(
                 name, first.units.get(name, "1"),
                 np.concatenate([g.numbers[name] for g in graphs]), num_bins,
@@ -86,11 +105,12 @@ class GraphSchema:
         conditions = fit_conditions([graph.conditions for graph in graphs])
         schema = cls(
             kind=kind,
-            attributes=(*categories, *numbers),
+            attributes=(*categories, *numeric),
             edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
             numeric_conditions=conditions[0],
             category_conditions=conditions[1],
-            costs=fit_costs(graphs, min(SHARED_BY, len(graphs))),
+            costs=NO_COSTS if laws else fit_costs(graphs, shared),
+            laws=laws,
         )
         return schema.with_table([graph.conditions for graph in graphs])
 
@@ -179,6 +199,7 @@ class GraphSchema:
 
     def _codes(self, graph: AttributedGraph) -> DAG:
         """Return a graph with the attributes of the schema as codes and positions."""
+        graph = self.laws.relative(graph)
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -238,7 +259,7 @@ class GraphSchema:
                 position_N = dag.u_NA[:, column].numpy()
                 numbers[attribute.name] = attribute.decode(code_N, position_N)
                 units[attribute.name] = attribute.unit
-        return AttributedGraph(
+        graph = AttributedGraph(
             name=name,
             categories=categories,
             numbers=numbers,
@@ -248,6 +269,7 @@ class GraphSchema:
             edge_type_names=self.edge_types,
             conditions=dag.conditions,
         )
+        return self.laws.absolute(graph)
 
     def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
         """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
@@ -286,6 +308,7 @@ class GraphSchema:
             "category_conditions": [asdict(c) for c in self.category_conditions],
             "condition_table": self.condition_table.to_dict(),
             **({"costs": self.costs.to_dict()} if self.costs else {}),
+            **({"laws": self.laws.to_dict()} if self.laws else {}),
         }
 
     @classmethod
@@ -311,6 +334,7 @@ class GraphSchema:
                 ),
                 condition_table=ConditionTable.from_dict(data["condition_table"]),
                 costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
+                laws=Laws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
             )
             schema._check()
         except (

@@ -11,6 +11,7 @@ import numpy as np
 from layerdag._runtime import track
 from layerdag.codec import (
     CATEGORIES,
+    EDGE_TYPES,
     OPEN_VOCABULARIES,
     VOCABULARIES,
     AttributedGraph,
@@ -18,6 +19,7 @@ from layerdag.codec import (
     rank_classes,
     size_conditions,
 )
+from layerdag.codec.blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.datasets import (
     Blocks,
     GraphDataset,
@@ -35,8 +37,8 @@ from layerdag.datasets.files import (
     read_step_time,
 )
 from layerdag.datasets.samples import SampleRun, StoredSample, is_run, iter_samples
-from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources._public_words import publish
+from layerdag.datasets.schema import LABEL, NumberForm
+from layerdag.datasets.sources._public_words import EDGE, publish
 from layerdag.errors import DataError, GraphError
 from layerdag.graph import Condition
 from layerdag.traces import RankFile, read_workload
@@ -58,6 +60,7 @@ def load_folder(  # noqa: PLR0913
     held_out: float | None = None,
     public_words: Sequence[str] = (),
     blocks: Blocks = "whole",
+    numbers: NumberForm = "absolute",
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -78,6 +81,7 @@ def load_folder(  # noqa: PLR0913
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``_public_words.py``); the others are renamed. "all" keeps every word.
         blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
+        numbers: "relative" to learn how numbers of nodes follow from conditions, and what is left.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -108,20 +112,27 @@ def load_folder(  # noqa: PLR0913
     graphs = align_schemas(graphs)
     kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
     checked = CATEGORIES if kind == "trace" else ()  # their words were looked at when folded
+    if kind == "trace" and all(is_rolled(graph, EDGE_TYPES) for graph in graphs):
+        checked = (*checked, BLOCK, EDGE)
     graphs, renamed = publish(graphs, public_words, checked=checked)
     if kind == "trace":
-        graphs = [
-            replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
-            for graph in graphs
-        ]
+        graphs = [_as_job(graph) for graph in graphs]
     sizes = enough_to_judge if held_out is None else held_out_fraction(held_out)
     parts = (
         named_splits(graphs, known.splits)
         if known.splits
         else split_graphs(graphs, seed, sizes=sizes)
     )
-    data = GraphDataset.build(folder.name, kind, parts, num_bins=num_bins, blocks=blocks)
+    data = GraphDataset.build(
+        folder.name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers
+    )
     return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+
+
+def _as_job(graph: AttributedGraph) -> AttributedGraph:
+    """Return the graph of a job with the vocabularies that all jobs have."""
+    words = {**VOCABULARIES, **({BLOCK: (OUTSIDE, INSIDE)} if BLOCK in graph.categories else {})}
+    return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=words)
 
 
 def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:

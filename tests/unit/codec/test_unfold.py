@@ -5,10 +5,12 @@ import pytest
 
 from layerdag.codec import AttributedGraph, fitting_ranks
 from layerdag.codec._fold import EDGE_TYPES, NONE
-from layerdag.codec._unfold import unfold
+from layerdag.codec._node_costs import node_numbers
+from layerdag.codec._placement import JobPlan
+from layerdag.codec._unfold import _Writer, unfold
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.rules import check_workload, has_errors
-from layerdag.traces import CollectiveType, NodeType
+from layerdag.traces import CollectiveType, NodeType, Workload, encode_workload
 from layerdag.traces.analysis import match_communication
 
 
@@ -195,3 +197,19 @@ def test_a_flow_graph_is_no_job():
 def test_a_word_that_is_no_type_is_refused():
     with pytest.raises(DataError, match="'THINK' is no type"):
         unfold(graph(("aten::mm", "THINK", NONE, "0", NONE)), 1)
+
+
+def test_the_ranks_of_a_stage_have_the_bytes_that_each_written_alone_has():
+    job = graph(
+        work("0"), collective("contiguous2", "0"), collective("strided2", "0"),
+        ("c10d::send", "MESSAGE", NONE, "0", "1"), collective("world", "all"), work("1"),
+        collective("contiguous2", "1"), ("c10d::send", "MESSAGE", NONE, "1", "1"),
+        collective("stage", "0", "1"), work("1"),
+    )  # fmt: skip
+    plan = JobPlan(job, 8)
+    writer = _Writer(plan, node_numbers(plan))
+    alone = tuple(writer.trace(rank) for rank in range(8))
+    groups = {name: ranks for ranks, name in writer.groups.items()}
+    together = unfold(job, 8).workload
+    assert encode_workload(together, "job") == encode_workload(Workload(alone, groups), "job")
+    assert len({id(trace.name_N) for trace in together.traces}) == 2  # columns are held once

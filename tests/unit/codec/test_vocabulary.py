@@ -20,6 +20,25 @@ def test_only_operators_of_pytorch_are_public(name, public):
     assert public_name(name) == public
 
 
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("mm.qkv.31.F0", "mm.qkv.F"),
+        ("mm.qkv.3.B12.dx", "mm.qkv.B.dx"),
+        ("attention.0.B1.again", "attention.B.again"),
+        ("norm.F0", "norm.F"),
+        ("adam", "adam"),
+        ("mm.secret.3.F0", OTHER),
+        ("acme.3.F0", OTHER),
+        ("norm.F0.secret", OTHER),
+        ("adam_of_acme", OTHER),
+    ],
+)
+def test_operators_of_workloads_lose_layer_and_micro_batch(name, public):
+    assert public_name(name) == public
+    assert public_name(public) == public  # what a sample is called is read again as the same
+
+
 def test_devices_lose_their_index_and_private_ones_their_name():
     assert [public_device(word) for word in ("cuda:3", "CPU", "acme-npu")] == ["cuda", "cpu", OTHER]
 

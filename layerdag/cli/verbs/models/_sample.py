@@ -14,6 +14,7 @@ from layerdag.cli.settings import SampleConfig, run, sample_config
 from layerdag.cli.verbs.models._train import pick_device
 from layerdag.datasets.schema import outside_training
 from layerdag.sampling import (
+    SHIPPED,
     GenerationSettings,
     PartSettings,
     checkpoint_schema,
@@ -95,9 +96,9 @@ def _bar(total: int) -> tqdm:
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return the folder of a checkpoint; "pretrained" is the one inside the package.
+    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
 
     Raises:
         ConfigError: If the package was built without it.
     """
-    return pretrained_checkpoint() if name == PRETRAINED else Path(name)
+    return pretrained_checkpoint(name) if name in SHIPPED else Path(name)

@@ -1,8 +1,12 @@
 """Words of rolled graphs."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from layerdag.codec.blocks import in_copy
+from layerdag.codec import AttributedGraph
+from layerdag.codec.blocks import BLOCK, in_copy, is_rolled
 from layerdag.codec.blocks._edge_labels import EdgeLabel, Extent, block_word, joined, own_edges
 
 KINDS = ("data", "control")
@@ -62,3 +66,29 @@ def test_edges_inside_a_copy_are_told_from_those_to_other_copies() -> None:
     assert in_copy("control deeper + data", "data")
     assert not in_copy("data deeper reversed", "data")
     assert not in_copy("control", "data")
+
+
+@pytest.mark.parametrize(
+    ("edges", "blocks", "expected"),
+    [
+        (("data", "control"), ["outside", "outside"], True),
+        (("data", "data deeper reversed + data first"), ["inside + data deeper", "inside"], True),
+        (("data", "data secret"), ["outside", "inside"], False),
+        (("data", "secret"), ["outside", "inside"], False),
+        (("data",), ["outside", "secret"], False),
+        (("data",), ["outside", "inside + secret"], False),
+    ],
+)
+def test_a_rolled_graph_has_words_of_rolled_graphs_alone(
+    edges: tuple[str, ...], blocks: list[str], expected: bool
+) -> None:
+    graph = AttributedGraph(
+        name="job",
+        categories={"op": ["a", "b"], BLOCK: blocks},
+        numbers={},
+        edge_index_2E=np.array([[0], [1]]),
+        edge_type_E=np.array([0]),
+        edge_type_names=edges,
+    )
+    assert is_rolled(graph, ("data", "control")) is expected
+    assert not is_rolled(replace(graph, categories={"op": ["a", "b"]}), ("data", "control"))

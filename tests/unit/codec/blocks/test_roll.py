@@ -131,3 +131,20 @@ def test_every_job_of_the_corpus_is_itself_again(step: int) -> None:
         again = unrolled(rolled(whole), whole.edge_type_names)
         assert program_hash(again) == program_hash(whole), whole.name
     assert sum(rolled(graph).conditions[REPEATS] > 1 for graph in graphs) > len(graphs) / 3
+
+
+def test_single_nodes_that_repeat_are_blocks_where_that_is_wanted() -> None:
+    whole = layered_job(3)
+    size = 9
+    chain = AttributedGraph(
+        name="gathers",
+        categories={name: [words[0]] * size for name, words in whole.categories.items()},
+        numbers={name: np.full(size, 1.0) for name in whole.numbers},
+        edge_index_2E=np.stack([np.arange(size - 1), np.arange(1, size)]),
+        edge_type_E=np.zeros(size - 1, dtype=np.int64),
+        edge_type_names=whole.edge_type_names,
+    )
+    assert rolled(chain).num_nodes == size
+    small = rolled(chain, smallest=1)
+    assert (small.num_nodes, small.conditions[REPEATS]) == (1, size)
+    assert program_hash(unrolled(small, whole.edge_type_names)) == program_hash(chain)
