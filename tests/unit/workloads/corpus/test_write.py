@@ -19,7 +19,7 @@ def _bytes(folder: Path) -> dict[str, bytes]:
 def test_a_corpus_is_read_as_a_data_set_with_its_parts(tmp_path: Path) -> None:
     made = write_corpus(tmp_path / "llm", 20, space=small_space())
     assert made["parts"] == {"train": 16, "val": 2, "test": 2}
-    rows = [*csv.DictReader((tmp_path / "llm" / "labels.csv").open())]
+    rows = [*csv.DictReader((tmp_path / "llm" / "labels.csv").read_text().splitlines())]
     assert rows[0].keys() == {"name", "split", "label"}
     assert json.loads((tmp_path / "llm" / "corpus.json").read_text())["seed"] == 0
     data = load_dataset(tmp_path / "llm")
