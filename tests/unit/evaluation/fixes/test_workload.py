@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from broken_jobs import BEYOND_FIXING, BROKEN, exchanged, on_both
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from random_jobs import random_job
 from small_workloads import collective, compute, job, message
 
@@ -67,6 +67,7 @@ def test_computation_stays_what_it_was(rule: str) -> None:
     assert operators(fixed.workload) == operators(BROKEN[rule])
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_a_sound_workload_is_returned_as_it_is(seed: int, num_stages: int) -> None:
     workload = unfold(random_job(seed, num_stages), 2 * num_stages).workload
@@ -89,6 +90,7 @@ def test_what_waited_for_a_node_that_goes_waits_for_what_it_waited_for() -> None
     assert trace.data_deps.of(1).tolist() == [1]
 
 
+@settings(max_examples=30)
 @given(st.integers(-(2**62), 2**62))
 def test_both_ends_of_a_message_get_one_tag_that_no_other_has(tag: int) -> None:
     fixed = fix_workload(exchanged(tag)).workload
