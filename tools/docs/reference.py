@@ -17,8 +17,7 @@ from layerdag.cli._main import MODES, ROOM_OF
 VERBS = [
     " ".join(words)
     for verb in ROOM_OF
-    for words in ([verb], [verb, MODES.get(verb)])
-    if None not in words
+    for words in ([verb], *([verb, mode] for mode in MODES.get(verb, ())))
 ]
 PACKAGE = Path(str(layerdag.__file__)).parent
 
