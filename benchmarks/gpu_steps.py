@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.simulator.calibration import (
-    Calibration,
+    CalibratedMachine,
     DeviceCosts,
     Link,
     MeasuredRun,
@@ -85,7 +85,7 @@ def predicted(device: str, model: str, like: tuple[str, str, float] | None = Non
     """
     efficiency = 1.0 if like is None else _efficiency(*like)
     costs = DeviceCosts(DEVICES[device], efficiency)
-    return Calibration(costs, _link(device)).predict(workload(model)).seconds
+    return CalibratedMachine(costs, _link(device)).predict(workload(model)).seconds
 
 
 def over_peak(device: str, model: str) -> float:

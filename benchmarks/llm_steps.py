@@ -132,14 +132,14 @@ def main() -> None:
         "nearest": near,
         "nearest_by_laws": [d.with_conditions(r) for d, r in zip(near, rows, strict=True)],
     }
-    judge = _Judge(data, schema, machine, truth)
+    points = _TestPoints(data, schema, machine, truth)
     print(json.dumps({
         "corpus": {"points": manifest["num"], "seed": manifest["seed"], **manifest["parts"]},
         "step": checkpoint.meta.step, "seed": args.seed, "num": len(test),
         "temperature": args.temperature, "best_of": args.best_of, "guidance": args.guidance,
         "processor_s_per_sample": round(spent / len(test), 2),
-        "floor": judge.floor(args.draws),
-        **{name: judge.figures(dags) for name, dags in arms.items()},
+        "floor": points.floor(args.draws),
+        **{name: points.figures(dags) for name, dags in arms.items()},
     }, indent=1))  # fmt: skip
 
 
@@ -159,20 +159,20 @@ def _arguments() -> argparse.Namespace:
 
 
 def _nearest(row: Mapping[str, Condition], train: Sequence[DAG], schema: GraphSchema) -> DAG:
-    """Return the training step with the most equal words, then the least ratios of numbers."""
-    words = [c.name for c in schema.category_conditions]
+    """Return the training step with the most equal categories, then the least ratios of numbers."""
+    categories = [c.name for c in schema.category_conditions]
     numbers = [c.name for c in schema.numeric_conditions]
 
     def distance(dag: DAG) -> float:
         own = dag.conditions
-        others = sum(own.get(name) != row.get(name) for name in words)
+        others = sum(own.get(name) != row.get(name) for name in categories)
         ratios = (math.log(float(own[name]) / float(row[name])) for name in numbers if name in row)
         return others + sum(abs(ratio) for ratio in ratios) / len(numbers)
 
     return min(train, key=distance)
 
 
-class _Judge:
+class _TestPoints:
     """Compares steps with those of test points.
 
     Args:
@@ -227,8 +227,8 @@ class _Judge:
         report = compare(graphs["train"], graphs["test"], dags, views, replicates=2)
         names = [*SHAPE, f"attribute:{self._schema.attributes[0].name}"]
         found = {name: report.row(name).ratio for name in names}
-        told = {name: round(ratio, 3) for name, ratio in found.items() if ratio is not None}
-        return {"mean_ratio": round(float(np.mean([*told.values()])), 3), "ratio": told}
+        held = {name: round(ratio, 3) for name, ratio in found.items() if ratio is not None}
+        return {"mean_ratio": round(float(np.mean([*held.values()])), 3), "ratio": held}
 
     def floor(self, draws: int) -> dict[str, float]:
         """Return the mean ratio of as many training graphs as there are test points."""
@@ -242,8 +242,8 @@ class _Judge:
 
 def _errors(pairs: Sequence[tuple[Outcome, Outcome]], name: str) -> np.ndarray:
     """Return the errors of a total, where a test point has any."""
-    told = [(f.totals[name], t.totals[name]) for f, t in pairs if t.totals[name] > 0]
-    return np.array([abs(own / true - 1) for own, true in told])
+    held = [(f.totals[name], t.totals[name]) for f, t in pairs if t.totals[name] > 0]
+    return np.array([abs(own / true - 1) for own, true in held])
 
 
 def _quantiles(error: np.ndarray) -> dict[str, float]:

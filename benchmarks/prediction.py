@@ -26,7 +26,7 @@ from scipy.stats import kendalltau
 
 from layerdag._runtime import track, write_text
 from layerdag.simulator.calibration import (
-    Calibration,
+    CalibratedMachine,
     MeasuredRun,
     Spread,
     calibrate,
@@ -156,7 +156,7 @@ def _family(run: MeasuredRun) -> str:
     return run.name.split("_")[1]
 
 
-def _linked(alone: Calibration, several: Sequence[MeasuredRun]) -> Calibration:
+def _linked(alone: CalibratedMachine, several: Sequence[MeasuredRun]) -> CalibratedMachine:
     """Return the machine with a link fitted to runs of several ranks, and how far it is off."""
     machine = fit_link(alone, several)
     miss_S = [machine.predict(run.workload).seconds / run.seconds for run in several]
@@ -166,7 +166,7 @@ def _linked(alone: Calibration, several: Sequence[MeasuredRun]) -> Calibration:
 
 
 def _against(
-    machine: Calibration,
+    machine: CalibratedMachine,
     tested: Sequence[MeasuredRun],
     twin_of: Mapping[str, MeasuredRun],
     label: Callable[[str], float],

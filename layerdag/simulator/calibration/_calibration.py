@@ -79,7 +79,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibratedMachine:
     """A machine as ``calibrate`` found it.
 
     Attributes:

@@ -5,21 +5,20 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from layerdag._runtime import read_whole, write_text
-from layerdag.errors import ConfigError
-from layerdag.simulator.calibration._calibration import Calibration, Link, Spread
+from layerdag.errors import ConfigError, UsageError
+from layerdag.simulator.calibration._calibration import CalibratedMachine, Link, Spread
 from layerdag.simulator.calibration._costs import Costs, DeviceCosts, OperatorCosts, Rates
 from layerdag.simulator.compute import Device
 
 VERSION = 1
 MAX_MACHINE_BYTES = 16 << 20
 _KEY = "layerdag_machine"
-Part = TypeVar("Part")
 
 
-def write_machine(machine: Calibration, path: str | Path) -> None:
+def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
     """Write ``machine``; the same machine gives the same bytes."""
     document = {
         _KEY: VERSION,
@@ -32,7 +31,20 @@ def write_machine(machine: Calibration, path: str | Path) -> None:
     write_text(path, json.dumps(document, indent=1) + "\n")
 
 
-def read_machine(path: str | Path) -> Calibration:
+def require_replaceable_machine(path: str | Path) -> None:
+    """Raise UsageError if something lies at ``path`` that ``write_machine`` did not write."""
+    if not Path(path).exists():
+        return
+    try:
+        read_machine(path)
+    except ConfigError:
+        raise UsageError(
+            f"{path}: is there already and is no machine of 'layerdag calibrate', so it is not "
+            "replaced; name another file."
+        ) from None
+
+
+def read_machine(path: str | Path) -> CalibratedMachine:
     """Read what ``write_machine`` or ``layerdag calibrate`` wrote.
 
     Raises:
@@ -51,12 +63,12 @@ def read_machine(path: str | Path) -> Calibration:
         cores = document.get("cores")
         if cores is not None and type(cores) is not int:
             raise ConfigError(f"cores is {cores!r:.40}; it must be a whole number or null.")
-        return Calibration(
+        return CalibratedMachine(
             _costs(document.get("costs")),
-            _part(Link, document.get("link")),
+            _link(document.get("link")),
             cores,
-            _part(Spread, document.get("alone")),
-            _part(Spread, document.get("together")),
+            _spread(document.get("alone")),
+            _spread(document.get("together")),
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -109,15 +121,29 @@ def _rates(numbers: object, name: str) -> Rates:
     return call, operation, byte
 
 
-def _part(kind: type[Part], document: object) -> Part | None:
-    """Return a dataclass of numbers from an object with its fields, None from null."""
-    if document is None:
+def _link(document: object) -> Link | None:
+    """Return a link from an object with its fields, None from null."""
+    numbers = _numbers_of(Link, document)
+    return Link(**numbers) if numbers else None
+
+
+def _spread(document: object) -> Spread | None:
+    """Return a spread from an object with its fields, None from null."""
+    numbers = _numbers_of(Spread, document)
+    if not numbers:
         return None
-    types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(document, dict) or set(document) != set(types):
-        raise ConfigError(f"the {kind.__name__.lower()} must have exactly {', '.join(types)}.")
-    numbers = {name: _number(document[name], name) for name in types}
-    return kind(**{name: int(n) if types[name] is int else n for name, n in numbers.items()})
+    counts = {name: int(numbers.pop(name)) for name in ("runs", "most_ranks")}
+    return Spread(runs=counts["runs"], most_ranks=counts["most_ranks"], **numbers)
+
+
+def _numbers_of(kind: type[Link] | type[Spread], document: object) -> dict[str, float]:
+    """Return the numbers of an object that has exactly the fields of ``kind``; none of null."""
+    if document is None:
+        return {}
+    names = [field.name for field in fields(kind)]
+    if not isinstance(document, dict) or set(document) != set(names):
+        raise ConfigError(f"the {kind.__name__.lower()} must have exactly {', '.join(names)}.")
+    return {name: _number(document[name], name) for name in names}
 
 
 def _number(value: object, name: str) -> float:

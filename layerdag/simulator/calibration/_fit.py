@@ -8,7 +8,7 @@ from scipy.optimize import least_squares
 
 from layerdag._runtime import numpy_generator
 from layerdag.errors import ConfigError
-from layerdag.simulator.calibration._calibration import Calibration, Link, Spread
+from layerdag.simulator.calibration._calibration import CalibratedMachine, Link, Spread
 from layerdag.simulator.calibration._costs import Costs, DeviceCosts
 from layerdag.simulator.calibration._operator_fit import FEWEST_RUNS, fit_operators
 from layerdag.simulator.calibration._runs import MeasuredRun
@@ -28,7 +28,7 @@ def calibrate(
     device: Device | None = None,
     link: Link | None = None,
     cores: int | None = None,
-) -> Calibration:
+) -> CalibratedMachine:
     """Fit a machine to measured steps.
 
     Without ``device``, rates of each operator are fitted to the runs of one rank, which then tell
@@ -60,7 +60,7 @@ def calibrate(
         costs: Costs = _fit_device(device, chosen, link, cores)
     else:
         chosen, costs = single, fit_operators(single)
-    machine = Calibration(costs, link, cores)
+    machine = CalibratedMachine(costs, link, cores)
     if link is None and several:
         machine = fit_link(machine, several)
 
@@ -77,7 +77,7 @@ def _fit_device(
 
     def misses(log_efficiency: np.ndarray) -> np.ndarray:
         costs = DeviceCosts(device, float(np.exp(log_efficiency[0])))
-        return _misses(Calibration(costs, link, cores), runs)
+        return _misses(CalibratedMachine(costs, link, cores), runs)
 
     found = least_squares(
         misses, [np.log(0.5)], bounds=(np.log(1e-6), 0.0), diff_step=[0.01],
@@ -86,7 +86,7 @@ def _fit_device(
     return DeviceCosts(device, float(np.exp(found.x[0])))
 
 
-def fit_link(machine: Calibration, runs: Sequence[MeasuredRun]) -> Calibration:
+def fit_link(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> CalibratedMachine:
     """Return the machine with the link with which its steps agree best with the measured ones.
 
     Args:
@@ -97,7 +97,7 @@ def fit_link(machine: Calibration, runs: Sequence[MeasuredRun]) -> Calibration:
         SimulationError: If a run cannot be simulated; names its trace and node.
     """
 
-    def linked(logs: np.ndarray) -> Calibration:
+    def linked(logs: np.ndarray) -> CalibratedMachine:
         latency, rate = np.exp(logs)
         return replace(machine, link=Link(float(latency), float(rate)))
 
@@ -112,18 +112,18 @@ def fit_link(machine: Calibration, runs: Sequence[MeasuredRun]) -> Calibration:
     return linked(found.x)
 
 
-def _misses(machine: Calibration, runs: Sequence[MeasuredRun]) -> np.ndarray:
+def _misses(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> np.ndarray:
     """Return the logarithm of predicted over measured time of each run."""
     ratios = [machine.predict(run.workload).seconds / run.seconds for run in runs]
     return np.log(np.array(ratios, dtype=np.float64))
 
 
 def _with_spreads(
-    machine: Calibration,
+    machine: CalibratedMachine,
     chosen: Sequence[MeasuredRun],
     several: Sequence[MeasuredRun],
     again: Callable[[Sequence[MeasuredRun]], Costs],
-) -> Calibration:
+) -> CalibratedMachine:
     """Return the machine with how far predictions are off where a run's own time was not used.
 
     Runs that costs were fitted to are left out in folds. Two numbers of the link, fitted to all

@@ -6,6 +6,7 @@ same architecture would favor what that choice favors, and no longer measure fro
 the samples are. It also reads positions inside bins, which a posterior over codes does not have.
 """
 
+from abc import ABC, abstractmethod
 from typing import cast
 
 import torch
@@ -40,12 +41,12 @@ class _Round(nn.Module):
         return self.norm(h_ND + heard_ND)
 
 
-class GraphNetwork(nn.Module):
+class GraphNetwork(nn.Module, ABC):
     """A network that maps a PyG batch to one standardized number for each graph."""
 
+    @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, " B"]:
         """Return standardized predictions, shape (B,)."""
-        raise NotImplementedError
 
     def prepared(self, data: Data) -> Data:
         """Return a graph with what the network would otherwise find anew in every batch."""

@@ -105,7 +105,7 @@ def _possible(
             scaled(shapes[family], layers, hidden, sequence),
             Plan(
                 data=data, tensor=tensor, pipeline=pipeline, zero=zero if data > 1 else 0,
-                sequence_parallel=split and tensor > 1, recompute=recompute,  # type: ignore[arg-type]
+                sequence_parallel=split and tensor > 1, recompute=recompute,
             ),
             Step(batch=size * data * micro_batches, sequence=sequence, micro_batches=micro_batches),
         )  # fmt: skip

@@ -10,6 +10,7 @@ import yaml
 from layerdag._runtime import MAX_CONFIG_BYTES, build_settings, load_yaml, read_whole
 from layerdag.errors import ConfigError
 from layerdag.workloads.exploration import Link, StudiedCluster
+from layerdag.workloads.symbolic.plans import Recompute
 
 FAMILIES = {
     "gpt3": "gpt3-6.7b",
@@ -95,7 +96,7 @@ class CorpusSpace:
     world_size: tuple[int, ...] = tuple(2**k for k in range(11))
     zero: tuple[int, ...] = (0, 1)
     sequence_parallel: tuple[bool, ...] = (False, True)
-    recompute: tuple[str, ...] = ("none", "full")
+    recompute: tuple[Recompute, ...] = ("none", "full")
     most_passes: int = 4
     machine: Machine = field(default_factory=Machine)
 

@@ -8,7 +8,7 @@ from layerdag.cli import without_blas_threads
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.simulator.calibration import Calibration, Link
+    from layerdag.simulator.calibration import CalibratedMachine, Link
     from layerdag.simulator.compute import Device
 
 SUMMARY = "Fit a machine to steps that you measured, to predict the time of others."
@@ -46,8 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit, write and tell how good it is."""
     without_blas_threads()
-    from layerdag.simulator.calibration import calibrate, read_runs_of, write_machine
+    from layerdag.simulator.calibration import (
+        calibrate,
+        read_runs_of,
+        require_replaceable_machine,
+        write_machine,
+    )
 
+    require_replaceable_machine(args.out)
     device, link = _device(args.device), _link(args.link)
     families = [name for name in args.families.split(",") if name]
     runs = read_runs_of(args.runs, families=families, ranks=_ranks(args.ranks))
@@ -59,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(machine: "Calibration", num_runs: int) -> list[str]:
+def _lines(machine: "CalibratedMachine", num_runs: int) -> list[str]:
     """Return what was found, in words."""
     from layerdag.simulator.calibration import DeviceCosts, OperatorCosts
 

@@ -3,6 +3,7 @@ from ._plan import (
     PRECISIONS as PRECISIONS,
     Plan as Plan,
     Precision as Precision,
+    Recompute as Recompute,
     Step as Step,
     check_fit as check_fit,
 )

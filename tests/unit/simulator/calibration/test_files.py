@@ -6,30 +6,42 @@ from typing import Any
 
 import pytest
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.simulator.calibration import (
-    Calibration,
+    CalibratedMachine,
     DeviceCosts,
     Link,
     OperatorCosts,
     Spread,
     read_machine,
+    require_replaceable_machine,
     write_machine,
 )
 from layerdag.simulator.compute import DEVICES
 
-OPERATORS = Calibration(
+OPERATORS = CalibratedMachine(
     OperatorCosts({"mm": (1.0, 2.0, 3.0)}, (4.0, 5.0, 6.0)),
     Link(10.0, 1e9),
     2,
     Spread(12, 0.9, 1.0, 1.1, 1, 0.05),
     Spread(12, 0.5, 1.0, 2.0, 2, 0.3),
 )
-DEVICE = Calibration(DeviceCosts(DEVICES["h100"], 0.5, 100.0))
+DEVICE = CalibratedMachine(DeviceCosts(DEVICES["h100"], 0.5, 100.0))
+
+
+def damage(machine: CalibratedMachine, path: tuple[str, ...], value: Any, file: Path) -> None:
+    """Write a machine with another value at a path of keys."""
+    write_machine(machine, file)
+    document = json.loads(file.read_text())
+    part = document
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    file.write_text(json.dumps(document))
 
 
 @pytest.mark.parametrize("machine", [OPERATORS, DEVICE])
-def test_a_machine_comes_back_as_it_was(machine: Calibration, tmp_path: Path) -> None:
+def test_a_machine_comes_back_as_it_was(machine: CalibratedMachine, tmp_path: Path) -> None:
     write_machine(machine, tmp_path / "a.json")
     found = read_machine(tmp_path / "a.json")
     assert found == machine
@@ -58,13 +70,7 @@ def test_a_machine_comes_back_as_it_was(machine: Calibration, tmp_path: Path) ->
 def test_a_damaged_file_is_refused_by_name(
     path: tuple[str, ...], value: Any, message: str, tmp_path: Path
 ) -> None:
-    write_machine(OPERATORS, tmp_path / "m.json")
-    document = json.loads((tmp_path / "m.json").read_text())
-    part = document
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = value
-    (tmp_path / "m.json").write_text(json.dumps(document))
+    damage(OPERATORS, path, value, tmp_path / "m.json")
     with pytest.raises(ConfigError, match=message) as caught:
         read_machine(tmp_path / "m.json")
     assert "m.json" in str(caught.value)
@@ -82,13 +88,7 @@ def test_a_damaged_file_is_refused_by_name(
 def test_a_damaged_device_is_refused(
     path: tuple[str, ...], value: Any, message: str, tmp_path: Path
 ) -> None:
-    write_machine(DEVICE, tmp_path / "m.json")
-    document = json.loads((tmp_path / "m.json").read_text())
-    part = document
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = value
-    (tmp_path / "m.json").write_text(json.dumps(document))
+    damage(DEVICE, path, value, tmp_path / "m.json")
     with pytest.raises(ConfigError, match=message):
         read_machine(tmp_path / "m.json")
 
@@ -100,3 +100,12 @@ def test_what_is_no_machine_is_refused(content: str, tmp_path: Path) -> None:
         read_machine(tmp_path / "m.json")
     with pytest.raises(ConfigError):
         read_machine(tmp_path / "absent.json")
+
+
+def test_only_a_machine_may_be_replaced(tmp_path: Path) -> None:
+    require_replaceable_machine(tmp_path / "new.json")
+    write_machine(DEVICE, tmp_path / "m.json")
+    require_replaceable_machine(tmp_path / "m.json")
+    (tmp_path / "runs.csv").write_text("workload,seconds\n")
+    with pytest.raises(UsageError, match="is no machine"):
+        require_replaceable_machine(tmp_path / "runs.csv")

@@ -9,7 +9,7 @@ from simulator_traces import all_reduce, comp, workload
 from layerdag.errors import ConfigError
 from layerdag.simulator import simulate
 from layerdag.simulator.calibration import (
-    Calibration,
+    CalibratedMachine,
     DeviceCosts,
     Link,
     MeasuredRun,
@@ -46,7 +46,9 @@ def job(seed: int, ranks: int) -> Workload:
     return workload(*[nodes] * ranks)
 
 
-def measured(machine: Calibration, count: int, ranks: int, first: int = 0) -> list[MeasuredRun]:
+def measured(
+    machine: CalibratedMachine, count: int, ranks: int, first: int = 0
+) -> list[MeasuredRun]:
     """Return runs whose measured time is what ``machine`` takes, within 2 %."""
     rng = np.random.default_rng(1)
     jobs = [job(first + seed, ranks) for seed in range(count)]
@@ -57,7 +59,7 @@ def measured(machine: Calibration, count: int, ranks: int, first: int = 0) -> li
 
 
 def test_rates_of_operators_and_the_link_are_found_from_whole_steps() -> None:
-    truth = Calibration(COSTS, LINK)
+    truth = CalibratedMachine(COSTS, LINK)
     found = calibrate([*measured(truth, 40, 1), *measured(truth, 12, 2, first=100)])
     assert found.link is not None
     assert found.link.latency_ns == pytest.approx(LINK.latency_ns, rel=0.1)
@@ -70,7 +72,7 @@ def test_rates_of_operators_and_the_link_are_found_from_whole_steps() -> None:
 
 def test_one_run_tells_the_efficiency_of_a_device() -> None:
     link = Link(latency_ns=100.0, bytes_per_s=450e9)
-    truth = Calibration(DeviceCosts(DEVICES["h100"], 0.4), link)
+    truth = CalibratedMachine(DeviceCosts(DEVICES["h100"], 0.4), link)
     nodes = [comp(id, 0, num_ops=10**12, tensor_size=10**9) for id in range(3)]
     nodes.append(all_reduce(3, 10**8, (0, 1, 2)))
     made = workload(nodes, nodes)
@@ -82,7 +84,7 @@ def test_one_run_tells_the_efficiency_of_a_device() -> None:
 
 
 def test_spreads_are_those_of_left_out_runs_by_one_and_several_ranks() -> None:
-    truth = Calibration(COSTS, LINK)
+    truth = CalibratedMachine(COSTS, LINK)
     found = calibrate([*measured(truth, 30, 1), *measured(truth, 12, 2, first=100)])
     assert found.alone is not None
     assert found.together is not None
@@ -93,7 +95,7 @@ def test_spreads_are_those_of_left_out_runs_by_one_and_several_ranks() -> None:
 
 
 def test_a_disturbed_run_moves_little() -> None:
-    truth = Calibration(COSTS)
+    truth = CalibratedMachine(COSTS)
     runs = measured(truth, 40, 1)
     runs[3] = MeasuredRun(runs[3].workload, 20 * runs[3].seconds)
     found = calibrate(runs)
@@ -102,7 +104,7 @@ def test_a_disturbed_run_moves_little() -> None:
 
 
 def test_operators_that_few_runs_had_take_the_common_rates() -> None:
-    runs = measured(Calibration(COSTS), 20, 1)
+    runs = measured(CalibratedMachine(COSTS), 20, 1)
     found = calibrate(runs)
     nodes = [named(comp(0, 0, num_ops=10**6, tensor_size=10**5), "never seen")]
     made = workload(nodes)
