@@ -31,6 +31,26 @@ class Labels:
     conditions: Mapping[str, Mapping[str, Condition]]
     splits: Mapping[str, Split]
 
+    def of_graphs(self, names: Sequence[str]) -> "Labels":
+        """Return the labels under the names of graphs.
+
+        A graph that lies alone in a folder may be called like the folder, as samples are
+        (``sample-00000`` for ``sample-00000/sample-00000``).
+        """
+        inside: dict[str, list[str]] = {}
+        for name in names:
+            inside.setdefault(name.rpartition("/")[0], []).append(name)
+        known = set(names)
+        alone = {
+            folder: found[0]
+            for folder, found in inside.items()
+            if len(found) == 1 and folder not in known
+        }
+        return Labels(
+            {alone.get(name, name): values for name, values in self.conditions.items()},
+            {alone.get(name, name): split for name, split in self.splits.items()},
+        )
+
 
 def read_labels(path: str | Path) -> Labels:
     """Read a label file.

@@ -101,8 +101,9 @@ def load_folder(  # noqa: PLR0913
         if graph.num_nodes > max_nodes:
             left_out.append(f"{name}: {graph.num_nodes} nodes, more than {max_nodes}")
             continue
-        measured = known.conditions.get(name) or _measured(folder / f"{name}{STEP_TIMES}", left_out)
-        graphs.append(replace(graph, conditions={**graph.conditions, **measured}))
+        graphs.append(graph)
+    known = known.of_graphs([graph.name for graph in graphs])
+    graphs = [_labeled(graph, known, folder, left_out) for graph in graphs]
     if not graphs:
         raise DataError(
             f"{folder}: no graph could be read; "
@@ -127,6 +128,15 @@ def load_folder(  # noqa: PLR0913
         folder.name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers
     )
     return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+
+
+def _labeled(
+    graph: AttributedGraph, known: Labels, folder: Path, left_out: list[str]
+) -> AttributedGraph:
+    """Return a graph with what the label file says of it, else with its measured step time."""
+    measured = known.conditions.get(graph.name)
+    measured = measured or _measured(folder / f"{graph.name}{STEP_TIMES}", left_out)
+    return replace(graph, conditions={**graph.conditions, **measured})
 
 
 def _as_job(graph: AttributedGraph) -> AttributedGraph:

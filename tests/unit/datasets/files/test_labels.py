@@ -64,3 +64,13 @@ def test_labels_in_another_encoding_are_refused(tmp_path):
     (tmp_path / "l.csv").write_bytes(b"name,label\n\xff\xfe,1\n")
     with pytest.raises(DataError, match=r"l\.csv: the label file cannot be read"):
         read_labels(tmp_path / "l.csv")
+
+
+def test_a_graph_alone_in_a_folder_may_be_called_like_it(tmp_path):
+    labels = read_labels(write(tmp_path, "name,label,split\na,1,train\nb,2,val\nc/x,3,test\n"))
+    names = ["a/a", "b/one", "b/two", "c/x"]
+    found = labels.of_graphs(names)
+    assert found.conditions["a/a"] == {"label": 1.0}
+    assert found.splits["a/a"] == "train"
+    assert set(found.conditions) == {"a/a", "b", "c/x"}  # which graph of b is meant, nobody knows
+    assert labels.of_graphs(["a", "a/a", "b", "c/x"]) == labels
