@@ -26,6 +26,10 @@ from ._repeats import (
     nested_runs as nested_runs,
     repeated_runs as repeated_runs,
 )
-from ._shared_statistics import SHARED_BY as SHARED_BY, shared_statistics as shared_statistics
+from ._shared_statistics import (
+    SHARED_BY as SHARED_BY,
+    allowed_codes as allowed_codes,
+    shared_statistics as shared_statistics,
+)
 from ._sizes import GraphSizes as GraphSizes
 from ._statistics import GraphStatistics as GraphStatistics

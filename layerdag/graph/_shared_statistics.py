@@ -14,10 +14,13 @@ import numpy as np
 from layerdag.graph._dag import DAG
 from layerdag.graph._neighbor_kinds import neighbor_kinds
 from layerdag.graph._sizes import GraphSizes
-from layerdag.graph._statistics import GraphStatistics
+from layerdag.graph._statistics import AllowedCodes, GraphStatistics
 
 SHARED_BY = 5
 """Training graphs that stand behind every figure in a checkpoint, where there are as many."""
+
+FEW_CODES = 16
+"""An attribute with more codes is a number in bins, or a name: what was not seen may be."""
 
 Pairs = tuple[tuple[int, int], ...]
 Holders = dict[int, set[int]]
@@ -68,6 +71,45 @@ def shared_statistics(
         layer_counts=(),
         parents=listed_parents,
         children=listed_children,
+        allowed_codes=allowed_codes(dags, sizes),
+    )
+
+
+def allowed_codes(dags: Sequence[DAG], sizes: GraphSizes) -> AllowedCodes:
+    """Return which codes of a node go together, as far as ``SHARED_BY`` graphs show it.
+
+    For a code that as many graphs have, the codes of a later attribute are restricted to those that
+    its nodes have, if it is one code (a functional dependency), or if the later attribute has at
+    most ``FEW_CODES`` and each of its codes stands behind as many graphs.
+    """
+    needed = min(SHARED_BY, len(dags))
+    return tuple(
+        tuple(_allowed_of_pair(dags, sizes.attributes, (a, b), needed) for b in later)
+        for a, later in (
+            (a, range(a + 1, len(sizes.attributes))) for a in range(len(sizes.attributes))
+        )
+    )
+
+
+def _allowed_of_pair(
+    dags: Sequence[DAG], sizes: Sequence[int], pair: tuple[int, int], needed: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the codes of the second attribute for each code of the first; empty: any."""
+    first, second = pair
+    graphs_KL = np.zeros((sizes[first], sizes[second]), dtype=np.int64)
+    for dag in dags:
+        code_NA = dag.x_NA.numpy()
+        seen = np.unique(code_NA[:, first] * sizes[second] + code_NA[:, second])
+        graphs_KL.reshape(-1)[seen] += 1
+    seen_KL = graphs_KL > 0
+    one_K = (seen_KL.sum(axis=1) == 1) & (graphs_KL.max(axis=1) >= needed)
+    shared_K = ((graphs_KL >= needed) | ~seen_KL).all(axis=1) & seen_KL.any(axis=1)
+    few_K = shared_K & ~seen_KL.all(axis=1) & (sizes[second] <= FEW_CODES)
+    if not (one_K | few_K).any():
+        return ()
+    return tuple(
+        tuple(np.flatnonzero(seen_L).tolist()) if restricted else ()
+        for seen_L, restricted in zip(seen_KL, one_K | few_K, strict=True)
     )
 
 

@@ -17,6 +17,9 @@ MAX_COUNTED = 1_000_000_000
 
 MAX_TALLY = 1 << 53
 
+AllowedCodes = tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
+"""``allowed[a][b - a - 1][code]``: codes of attribute b of nodes whose attribute a is ``code``."""
+
 
 @dataclass(frozen=True)
 class GraphStatistics:
@@ -35,6 +38,8 @@ class GraphStatistics:
         layer_counts: Pairs (number of layers, number of graphs), ascending.
         parents: The parents that nodes of each kind have in several graphs; by default unknown.
         children: The same for children.
+        allowed_codes: For each attribute, each later one and each code of the former: the codes of
+            the later that training nodes with it have; empty where any may be.
     """
 
     graphs: int
@@ -46,6 +51,7 @@ class GraphStatistics:
     layer_counts: tuple[tuple[int, int], ...]
     parents: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
     children: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
+    allowed_codes: AllowedCodes = ()
 
     def __post_init__(self) -> None:
         kinds = len(self.attributes[0])
@@ -166,6 +172,22 @@ def _check_tables(data: Mapping[str, Any]) -> None:
         raise ValueError("there must be a node and a layer")
     if not len(in_degrees) == len(out_degrees) == len(data["attributes"][0]):
         raise ValueError("every kind needs its degrees")
+    if data.get("allowed_codes"):
+        _check_allowed(data["allowed_codes"], [len(counts) for counts in data["attributes"]])
+
+
+def _check_allowed(allowed: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Raise ValueError unless there is a list of codes for each code of each pair of attributes."""
+    for a, later in enumerate(allowed):
+        if len(allowed) != len(sizes) or len(later) != len(sizes) - a - 1:
+            raise ValueError("every attribute needs its codes for every later one")
+        for size, lists in zip(sizes[a + 1 :], later, strict=True):
+            if lists and len(lists) != sizes[a]:
+                raise ValueError("every code needs its list of codes, be it empty")
+            for codes in lists:
+                _check_counts(codes)
+                if max(codes, default=0) >= size:
+                    raise ValueError(f"a code must be below {size}")
 
 
 def _check_counts(*tables: Sequence[int]) -> None:

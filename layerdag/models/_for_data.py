@@ -16,7 +16,8 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
 
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
-    default. So is ``constraints.neighbors=None``: "observed" in jobs, "unlimited" in flow graphs.
+    default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
+    jobs, "unlimited" in flow graphs.
 
     Args:
         data: The data set.
@@ -29,9 +30,14 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     config = model_config(name, settings)
     if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
         config = replace(config, **{_OPEN: predicts_out_degree(data)})
-    if hasattr(config, "constraints") and config.constraints.neighbors is None:
+    if hasattr(config, "constraints"):
         choice = "unlimited" if data.schema.kind == "flow" else "observed"
-        config = replace(config, constraints=replace(config.constraints, neighbors=choice))
+        left_open = {
+            name: choice
+            for name in ("neighbors", "attributes")
+            if getattr(config.constraints, name) is None
+        }
+        config = replace(config, constraints=replace(config.constraints, **left_open))
     sizes = data.schema.sizes()
     return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), asdict(config))
 

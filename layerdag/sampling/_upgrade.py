@@ -17,7 +17,13 @@ import torch
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema, fit_table
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.graph import SHARED_BY, GraphStatistics, neighbor_kinds, shared_statistics
+from layerdag.graph import (
+    SHARED_BY,
+    GraphStatistics,
+    allowed_codes,
+    neighbor_kinds,
+    shared_statistics,
+)
 from layerdag.models import ModelSpec, build_model
 from layerdag.training import CheckpointContents, LoadedCheckpoint, read_checkpoint
 
@@ -67,7 +73,7 @@ def upgraded(
 def with_neighbor_kinds(
     checkpoint: LoadedCheckpoint, run_config: Mapping[str, Any], data: GraphDataset
 ) -> CheckpointContents:
-    """Return a checkpoint with the neighbors that its training graphs share, for sampling.
+    """Return a checkpoint with the neighbors and codes that its training graphs share.
 
     Checkpoints have them unless they were written before there were any.
 
@@ -90,6 +96,9 @@ def with_neighbor_kinds(
         train, checkpoint.spec.sizes.attributes[0], min(SHARED_BY, len(train))
     )
     statistics = replace(checkpoint.spec.statistics, parents=parents, children=children)
+    if data.schema.attributes == schema.attributes:  # codes mean the same
+        codes = allowed_codes(train, checkpoint.spec.sizes)
+        statistics = replace(statistics, allowed_codes=codes)
     spec = replace(checkpoint.spec, statistics=statistics)
     weights = checkpoint.model.state_dict()
     return CheckpointContents(spec, weights, checkpoint.schema, run_config, checkpoint.meta)

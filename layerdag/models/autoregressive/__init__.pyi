@@ -1,3 +1,4 @@
+from ._allowed_codes import AllowedCodes as AllowedCodes
 from ._conditioning import (
     ConditionEncoder as ConditionEncoder,
     ConditionVectors as ConditionVectors,

@@ -110,10 +110,14 @@ class ConstraintConfig:
             parents and children as several training graphs have; "unlimited": whichever. None:
             "observed" in jobs of traces, "unlimited" in flow graphs, which need it less and would
             be copies more often.
+        attributes: "observed": attributes that several training graphs show to go together, such as
+            an operator and its type, do so in every node; "unlimited": each is drawn given the
+            others. None: as ``neighbors``.
     """
 
     out_degree: Literal["observed", "unlimited"] = "observed"
     neighbors: Literal["observed", "unlimited"] | None = None
+    attributes: Literal["observed", "unlimited"] | None = None
 
     def __post_init__(self) -> None:
         require_choices("fast", "constraints", self)

@@ -25,6 +25,7 @@ from layerdag.models import (
     resample,
     takes_loose_settings,
 )
+from layerdag.models.autoregressive._allowed_codes import AllowedCodes
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
     at_tokens,
@@ -91,6 +92,8 @@ class FastLayerDAG(DAGModel):
         self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
         self.constraints = DegreeConstraints(statistics, config.constraints)
         self.neighbors = neighbor_kinds_of(config.constraints, statistics)
+        limited = config.constraints.attributes != "unlimited"
+        self.allowed = AllowedCodes(sizes, statistics if limited else None)
         self.posterior = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
@@ -283,6 +286,7 @@ class FastLayerDAG(DAGModel):
             self.heads,
             self.constraints,
             self.neighbors,
+            self.allowed,
             self.block,
         )
         with torch.inference_mode():

@@ -1,10 +1,20 @@
 """Statistics in a checkpoint: nothing that fewer than five graphs show."""
 
+import json
+
+import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.graph import DAG, SHARED_BY, GraphSizes, GraphStatistics, shared_statistics
+from layerdag.graph import (
+    DAG,
+    SHARED_BY,
+    GraphSizes,
+    GraphStatistics,
+    allowed_codes,
+    shared_statistics,
+)
 
 SIZES = GraphSizes(attributes=(3,))
 
@@ -92,3 +102,43 @@ def test_what_is_kept_is_shown_by_five_graphs_and_no_node_is_lost(widths, common
 def test_the_order_of_the_graphs_does_not_matter():
     graphs = [fan(width) for width in (2, 9, 3, 3, 7, 2, 5, 5, 5, 1, 8)]
     assert shared_statistics(graphs, SIZES) == shared_statistics(graphs[::-1], SIZES)
+
+
+def jobs(count: int, rows: list[list[int]]) -> list[DAG]:
+    """Graphs without edges whose nodes have these codes."""
+    return [DAG.build(torch.tensor(rows), torch.zeros((2, 0), dtype=torch.int64))] * count
+
+
+def test_a_code_that_goes_with_one_other_alone_allows_no_other():
+    sizes = GraphSizes(attributes=(3, 20))
+    found = allowed_codes(jobs(5, [[0, 7], [1, 7], [1, 8]]), sizes)
+    assert found == ((((7,), (), ()),), ())
+    assert allowed_codes(jobs(9, [[0, 7]]) + jobs(1, [[0, 8]]), sizes) == (((),), ())
+
+
+def test_what_goes_together_in_too_few_graphs_restricts_nothing():
+    sizes = GraphSizes(attributes=(2, 20))
+    others = jobs(6, [[1, 3], [1, 4]])
+    assert allowed_codes(others + jobs(4, [[0, 7]]), sizes) == (((),), ())
+    assert allowed_codes(others + jobs(5, [[0, 7]]), sizes) == ((((7,), ()),), ())
+
+
+def test_few_codes_are_restricted_to_those_that_five_graphs_show():
+    sizes = GraphSizes(attributes=(1, 4))
+    rows = [[0, 0], [0, 2]]
+    assert allowed_codes(jobs(5, rows), sizes) == ((((0, 2),),), ())
+    # A third code in one graph alone: nothing is ruled out, and nothing is told of that graph.
+    assert allowed_codes(jobs(5, rows) + jobs(1, [[0, 3]]), sizes) == (((),), ())
+
+
+def test_allowed_codes_are_read_back_and_damaged_ones_refused():
+    sizes = GraphSizes(attributes=(3, 4))
+    statistics = shared_statistics(jobs(5, [[0, 1], [1, 0], [1, 2]]), sizes)
+    assert statistics.allowed_codes
+    data = json.loads(json.dumps(statistics.to_dict()))
+    assert GraphStatistics.from_dict(data) == statistics
+    for damaged in ([[[[9], [], []]], []], [[[[0]]], []], [[[[0], [], []]]]):
+        with pytest.raises(ValueError, match=r"code|attribute"):
+            GraphStatistics.from_dict({**data, "allowed_codes": damaged})
+    del data["allowed_codes"]  # checkpoints from before have none
+    assert GraphStatistics.from_dict(data).allowed_codes == ()

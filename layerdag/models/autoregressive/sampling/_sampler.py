@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from layerdag.models import Conditions, SampleRequest, SampleResult
 from layerdag.models.autoregressive import (
     NEVER,
+    AllowedCodes,
     ConditionEncoder,
     ConditionVectors,
     DegreeConstraints,
@@ -64,6 +65,7 @@ class SamplerModules:
         heads: Readouts.
         constraints: Constraints taken from the training graphs.
         neighbors: The parents and children that training graphs have.
+        allowed: The attributes that go together in training graphs.
         block: Number of tokens per attention block.
     """
 
@@ -74,6 +76,7 @@ class SamplerModules:
     heads: Heads
     constraints: DegreeConstraints
     neighbors: NeighborKinds
+    allowed: AllowedCodes
     block: int
 
 
@@ -250,13 +253,16 @@ class Sampler:
         state_RD = heads.other_state(
             node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
         )
-        codes = [node.kind_P]
+        codes, allowed = [node.kind_P], self.modules.allowed
+        allowed_BF = allowed.given(0, node.kind_P)
         for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.modules.constraints.limit_attributes(
                 self.guidance.merge(readout(state_RD)), index
             )
+            logits_BK = allowed.limit(logits_BK, allowed_BF, index + 1)
             code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.ATTRIBUTE + index])
             state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
+            allowed_BF = allowed_BF & allowed.given(index + 1, code_B)
             codes.append(code_B)
         self._finish_nodes(
             position, torch.stack(codes, dim=1), self._out_degrees(state_RD, node.kind_P)
