@@ -47,11 +47,12 @@ def _arguments() -> argparse.Namespace:
     defaults = Options()
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each fit")
     parser.add_argument("--seeds", type=int, default=defaults.seeds, help="training seeds")
+    parser.add_argument("--trials", type=int, default=defaults.trials, help="settings tried")
     return parser.parse_args()
 
 
 def _options(args: argparse.Namespace) -> Options:
-    return Options(seconds=args.seconds, trial_seconds=0.3 * args.seconds, seeds=args.seeds)
+    return Options(args.seconds, 0.3 * args.seconds, seeds=args.seeds, trials=args.trials)
 
 
 def _write_page(chosen: Table, store: Store) -> int:

@@ -89,7 +89,7 @@ def make_runs(
         trials = [
             store.made(_trial(tasks[0], learner, trial, options), _chooser(tasks[0], learner))
             for trial in range(min(len(learner.trials), options.trials))
-            if len(learner.trials) > 1
+            if min(len(learner.trials), options.trials) > 1
         ]
         yield from trials
         chosen[learner.name] = best_trial(trials)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -71,21 +71,37 @@ def rows_of(records: Sequence[Record], task: str) -> dict[str, Row]:
     return {name: Row(figures, parameters[name]) for name, figures in found.items()}
 
 
-def generators_table(rows: Mapping[str, Row], titles: Mapping[str, str]) -> str:
-    """Return the table of one task: real graphs first, then learners in the order of titles."""
+def generators_table(
+    rows: Mapping[str, Row], titles: Mapping[str, str], published: Mapping[str, str]
+) -> str:
+    """Return the table of one task: real graphs first, then learners in the order of titles.
+
+    Args:
+        rows: Of the task, by learner.
+        titles: Of the learners.
+        published: What a paper says of a learner.
+    """
     head = (
-        "", "valid, %", "V.U.N., %", "W1 of layers", "W1 of nodes", "W1 of edges",
+        "", "valid, %", "V.U.N., %", "published, %", "W1 of layers", "W1 of nodes", "W1 of edges",
         "MMD of layer sizes", "parameters", "fits",
     )  # fmt: skip
     named = {"real": "real graphs of their own", **titles}
-    return table(head, [_generator(named[name], rows[name]) for name in named if name in rows])
+    return table(
+        head,
+        [
+            _generator(named[name], rows[name], published.get(name, ""))
+            for name in named
+            if name in rows
+        ],
+    )
 
 
-def _generator(title: str, row: Row) -> list[str]:
+def _generator(title: str, row: Row, published: str) -> list[str]:
     return [
         title,
         share(*row.count("valid")),
         share(*row.count("vun")),
+        published,
         *(number(row.distance(name)) for name in ("layers", "nodes", "edges")),
         number(row.distance("layer_size_mmd"), 3),
         f"{row.parameters:,}" if row.parameters else "",
@@ -124,8 +140,13 @@ def page_of_tasks(
     for task in tasks:
         if task in words.tasks:
             parts.append(f"## {words.tasks[task]}")
-        parts.append(generators_table(rows_of(records, task), titles))
-    parts += ["## How it was made", conditions_of(records) + " " + CHOICE, words.published]
+        figures = words.figures.get(task, {})
+        parts.append(generators_table(rows_of(records, task), titles, figures))
+    parts += [
+        "## How it was made",
+        f"{conditions_of(records)} {choice_of(records)}",
+        words.published,
+    ]
     made = (
         f"This page is made from `benchmarks/results/{name}` by `python -m benchmarks.table {name} "
         f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
@@ -133,10 +154,22 @@ def page_of_tasks(
     return "\n\n".join([*parts, made]) + "\n"
 
 
-CHOICE = (
+def choice_of(records: Sequence[Record]) -> str:
+    """Return how settings were chosen, in two sentences."""
+    trials = [record for record in records if record.run.config.get("part") == "trial"]
+    made = [record.run.learner for record in trials]
+    if not trials:
+        return SHARES + " No setting was tuned: each learner has the first of its trials."
+    most, seconds = max(map(made.count, made)), float(trials[0].run.config["seconds"])
+    return (
+        f"{SHARES} What learns got {most} trials of settings, {seconds:g} s each, chosen by the "
+        "V.U.N. of samples of another fit with seeds that no figure here uses; no test graph "
+        "entered the choice."
+    )
+
+
+SHARES = (
     "Shares are of all samples, in brackets Wilson's 95 % interval; three sampling seeds a fit. "
-    "What learns got three trials of settings, a third as long as a fit, chosen by the V.U.N. of "
-    "samples of another fit with seeds that no figure here uses; no test graph entered the choice. "
     "V.U.N.: valid, the first of its kind, and no training graph (by Weisfeiler-Lehman hashes)."
 )
 
@@ -149,10 +182,12 @@ class Words:
         title: Heading.
         before: What is measured.
         tasks: Headings of the tasks; a task without one has none.
-        published: Figures of papers, and what is not comparable.
+        published: Further figures of papers, and what is not comparable.
+        figures: Figures of papers by task and learner, in percent, with what they are of.
     """
 
     title: str
     before: str
     tasks: Mapping[str, str]
     published: str
+    figures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
