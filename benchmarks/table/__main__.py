@@ -48,11 +48,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each fit")
     parser.add_argument("--seeds", type=int, default=defaults.seeds, help="training seeds")
     parser.add_argument("--trials", type=int, default=defaults.trials, help="settings tried")
+    parser.add_argument("--only", metavar="TASK", help="of the table, such as rho1 or tpu_tile")
     return parser.parse_args()
 
 
 def _options(args: argparse.Namespace) -> Options:
-    return Options(args.seconds, 0.3 * args.seconds, seeds=args.seeds, trials=args.trials)
+    return Options(
+        args.seconds,
+        0.3 * args.seconds,
+        seeds=args.seeds,
+        trials=args.trials,
+        only=args.only,
+    )
 
 
 def _write_page(chosen: Table, store: Store) -> int:

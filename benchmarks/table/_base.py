@@ -49,6 +49,7 @@ class Options:
         train: Training graphs; None: as many as the table has.
         trials: Settings that are tried for each learner at most.
         tasks: How many of the table's tasks are made.
+        only: The one task that is made; None: all.
     """
 
     seconds: float = 30.0
@@ -58,6 +59,7 @@ class Options:
     train: int | None = None
     trials: int = 3
     tasks: int | None = None
+    only: str | None = None
 
 
 QUICK = Options(1.0, 1.0, seeds=1, samples=8, train=60, trials=1, tasks=1)
@@ -94,6 +96,8 @@ def make_runs(
         yield from trials
         chosen[learner.name] = best_trial(trials)
     for task in tasks[: options.tasks]:
+        if options.only not in (None, task.name):
+            continue
         real = Run(f"{task.name}-real", "real", 0, _config(task, options))
         yield store.made(real, _real(task))
         for seed in range(options.seeds if task is tasks[0] else 1):

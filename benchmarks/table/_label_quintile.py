@@ -188,6 +188,8 @@ class LabelQuintile:
     def make(self, store: Store, options: Options) -> Iterator[Record]:
         """Make the runs."""
         for source in self.sources():
+            if options.only not in (None, source.name):
+                continue
             data = source.load(options.train)
             for seed in range(options.seeds):
                 quintile = cut(data, seed)

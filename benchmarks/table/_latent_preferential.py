@@ -37,7 +37,6 @@ def _fast(temperature: float) -> dict[str, Any]:
 
 LEARNERS = (
     Learner("fast", "`fast`", fit_fast, (_fast(1.0), _fast(0.7), _fast(0.5))),
-    Learner("fast_default", "`fast`, default settings", fit_fast, everywhere=False),
     Learner(
         "reference",
         "`reference` (LayerDAG)",
@@ -45,6 +44,7 @@ LEARNERS = (
         ({}, {"learning_rate": 3e-3}, {"batch_nodes": 500}),
     ),
     *BASELINES,
+    Learner("fast_default", "`fast`, default settings, one draw", fit_fast, everywhere=False),
 )
 
 

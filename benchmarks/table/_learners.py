@@ -153,6 +153,8 @@ def _trained(
         )
         run = TrainingRun(spec, *batches, folder, schema=data.schema.to_dict())
         result = train_run(run, settings, loggers=[clock])
+        if result.reason != "budget":
+            raise SystemExit(f"Stopped by {result.reason}; the same command goes on.")
         return load_checkpoint(result.best)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -110,17 +110,19 @@ def _generator(title: str, row: Row, published: str) -> list[str]:
 
 
 def conditions_of(records: Sequence[Record]) -> str:
-    """Return how the runs were made, in one sentence."""
+    """Return how the runs were made, in two sentences."""
     fits = [record for record in records if record.run.config.get("part") == "final"]
     seconds = sorted({float(record.run.config["seconds"]) for record in fits})
     machine = records[0].hardware
     load = mean(record.hardware["load"][0] for record in records)
     spent = sum(record.seconds for record in records) / 60
+    each = f"each fit {' or '.join(f'{s:g}' for s in seconds)} processor seconds" if fits else ""
     return (
-        f"{len(records)} runs in {spent:.0f} minutes of a loaded machine; each fit "
-        f"{' or '.join(f'{s:g}' for s in seconds)} processor seconds on one thread, of "
-        f"{machine['cores']} shared {machine['machine']} cores without a GPU (load {load:.1f} in "
-        f"the mean), torch {machine['torch']}."
+        f"{len(records)} runs in {spent:.0f} minutes of one thread of a loaded machine, {each} "
+        f"({machine['cores']} shared {machine['machine']} cores without a GPU, load {load:.1f} in "
+        f"the mean, torch {machine['torch']}). That is little: what is compared is what is learned "
+        "in this time, not what a model could reach; how many steps follow from it is measured in "
+        "a short run that does not count."
     )
 
 
@@ -142,6 +144,9 @@ def page_of_tasks(
             parts.append(f"## {words.tasks[task]}")
         figures = words.figures.get(task, {})
         parts.append(generators_table(rows_of(records, task), titles, figures))
+    tried = trials_table(records, titles)
+    if tried:
+        parts += ["## Trials", tried]
     parts += [
         "## How it was made",
         f"{conditions_of(records)} {choice_of(records)}",
@@ -152,6 +157,27 @@ def page_of_tasks(
         f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
     )
     return "\n\n".join([*parts, made]) + "\n"
+
+
+def trials_table(records: Sequence[Record], titles: Mapping[str, str]) -> str:
+    """Return what every trial found, in the order of the trials; "" without trials."""
+    trials = [record for record in records if record.run.config.get("part") == "trial"]
+    rows = []
+    for learner, title in titles.items():
+        mine = [record for record in trials if record.run.learner == learner]
+        if not mine:
+            continue
+        tried = [
+            f"{share(*_counted(record.figures, 'vun'))} after {record.figures['steps']:,} steps"
+            for record in mine
+        ]
+        rows.append([title, "; ".join(tried)])
+    return table(("", "V.U.N. of each trial, %"), rows) if rows else ""
+
+
+def _counted(figures: Mapping[str, Any], name: str) -> tuple[int, int]:
+    samples = int(figures["samples"])
+    return round(figures[name] * samples), samples
 
 
 def choice_of(records: Sequence[Record]) -> str:

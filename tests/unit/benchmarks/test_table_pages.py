@@ -20,7 +20,7 @@ def judged(vun: float) -> dict[str, Any]:
 
 def record(learner: str, seed: int, vun: float, **changes: Any) -> runs.Record:
     config = {"task": "one", "part": "final", "seconds": 30.0, **changes}
-    figures = {**judged(vun), "parameters": 1234}
+    figures = {**judged(vun), "parameters": 1234, "steps": 70}
     run = runs.Run(f"{learner}-{seed}", learner, seed, config)
     return runs.Record("a", run, figures, 60.0, 30.0, HARDWARE)
 
@@ -37,7 +37,7 @@ def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
         in text
     )
     assert "not made" not in text
-    assert "30 processor seconds on one thread, of 2 shared x86_64 cores" in text
+    assert "each fit 30 processor seconds (2 shared x86_64 cores" in text
     assert "No setting was tuned" in text
 
 
@@ -46,7 +46,10 @@ def test_trials_are_told_and_not_reported() -> None:
     trials = [record("fast", 0, 1.0, part="trial", seconds=9.0) for _ in range(3)]
     text = page.page_of_tasks("a", [*made, *trials], {"fast": "`fast`"}, WORDS)
     assert "3 trials of settings, 9 s each" in text
-    assert "100.0" not in text
+    assert "| `fast` | 40.0 [31, 50] |" in text.split("## Trials")[0].replace(
+        "50.0 [40, 60] | ", ""
+    )
+    assert text.count("100.0 [96, 100] after 70 steps") == 3
 
 
 def test_variants_are_rows_of_their_own() -> None:
