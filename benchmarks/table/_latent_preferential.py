@@ -108,7 +108,7 @@ WORDS = Words(
         "D-VAE 27, GraphPNAS 23 and LayerDAG without diffusion 26. They are **not comparable** one "
         "to one: the paper's generator is not public. Ours, "
         "`layerdag.datasets.sources.load_latent_preferential`, keeps its idea (3 to 8 layers of at "
-        "most 6 nodes, at most 6 predecessors), and the papers train far longer. A graph of one "
+        "most 6 nodes, at most 6 predecessors), and our fits are short. A graph of one "
         "layer breaks no rule: read validity beside the distances."
     ),
     figures={

@@ -143,7 +143,11 @@ def page_of_tasks(
         if task in words.tasks:
             parts.append(f"## {words.tasks[task]}")
         figures = words.figures.get(task, {})
-        parts.append(generators_table(rows_of(records, task), titles, figures))
+        rows = rows_of(records, task)
+        parts.append(generators_table(rows, titles, figures))
+        missing = [title for name, title in titles.items() if name not in rows]
+        if missing:
+            parts.append(f"Not made yet: {'; '.join(missing)}.")
     tried = trials_table(records, titles)
     if tried:
         parts += ["## Trials", tried]
