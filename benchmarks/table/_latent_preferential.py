@@ -100,7 +100,8 @@ WORDS = Words(
         "predicts no out-degrees, and of eight graphs goes on with those whose nodes have parents "
         "and children as several training graphs show (`constraints.neighbors=observed`, "
         "`best_of=8`). Such a list is learned, but it can nearly hold a rule as simple as this "
-        'one; "one draw" is the same model without list and choice.'
+        'one; "one draw" is the same model without it, drawn once at temperature 1. Most of the '
+        "figure is the list."
     ),
     tasks={f"rho{rho:g}": f"Tolerance {rho:g}" for rho in RHOS},
     published=(

@@ -36,7 +36,7 @@ def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
         "| `fast` | 50.0 [43, 57] | 50.0 [43, 57] | 77 | .50 | 1.00 | 2.00 | .250 | 1,234 | 2 |"
         in text
     )
-    assert "not made" not in text
+    assert "Not made yet: not made." in text
     assert "each fit 30 processor seconds (2 shared x86_64 cores" in text
     assert "No setting was tuned" in text
 
