@@ -89,10 +89,13 @@ class HeadsConfig:
             "independent" of them.
         parent_features: What candidate parents are scored by beside query and key: "dynamic"
             features (children so far, offset, gap), or "none".
+        chosen_parents: What a further parent is chosen by, of those that the node has: the first
+            and the "last", or "all" of them, which rules about all parents of a node need.
     """
 
     attributes: Literal["chained", "independent"] = "chained"
     parent_features: Literal["dynamic", "none"] = "dynamic"
+    chosen_parents: Literal["last", "all"] = "last"
 
     def __post_init__(self) -> None:
         require_choices("fast", "heads", self)

@@ -123,6 +123,7 @@ class Heads(nn.Module):
 
     out_degree: Counter | None
     plan_readout: Readout | None
+    chosen_parents: nn.Linear | None
 
     def __init__(
         self,
@@ -162,6 +163,10 @@ class Heads(nn.Module):
         self.type_readout = Readout(width, sizes.edge_types)
         self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
         self.plan_readout = Readout(width, self.out_degree.num_codes) if self.out_degree else None
+        # Made last, so that the weights of models without it start as they always did.
+        self.chosen_parents = (
+            nn.Linear(width, width, bias=False) if config.chosen_parents == "all" else None
+        )
 
     def size_logits(
         self, encoded_LD: Float[Tensor, "L D"], first_L: Bool[Tensor, " L"]
@@ -201,10 +206,15 @@ class Heads(nn.Module):
         state_QD: Float[Tensor, "Q D"],
         parent_QD: Float[Tensor, "Q D"],
         open_Q: Int[Tensor, " Q"],
+        chosen_QD: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "Q D"]:
-        """Add the parent chosen last and the number of remaining parents."""
+        """Add the parent chosen last, the number of remaining parents, the sum of those chosen."""
         open_QD = self.open_embedding(self.in_degree.encode(open_Q)[:, None])
-        return state_QD + self.last_parent(parent_QD) + open_QD
+        state_QD = state_QD + self.last_parent(parent_QD) + open_QD
+        if self.chosen_parents is None:
+            return state_QD
+        chosen: Tensor = self.chosen_parents(chosen_QD)
+        return state_QD + chosen
 
     def after_other(
         self, state_ND: Float[Tensor, "N D"], index: int, code_N: Int[Tensor, " N"]

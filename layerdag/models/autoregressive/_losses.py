@@ -26,7 +26,7 @@ from layerdag.models.autoregressive._parents import (
     stub_code,
 )
 from layerdag.models.autoregressive._tokens import StructuralFeatures
-from layerdag.models.layers import Counter, gather_rows, segment_mean
+from layerdag.models.layers import Counter, gather_rows, segment_mean, to_float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,10 @@ def node_and_edge_losses(
     kind_N = targets.x_NA[:, 0]
     degree_ND = heads.degree_state(kind_ND, kind_N)
     after_ED = heads.further_state(
-        gather_rows(degree_ND, edges.node_E), parent_ED, edges.degree_E - edges.rank_E - 1
+        gather_rows(degree_ND, edges.node_E),
+        parent_ED,
+        edges.degree_E - edges.rank_E - 1,
+        _sum_so_far(parent_ED, edges.rank_E) if heads.chosen_parents else parent_ED,
     )
     before_ED = torch.cat([after_ED[:1], after_ED[:-1]])
     state_ED = torch.where(first[:, None], gather_rows(context_ND, edges.node_E), before_ED)
@@ -101,6 +104,14 @@ def node_and_edge_losses(
         heads, other_ND, targets.x_NA[:, 1:], structure.out_degree_T[token_N]
     )
     return _term(node, kind_N.shape[0]), _term(edge, kind_N.shape[0])
+
+
+def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
+    """Return the sum of the encodings of the parents chosen for the same node so far."""
+    total_ED = to_float32(parent_ED).cumsum(0)
+    before_ED = torch.cat([torch.zeros_like(total_ED[:1]), total_ED[:-1]])
+    edge_E = torch.arange(rank_E.shape[0], device=rank_E.device)
+    return total_ED - gather_rows(before_ED, edge_E - rank_E)
 
 
 def _first_stubs(targets: Targets, uses: ParentHistory) -> Int[Tensor, " N"]:

@@ -207,7 +207,7 @@ class CandidateSampler:
             parent_RD = self._encoding(graph_X, parent_X)
             sum_QD[state_X] += parent_RD
             after_RD = self.heads.further_state(
-                state_QD[state_X], parent_RD, self.guidance.duplicate(open_X)
+                state_QD[state_X], parent_RD, self.guidance.duplicate(open_X), sum_QD[state_X]
             )
             slot = RandomSlot.FURTHER_PARENT + SLOTS_PER_PARENT * rank
             u_X3 = self._uniforms(seed_P[chosen_X.cpu().numpy()], range(slot, slot + 3))

@@ -5,7 +5,12 @@ import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import SampleRequest
-from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
+from layerdag.models.autoregressive import (
+    EncoderConfig,
+    FastConfig,
+    FastLayerDAG,
+    HeadsConfig,
+)
 from layerdag.models.autoregressive._encoder import AttentionContext, attention_biases
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 
@@ -45,7 +50,12 @@ def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[Layout, Att
 
 
 def small_model(
-    dags: list[DAG], *, block: int = 4, dropout: float = 0.0, predict_out_degree: bool = True
+    dags: list[DAG],
+    *,
+    block: int = 4,
+    dropout: float = 0.0,
+    predict_out_degree: bool = True,
+    heads: HeadsConfig | None = None,
 ) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
@@ -54,6 +64,7 @@ def small_model(
         depth=2,
         predict_out_degree=predict_out_degree,
         encoder=EncoderConfig(block=block, dropout=dropout),
+        heads=heads or HeadsConfig(),
     )
     model = FastLayerDAG(SIZES, statistics, config)
     with torch.no_grad():

@@ -26,6 +26,7 @@ CHOICES = [
     FastConfig(conditioning=ConditioningConfig(position_buckets=())),
     FastConfig(heads=HeadsConfig(attributes="independent")),
     FastConfig(heads=HeadsConfig(parent_features="none")),
+    FastConfig(heads=HeadsConfig(chosen_parents="all")),
     FastConfig(constraints=ConstraintConfig("unlimited")),
     FastConfig(posterior=PosteriorConfig(width=5, rounds=0)),
     FastConfig(predict_out_degree=False),

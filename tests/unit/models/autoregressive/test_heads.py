@@ -64,7 +64,7 @@ def test_each_step_of_a_node_adds_to_its_state(generator: torch.Generator):
     steps = [
         lambda state: every.kind_state(state, parent, code),
         lambda state: every.degree_state(state, code),
-        lambda state: every.further_state(state, parent, code),
+        lambda state: every.further_state(state, parent, code, parent),
         lambda state: every.other_state(state, code, parent),
         lambda state: every.after_other(state, 0, code),
     ]
@@ -151,3 +151,12 @@ def test_scores_do_not_depend_on_the_order_of_the_candidates(generator: torch.Ge
     torch.testing.assert_close(
         pointer.tokens(hidden, key[order], codes[order], mixed), plain[order]
     )
+
+
+def test_a_further_parent_depends_on_all_chosen_ones_if_asked(generator: torch.Generator):
+    code, parent = torch.tensor([1]), states(1, generator)
+    state, sums = states(1, generator), states(2, generator).split(1)
+    for chosen in ("last", "all"):
+        every = heads(config=HeadsConfig(chosen_parents=chosen))
+        one, other = (every.further_state(state, parent, code, total) for total in sums)
+        assert torch.equal(one, other) is (chosen == "last")

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
 from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
-from layerdag.models.autoregressive._losses import _count_loss, _ragged_loss
+from layerdag.models.autoregressive._losses import _count_loss, _ragged_loss, _sum_so_far
 from layerdag.models.layers import CountCode, Counter
 from tests.unit.models.autoregressive.small_models import collated, small_dags, small_model
 
@@ -190,3 +190,9 @@ def test_later_layers_do_not_change_earlier_encodings(monkeypatch: pytest.Monkey
             )
             same = torch.equal(encoded(model, start, monkeypatch), plain[: nodes + 1])
             assert same is not plans
+
+
+def test_the_parents_chosen_so_far_are_summed_node_by_node():
+    parent_ED = torch.tensor([[1.0], [2.0], [4.0], [8.0], [16.0]])
+    found = _sum_so_far(parent_ED, torch.tensor([0, 1, 2, 0, 1]))
+    assert found[:, 0].tolist() == [1, 3, 7, 8, 24]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from layerdag.graph import DAG
-from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG
+from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG, HeadsConfig
 from layerdag.models.autoregressive._model import GRAPH_OBJECTIVES
 from layerdag.models.autoregressive.sampling import (
     _candidates as fast_candidates,
@@ -98,13 +98,19 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
     return total
 
 
-@pytest.mark.parametrize("plans", [True, False])
-@pytest.mark.parametrize("block", [2, 4, 64])
+@pytest.mark.parametrize(
+    ("block", "plans", "chosen"),
+    [
+        *((block, plans, "last") for block in (2, 4, 64) for plans in (True, False)),
+        (4, False, "all"),
+    ],
+)
 def test_the_sampler_gives_a_graph_the_probability_that_training_computes(
-    block, plans, monkeypatch
+    block, plans, chosen, monkeypatch
 ):
     dags = small_dags(count=9)
-    model = small_model(dags, block=block, predict_out_degree=plans)
+    heads = HeadsConfig(chosen_parents=chosen)
+    model = small_model(dags, block=block, predict_out_degree=plans, heads=heads)
     losses = model.losses(collated(dags[-1:]), torch.Generator())
     trained = -sum(losses[name].total.item() for name in GRAPH_OBJECTIVES)
     forced = forced_log_likelihood(model, dags[-1], monkeypatch.setattr)

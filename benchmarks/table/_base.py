@@ -1,0 +1,204 @@
+"""What a table is, and the part that all tables of generators share."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from layerdag.datasets import GraphDataset
+from layerdag.graph import DAG
+
+from ._figures import Sample, distances, validity
+from ._learners import Learner
+from ._runs import Figures, Record, Run, Store
+from .baselines import Fitted
+
+TUNING_SEED = 10_000
+"""First of the sampling seeds that choose among trials; no reported figure uses them."""
+
+
+class Table(Protocol):
+    """A table that can be made.
+
+    Attributes:
+        name: On the command line and of its page.
+        about: One line about it.
+    """
+
+    name: str
+    about: str
+
+    def make(self, store: Store, options: "Options") -> Iterator[Record]:
+        """Make the runs one after the other, those that are finished without computing."""
+        ...
+
+    def page(self, records: Sequence[Record]) -> str:
+        """Return the page."""
+        ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much a table spends.
+
+    Attributes:
+        seconds: Processor seconds of each fit, on one thread.
+        trial_seconds: The same of each trial, by which settings are chosen.
+        seeds: Training seeds, from 0, of the first task; the others have one.
+        samples: Graphs for each of three sampling seeds.
+        train: Training graphs; None: as many as the table has.
+        trials: Settings that are tried for each learner at most.
+        tasks: How many of the table's tasks are made.
+        only: The one task that is made; None: all.
+    """
+
+    seconds: float = 30.0
+    trial_seconds: float = 9.0
+    seeds: int = 2
+    samples: int = 100
+    train: int | None = None
+    trials: int = 3
+    tasks: int | None = None
+    only: str | None = None
+
+
+QUICK = Options(1.0, 1.0, seeds=1, samples=8, train=60, trials=1, tasks=1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set on which generators are compared.
+
+    Attributes:
+        name: In the names of runs.
+        load: Returns the data set, given the number of training graphs.
+        is_valid: The rule that a graph must keep.
+        others: Real graphs that no part has, to pose as samples.
+    """
+
+    name: str
+    load: Callable[[int | None], GraphDataset]
+    is_valid: Callable[[DAG], bool]
+    others: Callable[[int], Sequence[DAG]]
+
+
+def make_runs(
+    store: Store, tasks: Sequence[Task], learners: Sequence[Learner], options: Options
+) -> Iterator[Record]:
+    """Make the runs of learners on tasks; trials on the first task choose each one's settings."""
+    chosen: dict[str, int] = {}
+    for learner in learners:
+        trials = [
+            store.made(_trial(tasks[0], learner, trial, options), _chooser(tasks[0], learner))
+            for trial in range(min(len(learner.trials), options.trials))
+            if min(len(learner.trials), options.trials) > 1
+        ]
+        yield from trials
+        chosen[learner.name] = best_trial(trials)
+    for task in tasks[: options.tasks]:
+        if options.only not in (None, task.name):
+            continue
+        real = Run(f"{task.name}-real", "real", 0, _config(task, options))
+        yield store.made(real, _real(task))
+        for seed in range(options.seeds if task is tasks[0] else 1):
+            for learner in learners:
+                run = _final(task, learner, chosen[learner.name], seed, options)
+                if task is tasks[0] or learner.everywhere:
+                    yield store.made(run, _judge(task, learner))
+
+
+def best_trial(records: Sequence[Record]) -> int:
+    """Return the number of the trial with the best V.U.N.; 0 without trials."""
+    if not records:
+        return 0
+    best = max(records, key=lambda record: float(record.figures["vun"]))
+    return int(best.run.config["trial"])
+
+
+def _config(task: Task, options: Options) -> dict[str, Any]:
+    return {"task": task.name, "samples": options.samples, "train": options.train}
+
+
+def _trial(task: Task, learner: Learner, trial: int, options: Options) -> Run:
+    config = {
+        **_config(task, options),
+        "part": "trial",
+        "trial": trial,
+        "settings": dict(learner.trials[trial]),
+        "seconds": options.trial_seconds,
+    }
+    return Run(f"{task.name}-{learner.name}-trial{trial}", learner.name, 0, config)
+
+
+def _final(task: Task, learner: Learner, trial: int, seed: int, options: Options) -> Run:
+    config = {
+        **_config(task, options),
+        "part": "final",
+        "trial": trial,
+        "settings": dict(learner.trials[trial]),
+        "seconds": options.seconds * learner.budget,
+    }
+    return Run(f"{task.name}-{learner.name}-seed{seed}", learner.name, seed, config)
+
+
+def _real(task: Task) -> Callable[[Run], Figures]:
+    """Return what judges real graphs as if they were samples."""
+
+    def compute(run: Run) -> Figures:
+        data = task.load(run.config["train"])
+        return _judged(task, data, task.others(3 * run.config["samples"]))
+
+    return compute
+
+
+def _chooser(task: Task, learner: Learner) -> Callable[[Run], Figures]:
+    """Return what fits a learner and judges samples of seeds that no final run uses."""
+
+    def compute(run: Run) -> Figures:
+        data = task.load(run.config["train"])
+        fitted = learner.fit(data, run.config["seconds"], TUNING_SEED, **run.config["settings"])
+        samples = fitted.sample(run.config["samples"], TUNING_SEED)
+        shapes = distances(data.graphs["val"], samples)
+        found = validity(data.graphs["train"], samples, task.is_valid)
+        return {**found, "distances": shapes, "steps": fitted.steps}
+
+    return compute
+
+
+def _judge(task: Task, learner: Learner) -> Callable[[Run], Figures]:
+    """Return what fits a learner and judges its samples, those of its variants, too."""
+
+    def compute(run: Run) -> Figures:
+        data = task.load(run.config["train"])
+        began = time.process_time()
+        fitted = learner.fit(data, run.config["seconds"], run.seed, **run.config["settings"])
+        fit_seconds = time.process_time() - began
+        draws = [fitted.sample(run.config["samples"], 1000 * draw) for draw in range(3)]
+        sampling = time.process_time() - began - fit_seconds
+        samples = [dag for draw in draws for dag in draw]
+        found = {
+            **_judged(task, data, samples),
+            "parameters": fitted.parameters,
+            "steps": fitted.steps,
+            "fit_seconds": round(fit_seconds, 1),
+            "sampling_seconds": round(sampling / len(samples), 4),
+        }
+        for name, sample in variants_of(fitted).items():
+            drawn = [dag for draw in range(3) for dag in sample(run.config["samples"], 1000 * draw)]
+            found.setdefault("variants", {})[name] = _judged(task, data, drawn)
+        return found
+
+    return compute
+
+
+def variants_of(fitted: Fitted) -> dict[str, Callable[[int, int], list[Sample]]]:
+    """Return other ways to sample, by name, of what has any."""
+    found: dict[str, Callable[[int, int], list[Sample]]] = getattr(fitted, "variants", {})
+    return found
+
+
+def _judged(task: Task, data: GraphDataset, samples: Sequence[Sample]) -> Figures:
+    return {
+        **validity(data.graphs["train"], samples, task.is_valid),
+        "distances": distances(data.graphs["test"], samples),
+    }

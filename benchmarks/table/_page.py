@@ -1,0 +1,223 @@
+"""Pages of tables, made from the files of their runs alone."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from ._figures import wilson
+from ._runs import Record
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def share(successes: int, trials: int) -> str:
+    """Return a share in percent with its interval."""
+    low, high = (100 * end for end in wilson(successes, trials))
+    return f"{100 * successes / trials:.1f} [{low:.0f}, {high:.0f}]"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Return a number without a leading zero."""
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures of one learner on one task.
+
+    Attributes:
+        figures: One for each training seed.
+        parameters: Of the learner; None for real graphs.
+    """
+
+    figures: Sequence[Mapping[str, Any]]
+    parameters: int | None
+
+    def count(self, name: str) -> tuple[int, int]:
+        """Return how many samples are valid, unique, novel or all, and of how many."""
+        trials = sum(int(one["samples"]) for one in self.figures)
+        return round(sum(one[name] * one["samples"] for one in self.figures)), trials
+
+    def distance(self, name: str) -> float:
+        """Return the mean distance over the seeds."""
+        return mean(float(one["distances"][name]) for one in self.figures)
+
+
+def rows_of(records: Sequence[Record], task: str) -> dict[str, Row]:
+    """Return the figures of each learner on a task, and of "learner, variant"."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    parameters: dict[str, int | None] = {}
+    for record in records:
+        config, figures = record.run.config, record.figures
+        if config["task"] != task or config.get("part") == "trial":
+            continue
+        named = {record.run.learner: figures} | {
+            f"{record.run.learner}, {name}": variant
+            for name, variant in figures.get("variants", {}).items()
+        }
+        for name, one in named.items():
+            found[name].append(one)
+            parameters[name] = figures.get("parameters")
+    return {name: Row(figures, parameters[name]) for name, figures in found.items()}
+
+
+def generators_table(
+    rows: Mapping[str, Row], titles: Mapping[str, str], published: Mapping[str, str]
+) -> str:
+    """Return the table of one task: real graphs first, then learners in the order of titles.
+
+    Args:
+        rows: Of the task, by learner.
+        titles: Of the learners.
+        published: What a paper says of a learner.
+    """
+    head = (
+        "", "valid, %", "V.U.N., %", "published, %", "W1 of layers", "W1 of nodes", "W1 of edges",
+        "MMD of layer sizes", "parameters", "fits",
+    )  # fmt: skip
+    named = {"real": "real graphs of their own", **titles}
+    return table(
+        head,
+        [
+            _generator(named[name], rows[name], published.get(name, ""))
+            for name in named
+            if name in rows
+        ],
+    )
+
+
+def _generator(title: str, row: Row, published: str) -> list[str]:
+    return [
+        title,
+        share(*row.count("valid")),
+        share(*row.count("vun")),
+        published,
+        *(number(row.distance(name)) for name in ("layers", "nodes", "edges")),
+        number(row.distance("layer_size_mmd"), 3),
+        f"{row.parameters:,}" if row.parameters else "",
+        str(len(row.figures)) if row.parameters is not None else "",
+    ]
+
+
+def conditions_of(records: Sequence[Record]) -> str:
+    """Return how the runs were made, in two sentences."""
+    fits = [record for record in records if record.run.config.get("part") == "final"]
+    seconds = sorted({float(record.run.config["seconds"]) for record in fits})
+    machine = records[0].hardware
+    load = mean(record.hardware["load"][0] for record in records)
+    spent = sum(record.seconds for record in records) / 60
+    each = f"each fit {' or '.join(f'{s:g}' for s in seconds)} processor seconds" if fits else ""
+    return (
+        f"{len(records)} runs in {spent:.0f} minutes of one thread of a loaded machine, {each} "
+        f"({machine['cores']} shared {machine['machine']} cores without a GPU, load {load:.1f} in "
+        f"the mean, torch {machine['torch']}). That is little: what is compared is what is learned "
+        "in this time, not what a model could reach; how many steps follow from it is measured in "
+        "a short run that does not count."
+    )
+
+
+def page_of_tasks(
+    name: str, records: Sequence[Record], titles: Mapping[str, str], words: "Words"
+) -> str:
+    """Return the page of a table of generators.
+
+    Args:
+        name: Of the table.
+        records: All of its runs.
+        titles: Of the learners, in their order.
+        words: What the page says beside the tables.
+    """
+    tasks = dict.fromkeys(record.run.config["task"] for record in records)
+    parts = [f"# {words.title}", words.before]
+    for task in tasks:
+        if task in words.tasks:
+            parts.append(f"## {words.tasks[task]}")
+        figures = words.figures.get(task, {})
+        rows = rows_of(records, task)
+        parts.append(generators_table(rows, titles, figures))
+        missing = [title for name, title in titles.items() if name not in rows]
+        if missing:
+            parts.append(f"Not made yet: {'; '.join(missing)}.")
+    tried = trials_table(records, titles)
+    if tried:
+        parts += ["## Trials", tried]
+    parts += [
+        "## How it was made",
+        f"{conditions_of(records)} {choice_of(records)}",
+        words.published,
+    ]
+    made = (
+        f"This page is made from `benchmarks/results/{name}` by `python -m benchmarks.table {name} "
+        f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
+    )
+    return "\n\n".join([*parts, made]) + "\n"
+
+
+def trials_table(records: Sequence[Record], titles: Mapping[str, str]) -> str:
+    """Return what every trial found, in the order of the trials; "" without trials."""
+    trials = [record for record in records if record.run.config.get("part") == "trial"]
+    rows = []
+    for learner, title in titles.items():
+        mine = [record for record in trials if record.run.learner == learner]
+        if not mine:
+            continue
+        tried = [
+            f"{share(*_counted(record.figures, 'vun'))} after {record.figures['steps']:,} steps"
+            for record in mine
+        ]
+        rows.append([title, "; ".join(tried)])
+    return table(("", "V.U.N. of each trial, %"), rows) if rows else ""
+
+
+def _counted(figures: Mapping[str, Any], name: str) -> tuple[int, int]:
+    samples = int(figures["samples"])
+    return round(figures[name] * samples), samples
+
+
+def choice_of(records: Sequence[Record]) -> str:
+    """Return how settings were chosen, in two sentences."""
+    trials = [record for record in records if record.run.config.get("part") == "trial"]
+    made = [record.run.learner for record in trials]
+    if not trials:
+        return SHARES + " No setting was tuned: each learner has the first of its trials."
+    most, seconds = max(map(made.count, made)), float(trials[0].run.config["seconds"])
+    return (
+        f"{SHARES} What learns got {most} trials of settings, {seconds:g} s each, chosen by the "
+        "V.U.N. of samples of another fit with seeds that no figure here uses; no test graph "
+        "entered the choice."
+    )
+
+
+SHARES = (
+    "Shares are of all samples, in brackets Wilson's 95 % interval; three sampling seeds a fit. "
+    "V.U.N.: valid, the first of its kind, and no training graph (by Weisfeiler-Lehman hashes)."
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a page says.
+
+    Attributes:
+        title: Heading.
+        before: What is measured.
+        tasks: Headings of the tasks; a task without one has none.
+        published: Further figures of papers, and what is not comparable.
+        figures: Figures of papers by task and learner, in percent, with what they are of.
+    """
+
+    title: str
+    before: str
+    tasks: Mapping[str, str]
+    published: str
+    figures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -1,0 +1,25 @@
+"""The tables of benchmarks/table, which is no part of the package, for tests."""
+
+import sys
+from pathlib import Path
+
+# Last, so that no benchmark hides a module of the same name.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from table import (
+    _base,
+    _er_dag,
+    _figures,
+    _label_quintile,
+    _learners,
+    _page,
+    _quintile,
+    _runs,
+    _tables,
+)
+from table.baselines import _diffusion, _language_model, _markov, _recurrent, _resampler
+
+base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
+label_quintile, learners, tables = _label_quintile, _learners, _tables
+diffusion, language_model = _diffusion, _language_model
+markov, recurrent, resampler = _markov, _recurrent, _resampler

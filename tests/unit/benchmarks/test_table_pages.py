@@ -1,0 +1,126 @@
+"""Pages of tables from records made by hand, and the order in which runs are made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_tables import base, label_quintile, learners, page, runs
+
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.sources import load_latent_preferential
+
+HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
+DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
+
+
+def judged(vun: float) -> dict[str, Any]:
+    return {"samples": 100, "valid": 0.5, "vun": vun, "distances": DISTANCES}
+
+
+def record(learner: str, seed: int, vun: float, **changes: Any) -> runs.Record:
+    config = {"task": "one", "part": "final", "seconds": 30.0, **changes}
+    figures = {**judged(vun), "parameters": 1234, "steps": 70}
+    run = runs.Run(f"{learner}-{seed}", learner, seed, config)
+    return runs.Record("a", run, figures, 60.0, 30.0, HARDWARE)
+
+
+WORDS = page.Words("A title", "What it is.", {}, "Theirs.", {"one": {"fast": "77"}})
+
+
+def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
+    made = [record("fast", 0, 0.4), record("fast", 1, 0.6)]
+    text = page.page_of_tasks("a", made, {"fast": "`fast`", "other": "not made"}, WORDS)
+    assert "# A title" in text
+    assert (
+        "| `fast` | 50.0 [43, 57] | 50.0 [43, 57] | 77 | .50 | 1.00 | 2.00 | .250 | 1,234 | 2 |"
+        in text
+    )
+    assert "Not made yet: not made." in text
+    assert "each fit 30 processor seconds (2 shared x86_64 cores" in text
+    assert "No setting was tuned" in text
+
+
+def test_trials_are_told_and_not_reported() -> None:
+    made = [record("fast", 0, 0.4)]
+    trials = [record("fast", 0, 1.0, part="trial", seconds=9.0) for _ in range(3)]
+    text = page.page_of_tasks("a", [*made, *trials], {"fast": "`fast`"}, WORDS)
+    assert "3 trials of settings, 9 s each" in text
+    assert "| `fast` | 40.0 [31, 50] |" in text.split("## Trials")[0].replace(
+        "50.0 [40, 60] | ", ""
+    )
+    assert text.count("100.0 [96, 100] after 70 steps") == 3
+
+
+def test_variants_are_rows_of_their_own() -> None:
+    one = record("fast", 0, 0.4)
+    one.figures["variants"] = {"one draw": judged(0.1)}
+    found = page.rows_of([one], "one")
+    assert found["fast"].count("vun") == (40, 100)
+    assert found["fast, one draw"].count("vun") == (10, 100)
+    assert page.rows_of([one], "another") == {}
+
+
+def test_correlations_are_means_over_fits_with_the_spread_of_both_kinds() -> None:
+    made = []
+    for seed, pearson in enumerate((0.2, 0.6)):
+        one = record("fast", seed, 0.0)
+        one.figures["rows"] = {"samples": {"graphs": 9, "pearson": pearson, "sd": 0.1}}
+        made.append(one)
+    text = label_quintile._pearson_table(made)
+    assert "| samples | .40 [-.19, .99] | 9 | 2 |" in text
+
+
+class Counting:
+    """A learner whose fits are counted; the second of its settings is the best."""
+
+    def __init__(self) -> None:
+        self.fits: list[tuple[int, int]] = []
+
+    def __call__(self, data: GraphDataset, seconds: float, seed: int, *, keep: int) -> Any:
+        self.fits.append((seed, keep))
+        self.dags, self.keep, self.parameters, self.steps = data.graphs["val"], keep, 1, 1
+        return self
+
+    def sample(self, num: int, seed: int) -> list[Any]:
+        """Return a few validation graphs, and otherwise none."""
+        return [self.dags[i] if i < self.keep else None for i in range(num)]
+
+
+def test_the_chosen_setting_is_that_of_every_final_fit(tmp_path: Path) -> None:
+    fit = Counting()
+    learner = learners.Learner("counting", "", fit, ({"keep": 1}, {"keep": 3}, {"keep": 2}))
+    tasks = [base.Task(name, load, lambda dag: True, others) for name in ("one", "two")]
+    options = base.Options(0.0, 0.0, seeds=2, samples=4)
+    store = runs.Store("a", tmp_path)
+    made = list(base.make_runs(store, tasks, [learner], options))
+    finals = [one for one in made if one.run.config.get("part") == "final"]
+    assert [one.run.config["settings"] for one in finals] == [{"keep": 3}] * 3
+    assert {one.run.seed for one in finals if one.run.config["task"] == "one"} == {0, 1}
+    assert base.TUNING_SEED not in {one.run.seed for one in finals}
+    fits = len(fit.fits)
+    again = list(base.make_runs(store, tasks, [learner], options))
+    assert len(fit.fits) == fits == 6
+    assert [one.figures for one in again] == [one.figures for one in made]
+
+
+def load(train: int | None) -> GraphDataset:
+    return load_latent_preferential(num_train=3, num_val=4, num_test=3)
+
+
+def others(count: int) -> Sequence[Any]:
+    return load(None).graphs["test"]
+
+
+@pytest.mark.parametrize(("seconds", "seen"), [((1.0, 3.0, 5.0, 7.0, 9.0, 11.0), 2.0)])
+def test_a_step_takes_the_median_time_after_the_first(seconds: tuple[float, ...], seen: float):
+    clock = learners._Clock()
+    clock.times = list(seconds)
+    assert clock.of_a_step() == seen
+
+
+def test_each_graph_occurs_in_several_orders_inside_its_layers() -> None:
+    data = learners.with_random_orders(load(None), 3, seed=0)
+    assert len(data.graphs["train"]) == 9
+    for dag, copy in zip(load(None).graphs["train"], data.graphs["train"], strict=False):
+        assert copy.check().layer_N.tolist() == sorted(dag.layer_N.tolist())
