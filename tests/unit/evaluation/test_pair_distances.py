@@ -29,6 +29,7 @@ def vectors(request: pytest.FixtureRequest, rng: np.random.Generator) -> np.ndar
 @pytest.fixture(params=[1, 300, 1 << 20], autouse=True)
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pair_distances, "_BLOCK", request.param)
+    monkeypatch.setattr(_pair_distances, "_FEW_COLUMNS", 20)
 
 
 def test_blocks_are_the_rows_of_the_matrix(vectors: np.ndarray) -> None:
