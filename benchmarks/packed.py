@@ -4,8 +4,8 @@ Writes ``--num`` random flow graphs of ``--nodes`` nodes to FOLDER/graphs (once)
 ``layerdag pack``, and trains with ``layerdag train`` for ``--steps`` steps, each in a process of
 its own, on one thread. Prints one JSON object with the wall time and the peak memory of each.
 
-``--copies N`` trains on the packed graphs N times over, laid end to end in the files as packing N
-times as many graphs would: reading 100,000 files twice takes ten minutes of a processor.
+``--copies N`` trains on the packed training graphs N times over, laid end to end in the files as
+packing N times as many would: reading 100,000 files twice takes ten minutes of a processor.
 
 A graph has layers of one to eight nodes, up to three parents a node in earlier layers, a word of
 twenty and a number for each node, and a label.
@@ -65,36 +65,38 @@ def write_graphs(folder: Path, num: int, nodes: int, seed: int) -> None:
 
 
 def repeated(source: Path, target: Path, copies: int) -> Path:
-    """Write a packed data set in which every graph of another one occurs so many times."""
+    """Write a packed data set in which the training graphs of another one occur so many times."""
     header = PackedHeader.read(source)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     arrays = {name: open_array(source, name) for name in ARRAYS}
     ends_B = np.cumsum([0, *header.splits.values()])
+    parts = [(*part, copies if i == 0 else 1) for i, part in enumerate(pairwise(ends_B))]
     for name, array in arrays.items():
         ptr = arrays["edge_ptr" if name.startswith("edge") else "node_ptr"]
         if name in ("numbers", "words"):
             ptr = np.arange(ends_B[-1] + 1)
         if name in ("node_ptr", "edge_ptr"):
-            sizes = [np.tile(np.diff(ptr[a : b + 1]), copies) for a, b in pairwise(ends_B)]
+            sizes = [np.tile(np.diff(ptr[a : b + 1]), times) for a, b, times in parts]
             np.save(target / f"{name}.npy", np.cumsum([0, *np.concatenate(sizes)]))
             continue
-        shape = (len(array) * copies, *array.shape[1:])
+        rows = sum(int(ptr[b] - ptr[a]) * times for a, b, times in parts)
+        shape = (rows, *array.shape[1:])
         made = np.lib.format.open_memmap(target / f"{name}.npy", "w+", array.dtype, shape)
         done = 0
-        for first, last in pairwise(ends_B):
+        for first, last, times in parts:
             part = array[ptr[first] : ptr[last]]
             nodes = int(arrays["node_ptr"][last] - arrays["node_ptr"][first])
-            for copy in range(copies):
+            for copy in range(times):
                 made[done : done + len(part)] = part + (copy * nodes if name == "edges" else 0)
                 done += len(part)
     listed = json.loads((source / NAMES).read_text())
     listed = {
-        key: [word for a, b in pairwise(ends_B) for word in words[a:b] * copies]
+        key: [word for a, b, times in parts for word in words[a:b] * times]
         for key, words in listed.items()
     }
     (target / NAMES).write_text(json.dumps(listed))
-    splits = {split: count * copies for split, count in header.splits.items()}
+    splits = {**header.splits, "train": header.splits["train"] * copies}
     replace(header, splits=splits).write(target)
     return target
 
@@ -127,6 +129,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--schema-nodes", type=int, default=100_000)
     parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--packed", action="store_true", help="FOLDER/packed is there")
     parser.add_argument("--in-memory", action="store_true", help="train on the folder itself, too")
     args = parser.parse_args()
     graphs, packed = args.folder / "graphs", args.folder / "packed"
@@ -136,15 +139,27 @@ def main() -> None:
         *("overwrite=true", "logger.sample_graphs=0", "threads=1"),
     ]
     found: dict[str, Any] = {"graphs": args.num, "nodes": args.num * args.nodes}
-    found["pack"] = measured(
-        [
-            *("pack", str(graphs), "--out", str(packed), "--overwrite", "--public-words", "all"),
-            *("--schema-nodes", str(args.schema_nodes)),
-        ]
+    found["pack"] = (
+        None
+        if args.packed
+        else measured(
+            [
+                *(
+                    "pack",
+                    str(graphs),
+                    "--out",
+                    str(packed),
+                    "--overwrite",
+                    "--public-words",
+                    "all",
+                ),
+                *("--schema-nodes", str(args.schema_nodes)),
+            ]
+        )
     )
     if args.copies > 1:
         packed = repeated(packed, args.folder / "copies", args.copies)
-    found["nodes_trained_on"] = args.num * args.nodes * args.copies
+    found["training_nodes"] = args.nodes * PackedHeader.read(packed).splits["train"]
     found["packed_MB"] = sum(path.stat().st_size for path in packed.iterdir()) >> 20
     found["train"] = measured(
         ["train", *settings, f"data.folder={packed}", f"out={args.folder / 'run'}"]
