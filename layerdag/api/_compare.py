@@ -57,7 +57,7 @@ def compare(
 
     ``compare(data, samples)`` is the usual call, the same as ``compare(data, data, samples)``: of a
     data set, its training graphs count as ``real_train`` and its test graphs as ``real_test``.
-    Codes of different schemas are translated into those of the real graphs. About 5 s of one core
+    Codes of different schemas are translated into those of the real graphs. About 3 s of one core
     for 500 graphs of 140 nodes per set.
 
     Args:

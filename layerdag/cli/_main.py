@@ -43,6 +43,7 @@ ROOMS = {
         "rankings": "Do samples order clusters, plans and jobs as real jobs do?",
     },
     "models": {
+        "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
         "train": "Train a generator (Hydra overrides; the same as train.py).",
         "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
         "checkpoint": "Convert a checkpoint that an older version wrote.",

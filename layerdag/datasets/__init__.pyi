@@ -19,6 +19,7 @@ from ._config import (
 from ._encoding import (
     CodedGraph as CodedGraph,
     GraphLike as GraphLike,
+    StoredGraphs as StoredGraphs,
     encoded as encoded,
     translated as translated,
 )
@@ -35,9 +36,12 @@ from ._split_fingerprint import (
     require_same_split as require_same_split,
 )
 from ._splits import (
+    Sizes as Sizes,
     content_key as content_key,
     enough_to_judge as enough_to_judge,
     held_out_fraction as held_out_fraction,
     named_splits as named_splits,
     split_graphs as split_graphs,
+    split_keys as split_keys,
+    split_priority as split_priority,
 )

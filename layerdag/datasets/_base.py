@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 from layerdag.codec import AttributedGraph
 from layerdag.codec.blocks import BLOCK, rolled
+from layerdag.datasets._encoding import StoredGraphs
 from layerdag.datasets._split_fingerprint import SplitFingerprint, content_hash
 from layerdag.datasets.schema import GraphSchema, NumberForm
 from layerdag.datasets.schema.costs import NO_COSTS
 from layerdag.errors import DataError, GraphError, VocabularyError
-from layerdag.graph import DAG, Condition, DAGBatch, graph_hash, layers_of
+from layerdag.graph import DAG, Condition, DAGBatch, graph_hashes, layers_of
 
 if TYPE_CHECKING:
     from layerdag.datasets._pyg_dataset import PygDataset
@@ -40,7 +41,7 @@ class GraphDataset:
 
     name: str
     schema: GraphSchema
-    graphs: Mapping[Split, tuple[DAG, ...]]
+    graphs: Mapping[Split, Sequence[DAG]]
     names: Mapping[Split, tuple[str, ...]]
     left_out: tuple[str, ...] = ()
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
@@ -141,13 +142,7 @@ class GraphDataset:
             VocabularyError: If there is no condition of such a name.
         """
         schema = self.schema.conditioned_on(names)
-        graphs = {
-            split: tuple(
-                dag.with_conditions({k: v for k, v in dag.conditions.items() if k in names})
-                for dag in dags
-            )
-            for split, dags in self.graphs.items()
-        }
+        graphs = {split: _conditioned_on(dags, names) for split, dags in self.graphs.items()}
         return replace(self, schema=schema, graphs=graphs)
 
     def batch(self, split: Split) -> DAGBatch:
@@ -157,7 +152,10 @@ class GraphDataset:
             GraphError: If the split is empty.
         """
         self._require_graphs(split)
-        return encode_batch(self.schema, self.graphs[split])
+        graphs = self.graphs[split]
+        if isinstance(graphs, StoredGraphs):
+            return graphs.batch(self.schema)
+        return encode_batch(self.schema, graphs)
 
     def to_pyg(self, split: Split = "train") -> "PygDataset":
         """Return the graphs of a split as PyG's ``InMemoryDataset``, with the names of its columns.
@@ -192,7 +190,7 @@ class GraphDataset:
         return (*self.graphs["val"], *self.graphs["test"])
 
     @property
-    def members(self) -> tuple[DAG, ...]:
+    def members(self) -> Sequence[DAG]:
         """The training graphs of the split: chosen as the held-out ones were, unlike ``further``.
 
         A membership attack that compares graphs of two origins would tell the origins apart.
@@ -227,8 +225,9 @@ class GraphDataset:
         """
         schema = replace(self.schema, costs=NO_COSTS)
         digest = hashlib.sha256(repr(schema.to_dict()).encode())
-        for dag in self.graphs["train"]:
-            digest.update(graph_hash(dag).encode())
+        train = self.graphs["train"]
+        for dag, word in zip(train, graph_hashes(train), strict=True):
+            digest.update(word.encode())
             digest.update(dag.u_NA.numpy().tobytes())
             digest.update(repr(sorted(dag.conditions.items())).encode())
         return digest.hexdigest()[:16]
@@ -262,6 +261,15 @@ def _in_layer_order(encoded: list[tuple[str, DAG]], refused: list[tuple[str, Dat
         except GraphError as error:
             refused.append((label, error))
     return kept, refused
+
+
+def _conditioned_on(dags: Sequence[DAG], names: Sequence[str]) -> Sequence[DAG]:
+    """Return graphs with these conditions alone."""
+    if isinstance(dags, StoredGraphs):
+        return dags.conditioned_on(names)
+    return tuple(
+        dag.with_conditions({k: v for k, v in dag.conditions.items() if k in names}) for dag in dags
+    )
 
 
 def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:

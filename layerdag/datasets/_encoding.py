@@ -1,13 +1,26 @@
 """Graphs of any kind as codes of one schema, so that they can be compared and predicted."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from layerdag.codec import AttributedGraph, job_graph, rank_classes
 from layerdag.datasets.schema import GraphSchema
-from layerdag.graph import DAG
+from layerdag.graph import DAG, DAGBatch
 from layerdag.traces import Workload
+
+
+class StoredGraphs(Sequence[DAG]):
+    """Graphs that lie in files and are read when they are asked for."""
+
+    @abstractmethod
+    def batch(self, schema: GraphSchema) -> DAGBatch:
+        """Return all graphs as one batch whose columns stay in the files."""
+
+    @abstractmethod
+    def conditioned_on(self, names: Sequence[str]) -> "StoredGraphs":
+        """Return the graphs with these conditions alone."""
 
 
 @runtime_checkable

@@ -63,18 +63,30 @@ def split_graphs(
     by_content: dict[str, list[AttributedGraph]] = {}
     for graph in graphs:
         by_content.setdefault(content_key(graph), []).append(graph)
-    keys = sorted(by_content, key=lambda key: derive_seed(seed, "split", key))
-    count = len(keys)
+    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
+    for key, split in split_keys(by_content, seed, sizes=sizes).items():
+        parts[split].extend(by_content[key])
+    return parts
+
+
+def split_priority(key: str, seed: int) -> int:
+    """Return the number by which the graphs of a split are ordered, training graphs first."""
+    return derive_seed(seed, "split", key)
+
+
+def split_keys(keys: Iterable[str], seed: int, *, sizes: Sizes = tenths) -> dict[str, Split]:
+    """Return the split of each ``content_key``, in the order of ``split_priority``."""
+    ordered = sorted(keys, key=lambda key: split_priority(key, seed))
+    count = len(ordered)
     wanted_val, wanted_test = sizes(count)
     num_val = max(wanted_val, min(count - 1, 1))
     num_test = max(wanted_test, min(count - 2, 1))
     first = count - num_val - max(num_test, 0)
     second = first + num_val
-    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
-    for index, key in enumerate(keys):
-        split: Split = "train" if index < first else "val" if index < second else "test"
-        parts[split].extend(by_content[key])
-    return parts
+    return {
+        key: "train" if index < first else "val" if index < second else "test"
+        for index, key in enumerate(ordered)
+    }
 
 
 def named_splits(

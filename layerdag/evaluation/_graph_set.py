@@ -1,6 +1,6 @@
 """Many DAGs as one disjoint union in numpy, so that every statistic is one vectorized step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,6 @@ class GraphSet:
 
     Attributes:
         x_NA: int64 attribute codes.
-        u_NA: float32 positions inside the bins of numeric attributes, else 0.
         edge_index_2E: int64 source and target.
         edge_type_E: int64.
         node_ptr: int64 (B+1,).
@@ -25,7 +24,6 @@ class GraphSet:
     """
 
     x_NA: np.ndarray
-    u_NA: np.ndarray
     edge_index_2E: np.ndarray
     edge_type_E: np.ndarray
     node_ptr: np.ndarray
@@ -53,13 +51,35 @@ class GraphSet:
         edge_ptr = pointers([dag.num_edges for dag in dags])
         edge_index_2E = np.concatenate([dag.edge_index_2E.numpy() for dag in dags], axis=1)
         return cls(
-            x_NA=np.concatenate([dag.x_NA.numpy() for dag in dags]),
-            u_NA=np.concatenate([dag.u_NA.numpy() for dag in dags]),
+            # Column by column, for most figures are about one attribute or two.
+            x_NA=np.asfortranarray(np.concatenate([dag.x_NA.numpy() for dag in dags])),
             edge_index_2E=edge_index_2E + np.repeat(node_ptr[:-1], np.diff(edge_ptr)),
             edge_type_E=np.concatenate([dag.edge_type_E.numpy() for dag in dags]),
             node_ptr=node_ptr,
             edge_ptr=edge_ptr,
             dags=tuple(dags),
+        )
+
+    def parts(self, nodes: int) -> Iterator["GraphSet"]:
+        """Yield consecutive graphs as sets of at most so many nodes; a larger graph comes alone."""
+        first = 0
+        while first < self.num_graphs:
+            limit = int(self.node_ptr[first]) + nodes
+            last = max(first + 1, int(np.searchsorted(self.node_ptr, limit, side="right")) - 1)
+            yield self._between(first, last)
+            first = last
+
+    def _between(self, first: int, last: int) -> "GraphSet":
+        """Return the graphs from ``first`` up to but without ``last``."""
+        nodes = slice(self.node_ptr[first], self.node_ptr[last])
+        edges = slice(self.edge_ptr[first], self.edge_ptr[last])
+        return GraphSet(
+            x_NA=self.x_NA[nodes],
+            edge_index_2E=self.edge_index_2E[:, edges] - self.node_ptr[first],
+            edge_type_E=self.edge_type_E[edges],
+            node_ptr=self.node_ptr[first : last + 1] - self.node_ptr[first],
+            edge_ptr=self.edge_ptr[first : last + 1] - self.edge_ptr[first],
+            dags=self.dags[first:last],
         )
 
     @property
@@ -76,6 +96,11 @@ class GraphSet:
     def num_attributes(self) -> int:
         """Number of node attributes (A)."""
         return self.x_NA.shape[1]
+
+    @cached_property
+    def u_NA(self) -> np.ndarray:
+        """Positions inside the bins of numeric attributes, else 0, float32; those of ``dags``."""
+        return np.concatenate([dag.u_NA.numpy() for dag in self.dags])
 
     @cached_property
     def nodes_B(self) -> np.ndarray:

@@ -78,7 +78,7 @@ def compare(
 ) -> SimilarityReport:
     """Return every figure of ``generated`` against ``test``, next to ``train``.
 
-    About 5 s of one core for 500 graphs of 140 nodes per set.
+    About 3 s of one core for 500 graphs of 140 nodes per set.
 
     Args:
         train: Real graphs that the generator learned from.

@@ -1,7 +1,12 @@
 from ._batch import DAGBatch as DAGBatch
 from ._colors import neighborhood_colors as neighborhood_colors
 from ._dag import DAG as DAG, Condition as Condition, layers_of as layers_of
-from ._hashing import graph_hash as graph_hash, node_colors as node_colors
+from ._hashing import (
+    color_rounds as color_rounds,
+    graph_hash as graph_hash,
+    graph_hashes as graph_hashes,
+    node_colors as node_colors,
+)
 from ._layering import (
     expand_ranges as expand_ranges,
     group_by as group_by,

@@ -71,7 +71,7 @@ def neighbor_kinds(
         kinds: Number of kinds.
         needed: Only what nodes of at least so many graphs have is listed.
     """
-    parents, children = _Tally(), _Tally()
+    parents, children = _Tally(needed), _Tally(needed)
     for graph, dag in enumerate(dags):
         kind_N = dag.x_NA[:, 0].numpy()
         source_E, target_E = dag.edge_index_2E.numpy()
@@ -101,9 +101,14 @@ def partial_multisets(multiset: Iterable[int]) -> int:
 
 
 class _Tally:
-    """The graphs, and the number of nodes, that show each multiset of neighbors, by kind."""
+    """The graphs, and the number of nodes, that show each multiset of neighbors, by kind.
 
-    def __init__(self) -> None:
+    Args:
+        needed: Graphs that are told apart; more of them make no difference.
+    """
+
+    def __init__(self, needed: int) -> None:
+        self._needed = needed
         self.graphs: defaultdict[tuple[int, tuple[int, ...]], set[int]] = defaultdict(set)
         self.nodes: Counter[tuple[int, tuple[int, ...]]] = Counter()
 
@@ -117,7 +122,9 @@ class _Tally:
         start = 0
         for kind, end in zip(kind_N.tolist(), end_N, strict=True):
             shown = (kind, _capped(sorted_E[start:end]))
-            self.graphs[shown].add(graph)
+            graphs = self.graphs[shown]
+            if len(graphs) < self._needed:
+                graphs.add(graph)
             self.nodes[shown] += 1
             start = end
 

@@ -54,9 +54,9 @@ def shared_statistics(
         for holders, end_E in zip((children, parents), dag.edge_index_2E.numpy(), strict=True):
             degree_N = np.bincount(end_E, minlength=kind_N.size)
             for kind, degree in np.unique(np.stack([kind_N, degree_N], 1), axis=0).tolist():
-                holders[kind][degree].add(graph)
+                _hold(holders[kind][degree], graph)
         for size in np.unique(np.bincount(dag.layer_N.numpy())).tolist():
-            layer_holders[size].add(graph)
+            _hold(layer_holders[size], graph)
     listed_parents, listed_children = neighbor_kinds(
         dags, sizes.attributes[0], min(SHARED_BY, len(dags))
     )
@@ -115,6 +115,12 @@ def _allowed_of_pair(
 
 def _no_holders() -> Holders:
     return defaultdict(set)
+
+
+def _hold(holders: set[int], graph: int) -> None:
+    """Add a graph; more than ``SHARED_BY`` need not be told apart."""
+    if len(holders) < SHARED_BY:
+        holders.add(graph)
 
 
 def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -> tuple[Pairs, ...]:

@@ -94,11 +94,12 @@ def take_graphs(data: DAGBatch, graphs_G: Tensor) -> DAGBatch:
     shift_G = node_ptr[:-1] - data.node_ptr[graphs_G]
     shift_E = torch.repeat_interleave(shift_G, edge_ptr.diff(), output_size=rows_E.numel())
     return DAGBatch(
-        x_NA=data.x_NA[rows_N],
+        # Columns in files may hold whole numbers of fewer bytes.
+        x_NA=data.x_NA[rows_N].long(),
         u_NA=data.u_NA[rows_N],
-        layer_N=data.layer_N[rows_N],
+        layer_N=data.layer_N[rows_N].long(),
         edge_index_2E=data.edge_index_2E[:, rows_E] + shift_E,
-        edge_type_E=data.edge_type_E[rows_E],
+        edge_type_E=data.edge_type_E[rows_E].long(),
         node_ptr=node_ptr,
         edge_ptr=edge_ptr,
         numeric_BC=data.numeric_BC[graphs_G],

@@ -81,7 +81,7 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     unique = [replace(graph, name=f"{i}") for i, graph in enumerate(graphs)]
     kind = "trace" if kinds == {True} else "flow"
     whole = GraphDataset.build("audit", kind, {"train": unique})
-    dags = whole.graphs["train"]
+    dags = tuple(whole.graphs["train"])
     ends = sizes[0], sizes[0] + sizes[1]
     real: dict[Split, tuple[DAG, ...]] = {
         "train": dags[: ends[0]],

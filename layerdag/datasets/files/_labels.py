@@ -31,24 +31,16 @@ class Labels:
     conditions: Mapping[str, Mapping[str, Condition]]
     splits: Mapping[str, Split]
 
-    def of_graphs(self, names: Sequence[str]) -> "Labels":
-        """Return the labels under the names of graphs.
+    def with_folders(self) -> "Labels":
+        """Return the labels with a second name each, that of a graph in a folder called like it.
 
-        A graph that lies alone in a folder may be called like the folder, as samples are
-        (``sample-00000`` for ``sample-00000/sample-00000``).
+        So ``sample-00000`` also names ``sample-00000/sample-00000``, as samples are written.
         """
-        inside: dict[str, list[str]] = {}
-        for name in names:
-            inside.setdefault(name.rpartition("/")[0], []).append(name)
-        known = set(names)
-        alone = {
-            folder: found[0]
-            for folder, found in inside.items()
-            if len(found) == 1 and folder not in known
-        }
+        inside = {name: f"{name}/{name.rpartition('/')[2]}" for name in self.conditions}
         return Labels(
-            {alone.get(name, name): values for name, values in self.conditions.items()},
-            {alone.get(name, name): split for name, split in self.splits.items()},
+            {inside[name]: values for name, values in self.conditions.items()}
+            | {**self.conditions},
+            {inside[name]: split for name, split in self.splits.items()} | {**self.splits},
         )
 
 

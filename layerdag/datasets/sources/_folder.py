@@ -22,7 +22,9 @@ from layerdag.codec import (
 from layerdag.codec.blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.datasets import (
     Blocks,
+    FolderConfig,
     GraphDataset,
+    Sizes,
     enough_to_judge,
     held_out_fraction,
     named_splits,
@@ -39,6 +41,7 @@ from layerdag.datasets.files import (
 from layerdag.datasets.samples import SampleRun, StoredSample, is_run, iter_samples
 from layerdag.datasets.schema import LABEL, NumberForm
 from layerdag.datasets.sources._public_words import EDGE, publish
+from layerdag.datasets.sources.packed import is_packed, load_packed
 from layerdag.errors import DataError, GraphError
 from layerdag.graph import Condition
 from layerdag.traces import RankFile, read_workload
@@ -87,59 +90,103 @@ def load_folder(  # noqa: PLR0913
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
         DataError: If there is no graph, or both kinds, or labels and graphs share no name.
     """
-    folder = Path(folder)
-    known = read_labels(labels) if labels else Labels({}, {})
-    sources = _graphs_in(folder, Path(labels) if labels else None)
-    graphs: list[AttributedGraph] = []
+    config = FolderConfig(
+        folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
+        max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
+        public_words=public_words if isinstance(public_words, str) else tuple(public_words),
+        blocks=blocks, numbers=numbers,
+    )  # fmt: skip
+    if is_packed(config.folder):
+        return load_packed(config)
     left_out: list[str] = []
-    for name, read in sources:
+    known = folder_labels(config)
+    graphs = list(folder_graphs(config, known, left_out))
+    data = dataset_of(config, graphs, known)
+    return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def folder_labels(config: FolderConfig) -> Labels:
+    """Return the labels of a folder of graphs."""
+    return read_labels(config.labels).with_folders() if config.labels else Labels({}, {})
+
+
+def folder_graphs(
+    config: FolderConfig, known: Labels, left_out: list[str]
+) -> Iterator[AttributedGraph]:
+    """Yield the graphs of a folder with their labels, as they are in the files.
+
+    Args:
+        config: The folder, and how large a graph may be.
+        known: Labels by the name of the graph.
+        left_out: Takes a sentence on each graph that is not among them.
+
+    Raises:
+        DataError: If there is no graph, or labels and graphs share no name.
+    """
+    names = []
+    for name, read in _graphs_in(config.folder, config.labels):
         try:
             graph = read()
         except DataError as error:
             left_out.append(f"{name}: {error}")
             continue
-        if graph.num_nodes > max_nodes:
-            left_out.append(f"{name}: {graph.num_nodes} nodes, more than {max_nodes}")
+        if graph.num_nodes > config.max_nodes:
+            left_out.append(f"{name}: {graph.num_nodes} nodes, more than {config.max_nodes}")
             continue
-        graphs.append(graph)
-    known = known.of_graphs([graph.name for graph in graphs])
-    graphs = [_labeled(graph, known, folder, left_out) for graph in graphs]
-    if not graphs:
+        measured = known.conditions.get(name) or _measured(
+            config.folder / f"{name}{STEP_TIMES}", left_out
+        )
+        names.append(name)
+        yield replace(graph, conditions={**graph.conditions, **measured})
+    if not names:
         raise DataError(
-            f"{folder}: no graph could be read; "
+            f"{config.folder}: no graph could be read; "
             + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
         )
-    _check_names(folder, labels, known, graphs)
-    graphs = align_schemas(graphs)
-    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    checked = CATEGORIES if kind == "trace" else ()  # their words were looked at when folded
-    if kind == "trace" and all(is_rolled(graph, EDGE_TYPES) for graph in graphs):
-        checked = (*checked, BLOCK, EDGE)
-    graphs, renamed = publish(graphs, public_words, checked=checked)
+    _check_names(config, known, names)
+
+
+def dataset_of(
+    config: FolderConfig, graphs: Sequence[AttributedGraph], known: Labels
+) -> GraphDataset:
+    """Return the data set of all graphs of a folder."""
+    aligned = align_schemas(graphs)
+    rolled = all(is_rolled(graph, EDGE_TYPES) for graph in aligned)
+    kind, checked = kind_of(aligned[0], rolled=rolled)
+    public, renamed = publish(aligned, config.public_words, checked=checked)
     if kind == "trace":
-        graphs = [_as_job(graph) for graph in graphs]
-    sizes = enough_to_judge if held_out is None else held_out_fraction(held_out)
+        public = [as_job(graph) for graph in public]
     parts = (
-        named_splits(graphs, known.splits)
+        named_splits(public, known.splits)
         if known.splits
-        else split_graphs(graphs, seed, sizes=sizes)
+        else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
     )
     data = GraphDataset.build(
-        folder.name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers
-    )
-    return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+        config.folder.name, kind, parts,
+        num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
+    )  # fmt: skip
+    return replace(data, renamed=renamed)
 
 
-def _labeled(
-    graph: AttributedGraph, known: Labels, folder: Path, left_out: list[str]
-) -> AttributedGraph:
-    """Return a graph with what the label file says of it, else with its measured step time."""
-    measured = known.conditions.get(graph.name)
-    measured = measured or _measured(folder / f"{graph.name}{STEP_TIMES}", left_out)
-    return replace(graph, conditions={**graph.conditions, **measured})
+def sizes_of_parts(config: FolderConfig) -> Sizes:
+    """Return how many graphs are held out."""
+    return enough_to_judge if config.held_out is None else held_out_fraction(config.held_out)
 
 
-def _as_job(graph: AttributedGraph) -> AttributedGraph:
+def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the graphs of a folder, and the attributes whose words are public.
+
+    Args:
+        graph: One of them.
+        rolled: Whether they are jobs with repeated blocks rolled up.
+    """
+    if not set(CATEGORIES) <= set(graph.categories):
+        return "flow", ()
+    # Their words were looked at when they were folded.
+    return "trace", ((*CATEGORIES, BLOCK, EDGE) if rolled else CATEGORIES)
+
+
+def as_job(graph: AttributedGraph) -> AttributedGraph:
     """Return the graph of a job with the vocabularies that all jobs have."""
     words = {**VOCABULARIES, **({BLOCK: (OUTSIDE, INSIDE)} if BLOCK in graph.categories else {})}
     return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=words)
@@ -172,10 +219,10 @@ def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
     order += sorted(texts - set(order))
     kept = [name for name in order if len(categories[name]) <= MAX_WORDS]
     edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
-    return [_with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
+    return [with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
 
 
-def _with_attributes(
+def with_attributes(
     graph: AttributedGraph,
     texts: Sequence[str],
     numbers: Sequence[str],
@@ -284,14 +331,11 @@ def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
     return replace(graph, name=name, conditions=conditions)
 
 
-def _check_names(
-    folder: Path, path: str | Path | None, labels: Labels, graphs: Sequence[AttributedGraph]
-) -> None:
+def _check_names(config: FolderConfig, labels: Labels, names: Sequence[str]) -> None:
     """Raise DataError if labels are given but none of them belongs to a graph."""
-    names = [graph.name for graph in graphs]
     known: Mapping[str, object] = labels.conditions
     if known and not set(names) & set(known):
         raise DataError(
-            f"{path}: names graphs such as '{next(iter(known))}', but those of {folder} are called "
-            f"such as '{names[0]}'; make the names agree."
+            f"{config.labels}: names graphs such as '{next(iter(known))}', but those of "
+            f"{config.folder} are called such as '{names[0]}'; make the names agree."
         )

@@ -43,22 +43,38 @@ def publish(
     Raises:
         ConfigError: If ``extra`` is another word.
     """
+    found: dict[str, set[str]] = {}
+    for graph in graphs if extra != ALL else ():
+        for name, column in words_of(graph).items():
+            found.setdefault(name, set()).update(column)
+    new = new_words(found, extra, checked=checked)
+    renamed = {name: {to: old for old, to in table.items()} for name, table in new.items() if table}
+    return [with_words(graph, new) for graph in graphs] if extra != ALL else list(graphs), renamed
+
+
+def new_words(
+    found: Mapping[str, set[str]], extra: Sequence[str] = (), *, checked: Sequence[str] = ()
+) -> Mapping[str, Mapping[str, str]]:
+    """Return old word -> new word for all that are not public, by what holds them.
+
+    Args:
+        found: All words of a data set by the attribute or condition that holds them.
+        extra: Further words that are public; "all" for every word.
+        checked: Attributes whose words are known to be public.
+
+    Raises:
+        ConfigError: If ``extra`` is another word.
+    """
     if extra == ALL:
-        return list(graphs), {}
+        return {}
     if isinstance(extra, str):
         raise ConfigError(f"'public_words' must be a list of words, or {ALL}; found {extra!r}.")
-    found: dict[str, set[str]] = {}
-    for graph in graphs:
-        for name, column in _columns(graph).items():
-            if name not in checked:
-                found.setdefault(name, set()).update(column)
     allowed = {_normal(word) for word in extra}
-    new = {
+    return {
         name: _new_words(name, sorted(w for w in known if not _is_public(w, allowed)), known)
         for name, known in found.items()
+        if name not in checked
     }
-    renamed = {name: {to: old for old, to in table.items()} for name, table in new.items() if table}
-    return [_with_words(graph, new) for graph in graphs], renamed
 
 
 def is_public(word: str) -> bool:
@@ -70,7 +86,7 @@ def _is_public(word: str, allowed: set[str]) -> bool:
     return is_public(word) or _normal(word) in allowed
 
 
-def _columns(graph: AttributedGraph) -> dict[str, set[str]]:
+def words_of(graph: AttributedGraph) -> dict[str, set[str]]:
     """Return the words of a graph by what holds them."""
     columns = {name: set(column) for name, column in graph.categories.items()}
     columns[EDGE] = columns.get(EDGE, set()) | set(graph.edge_type_names)
@@ -87,7 +103,7 @@ def _new_words(name: str, private: list[str], known: set[str]) -> dict[str, str]
     return dict(zip(private, unused, strict=False))
 
 
-def _with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> AttributedGraph:
+def with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> AttributedGraph:
     """Return a graph with new words."""
     edge = new.get(EDGE, {})
     return replace(

@@ -122,4 +122,6 @@ class Comparison:
         rng = numpy_generator(self.seed, "subsets")
         rank_SB = np.argsort(rng.random((SUBSETS, self.train.num_graphs)), axis=1)
         rows[0][2] = (rank_SB < self.generated.num_graphs).astype(float)
-        return np.concatenate(rows[0]), np.concatenate(rows[1]), np.concatenate(rows[2])
+        # Column by column, as products with sparse counts read them.
+        train, test, generated = (np.asfortranarray(np.concatenate(parts)) for parts in rows)
+        return train, test, generated

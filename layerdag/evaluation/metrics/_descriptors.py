@@ -59,9 +59,11 @@ class DescriptorMetric(Metric):
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
         """Return the distance of generated and of training graphs from the test graphs."""
-        parts = list(zip(*(self.items(graphs) for graphs in comparison.sets), strict=True))
-        columns = [_part_distances(part, self.ordered, comparison) for part in parts]
-        labels = [part[0].part for part in parts]
+        columns, labels = [], []
+        # One part after the other: the pairs of a dozen attributes together are many items.
+        for part in zip(*(self.items(graphs) for graphs in comparison.sets), strict=True):
+            columns.append(_part_distances(part, self.ordered, comparison))
+            labels.append(part[0].part)
         main = "w1" if self.ordered else "tv"
         generated, reference = (_mean_over_parts(columns, labels, main, side) for side in (0, 1))
         return SimilarityRow.of_draws(self, generated, reference)

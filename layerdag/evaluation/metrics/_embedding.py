@@ -15,6 +15,7 @@ from layerdag.evaluation.metrics._comparison import Comparison
 
 ROUNDS = 3
 WIDTH = 35
+_NODES_AT_ONCE = 1 << 13
 
 
 def random_embeddings(
@@ -29,7 +30,10 @@ def random_embeddings(
     rng = numpy_generator(seed, "embedding")
     tables = [rng.standard_normal((codes, WIDTH)) for _ in range(sets[0].num_attributes)]
     mixers = [[_orthogonal(rng) for _ in range(4)] for _ in range(ROUNDS)]
-    raw = [_embed(graphs, tables, mixers) for graphs in sets]
+    raw = [
+        np.concatenate([_embed(part, tables, mixers) for part in graphs.parts(_NODES_AT_ONCE)])
+        for graphs in sets
+    ]
     real = np.concatenate(raw[:2])
     scale = np.maximum(real.std(axis=0), 1e-6)
     return [(one - real.mean(axis=0)) / scale / np.sqrt(real.shape[1]) for one in raw]

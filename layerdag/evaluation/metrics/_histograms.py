@@ -1,12 +1,19 @@
 """A histogram per graph, and distances between the pooled histograms of two sets of graphs.
 
 Keeping counts by graph makes the bootstrap over graphs a matrix product: a resampled set is a row
-of weights, its pooled histogram is ``weights_RB @ counts_BK``.
+of weights, its pooled histogram is ``weights_RB @ counts_BK``. A graph has few of all the values of
+a set, so that the counts are a sparse matrix.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+
+_PAIR_BITS = 31
+"""Two codes below 2**31 in one number: the first one's bits lie above those of the second."""
+_LARGEST_TABLE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +26,7 @@ class Histograms:
     """
 
     support_K: np.ndarray
-    counts_BK: np.ndarray
+    counts_BK: sparse.csr_array
 
     def pooled(self, weights_RB: np.ndarray | None = None) -> np.ndarray:
         """Return shares of each value over the whole set, shape (R, K); R = 1 without weights."""
@@ -30,7 +37,8 @@ class Histograms:
 
     def by_graph(self) -> np.ndarray:
         """Return the shares inside each graph, shape (B, K); a graph without items has zeros."""
-        return self.counts_BK / np.maximum(self.counts_BK.sum(axis=1, keepdims=True), 1.0)
+        counts_BK = self.counts_BK.toarray()
+        return counts_BK / np.maximum(counts_BK.sum(axis=1, keepdims=True), 1.0)
 
 
 def aligned_histograms(
@@ -43,13 +51,61 @@ def aligned_histograms(
         graphs: Graph of each item.
         sizes: Number of graphs of each set.
     """
-    support_K, code = np.unique(np.concatenate(values), return_inverse=True)
-    ends = np.cumsum([len(items) for items in values])[:-1]
-    result = []
-    for codes, graph, size in zip(np.split(code, ends), graphs, sizes, strict=True):
-        flat = np.bincount(graph * support_K.size + codes, minlength=size * support_K.size)
-        result.append(Histograms(support_K, flat.reshape(size, support_K.size).astype(float)))
-    return result
+    support_K, codes = distinct(values)
+    return [
+        Histograms(support_K, _counts(code, graph, size, support_K.size))
+        for code, graph, size in zip(codes, graphs, sizes, strict=True)
+    ]
+
+
+def distinct(values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the distinct values of all arrays, ascending, and the place of each item among them.
+
+    ``np.unique`` sorts all items; whole numbers that lie close together, and pairs of these, are
+    found in a table instead, in the time that it takes to read them.
+    """
+    keys = _small_keys(values)
+    if keys is None:
+        support_K, place = np.unique(np.concatenate(values), return_inverse=True)
+        return support_K, np.split(place.ravel(), np.cumsum([v.size for v in values])[:-1])
+    occurs = np.zeros(1 + max(int(key.max()) for key in keys), dtype=bool)
+    for key in keys:
+        occurs[key] = True
+    known = np.flatnonzero(occurs)
+    place_of_key = np.zeros(occurs.size, dtype=np.int64)
+    place_of_key[known] = np.arange(known.size)
+    codes = [place_of_key[key] for key in keys]
+    support_K = np.zeros(known.size, dtype=np.result_type(*values))
+    for code, value in zip(codes, values, strict=True):
+        support_K[code] = value
+    return support_K, codes
+
+
+def _small_keys(values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """Return whole numbers from 0 that are in the order of the values; None if they get large."""
+    if not all(np.issubdtype(value.dtype, np.integer) and value.size for value in values):
+        return None
+    low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
+    if high - low < _LARGEST_TABLE:
+        return [value - low for value in values]
+    if low < 0:
+        return None
+    seconds = [value & ((1 << _PAIR_BITS) - 1) for value in values]
+    width = 1 + max(int(second.max()) for second in seconds)
+    if ((high >> _PAIR_BITS) + 1) * width > _LARGEST_TABLE:
+        return None
+    return [
+        (value >> _PAIR_BITS) * width + second
+        for value, second in zip(values, seconds, strict=True)
+    ]
+
+
+def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csr_array:
+    """Return how often each value occurs in each graph."""
+    if graphs * kinds <= code.size:
+        counts = np.bincount(graph * kinds + code, minlength=graphs * kinds).astype(np.float64)
+        return sparse.csr_array(counts.reshape(graphs, kinds))
+    return sparse.coo_array((np.ones(code.size), (graph, code)), shape=(graphs, kinds)).tocsr()
 
 
 def wasserstein_1(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -> np.ndarray:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from layerdag._runtime import numpy_generator
 from layerdag.errors import DataError
+from layerdag.evaluation import inside_balls, neighbor_distances
 from layerdag.evaluation.metrics._base import Goal, Metric, SimilarityRow
 from layerdag.evaluation.metrics._comparison import Comparison
 from layerdag.evaluation.metrics._embedding import embeddings
@@ -49,24 +49,36 @@ def manifold_scores(real_BF: np.ndarray, other_BF: np.ndarray) -> dict[str, floa
     Raises:
         DataError: If a set has no more graphs than ``NEIGHBORS``.
     """
-    least = min(len(real_BF), len(other_BF))
-    if least <= NEIGHBORS:
-        raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {least}.")
-    between = cdist(real_BF, other_BF)
-    in_real_ball = between <= _radius(real_BF)[:, None]
-    in_other_ball = between <= _radius(other_BF)[None, :]
+    return _scores(real_BF, other_BF, _radius(real_BF))
+
+
+def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> dict[str, float]:
+    """Return the scores, the radii of the balls of real graphs being known."""
+    holds_other, real_around = [], np.zeros(len(other_BF), dtype=np.int64)
+    in_other_ball = []
+    for in_real_ball, in_ball_of_other in inside_balls(
+        real_BF, other_BF, radius_B, _radius(other_BF)
+    ):
+        holds_other.append(in_real_ball.any(axis=1))
+        real_around += in_real_ball.sum(axis=0)
+        in_other_ball.append(in_ball_of_other.any(axis=1))
     return {
-        "precision": float(in_real_ball.any(axis=0).mean()),
-        "recall": float(in_other_ball.any(axis=1).mean()),
-        "density": float(in_real_ball.sum(axis=0).mean() / NEIGHBORS),
-        "coverage": float(in_real_ball.any(axis=1).mean()),
+        "precision": float((real_around > 0).mean()),
+        "recall": float(np.concatenate(in_other_ball).mean()),
+        "density": float(real_around.mean() / NEIGHBORS),
+        "coverage": float(np.concatenate(holds_other).mean()),
     }
 
 
 def _radius(x_BF: np.ndarray) -> np.ndarray:
-    """Return the distance of each graph to its k-th nearest neighbor, shape (B,)."""
-    # The nearest of all is the graph itself, at distance 0.
-    return np.asarray(np.partition(cdist(x_BF, x_BF), NEIGHBORS, axis=1)[:, NEIGHBORS])
+    """Return the distance of each graph to its k-th nearest neighbor, shape (B,).
+
+    Raises:
+        DataError: If there are no more graphs than ``NEIGHBORS``.
+    """
+    if len(x_BF) <= NEIGHBORS:
+        raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
+    return neighbor_distances(x_BF, NEIGHBORS)
 
 
 def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
@@ -74,9 +86,13 @@ def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
     train, test, generated = comparison.once(embeddings)
     rng = numpy_generator(comparison.seed, "manifold")
     size = min(len(train), len(generated))
-    found = manifold_scores(test, generated)
-    subsets = [rng.permutation(len(train))[:size] for _ in range(SUBSETS)]
-    return found, [manifold_scores(test, train[rows]) for rows in subsets]
+    radius = _radius(test)
+    found = _scores(test, generated, radius)
+    # All subsets of as many graphs as there are are the same.
+    subsets = [
+        rng.permutation(len(train))[:size] for _ in range(SUBSETS if size < len(train) else 1)
+    ]
+    return found, [_scores(test, train[rows], radius) for rows in subsets]
 
 
 def _metric(name: str, what: str, upper: float = math.inf) -> ManifoldMetric:

@@ -13,6 +13,7 @@ from ._foreign_words import (
     foreign_words as foreign_words,
     private_words as private_words,
 )
+from ._kernel_index import KernelIndex as KernelIndex, kernel_distances as kernel_distances
 from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
 from ._likelihood_ratio import (
     ShadowLosses as ShadowLosses,
@@ -31,7 +32,6 @@ from ._membership import (
 from ._memorization import (
     DistanceToClosestRecord as DistanceToClosestRecord,
     Novelty as Novelty,
-    kernel_distances as kernel_distances,
     novelty as novelty,
 )
 from ._rates import LOW_RATES as LOW_RATES, DetectionRate as DetectionRate, Scores as Scores

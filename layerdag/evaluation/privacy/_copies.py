@@ -5,16 +5,18 @@ sample with the operators, the edges and the sizes of a training graph is a copy
 durations. How near is too near is read off real graphs that were not trained on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
 from layerdag._runtime import scrambled
-from layerdag.evaluation.privacy._memorization import kernel_distances
+from layerdag.evaluation.privacy._kernel_index import KernelIndex
 from layerdag.evaluation.privacy._sets import require_graphs
-from layerdag.graph import DAG, graph_hash
+from layerdag.graph import DAG, graph_hashes
 
 HASH_ROUNDS = 8
 NEAR_QUANTILE = 0.05
@@ -65,7 +67,7 @@ class CopyTest:
         require_graphs("Copies", train=train)
         known = [program_of(dag, measured) for dag in train]
         others = [program_of(dag, measured) for dag in held_out]
-        hashes = [graph_hash(dag, HASH_ROUNDS) for dag in (*known, *others)]
+        hashes = list(graph_hashes((*known, *others), HASH_ROUNDS))
         return cls(
             real=(*known, *others),
             hashes=frozenset(hashes),
@@ -73,15 +75,19 @@ class CopyTest:
             threshold=_threshold((*known, *others), hashes, len(known)),
         )
 
-    def resemblances(self, dags: Sequence[DAG]) -> list[Resemblance]:
-        """Return how each graph stands to the real ones; memory is bounded."""
+    @cached_property
+    def _index(self) -> KernelIndex:
+        return KernelIndex.of(self.real)
+
+    def resemblances(self, dags: Iterable[DAG]) -> list[Resemblance]:
+        """Return how each graph of a stream stands to the real ones; memory is bounded."""
         found: list[Resemblance] = []
-        for start in range(0, len(dags), CHUNK):
-            part = [program_of(dag, self.measured) for dag in dags[start : start + CHUNK]]
-            nearest_K = kernel_distances(part, self.real).min(axis=1)
+        stream = iter(dags)
+        while part := [program_of(dag, self.measured) for dag in islice(stream, CHUNK)]:
+            nearest_K = self._index.distances(part).min(axis=1)
             found += [
-                self._resemblance(graph_hash(dag, HASH_ROUNDS), float(distance))
-                for dag, distance in zip(part, nearest_K, strict=True)
+                self._resemblance(word, float(distance))
+                for word, distance in zip(graph_hashes(part, HASH_ROUNDS), nearest_K, strict=True)
             ]
         return found
 
@@ -112,7 +118,7 @@ class CopyCounts:
 def count_copies(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
-    generated: Sequence[DAG],
+    generated: Iterable[DAG],
     measured: Sequence[int] = (),
 ) -> CopyCounts:
     """Return how many samples are copies or near copies of training or held-out graphs.
@@ -120,17 +126,17 @@ def count_copies(
     Args:
         train: Graphs that a generator learned from.
         held_out: Real graphs that it never saw.
-        generated: Samples.
+        generated: Samples; of a stream, no more than ``CHUNK`` graphs are held.
         measured: Columns that hold measurements, such as durations.
 
     Raises:
         UsageError: If there is no training graph or no sample.
     """
-    require_graphs("Copies", train=train, generated=generated)
     test = CopyTest.of(train, held_out, measured)
     found = test.resemblances(generated)
-    known = {graph_hash(dag, HASH_ROUNDS) for dag in test.real[: len(train)]}
-    others = [graph_hash(dag, HASH_ROUNDS) in known for dag in test.real[len(train) :]]
+    require_graphs("Copies", train=train, generated=found)
+    known = set(graph_hashes(test.real[: len(train)], HASH_ROUNDS))
+    others = [word in known for word in graph_hashes(test.real[len(train) :], HASH_ROUNDS)]
     return CopyCounts(
         copied=found.count(Resemblance.COPY) / len(found),
         near=found.count(Resemblance.NEAR) / len(found),
@@ -213,8 +219,9 @@ def _threshold(real: Sequence[DAG], hashes: Sequence[str], trained: int) -> floa
 def _nearest(real: Sequence[DAG], hashes: Sequence[str], rows: range) -> Iterator[float]:
     """Yield the distance of each of ``rows`` to the nearest other graph; infinite for none."""
     word_G = np.array(hashes)
+    index = KernelIndex.of(real)
     for start in range(rows.start, rows.stop, CHUNK):
         part = range(start, min(start + CHUNK, rows.stop))
-        distance_KG = kernel_distances([real[i] for i in part], real)
+        distance_KG = index.distances([real[i] for i in part])
         distance_KG[word_G[list(part)][:, None] == word_G] = np.inf
         yield from distance_KG.min(axis=1).tolist()

@@ -7,21 +7,18 @@ the side of reporting a copy.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from scipy.sparse import csr_array, hstack
 
 from layerdag._runtime import numpy_generator, old_property, takes_old_names
-from layerdag.evaluation import GraphSet
 from layerdag.evaluation.metrics import NORMAL_95, Interval
+from layerdag.evaluation.privacy._kernel_index import kernel_distances
 from layerdag.evaluation.privacy._sets import require_graphs
 from layerdag.evaluation.privacy._verdict import Need, Verdict, half_width_for_verdict, round_up
-from layerdag.graph import DAG, graph_hash, node_colors
+from layerdag.graph import DAG, graph_hashes
 
-ROUNDS = 3
 RELABELINGS = 500
 
 
@@ -104,10 +101,10 @@ class DistanceToClosestRecord:
 def novelty(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
-    generated: Sequence[DAG],
+    generated: Iterable[DAG],
     valid_B: np.ndarray | None = None,
 ) -> Novelty:
-    """Return the shares of valid, unique and novel graphs.
+    """Return the shares of valid, unique and novel graphs; of a stream, hashes alone are held.
 
     Args:
         train: Training graphs.
@@ -118,9 +115,9 @@ def novelty(
     Raises:
         UsageError: If there is no training or no generated graph.
     """
-    require_graphs("Copies", train=train, generated=generated)
-    known = {graph_hash(dag) for dag in train}
-    hashes = [graph_hash(dag) for dag in generated]
+    hashes = list(graph_hashes(generated))
+    require_graphs("Copies", train=train, generated=hashes)
+    known = set(graph_hashes(train))
     valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
     novel = np.array([word not in known for word in hashes])
     first = np.zeros(len(hashes), dtype=bool)
@@ -220,19 +217,7 @@ def _need(fraction: float, spread: float, samples: int, compared: int) -> Need:
 
 def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
     """Return the share of graphs whose hash is known; None for no graph."""
-    return float(np.mean([graph_hash(dag) in known for dag in dags])) if dags else None
-
-
-def kernel_distances(left: Sequence[DAG], right: Sequence[DAG]) -> np.ndarray:
-    """Return Weisfeiler-Lehman kernel distances, shape (left, right), values in [0, sqrt(2)].
-
-    The features of a graph count the colors of its nodes after 0 to 3 rounds of refinement
-    (Shervashidze et al., JMLR 12, 2011) and are normalized to length 1 in each round, so that all
-    rounds weigh the same.
-    """
-    features = _color_counts([*left, *right])
-    cosine = (features[: len(left)] @ features[len(left) :].T).toarray()
-    return np.sqrt(np.maximum(2 - 2 * cosine, 0))
+    return float(np.mean([word in known for word in graph_hashes(dags)])) if dags else None
 
 
 def wilson_interval(fraction: float, count: int) -> Interval:
@@ -242,26 +227,3 @@ def wilson_interval(fraction: float, count: int) -> Interval:
     half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
     half /= 1 + z2 / count
     return Interval(center - half, center + half)
-
-
-def _color_counts(dags: Sequence[DAG]) -> csr_array:
-    """Return normalized color counts of all rounds, shape (B, colors)."""
-    graphs = GraphSet.of(dags)
-    union = DAG.build(
-        torch.from_numpy(graphs.x_NA),
-        torch.from_numpy(graphs.edge_index_2E),
-        edge_type_E=torch.from_numpy(graphs.edge_type_E),
-    )
-    blocks = []
-    for rounds in range(ROUNDS + 1):
-        names, color_N = np.unique(node_colors(union, rounds), return_inverse=True)
-        ones_N = np.ones(color_N.size)
-        counts = csr_array(
-            (ones_N, (graphs.graph_N, color_N)), shape=(graphs.num_graphs, names.size)
-        )
-        length_B = np.sqrt((counts**2).sum(axis=1)) * math.sqrt(ROUNDS + 1)
-        scale = csr_array(
-            (1 / np.maximum(length_B, 1e-12), np.arange(len(dags)), np.arange(len(dags) + 1))
-        )
-        blocks.append(scale @ counts)
-    return csr_array(hstack(blocks))

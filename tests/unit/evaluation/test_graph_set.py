@@ -90,3 +90,16 @@ def test_a_cycle_has_no_layers() -> None:
         _ = GraphSet.of([PATH, ring]).layer_N
     with pytest.raises(GraphError, match="cycle"):
         _ = graphs.layer_N
+
+
+def test_parts_are_consecutive_graphs_within_the_bound(rng: np.random.Generator) -> None:
+    sizes = [[2, 2], [3], [9, 3], [1], [2]]
+    dags = [random_dag(rng, layers, [3, 2]) for layers in sizes]
+    parts = list(GraphSet.of(dags).parts(7))
+    assert [part.num_graphs for part in parts] == [2, 1, 2]
+    first = 0
+    for part in parts:
+        alone = GraphSet.of(dags[first : first + part.num_graphs])
+        for name in ("x_NA", "edge_index_2E", "edge_type_E", "node_ptr", "edge_ptr", "layer_N"):
+            np.testing.assert_array_equal(getattr(part, name), getattr(alone, name))
+        first += part.num_graphs

@@ -1,11 +1,20 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.graph import DAG, graph_hash, neighborhood_colors, node_colors, random_dag
+from layerdag.graph import (
+    DAG,
+    _hashing,
+    graph_hash,
+    graph_hashes,
+    neighborhood_colors,
+    node_colors,
+    random_dag,
+)
 
 
 def test_hash_does_not_depend_on_node_order(rng: np.random.Generator) -> None:
@@ -25,6 +34,26 @@ def test_hash_sees_attributes_edge_types_and_direction(rng: np.random.Generator)
     ]
     hashes = {graph_hash(variant) for variant in [dag, *variants]}
     assert len(hashes) == 4
+
+
+@pytest.mark.parametrize("at_once", [1, 15, 1 << 14])
+def test_many_hashes_are_those_of_each_graph_alone(
+    at_once: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_hashing, "_NODES_AT_ONCE", at_once)
+    empty = DAG.build(
+        torch.zeros((0, 2), dtype=torch.int64), torch.zeros((2, 0), dtype=torch.int64)
+    )
+    dags = [random_dag(rng, [2, 3], [4, 2], num_edge_types=2) for _ in range(7)]
+    dags = [empty, *dags[:4], empty, random_dag(rng, [2, 2], [3]), *dags[4:], empty]
+    for rounds in (0, 3):
+        assert list(graph_hashes(iter(dags), rounds)) == [graph_hash(dag, rounds) for dag in dags]
+
+
+def test_a_hash_is_what_it_always_was() -> None:
+    x_NA = torch.tensor([[1, 0], [2, 3], [1, 1]])
+    dag = DAG.build(x_NA, torch.tensor([[0, 0], [1, 2]]), edge_type_E=torch.tensor([0, 1]))
+    assert (graph_hash(dag), graph_hash(dag, 8)) == ("0f2a955752be0881", "91a65c1e8accf276")
 
 
 def partition(colors) -> list[list[int]]:

@@ -66,11 +66,11 @@ def test_labels_in_another_encoding_are_refused(tmp_path):
         read_labels(tmp_path / "l.csv")
 
 
-def test_a_graph_alone_in_a_folder_may_be_called_like_it(tmp_path):
-    labels = read_labels(write(tmp_path, "name,label,split\na,1,train\nb,2,val\nc/x,3,test\n"))
-    names = ["a/a", "b/one", "b/two", "c/x"]
-    found = labels.of_graphs(names)
-    assert found.conditions["a/a"] == {"label": 1.0}
-    assert found.splits["a/a"] == "train"
-    assert set(found.conditions) == {"a/a", "b", "c/x"}  # which graph of b is meant, nobody knows
-    assert labels.of_graphs(["a", "a/a", "b", "c/x"]) == labels
+def test_a_graph_in_a_folder_of_its_own_name_may_be_called_like_it(tmp_path):
+    labels = read_labels(
+        write(tmp_path, "name,label,split\na,1,train\nb/c,2,test\n")
+    ).with_folders()
+    assert labels.conditions["a/a"] == labels.conditions["a"] == {"label": 1.0}
+    assert labels.splits["b/c/c"] == "test"
+    own = read_labels(write(tmp_path, "name,label\na,1\na/a,2\n")).with_folders()
+    assert own.conditions["a/a"] == {"label": 2.0}

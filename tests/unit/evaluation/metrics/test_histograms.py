@@ -11,6 +11,7 @@ from layerdag.evaluation.metrics import (
     total_variation,
     wasserstein_1,
 )
+from layerdag.evaluation.metrics._histograms import distinct
 
 
 def test_distances_equal_those_of_scipy(rng: np.random.Generator) -> None:
@@ -56,3 +57,32 @@ def test_weights_pool_like_repeating_graphs() -> None:
 
 def test_bootstrap_draws_as_many_graphs_as_there_are(rng: np.random.Generator) -> None:
     assert (bootstrap_weights(rng, 5, 17).sum(axis=1) == 17).all()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [np.array([5, -3, 5, 900]), np.array([7, -3])],
+        [np.array([(4 << 31) | 9, (1 << 31) | 11, 9]), np.array([(1 << 31) | 11, (4 << 31) | 8])],
+        [np.array([(1 << 60) + 1, 4]), np.array([(1 << 60) + 1, (1 << 50)])],
+        [np.array([0.5, 0.25, 0.5]), np.array([2, 1])],
+        [np.array([], dtype=np.int64), np.array([3, 3, 1])],
+    ],
+    ids=["numbers", "pairs", "far apart", "fractions", "nothing"],
+)
+def test_distinct_values_are_those_that_sorting_finds(values: list[np.ndarray]) -> None:
+    support_K, codes = distinct(values)
+    assert support_K.tolist() == np.unique(np.concatenate(values)).tolist()
+    for code, value in zip(codes, values, strict=True):
+        assert support_K[code].tolist() == value.tolist()
+
+
+def test_many_values_are_counted_as_few_are(rng: np.random.Generator) -> None:
+    value, graph = rng.integers(0, 50, 400), np.sort(rng.integers(0, 30, 400))
+    few, many = value % 5, np.concatenate([value, [4000]])
+    for values, graphs in ((few, graph), (many, np.concatenate([graph, [29]]))):
+        (found,) = aligned_histograms([values], [graphs], [30])
+        wanted = [
+            [((values == v) & (graphs == g)).sum() for v in found.support_K] for g in range(30)
+        ]
+        assert found.counts_BK.toarray().tolist() == wanted

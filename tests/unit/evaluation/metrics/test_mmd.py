@@ -7,8 +7,14 @@ import pytest
 import torch
 
 from layerdag.errors import DataError
-from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics import KERNEL_METRICS, Comparison, KernelMetric, discrepancy
+from layerdag.evaluation import GraphSet, _pair_distances
+from layerdag.evaluation.metrics import (
+    KERNEL_METRICS,
+    Comparison,
+    KernelMetric,
+    _mmd,
+    discrepancy,
+)
 from layerdag.graph import DAG, random_dag
 
 BY_NAME = {metric.name: metric for metric in KERNEL_METRICS}
@@ -72,6 +78,31 @@ def test_where_most_real_graphs_are_alike_the_scale_is_the_mean_distance() -> No
     assert discrepancy([alike, other, other], ones(5, 5, 5)).bandwidth == pytest.approx(2.0)
     with pytest.raises(DataError, match="no scale to compare on"):
         discrepancy([alike, alike, other], ones(5, 5, 5))
+
+
+def test_many_graphs_are_weighed_as_few_are(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = [rng.normal(shift, 1, (40, 3)) for shift in (0, 0.1, 0.5)]
+    weights = [np.concatenate([np.ones((1, 40)), rng.poisson(1, (6, 40)) + 0.0]) for _ in sets]
+    weights = [np.concatenate([one, one[:1]]) for one in weights]
+    few = discrepancy(sets, weights)
+    monkeypatch.setattr(_mmd, "_MANY_GRAPHS", 8)
+    monkeypatch.setattr(_pair_distances, "_BLOCK", 300)
+    many = discrepancy(sets, weights)
+    assert many.generated_R[[0, -1]] == pytest.approx(few.generated_R[[0, -1]], rel=1e-12)
+    np.testing.assert_allclose(many.generated_R, few.generated_R, atol=1e-7)
+    np.testing.assert_allclose(many.reference_R, few.reference_R, atol=1e-7)
+    assert many.generated_unbiased == pytest.approx(few.generated_unbiased)
+
+
+def test_of_many_graphs_the_bandwidth_is_that_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    x_BF = np.arange(90.0)[:, None]
+    whole = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
+    monkeypatch.setattr(_mmd, "MOST_FOR_BANDWIDTH", 30)
+    some = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
+    assert some != whole
+    assert some == pytest.approx(whole, rel=0.05)
 
 
 def comparison(*sets: list[DAG]) -> Comparison:

@@ -1,11 +1,15 @@
 """Copies, near copies, and numbers that a single run has."""
 
 import numpy as np
+import pytest
 import torch
 
+from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import (
     CopyTest,
     Resemblance,
+    _copies,
+    count_copies,
     keys_of_one_run,
     program_of,
     tuple_keys,
@@ -57,6 +61,18 @@ def test_without_held_out_graphs_nothing_is_near() -> None:
 def test_repeated_programs_do_not_pull_the_threshold_to_zero() -> None:
     train = dags(5)
     assert CopyTest.of(train, [*train[:3], *dags(5, 100)]).threshold > 0
+
+
+def test_copies_are_counted_in_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_copies, "CHUNK", 3)
+    rng = np.random.default_rng(2)
+    real = [random_dag(rng, [2, 2], [4]) for _ in range(8)]
+    made = [*real[:2], *(random_dag(rng, [3, 1], [4]) for _ in range(5))]
+    found = count_copies(real[:5], real[5:], iter(made))
+    assert found == count_copies(real[:5], real[5:], made)
+    assert found.copied >= 2 / 7
+    with pytest.raises(UsageError, match="generated set is empty"):
+        count_copies(real[:5], real[5:], iter(()))
 
 
 def test_the_program_of_a_graph_has_no_measured_column_and_keeps_the_rest() -> None:

@@ -187,3 +187,20 @@ def test_every_verdict_on_nearness_is_a_clause(rng: np.random.Generator) -> None
     assert said[Verdict.REVERSED] == "nearer to held-out graphs: the two parts are not alike"
     assert said[Verdict.TOO_FEW].startswith("too few graphs to tell (")
     assert len(set(said.values())) == len(Verdict)
+
+
+def test_a_stream_of_samples_counts_as_a_list_of_them_does(rng: np.random.Generator) -> None:
+    train, made = ([random_dag(rng, [2, 2], [3]) for _ in range(9)] for _ in range(2))
+    made += train[:3]
+    assert novelty(train, train[:2], iter(made)) == novelty(train, train[:2], made)
+    with pytest.raises(UsageError, match="generated set is empty"):
+        novelty(train, [], iter(()))
+
+
+def test_distances_to_a_set_do_not_need_its_colors(rng: np.random.Generator) -> None:
+    real = [random_dag(rng, [2, 2, 1], [3]) for _ in range(6)]
+    odd = [random_dag(rng, [2, 2, 1], [3]).with_columns(torch.full((5, 1), 7)), *real[:2]]
+    index = privacy.KernelIndex.of(real)
+    together = privacy.kernel_distances([*odd, *real], [*odd, *real])
+    np.testing.assert_allclose(index.distances(odd), together[:3, 3:], atol=1e-7)
+    assert index.distances(odd[:1]) == pytest.approx(np.sqrt(2))
