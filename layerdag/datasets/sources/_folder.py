@@ -88,6 +88,34 @@ def load_folder(  # noqa: PLR0913
         DataError: If there is no graph, or both kinds, or labels and graphs share no name.
     """
     folder = Path(folder)
+    graphs, known, left_out = folder_graphs(folder, labels, max_nodes)
+    graphs = align_schemas(graphs)
+    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
+    checked = CATEGORIES if kind == "trace" else ()  # their words were looked at when folded
+    if kind == "trace" and all(is_rolled(graph, EDGE_TYPES) for graph in graphs):
+        checked = (*checked, BLOCK, EDGE)
+    graphs, renamed = publish(graphs, public_words, checked=checked)
+    if kind == "trace":
+        graphs = [_as_job(graph) for graph in graphs]
+    sizes = enough_to_judge if held_out is None else held_out_fraction(held_out)
+    parts = (
+        named_splits(graphs, known.splits)
+        if known.splits
+        else split_graphs(graphs, seed, sizes=sizes)
+    )
+    data = GraphDataset.build(
+        folder.name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers
+    )
+    return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+
+
+def folder_graphs(
+    folder: Path, labels: str | Path | None, max_nodes: int
+) -> tuple[list[AttributedGraph], Labels, list[str]]:
+    """Return the graphs below a folder with their conditions, the labels, and what was left out.
+
+    Arguments and errors are those of ``load_folder``.
+    """
     known = read_labels(labels) if labels else Labels({}, {})
     sources = _graphs_in(folder, Path(labels) if labels else None)
     graphs: list[AttributedGraph] = []
@@ -109,24 +137,7 @@ def load_folder(  # noqa: PLR0913
             + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
         )
     _check_names(folder, labels, known, graphs)
-    graphs = align_schemas(graphs)
-    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    checked = CATEGORIES if kind == "trace" else ()  # their words were looked at when folded
-    if kind == "trace" and all(is_rolled(graph, EDGE_TYPES) for graph in graphs):
-        checked = (*checked, BLOCK, EDGE)
-    graphs, renamed = publish(graphs, public_words, checked=checked)
-    if kind == "trace":
-        graphs = [_as_job(graph) for graph in graphs]
-    sizes = enough_to_judge if held_out is None else held_out_fraction(held_out)
-    parts = (
-        named_splits(graphs, known.splits)
-        if known.splits
-        else split_graphs(graphs, seed, sizes=sizes)
-    )
-    data = GraphDataset.build(
-        folder.name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers
-    )
-    return replace(data, left_out=(*left_out, *data.left_out), renamed=renamed)
+    return graphs, known, left_out
 
 
 def _as_job(graph: AttributedGraph) -> AttributedGraph:
