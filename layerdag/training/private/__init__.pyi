@@ -4,7 +4,8 @@ from ._accountant import (
     require_accountant as require_accountant,
 )
 from ._adapters import Adapters as Adapters
-from ._canaries import Canaries as Canaries, random_graphs as random_graphs
+from ._attack import Attack as Attack, scores as scores
+from ._canaries import Canaries as Canaries, canary_graphs as canary_graphs
 from ._gradients import (
     clipped as clipped,
     graph_nats as graph_nats,

@@ -12,6 +12,12 @@ from typing import Any
 
 from layerdag.errors import ConfigError
 
+_TOLERANCE = 1e-3
+"""Of the multiplier."""
+
+_GRID = 1e-3
+"""Distance of the points at which the privacy loss is tabulated; it errs on the safe side."""
+
 _ENOUGH = 1.001
 """Factor by which a multiplier grows until its own epsilon is no more than what is asked for."""
 
@@ -35,9 +41,10 @@ def noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> f
     found = float(
         library.calibrate_dp_mechanism(
             lambda: _accountant(library),
-            lambda noise: _event(library, noise, steps, rate),
+            lambda noise: _event(library, float(noise), steps, rate),
             epsilon,
             delta,
+            tol=_TOLERANCE,
         )
     )
     while epsilon_of(found, delta, steps, rate) > epsilon:
@@ -86,7 +93,8 @@ def _library() -> Any:
 def _accountant(library: Any) -> Any:
     """Return an empty account of neighbors where one unit is replaced by an empty one."""
     return library.pld.PLDAccountant(
-        neighboring_relation=library.NeighboringRelation.REPLACE_SPECIAL
+        neighboring_relation=library.NeighboringRelation.REPLACE_SPECIAL,
+        value_discretization_interval=_GRID,
     )
 
 

@@ -109,7 +109,8 @@ class Adapters:
                 "privacy tunes the decisions of model=fast, which this checkpoint's model does not "
                 "have; start from a checkpoint of model=fast."
             )
-        self.model = model.requires_grad_(False)
+        model.requires_grad_(False)
+        self.model: FastLayerDAG = model
         generator = torch.Generator().manual_seed(derive_seed(seed, "adapters"))
         self.adapted = tuple(_adapted(model.heads, rank, generator))
         self.parameters = tuple(p for one in self.adapted for p in one.parameters)

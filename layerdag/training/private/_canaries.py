@@ -1,6 +1,6 @@
-"""Canaries: random graphs that take part in private tuning by a coin flip each.
+"""Canaries: strange graphs that take part in private tuning by a coin flip each.
 
-Shape letters: M canaries.
+Shape letters: M canaries, P tuned parameters.
 """
 
 from collections.abc import Sequence
@@ -10,47 +10,48 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag._runtime import numpy_generator
-from layerdag.graph import DAG, DAGBatch, GraphSizes
-from layerdag.models import DAGModel
-from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
 from layerdag.training import take_graphs
-from layerdag.training.private._gradients import graph_nats
-from layerdag.training.private._lower_bound import LowerBound, guess_half, lower_bound
+from layerdag.training.private._adapters import Adapters
+from layerdag.training.private._gradients import unit_gradients
 from layerdag.training.private._noise import SecretGenerator
 from layerdag.training.private._units import Units
 
 _NODES = 12
-"""Of a canary: one operator again and again, which no real graph is like."""
+"""Of a canary."""
 
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """Random graphs, their coins, and their likelihood before tuning.
+    """Strange graphs, their coins, and the gradient of each under the public weights.
 
     Attributes:
         graphs: One for each canary; None of none.
         took_part_M: Their coins.
-        before_M: Nats of each under the public weights.
+        gradient_MP: Of nats per node.
     """
 
     graphs: DAGBatch | None
     took_part_M: np.ndarray
-    before_M: np.ndarray
+    gradient_MP: np.ndarray
 
     @classmethod
-    def drawn(cls, model: DAGModel, count: int, generator: SecretGenerator) -> "Canaries":
+    def drawn(cls, adapters: Adapters, count: int, generator: SecretGenerator) -> "Canaries":
         """Draw canaries and their coins.
 
         Args:
-            model: With public weights, in evaluation mode.
+            adapters: Of a model with public weights, in evaluation mode.
             count: How many.
             generator: Of the coins; the graphs themselves are public.
         """
-        if not count or not isinstance(model, FastLayerDAG):
-            return cls(None, np.zeros(0, bool), np.zeros(0))
-        graphs = random_graphs(model.sizes, count)
-        return cls(graphs, generator.coins(count, 0.5), _nats(model, graphs))
+        if not count:
+            return cls(None, np.zeros(0, bool), np.zeros((0, 0)))
+        model = adapters.model
+        graphs = canary_graphs(model.statistics, model.sizes, count)
+        device = next(model.parameters()).device
+        own_M = torch.arange(count, device=device)
+        gradient_MP, _ = unit_gradients(adapters, graphs.to(device), own_M, count)
+        return cls(graphs, generator.coins(count, 0.5), gradient_MP.numpy() / _NODES)
 
     def beside(self, units: Units, device: torch.device | str) -> Units:
         """Return units on a device, with a further one for each canary that takes part."""
@@ -62,35 +63,33 @@ class Canaries:
             count += own.num_graphs
         return Units(graphs.to(device), unit_B, count)
 
-    def audited(self, model: DAGModel, delta: float) -> LowerBound:
-        """Return the lower bound of epsilon that an attacker finds who sees the tuned weights."""
-        assert self.graphs is not None
-        gain_M = self.before_M - _nats(model, self.graphs)
-        guesses, right = guess_half(gain_M, self.took_part_M)
-        return lower_bound(len(gain_M), guesses, right, delta)
 
+def canary_graphs(statistics: GraphStatistics, sizes: GraphSizes, count: int) -> DAGBatch:
+    """Return chains of one node again and again, without conditions.
 
-def random_graphs(sizes: GraphSizes, count: int) -> DAGBatch:
-    """Return graphs of one random operator each, in a chain, without conditions.
+    The node has the commonest code of each attribute but one, which has a rare code: private graphs
+    hardly change how likely that is, so that a change tells of the canary.
 
     Args:
+        statistics: Of the public graphs.
         sizes: Of the schema.
-        count: How many; the same number gives the same graphs.
+        count: How many; the rarest codes first, and again from the first where there are too few.
     """
-    rng = numpy_generator(0, "canaries", count)
-    kinds = rng.permutation(np.arange(count) % sizes.attributes[0])
+    usual_A = [int(np.argmax(counts)) for counts in statistics.attributes]
+    codes = [
+        (counts[code] / max(sum(counts), 1), attribute, code)
+        for attribute, counts in enumerate(statistics.attributes)
+        for code in range(len(counts))
+        if code != usual_A[attribute]
+    ]
+    rare = sorted(codes)[:count] or [(0.0, 0, 0)]
+    chain_E = torch.arange(_NODES - 1)
     dags: list[DAG] = []
-    for kind in kinds.tolist():
-        codes = [kind, *(int(rng.integers(size)) for size in sizes.attributes[1:])]
-        x_NA = torch.tensor([codes] * _NODES)
-        chain_E = torch.arange(_NODES - 1)
-        dags.append(
-            DAG.build(
-                x_NA,
-                torch.stack([chain_E, chain_E + 1]),
-                edge_type_E=torch.full((_NODES - 1,), int(rng.integers(sizes.edge_types))),
-            ).in_layer_order()
-        )
+    for index in range(count):
+        _, attribute, code = rare[index % len(rare)]
+        row_A = [*usual_A[:attribute], code, *usual_A[attribute + 1 :]]
+        edges_2E = torch.stack([chain_E, chain_E + 1])
+        dags.append(DAG.build(torch.tensor([row_A] * _NODES), edges_2E).in_layer_order())
     numeric_BC = torch.full((count, sizes.numeric_conditions), torch.nan)
     category_BM = torch.full((count, len(sizes.category_conditions)), -1)
     return DAGBatch.of(dags, numeric_BC, category_BM)
@@ -116,11 +115,3 @@ def joined(first: DAGBatch, second: DAGBatch) -> DAGBatch:
         numeric_BC=torch.cat([first.numeric_BC, second.numeric_BC]),
         category_BM=torch.cat([first.category_BM, second.category_BM]),
     )
-
-
-@torch.no_grad()
-def _nats(model: DAGModel, graphs: DAGBatch) -> np.ndarray:
-    """Return the nats of each graph."""
-    device = next(model.parameters()).device
-    rows = (take_graphs(graphs, torch.tensor([i])) for i in range(graphs.num_graphs))
-    return np.array([float(graph_nats(model, one.to(device))) for one in rows])

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel
-from layerdag.models.autoregressive import FastLayerDAG, graphs_of_rows
+from layerdag.models.autoregressive import graphs_of_rows
 from layerdag.training.private._adapters import Adapters
+from layerdag.training.private._units import Units
 
 
 @dataclass(eq=False)
@@ -42,7 +44,6 @@ def unit_gradients(
         units: Number of units; one without a graph has gradient 0.
     """
     model = adapters.model
-    assert isinstance(model, FastLayerDAG)
     linears = [one.linear for one in adapters.adapted]
     with _recorded(linears) as calls:
         nats = graph_nats(model, batch)
@@ -61,6 +62,25 @@ def unit_gradients(
             ]
             columns.extend(torch.stack(list(same)).sum(0) for same in zip(*pieces, strict=True))
     return torch.cat(columns, dim=1).cpu(), float(nats.detach())
+
+
+def chosen_gradients(
+    adapters: Adapters, units: Units, chosen_U: np.ndarray
+) -> tuple[Float[Tensor, "U P"], float]:
+    """Return the gradient of nats per node of each chosen unit, zero for others, and all nats.
+
+    Args:
+        adapters: What is tuned, of a model in evaluation mode.
+        units: All units.
+        chosen_U: Whether a unit is wanted.
+    """
+    gradient_UP = torch.zeros(units.count, adapters.count, dtype=torch.float64)
+    nats = 0.0
+    for batch, unit_G in units.batches(chosen_U):
+        part_UP, part = unit_gradients(adapters, batch, unit_G, units.count)
+        gradient_UP += part_UP
+        nats += part
+    return gradient_UP / units.nodes_U.clamp(min=1)[:, None], nats
 
 
 def graph_nats(model: DAGModel, batch: DAGBatch) -> Float[Tensor, ""]:

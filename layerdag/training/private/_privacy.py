@@ -33,7 +33,7 @@ class Privacy:
         learning_rate: Of a step, times the mean clipped gradient over ``clip``.
         momentum: Of the steps.
         rank: Of the low-rank adapters of the readouts; 0 tunes their biases alone.
-        canaries: Random graphs that take part by a coin flip each, to measure a lower bound of the
+        canaries: Strange graphs that take part by a coin flip each, to measure a lower bound of the
             privacy loss; even. They cost utility: for runs that audit, not for weights to share.
 
     Raises:
@@ -45,9 +45,9 @@ class Privacy:
     unit: Literal["run", "owner"] = "run"
     owners: Path | None = None
     clip: float = 0.5
-    steps: int = 60
-    sampling_rate: float = 0.2
-    learning_rate: float = 1.0
+    steps: int = 40
+    sampling_rate: float = 0.25
+    learning_rate: float = 0.5
     momentum: float = 0.9
     rank: int = 1
     canaries: int = 0

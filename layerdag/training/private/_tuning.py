@@ -29,8 +29,9 @@ from layerdag.training import (
 from layerdag.training.monitoring import Logger
 from layerdag.training.private._accountant import accountant_name, noise_multiplier
 from layerdag.training.private._adapters import Adapters
+from layerdag.training.private._attack import Attack
 from layerdag.training.private._canaries import Canaries
-from layerdag.training.private._gradients import clipped, unit_gradients
+from layerdag.training.private._gradients import chosen_gradients, clipped
 from layerdag.training.private._guarantee import Guarantee
 from layerdag.training.private._noise import SecretGenerator
 from layerdag.training.private._privacy import Privacy
@@ -115,11 +116,14 @@ def tune(
     model = build_model(run.spec).to(device).eval()
     model.load_state_dict(dict(run.start.weights))
     generator = generator or SecretGenerator()
-    canaries = Canaries.drawn(model, privacy.canaries, generator)
     adapters = Adapters(model, privacy.rank, run.seed)
+    canaries = Canaries.drawn(adapters, privacy.canaries, generator)
+    attack = Attack.begun(adapters, canaries, run.units, privacy.clip) if privacy.canaries else None
     units = canaries.beside(run.units, device)
     tuner = _Tuner(adapters, units, run.units.count, privacy, multiplier, generator, loggers)
-    adapters.set(tuner.mean_of_last_half())
+    after_P = tuner.mean_of_last_half()
+    adapters.set(after_P)
+    bound = None if attack is None else attack.lower_bound(delta)
     weights = adapters.merge()
     guarantee = Guarantee(
         epsilon=privacy.epsilon if multiplier else None,
@@ -133,7 +137,7 @@ def tune(
         clip=privacy.clip,
         trained_parameters=adapters.count,
         noise=generator.description,
-        lower_bound=canaries.audited(model, delta).epsilon if privacy.canaries else None,
+        lower_bound=None if bound is None else bound.epsilon,
     )
     remove_checkpoints(run.directory)
     best = _write(run, weights, guarantee)
@@ -181,17 +185,11 @@ class _Tuner:
 
     def _noisy_sum(self, nodes_U: Float[Tensor, " U"], step: int) -> Float[Tensor, " P"]:
         """Return the sum of the clipped gradients of a Poisson sample of the units, with noise."""
-        privacy, size = self.privacy, self.adapters.count
+        privacy = self.privacy
         chosen_U = self.generator.coins(self.units.count, privacy.sampling_rate)
-        gradient_UP = torch.zeros(self.units.count, size, dtype=torch.float64)
-        nats = 0.0
-        for batch, unit_G in self.units.batches(chosen_U):
-            part_UP, part = unit_gradients(self.adapters, batch, unit_G, self.units.count)
-            gradient_UP += part_UP
-            nats += part
-        gradient_UP /= nodes_U.clamp(min=1)[:, None]
+        gradient_UP, nats = chosen_gradients(self.adapters, self.units, chosen_U)
         self._log(step, nats, chosen_U, gradient_UP, nodes_U)
-        noise_P = self.multiplier * privacy.clip * self.generator.normal(size)
+        noise_P = self.multiplier * privacy.clip * self.generator.normal(self.adapters.count)
         return clipped(gradient_UP, privacy.clip).sum(0) + noise_P
 
     def _log(
