@@ -84,6 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--num", type=int, default=128, help="samples of each checkpoint")
     parser.add_argument("--best-of", type=int, default=1)
     parser.add_argument("--canaries", type=int, default=64, help="of an audit; 0: none")
+    parser.add_argument("--learning-rate", type=float, default=Privacy().learning_rate)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -132,7 +133,8 @@ class _Bench:
         def make() -> dict[str, Any]:
             began = time.monotonic()
             folder = self.args.out / f"epsilon-{epsilon:g}"
-            result = tune(self._run(Privacy(epsilon=epsilon), folder), generator=self._generator())
+            privacy = Privacy(epsilon=epsilon, learning_rate=self.args.learning_rate)
+            result = tune(self._run(privacy, folder), generator=self._generator())
             seconds = round(time.monotonic() - began, 1)
             utility = self.utility(load_checkpoint(result.run.best))
             return {**utility, "tuning_s": seconds, "guarantee": result.guarantee.to_dict()}
@@ -143,7 +145,8 @@ class _Bench:
         """Return what tunes with canaries and measures the lower bound."""
 
         def make() -> dict[str, Any]:
-            usual = Privacy(epsilon=epsilon, canaries=self.args.canaries)
+            rate, canaries = self.args.learning_rate, self.args.canaries
+            usual = Privacy(epsilon=epsilon, learning_rate=rate, canaries=canaries)
             privacy = replace(usual, clip=UNCLIPPED) if plain else usual
             # A step is divided by the clipping norm: the same steps where nothing is clipped.
             rate = privacy.learning_rate * privacy.clip / usual.clip

@@ -47,7 +47,7 @@ class Privacy:
     clip: float = 0.5
     steps: int = 40
     sampling_rate: float = 0.25
-    learning_rate: float = 0.5
+    learning_rate: float = 0.3
     momentum: float = 0.9
     rank: int = 1
     canaries: int = 0
