@@ -36,6 +36,7 @@ from .traces import (
 from .traces.chakra import read_trace as read_trace, write_trace as write_trace
 from .traces.pytorch import capture as capture
 from .training import TrainSettings as TrainSettings, load_checkpoint as load_checkpoint
+from .training.private import Privacy as Privacy
 from .workloads.capture import capture_model as capture_model, capture_step as capture_step
 from .workloads.exploration import explore as explore
 from .workloads.scaling import scale as scale

@@ -8,7 +8,11 @@ from ._audit import (
 from ._compare import attribute_views as attribute_views, compare as compare
 from ._diff import diff as diff
 from ._read import read as read
-from ._train import train as train
+from ._train import (
+    private_run as private_run,
+    require_private as require_private,
+    train as train,
+)
 from ._validate import fix as fix, validate as validate
 from ._warm_start import PRETRAINED as PRETRAINED, WarmStart as WarmStart, warm_start as warm_start
 from ._workload import workload as workload

@@ -3,16 +3,19 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from layerdag.api._warm_start import warm_start
-from layerdag.datasets import GraphDataset, load_dataset
-from layerdag.errors import UsageError
+from layerdag.api._warm_start import checkpoint_and_origin, warm_start
+from layerdag.datasets import DataConfig, GraphDataset, load_dataset
+from layerdag.datasets.sources import load_with_schema
+from layerdag.errors import ConfigError, UsageError
 from layerdag.models import ModelSpec, spec_for
+from layerdag.sampling import checkpoint_schema
 from layerdag.training import (
     InitialWeights,
     LoadedCheckpoint,
@@ -24,7 +27,8 @@ from layerdag.training import (
     require_free,
     train as train_run,
 )
-from layerdag.training.monitoring import Logger
+from layerdag.training.monitoring import Logger, WandbLogger
+from layerdag.training.private import Privacy, PrivateRun, Units, read_owners, tune
 
 
 def train(  # noqa: PLR0913 - what to train, from what, where to, how
@@ -37,6 +41,7 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
     device: torch.device | str = "cpu",
     overwrite: bool = False,
     loggers: Sequence[Logger] = (),
+    privacy: Privacy | None = None,
     **model_options: Any,
 ) -> LoadedCheckpoint:
     """Train a model and return its best checkpoint, ready for ``sample``.
@@ -55,10 +60,13 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         device: Where.
         overwrite: Whether an older run in ``out`` may be replaced; nothing else ever is.
         loggers: Take figures while it trains; see ``layerdag.training.monitoring``.
+        privacy: Tune few parameters of ``init`` under differential privacy instead, on the
+            training part alone, by the schema of ``init`` (docs/how-to/differential-privacy.md).
         **model_options: Arguments of the model, such as ``width=64``.
 
     Raises:
-        ConfigError: If there is no such model or option, or it contradicts ``init``.
+        ConfigError: If there is no such model or option, or it contradicts ``init``, or something
+            would reveal private graphs.
         CheckpointError: If ``init`` cannot be read.
         GraphError: If the training or the validation part is empty.
         UsageError: If ``out`` holds a run that may not be replaced, or is in use.
@@ -66,6 +74,12 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
     """
     if isinstance(data, TrainingRun):
         raise UsageError("train takes a data set; for a TrainingRun call layerdag.training.train.")
+    if privacy is not None and privacy.is_on:
+        require_private(privacy, init, settings, {"model": model, **model_options}, loggers)
+        assert init is not None
+        seed = TrainSettings().seed if settings is None else settings.seed
+        run = private_run(data, init, privacy, Path(), seed=seed, overwrite=overwrite)
+        return _kept(out, lambda folder: _tuned(run, folder, device, loggers))
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     settings = settings or TrainSettings()
@@ -74,13 +88,21 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
     else:
         warm = warm_start(init, data, model, model_options, seed=settings.seed)
         spec, start = warm.spec, warm.start
-    if out is not None:
-        run = _run(data, spec, Path(out), start, overwrite=overwrite)
+
+    def trained(folder: Path) -> LoadedCheckpoint:
+        run = _run(data, spec, folder, start, overwrite=overwrite)
         return _trained(run, settings, device, loggers)
+
+    return _kept(out, trained)
+
+
+def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> LoadedCheckpoint:
+    """Return what ``make`` leaves in a folder: ``out``, or one that lasts as long as the result."""
+    if out is not None:
+        return make(Path(out))
     directory = Path(tempfile.mkdtemp(prefix="layerdag-"))
     try:
-        run = _run(data, spec, directory, start, overwrite=False)
-        checkpoint = _trained(run, settings, device, loggers)
+        checkpoint = make(directory)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -122,3 +144,100 @@ def _trained(
         clear_run(run.directory)
         result = train_run(run, settings, device=device, loggers=loggers)
         return load_checkpoint(result.best, device)
+
+
+def require_private(
+    privacy: Privacy,
+    init: str | Path | None,
+    settings: TrainSettings | None,
+    model_options: Mapping[str, Any],
+    loggers: Sequence[Logger] = (),
+) -> None:
+    """Refuse what private tuning does not do, or what would break its promise.
+
+    Raises:
+        ConfigError: Names it.
+    """
+    epsilon = privacy.epsilon
+    if init is None:
+        raise ConfigError(
+            f"privacy.epsilon={epsilon} tunes weights that never saw the private graphs; name "
+            "their checkpoint with init=FOLDER."
+        )
+    if any(value is not None for value in model_options.values()):
+        names = ", ".join(name for name, value in model_options.items() if value is not None)
+        raise ConfigError(f"With privacy.epsilon the model is that of init; leave out {names}.")
+    if settings is not None and settings != TrainSettings(seed=settings.seed):
+        raise ConfigError(
+            "The settings of 'training' are those of ordinary training, which privacy.epsilon "
+            "replaces; set privacy.steps, privacy.learning_rate and the like instead."
+        )
+    if any(isinstance(logger, WandbLogger) for logger in loggers):
+        raise ConfigError(
+            "Figures of private tuning follow from private graphs without noise and stay with "
+            "their owner; leave Weights & Biases off with privacy.epsilon."
+        )
+
+
+def private_run(
+    data: GraphDataset | DataConfig | str | Path,
+    init: str | Path,
+    privacy: Privacy,
+    directory: Path,
+    *,
+    seed: int = 0,
+    run_config: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> PrivateRun:
+    """Return a run of private tuning.
+
+    Args:
+        data: The private graphs: what ``load_with_schema`` takes, or returned for the schema of
+            ``init``.
+        init: The public checkpoint.
+        privacy: What is promised.
+        directory: Of the run.
+        seed: Of the adapters.
+        run_config: On record in the checkpoint.
+        overwrite: Whether an older run there may be replaced.
+
+    Raises:
+        ConfigError: If the schema of ``data`` was learned from private graphs.
+        CheckpointError: If ``init`` cannot be read.
+        DataError: If graphs or owners cannot be read.
+    """
+    base, origin = checkpoint_and_origin(init)
+    schema = checkpoint_schema(base)
+    if not isinstance(data, GraphDataset):
+        data = load_with_schema(data, schema)
+    if data.schema.to_dict() != schema.to_dict() or data.further:
+        raise ConfigError(
+            f"{data.name}: words, bins and scales were learned from its graphs, which would reveal "
+            "them; load it with those of the public checkpoint: "
+            "layerdag.datasets.sources.load_with_schema(FOLDER, checkpoint_schema(BASE))."
+        )
+    names = data.names["train"]
+    owners = names if privacy.owners is None else read_owners(privacy.owners, names)
+    return PrivateRun(
+        spec=base.spec,
+        start=InitialWeights(base.model.state_dict(), origin),
+        schema=base.schema,
+        units=Units.of(data.batch("train"), owners),
+        directory=directory,
+        privacy=privacy,
+        seed=seed,
+        run_config=run_config or {},
+        overwrite=overwrite,
+        left_out=data.left_out,
+    )
+
+
+def _tuned(
+    run: PrivateRun, folder: Path, device: torch.device | str, loggers: Sequence[Logger]
+) -> LoadedCheckpoint:
+    """Tune in a folder, which no other process may use, and read the weights."""
+    with held_run(folder):
+        require_free(folder, overwrite=run.overwrite)
+        clear_run(folder)
+        result = tune(replace(run, directory=folder), device=device, loggers=loggers)
+        return load_checkpoint(result.run.best, device)

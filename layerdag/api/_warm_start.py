@@ -11,7 +11,15 @@ from layerdag.datasets import GraphDataset
 from layerdag.models import ModelSpec
 from layerdag.models.warm_start import Trained, carry_over, spec_from
 from layerdag.sampling import checkpoint_fingerprint, checkpoint_schema, pretrained_checkpoint
-from layerdag.training import BEST, LAST, META, InitialWeights, Origin, load_checkpoint
+from layerdag.training import (
+    BEST,
+    LAST,
+    META,
+    InitialWeights,
+    LoadedCheckpoint,
+    Origin,
+    load_checkpoint,
+)
 
 PRETRAINED = "pretrained"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -59,20 +67,30 @@ def warm_start(
         CheckpointError: If the checkpoint cannot be read.
         ConfigError: If what is asked for contradicts the checkpoint's model.
     """
-    folder = _checkpoint_folder(init)
-    checkpoint = load_checkpoint(folder)
+    checkpoint, origin = checkpoint_and_origin(init)
     old = Trained(checkpoint.model, checkpoint.spec, checkpoint_schema(checkpoint))
     spec = spec_from(old, data, model, options)
     carried = carry_over(old, spec, data.schema, seed)
+    start = WarmStart(spec, InitialWeights(carried.weights, origin), carried.report)
+    logging.getLogger("layerdag").info("%s", start)
+    return start
+
+
+def checkpoint_and_origin(init: str | Path) -> tuple[LoadedCheckpoint, Origin]:
+    """Return the checkpoint that ``init`` names, and what is recorded of it.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    folder = _checkpoint_folder(init)
+    checkpoint = load_checkpoint(folder)
     origin = Origin(
         name=PRETRAINED if str(init) == PRETRAINED else _name_of(folder),
         fingerprint=checkpoint_fingerprint(folder),
         step=checkpoint.meta.step,
         data_fingerprint=checkpoint.meta.data_fingerprint,
     )
-    start = WarmStart(spec, InitialWeights(carried.weights, origin), carried.report)
-    logging.getLogger("layerdag").info("%s", start)
-    return start
+    return checkpoint, origin
 
 
 def _checkpoint_folder(init: str | Path) -> Path:

@@ -26,6 +26,8 @@ from ._encoding import (
 from ._loading import (
     LABEL_FILES as LABEL_FILES,
     LOADERS as LOADERS,
+    kind_of_folder as kind_of_folder,
+    labels_in as labels_in,
     load_dataset as load_dataset,
     loader_of as loader_of,
     read_dataset as read_dataset,

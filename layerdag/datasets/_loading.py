@@ -66,7 +66,7 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
         folder = Path(name_or_folder)
         name, arguments = kind_of_folder(folder, options), {"folder": folder}
         if name == "folder" and options.get("labels") is None:
-            arguments |= _labels_in(folder)
+            arguments |= labels_in(folder)
     loader = loader_of(name)
     _check_options(loader, options)
     return loader(**{**options, **arguments})
@@ -110,7 +110,7 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "dgrl"
     if is_run(folder):
         return "folder"
-    if options.get("labels") is not None or _labels_in(folder) or _holds_graphs(folder):
+    if options.get("labels") is not None or labels_in(folder) or _holds_graphs(folder):
         return "folder"
     raise UsageError(
         f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
@@ -119,7 +119,7 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
     )
 
 
-def _labels_in(folder: Path) -> dict[str, Path]:
+def labels_in(folder: Path) -> dict[str, Path]:
     """Return the label file of a folder as the option of its loader; nothing if there is none."""
     found = next((folder / name for name in LABEL_FILES if (folder / name).is_file()), None)
     return {} if found is None else {"labels": found}

@@ -1,7 +1,12 @@
-from ._batches import BucketedSource as BucketedSource
+from ._batches import (
+    BucketedSource as BucketedSource,
+    in_order as in_order,
+    take_graphs as take_graphs,
+)
 from ._checkpoint import (
     META as META,
     CheckpointContents as CheckpointContents,
+    CheckpointMeta as CheckpointMeta,
     LoadedCheckpoint as LoadedCheckpoint,
     export_checkpoint as export_checkpoint,
     load_checkpoint as load_checkpoint,
@@ -24,11 +29,12 @@ from ._run_folder import (
     RUN_FILE as RUN_FILE,
     clear_run as clear_run,
     held_run as held_run,
+    remove_checkpoints as remove_checkpoints,
     require_free as require_free,
+    require_replaceable_checkpoints as require_replaceable_checkpoints,
     require_resumable as require_resumable,
     run_of as run_of,
 )
-from ._selection import ParameterGroup as ParameterGroup
 from ._settings import (
     RENAMED_SETTINGS as RENAMED_SETTINGS,
     LearningRateSchedule as LearningRateSchedule,
@@ -36,3 +42,4 @@ from ._settings import (
     TrainSettings as TrainSettings,
 )
 from ._weights import InitialWeights as InitialWeights, Origin as Origin
+from .optimization import ParameterGroup as ParameterGroup

@@ -30,6 +30,7 @@ from layerdag.training._weights import (
     with_present_names,
     with_present_state,
 )
+from layerdag.training.private import Guarantee
 
 FORMAT_VERSION = 4
 # Format 3 differs in names of weights alone, which are converted while it is read.
@@ -58,6 +59,8 @@ class CheckpointMeta:
         layerdag_version: Version of the package that wrote it.
         torch_version: Version of torch that wrote it.
         format_version: Version of the directory's layout.
+        privacy: What differential privacy the weights have (``training.private.Guarantee``); None
+            if they were trained without, and then ``meta.json`` has no such entry.
     """
 
     step: int = 0
@@ -69,6 +72,7 @@ class CheckpointMeta:
     format_version: int = FORMAT_VERSION
     split: SplitFingerprint | None = None
     origin: Origin | None = None
+    privacy: Guarantee | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +149,17 @@ def save_checkpoint(
         config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
         _write_json(draft / CONFIG, config)
         _write_json(draft / SCHEMA, dict(contents.schema))
-        _write_json(draft / META, asdict(contents.meta))
+        _write_json(draft / META, _as_plain(contents.meta))
         if contents.trainer_state is not None:
             _write_state(draft / TRAINER, contents.trainer_state)
+
+
+def _as_plain(meta: CheckpointMeta) -> dict[str, Any]:
+    """Return what ``meta.json`` holds."""
+    plain = asdict(meta)
+    if meta.privacy is None:
+        del plain["privacy"]
+    return plain
 
 
 def doubt_checkpoint(folder: Path) -> str:
@@ -271,6 +283,7 @@ def read_meta(path: Path, formats: tuple[int, ...] = READ_FORMATS) -> Checkpoint
             torch_version=str(data["torch_version"]),
             split=SplitFingerprint.from_dict(data.get("split")),
             origin=Origin.from_dict(data.get("origin")),
+            privacy=Guarantee.from_dict(data.get("privacy")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _damaged(path / META, error) from error

@@ -23,13 +23,14 @@ from layerdag.training._distributed import World
 from layerdag.training._evaluate import Evaluation, evaluate
 from layerdag.training._job import Callback, CallbackResult, TrainingRun, TrainResult
 from layerdag.training._run_folder import remove_checkpoints, require_replaceable_checkpoints
-from layerdag.training._selection import best_weights, parameter_groups
 from layerdag.training._settings import TrainSettings
 from layerdag.training.monitoring import Budget, Logger, Meter, StopRequest, listening
 from layerdag.training.optimization import (
     ExponentialMovingAverage,
     Optimizer,
+    best_weights,
     learning_rate_factor,
+    parameter_groups,
 )
 
 

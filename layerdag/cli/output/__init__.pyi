@@ -1,4 +1,10 @@
 from ._audit import audit as audit, save_figures as save_figures, show as show
+from ._private_notes import (
+    CARD as CARD,
+    after_tuning as after_tuning,
+    before_tuning as before_tuning,
+    privacy_card as privacy_card,
+)
 from ._run_notes import (
     after_parts as after_parts,
     after_sampling as after_sampling,

@@ -25,13 +25,16 @@ _PLACES = ("out", "resume", "init")
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run without any path; of a label file the bare name is kept."""
+    """Return the settings of a run without any path; of labels and owners the bare name is kept."""
     public = {name: _public(value) for name, value in config.items() if name not in _PLACES}
     data = config.get("data")
     if isinstance(data, Mapping):
         kept = {k: _public(v) for k, v in data.items() if k not in _DATA_PATHS}
         labels = data.get("labels")
         public["data"] = {**kept, "labels": Path(labels).name} if labels else kept
+    privacy = config.get("privacy")
+    if isinstance(privacy, Mapping) and privacy.get("owners"):
+        public["privacy"] = {**privacy, "owners": Path(str(privacy["owners"])).name}
     return public
 
 

@@ -22,6 +22,9 @@ from layerdag.sampling import REQUESTED, GenerationSettings, PartSettings
 from layerdag.sampling.writing import PART_SIZE
 from layerdag.training import RENAMED_SETTINGS, TrainSettings
 from layerdag.training.monitoring import LoggerSettings, wandb_mode
+from layerdag.training.private import Privacy
+
+NO_PRIVACY = Privacy()
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class TrainConfig:
         init: Checkpoint whose weights the run starts from.
         resume: Folder of a run to go on with.
         dry_run: Whether to print the settings and stop.
+        privacy: Differentially private tuning of ``init``; off by default.
     """
 
     data: DataConfig
@@ -70,6 +74,7 @@ class TrainConfig:
     init: Path | None = None
     resume: Path | None = None
     dry_run: bool = False
+    privacy: Privacy = NO_PRIVACY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +165,7 @@ def train_config(config: DictConfig) -> TrainConfig:
             & Biases is asked for and cannot be used.
     """
     plain = as_plain(config)
+    plain.setdefault("privacy", {})  # runs of before have none
     model, logger = dict(plain["model"]), dict(plain["logger"])
     name = str(model.pop("name"))
     training = {**plain["training"], "seed": plain["seed"]}
@@ -172,6 +178,7 @@ def train_config(config: DictConfig) -> TrainConfig:
             "model": ModelChoice(name, model_config(name, model)),
             "training": build_settings(TrainSettings, training, "training", RENAMED_SETTINGS),
             "logger": build_settings(LoggerSettings, logger, "logger"),
+            "privacy": build_settings(Privacy, plain["privacy"], "privacy"),
         },
     )
 

@@ -1,6 +1,5 @@
 from ._alibaba import load_alibaba as load_alibaba
 from ._corpus import load_corpus as load_corpus, run_graph as run_graph
-from ._dgrl import load_dgrl as load_dgrl
 from ._folder import (
     MAX_WORDS as MAX_WORDS,
     align_schemas as align_schemas,
@@ -13,6 +12,7 @@ from ._folder import (
     sizes_of_parts as sizes_of_parts,
     with_attributes as with_attributes,
 )
+from ._given_schema import load_with_schema as load_with_schema
 from ._latent_preferential import (
     is_valid as is_valid,
     load_latent_preferential as load_latent_preferential,
@@ -26,4 +26,5 @@ from ._public_words import (
     words_of as words_of,
 )
 from ._tpu_tile import load_tpu_tile as load_tpu_tile
+from .dgrl import load_dgrl as load_dgrl
 from .packed import pack_folder as pack_folder

@@ -12,6 +12,8 @@ from layerdag.errors import DataError, TraceError
 from layerdag.graph import Condition
 from layerdag.traces import CollectedRun, RunRecord, embedded_corpus, read_index, read_runs
 
+Parts = dict[Split, list[AttributedGraph]]
+
 
 def load_corpus(
     folder: str | Path | None = None,
@@ -51,7 +53,35 @@ def load_corpus(
         inside = Path(folder) / further
         folder = inside if inside.is_dir() else further
         folders.append((folder, _to_train_on(read_index(folder), known)))
-    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    parts, left_out = _read_parts(folders, max_nodes, families, strategies)
+    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
+    added = frozenset(record.run for _, found in folders[1:] for record in found)
+    data = replace(data, left_out=(*left_out, *data.left_out), further=added)
+    return _with_conditions_of_members(data) if added else data
+
+
+def corpus_parts(
+    folder: str | Path | None,
+    max_nodes: int,
+    families: tuple[str, ...] = (),
+    strategies: tuple[str, ...] = (),
+) -> tuple[Parts, list[str]]:
+    """Return the graphs of a corpus by split, as its index says, and what was left out.
+
+    Arguments and errors are those of ``load_corpus``.
+    """
+    folder = embedded_corpus() if folder is None else folder
+    return _read_parts([(folder, list(read_index(folder)))], max_nodes, families, strategies)
+
+
+def _read_parts(
+    folders: list[tuple[str | Path, list[RunRecord]]],
+    max_nodes: int,
+    families: tuple[str, ...],
+    strategies: tuple[str, ...],
+) -> tuple[Parts, list[str]]:
+    """Read the runs of some corpora that are asked for."""
+    parts: Parts = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
     for folder, found in folders:
         records = [
@@ -71,10 +101,7 @@ def load_corpus(
                 left_out.append(f"{run.record.run}: {graph.num_nodes} nodes, more than {max_nodes}")
                 continue
             parts[splits[run.record.run]].append(graph)
-    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
-    added = frozenset(record.run for _, found in folders[1:] for record in found)
-    data = replace(data, left_out=(*left_out, *data.left_out), further=added)
-    return _with_conditions_of_members(data) if added else data
+    return parts, left_out
 
 
 def _with_conditions_of_members(data: GraphDataset) -> GraphDataset:

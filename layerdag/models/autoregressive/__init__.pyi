@@ -15,6 +15,7 @@ from ._config import (
 from ._constraints import DegreeConstraints as DegreeConstraints
 from ._encoder import EncoderBlock as EncoderBlock, alibi_slopes as alibi_slopes
 from ._heads import Heads as Heads, Pointer as Pointer
+from ._losses import graphs_of_rows as graphs_of_rows
 from ._model import FastLayerDAG as FastLayerDAG
 from ._neighborhoods import (
     NATS_PER_VIOLATION as NATS_PER_VIOLATION,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from layerdag.graph import DAGBatch
 from layerdag.models import LossTerm
 from layerdag.models.autoregressive._encoder import block_sum
-from layerdag.models.autoregressive._heads import Heads, Pointer
+from layerdag.models.autoregressive._heads import Heads, Pointer, Readout
 from layerdag.models.autoregressive._layout import Blocks, Edges, Layout
 from layerdag.models.autoregressive._parents import (
     NEVER,
@@ -112,6 +113,29 @@ def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> F
     before_ED = torch.cat([torch.zeros_like(total_ED[:1]), total_ED[:-1]])
     edge_E = torch.arange(rank_E.shape[0], device=rank_E.device)
     return total_ED - gather_rows(before_ED, edge_E - rank_E)
+
+
+def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor, " R"]]:
+    """Return the graph of each row that teacher forcing hands to the linear maps with a bias.
+
+    From the rows' inputs and the gradients of their outputs follow the gradients of each graph,
+    which differential privacy clips one by one.
+    """
+    layout = Layout.of(batch)
+    edges = Edges.of(batch, layout)
+    graph_N, graph_E = layout.graph_T[layout.token_N], layout.graph_T[edges.child_E]
+    graph_S = layout.graph_T[torch.cat([layout.first_token_L, layout.end_B]) - 1]
+    pointer, plan = heads.pointer, heads.plan_readout
+    readouts = [heads.kind_readout, *heads.other_readouts, *([] if plan is None else [plan])]
+    of_edges = (pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores)
+    return {
+        heads.context: graph_N,
+        heads.size_readout.project: graph_S,
+        heads.degree_readout.project: graph_N[edges.in_degree_N > 0],
+        heads.type_readout.project: graph_E,
+        **{readout.project: graph_N for readout in readouts if isinstance(readout, Readout)},
+        **dict.fromkeys(of_edges, graph_E),
+    }
 
 
 def _first_stubs(targets: Targets, uses: ParentHistory) -> Int[Tensor, " N"]:

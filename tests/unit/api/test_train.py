@@ -1,10 +1,15 @@
 import gc
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from private_jobs import PrivateJobs, private_jobs
 
 import layerdag as ld
+from layerdag.api import private_run
+from layerdag.datasets import LatentPreferentialConfig
 from layerdag.errors import ConfigError, UsageError
 
 TINY = {"width": 32, "depth": 1}
@@ -72,3 +77,48 @@ def test_a_training_that_fails_leaves_no_folder(
     with pytest.raises(ZeroDivisionError):
         ld.train(data, settings=SETTINGS, **TINY)
     assert list(temporary.iterdir()) == []
+
+
+PRIVATE = ld.Privacy(epsilon=math.inf, steps=2)
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> PrivateJobs:
+    return private_jobs(tmp_path_factory.mktemp("public"))
+
+
+def test_private_tuning_is_a_checkpoint_with_its_promise(mine: PrivateJobs, tmp_path: Path) -> None:
+    checkpoint = ld.train(mine.data, init=mine.base.path, privacy=PRIVATE, out=tmp_path / "run")
+    assert checkpoint.meta.privacy is not None
+    assert checkpoint.meta.privacy.steps == 2
+    assert checkpoint.meta.split is None
+    assert len(ld.sample(checkpoint, num=1, max_nodes=12)) == 1
+    with pytest.raises(UsageError, match="holds a run already"):
+        ld.train(mine.data, init=mine.base.path, privacy=PRIVATE, out=tmp_path / "run")
+
+
+def test_privacy_without_epsilon_is_ordinary_training(data: ld.GraphDataset) -> None:
+    checkpoint = ld.train(data, settings=SETTINGS, privacy=ld.Privacy(), **TINY)
+    assert checkpoint.meta.privacy is None
+
+
+def test_what_would_break_the_promise_is_refused(mine: PrivateJobs, data: ld.GraphDataset) -> None:
+    base = mine.base.path
+    with pytest.raises(ConfigError, match="init=FOLDER"):
+        ld.train(mine.data, privacy=PRIVATE)
+    with pytest.raises(ConfigError, match="the model is that of init; leave out width"):
+        ld.train(mine.data, init=base, privacy=PRIVATE, width=64)
+    with pytest.raises(ConfigError, match=r"set privacy\.steps"):
+        ld.train(mine.data, init=base, privacy=PRIVATE, settings=SETTINGS)
+    with pytest.raises(ConfigError, match="learned from its graphs, which would reveal them"):
+        ld.train(data, init=base, privacy=PRIVATE)
+    with pytest.raises(ConfigError, match="data=latent_preferential can only be read"):
+        private_run(LatentPreferentialConfig(), base, PRIVATE, Path())
+
+
+def test_owners_are_read_from_their_table(mine: PrivateJobs, tmp_path: Path) -> None:
+    names = mine.data.names["train"]
+    table = tmp_path / "owners.csv"
+    table.write_text("graph,owner\n" + "".join(f"{n},team-{i % 3}\n" for i, n in enumerate(names)))
+    privacy = replace(PRIVATE, unit="owner", owners=table)
+    assert private_run(mine.data, mine.base.path, privacy, tmp_path).units.count == 3

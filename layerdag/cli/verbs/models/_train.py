@@ -15,9 +15,18 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from layerdag.api import WarmStart, too_few_held_out, warm_start
+from layerdag._runtime import write_text
+from layerdag.api import WarmStart, private_run, require_private, too_few_held_out, warm_start
 from layerdag.cli import Terminated
-from layerdag.cli.output import Watch, after_training, announcement
+from layerdag.cli.output import (
+    CARD,
+    Watch,
+    after_training,
+    after_tuning,
+    announcement,
+    before_tuning,
+    privacy_card,
+)
 from layerdag.cli.settings import (
     TrainConfig,
     as_plain,
@@ -57,6 +66,7 @@ from layerdag.training.monitoring import (
     LoggerSettings,
     WandbLogger,
 )
+from layerdag.training.private import tune
 
 # How a run ends that was not stopped.
 ENDINGS = ("budget", "patience")
@@ -89,7 +99,8 @@ def _task(config: DictConfig) -> float | None:
             require_resumable(directory)
         elif _is_first():
             require_free(directory, overwrite=asked.overwrite)
-        result = _trained(config, asked, directory)
+        make = _tuned if asked.privacy.is_on else _trained
+        result = make(config, asked, directory)
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 
@@ -155,6 +166,43 @@ def _trained(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainRe
         stopped = KeyboardInterrupt if result.reason == "SIGINT" else Terminated
         raise stopped(f"{result.step} steps are saved. " + _how_to_go_on(directory))
     return result
+
+
+def _tuned(config: DictConfig, asked: TrainConfig, directory: Path) -> TrainResult:
+    """Tune ``init`` under differential privacy, and print the promise.
+
+    Raises:
+        ConfigError: If something is asked for that is not done, or would break the promise.
+    """
+    name, options = given_model(config.model)
+    refused = {"model": name, **options, "conditions": asked.conditions, "resume": asked.resume}
+    require_private(asked.privacy, asked.init, asked.training, refused)
+    if asked.logger.wandb != DISABLED or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "privacy.epsilon tunes in one process, and its figures stay with their owner; leave "
+            "torchrun and logger.wandb out."
+        )
+    assert asked.init is not None
+    plain = as_plain(config)
+    plain["privacy"]["epsilon"] = str(asked.privacy.epsilon)  # JSON has no infinity
+    tuning = private_run(
+        asked.data, asked.init, asked.privacy, directory, seed=asked.seed,
+        run_config=public_config(plain),
+    )  # fmt: skip
+    clear_run(directory)
+    write_run_file(directory, plain)
+    sys.stderr.write(before_tuning(tuning))
+    loggers = open_loggers(asked.logger, directory, {}, None)
+    try:
+        result = tune(tuning, device=pick_device(asked.device), loggers=loggers)
+    finally:
+        for logger in loggers:
+            logger.close()
+    write_text(directory / CARD, privacy_card(result))
+    figures = {**describe(result.run), "privacy": result.guarantee.to_dict()}
+    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
+    sys.stderr.write(after_tuning(result))
+    return result.run
 
 
 def _begin(config: DictConfig, data: GraphDataset, directory: Path) -> None:

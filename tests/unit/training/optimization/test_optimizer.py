@@ -8,8 +8,8 @@ from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel, LossTerm, ModelSpec, build_model
 from layerdag.training import OptimizerConfig, TrainSettings, World
 from layerdag.training._batches import take_graphs
-from layerdag.training._selection import parameter_groups
 from layerdag.training.optimization import Optimizer
+from layerdag.training.optimization._selection import parameter_groups
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.training._selection import best_weights, parameter_groups
+from layerdag.training.optimization._selection import best_weights, parameter_groups
 
 
 @pytest.fixture

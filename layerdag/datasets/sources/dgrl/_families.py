@@ -16,7 +16,7 @@ import numpy as np
 from layerdag._runtime import read_parsed
 from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources._dgrl_tables import Sizes, distinct_edges, read_table
+from layerdag.datasets.sources.dgrl._tables import Sizes, distinct_edges, read_table
 from layerdag.errors import DataError
 from layerdag.graph import Condition, longest_path_layers
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.datasets.sources._dgrl_tables import Sizes, distinct_edges, read_table
+from layerdag.datasets.sources.dgrl._tables import Sizes, distinct_edges, read_table
 from layerdag.errors import DataError
 
 PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.models import DAGModel
-from layerdag.training.optimization import copy_weights
+from layerdag.training.optimization._ema import copy_weights
 
 
 @dataclass(eq=False)

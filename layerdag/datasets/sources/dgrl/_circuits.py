@@ -13,7 +13,7 @@ import numpy as np
 from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import Split, split_graphs
 from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources._dgrl_tables import Sizes, read_table
+from layerdag.datasets.sources.dgrl._tables import Sizes, read_table
 from layerdag.errors import DataError
 from layerdag.graph import Condition, longest_path_layers
 

@@ -14,9 +14,9 @@ import numpy as np
 from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs
 from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources._dgrl_circuits import holds_circuits, read_circuits
-from layerdag.datasets.sources._dgrl_families import family_of, read_family
-from layerdag.datasets.sources._dgrl_tables import Sizes, distinct_edges, read_table
+from layerdag.datasets.sources.dgrl._circuits import holds_circuits, read_circuits
+from layerdag.datasets.sources.dgrl._families import family_of, read_family
+from layerdag.datasets.sources.dgrl._tables import Sizes, distinct_edges, read_table
 from layerdag.errors import DataError
 from layerdag.graph import Condition, union_layers
 

@@ -1,0 +1,1 @@
+from ._load import load_dgrl as load_dgrl

@@ -1,0 +1,48 @@
+"""A tiny public model and private jobs in its codes, for tests of private tuning."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tiny_checkpoints import job_checkpoint
+from warm_starts import jobs
+
+from layerdag.datasets import GraphDataset
+from layerdag.graph import DAGBatch
+from layerdag.models import DAGModel
+from layerdag.sampling import checkpoint_schema
+from layerdag.training import InitialWeights, LoadedCheckpoint, Origin
+from layerdag.training.private import Privacy, PrivateRun, Units, graph_nats
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateJobs:
+    """A public model and private data in its codes."""
+
+    base: LoadedCheckpoint
+    data: GraphDataset
+
+    @property
+    def units(self) -> Units:
+        """Return each job as a unit of its own."""
+        return Units.of(self.data.batch("train"), self.data.names["train"])
+
+    def run(self, directory: Path, privacy: Privacy) -> PrivateRun:
+        """Return a run that tunes the model on the jobs."""
+        start = InitialWeights(self.base.model.state_dict(), Origin("base", "abc"))
+        return PrivateRun(
+            self.base.spec, start, self.base.schema, self.units, directory, privacy, overwrite=True
+        )
+
+
+def private_jobs(folder: Path, count: int = 12) -> PrivateJobs:
+    """Return a public model, written to ``folder``, and jobs that it never saw."""
+    base = job_checkpoint(folder)
+    parts = {"train": jobs(count, first=100)}
+    return PrivateJobs(base, GraphDataset.with_schema("mine", checkpoint_schema(base), parts))
+
+
+def nats_of(model: DAGModel, graphs: DAGBatch) -> float:
+    """Return the nats of all graphs."""
+    with torch.no_grad():
+        return float(graph_nats(model, graphs))

@@ -1,0 +1,7 @@
+import pytest
+from private_jobs import PrivateJobs, private_jobs
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> PrivateJobs:
+    return private_jobs(tmp_path_factory.mktemp("base"))
