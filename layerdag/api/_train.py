@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,11 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         warm = warm_start(init, data, model, model_options, seed=settings.seed)
         spec, start = warm.spec, warm.start
     if out is not None:
-        run = _run(data, spec, Path(out), start, overwrite=overwrite)
+        run = _run(data, spec, Path(out), start, settings, overwrite=overwrite)
         return _trained(run, settings, device, loggers)
     directory = Path(tempfile.mkdtemp(prefix="layerdag-"))
     try:
-        run = _run(data, spec, directory, start, overwrite=False)
+        run = _run(data, spec, directory, start, settings, overwrite=False)
         checkpoint = _trained(run, settings, device, loggers)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -93,6 +94,7 @@ def _run(
     spec: ModelSpec,
     directory: Path,
     start: InitialWeights | None,
+    settings: TrainSettings,
     *,
     overwrite: bool,
 ) -> TrainingRun:
@@ -103,6 +105,7 @@ def _run(
         validation=data.batch("val"),
         directory=directory,
         schema=data.schema.to_dict(),
+        run_config={"training": asdict(settings)},
         data_fingerprint=data.fingerprint,
         split=data.split,
         overwrite=overwrite,

@@ -59,7 +59,7 @@ def warm_start(
         CheckpointError: If the checkpoint cannot be read.
         ConfigError: If what is asked for contradicts the checkpoint's model.
     """
-    folder = _checkpoint_folder(init)
+    folder = checkpoint_folder(init)
     checkpoint = load_checkpoint(folder)
     old = Trained(checkpoint.model, checkpoint.spec, checkpoint_schema(checkpoint))
     spec = spec_from(old, data, model, options)
@@ -75,7 +75,7 @@ def warm_start(
     return start
 
 
-def _checkpoint_folder(init: str | Path) -> Path:
+def checkpoint_folder(init: str | Path) -> Path:
     """Return the folder of a checkpoint, of a run that of its best one."""
     if str(init) == PRETRAINED:
         return pretrained_checkpoint()

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from layerdag._runtime import tell_renamed
 from layerdag.api import PRETRAINED
+from layerdag.api.auditing.shadows import LEAST_SHADOWS
 from layerdag.errors import UsageError
 from layerdag.traces import INDEX, embedded_corpus
 
 STAGES = ("read", "train", "sample", "evaluate")
 OLD_STAGES = {"judge": "evaluate"}
 LEAST_BUDGET = 20.0
-LEAST_SHADOWS = 16
-"""Shadow models below which no weights are published."""
 
 
 @dataclass(frozen=True)
