@@ -76,6 +76,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="shadow models of that audit (default: %(default)s)",
     )
     parser.add_argument(
+        "--cross-fit",
+        type=int,
+        metavar="K",
+        help="train and sample K more models, each on the runs of all folds but one, for "
+        "membership attacks on all runs; 0 for none (default: 5 if there are too few runs "
+        "otherwise and the budget allows)",
+    )
+    parser.add_argument(
         "--init",
         default="pretrained",
         metavar="FOLDER",
@@ -113,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
             init=None if args.init == "none" else args.init,
             with_weights=args.with_weights,
             shadows=args.shadows,
+            cross_fit=args.cross_fit,
             until=args.until,
             overwrite=args.overwrite,
         ),

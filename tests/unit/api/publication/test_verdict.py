@@ -54,6 +54,7 @@ def evaluation(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
         leaks=rows,
         novelty=SimpleNamespace(copied=copied, graphs=20),
         structure=SimpleNamespace(valid_B=np.arange(20) >= wrong),
+        cross_fit=None,
         verdicts={"nearness": last.nearness.verdict, "nearest_sample": last.attacks[0].verdict},
     )
 
