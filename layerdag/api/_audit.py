@@ -55,7 +55,8 @@ Tell = Callable[[str], None]
 _LOG = logging.getLogger("layerdag")
 
 CAVEATS = (
-    "What these attacks do not find, another one may.",
+    "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
+    "find more in weights.",
     "More samples can only reveal more: the figures hold for these numbers of samples.",
 )
 

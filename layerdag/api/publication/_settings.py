@@ -36,8 +36,8 @@ class ReleaseSettings:
             from the published samples alone and is attacked with shadow models.
         shadows: Number of shadow models.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
-            sampled for the membership attacks. None is 5 if there are too few runs to tell
-            otherwise and the budget allows; 0 is none.
+            sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
+            few runs to tell otherwise and the budget allows; 0 is none.
         until: The last stage of ``STAGES`` to run; the same call goes on from there.
         overwrite: Whether another release, or another unfinished one, may be replaced.
 

@@ -29,7 +29,8 @@ from layerdag.evaluation.privacy import Attack, Verdict
 from layerdag.evaluation.privacy.attacks import Fold, Pool, cross_fitted_attacks, succeeds_among_all
 from layerdag.viz import interval, number
 
-USUAL_FOLDS = 5
+MOST_FOLDS, RUNS_OF_A_FOLD = 5, 8
+"""Where no number is named: half of a fold is what some attacks compare with."""
 LEAST_SAMPLES = 8
 """Of a fold, below which it says nothing."""
 TRAINING_SHARE = 0.5
@@ -145,9 +146,10 @@ def cross_fitted_if_affordable(
     folds = planned_folds(settings, jobs, work, left)
     if folds < 2:
         if settings.cross_fit is None and not jobs.parts:
+            usual = usual_folds(jobs.num_runs)
             tell(
                 f"not cross-fitted: {max(left, 0):.0f} s of the budget are left, too few for "
-                f"{USUAL_FOLDS} more models; --cross-fit {USUAL_FOLDS} trains them all the same"
+                f"{usual} more models; --cross-fit {usual} trains them all the same"
             )
         return None
     asked = settings.cross_fit is not None
@@ -203,6 +205,11 @@ def cross_fitted(
     return CrossFit(len(found), len(runs), min(sizes), attacks, spent)
 
 
+def usual_folds(runs: int) -> int:
+    """Return the number of folds where none is named."""
+    return min(MOST_FOLDS, max(runs // RUNS_OF_A_FOLD, 2))
+
+
 def planned_folds(settings: ReleaseSettings, jobs: FoundJobs, work: Work, left: float) -> int:
     """Return the number of folds to train, 0 for none.
 
@@ -223,7 +230,7 @@ def planned_folds(settings: ReleaseSettings, jobs: FoundJobs, work: Work, left: 
     if noted.get("budget") == settings.budget and isinstance(noted.get("folds"), int):
         return int(noted["folds"])
     spent = [work.stages.get(stage, {}).get("seconds") for stage in ("train", "sample")]
-    folds = min(USUAL_FOLDS, most)
+    folds = usual_folds(jobs.num_runs)
     known = [float(seconds) for seconds in spent if isinstance(seconds, int | float)]
     allowed = len(known) == len(spent) and folds * sum(known) <= left
     work.note("cross_fit", {"budget": settings.budget, "folds": folds if allowed else 0})

@@ -80,8 +80,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="K",
         help="train and sample K more models, each on the runs of all folds but one, for "
-        "membership attacks on all runs; 0 for none (default: 5 if there are too few runs "
-        "otherwise and the budget allows)",
+        "membership attacks on all runs; 0 for none (default: 5, or 2 to 4 below 40 runs, "
+        "if there are too few otherwise and the budget allows)",
     )
     parser.add_argument(
         "--init",

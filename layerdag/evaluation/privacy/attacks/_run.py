@@ -26,6 +26,13 @@ from layerdag.evaluation.privacy.attacks._motifs import UniqueMotifs
 from layerdag.evaluation.privacy.attacks._pool import Pool, Roles
 from layerdag.graph import DAG
 
+LEAST_REFERENCE = 4
+"""Held-out graphs of a fold that an attack needs to compare with.
+
+What it makes of fewer varies more than the interval allows for (docs/dev/experiments.md,
+"Cross-fitting").
+"""
+
 
 @runtime_checkable
 class SampleAttack(Protocol):
@@ -126,6 +133,8 @@ def _scored(
     others = [roles.other_H]
     if len(found) > 1:  # half of the held-out graphs are what the attacker knows
         others = [rest for _, rest in halves_of(roles, seed)]
+        if min(rest.size for rest in others) < LEAST_REFERENCE:
+            return
     for (member_T, other_H), rows in zip(found, others, strict=False):
         score_G, member_G = np.full(graphs, np.nan), np.zeros(graphs, dtype=bool)
         member_G[fold.number_G[roles.member_T]] = True

@@ -143,13 +143,13 @@ def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
     assert "not cross-fitted" in told[-1]
     work.note("train", {"seconds": 30.0})
     work.note("sample", {"seconds": 50.0})
-    call(replace(plain, budget=400.0))
+    call(replace(plain, budget=250.0))
     assert asked == []
     call(replace(plain, budget=700.0))
-    assert asked == [(5, 600.0)]
+    assert asked == [(2, 600.0)]
     work.note("train", {"seconds": 500.0})
     call(replace(plain, budget=700.0))  # goes on as it began
-    assert asked[-1][0] == 5
+    assert asked[-1][0] == 2
     call(replace(plain, budget=300.0, cross_fit=4))
     assert asked[-1] == (4, 150.0)
     call(replace(plain, budget=300.0, cross_fit=20))
@@ -160,6 +160,10 @@ def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
         replace(plain, budget=9e4), replace(jobs, parts={"a": "train"}), work, 1.0, told.append
     )
     assert len(asked) == count
+
+
+def test_folds_have_enough_runs_to_compare_with() -> None:
+    assert [_cross_fit.usual_folds(runs) for runs in (8, 16, 31, 40, 400)] == [2, 2, 3, 5, 5]
 
 
 def folded(auc: float, verdict: Verdict) -> CrossFit:
