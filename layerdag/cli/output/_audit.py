@@ -135,6 +135,10 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         if honest is not None:
             beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
         yield SummaryRow(f"attack {attack.name}", area, beside, attack.in_words())
+    for attack in found.shadows.as_targets if found.shadows is not None else ():
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        what = f"attack {attack.name}, {attack.description}"
+        yield SummaryRow(what, area, "0.5 is chance", attack.in_words())
     for read in found.leaks[-1].inferences if found.leaks else ():
         yield SummaryRow(
             f"{read.name}: {read.description}",

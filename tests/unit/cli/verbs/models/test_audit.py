@@ -135,6 +135,7 @@ def test_shadow_models_are_trained_told_and_kept(
     words = ["--train", str(train), "--holdout", str(holdout), "--synthetic", str(made)]
     figures = tmp_path / "figures.json"
     words += ["--checkpoint", str(tmp_path / "model"), "--json", str(figures)]
+    words += ["--report", str(tmp_path / "page.html")]
     threads = torch.get_num_threads()
     try:
         assert main(["audit", *words, "--shadows", "6", "--shadow-steps", "1"]) == 0
@@ -148,6 +149,7 @@ def test_shadow_models_are_trained_told_and_kept(
     assert {"likelihood", "likelihood_ratio", "likelihood_ratio_offline"} <= {
         attack["name"] for attack in found["attacks"]
     }
+    assert "each of 6 shadow models as the target" in (tmp_path / "page.html").read_text()
     assert len(list((tmp_path / "model.shadows").glob("*.npz"))) == 6
 
 
