@@ -26,6 +26,9 @@ _GRAPH_FILES = tuple(
     for packed in ("", ".gz", ".xz")
 )
 
+_DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
+"""A file of each family of DGRL: those in one folder, SR, TIME."""
+
 
 def loader_of(name: str) -> Callable[..., GraphDataset]:
     """Return the loader of the data set ``name``; imported on first use.
@@ -103,7 +106,7 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "tpu_tile"
     if any(folder.glob("batch_task.csv*")):
         return "alibaba"
-    if any(folder.glob("num-node-list.csv*")):
+    if any(found for pattern in _DGRL_FILES for found in folder.glob(pattern)):
         return "dgrl"
     if is_run(folder):
         return "folder"

@@ -46,4 +46,11 @@ from ._tstr import (
     TransferRow as TransferRow,
     transfer as transfer,
 )
+from ._tuning import (
+    Search as Search,
+    Trial as Trial,
+    Tuning as Tuning,
+    scored as scored,
+    tune as tune,
+)
 from .families import FAMILIES as FAMILIES

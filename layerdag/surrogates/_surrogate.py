@@ -25,7 +25,7 @@ from layerdag.surrogates._files import (
 from layerdag.surrogates._inputs import hide as without_attributes, labeled, targets
 from layerdag.surrogates._scores import scores
 from layerdag.surrogates._seen import SeenCodes
-from layerdag.surrogates.families import FAMILIES, SurrogateModel
+from layerdag.surrogates.families import FAMILIES, Fit, SurrogateModel, fit_with
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the intervals whose coverage is measured."""
@@ -80,6 +80,7 @@ class Surrogate:
         target: str | Sequence[str] = LABEL,
         exclude: Sequence[str] = (),
         seed: int = 0,
+        settings: Mapping[str, int | float] | None = None,
     ) -> "Surrogate":
         """Fit on the training part of a data set, and calibrate intervals on the validation part.
 
@@ -93,9 +94,11 @@ class Surrogate:
             exclude: Node attributes to exclude; "duration" where the durations reveal the
                 target.
             seed: Of the fit.
+            settings: In place of the family's defaults, such as ``{"depth": 6}``; not of "stacked".
 
         Raises:
-            UsageError: If there is no such family or attribute, or there are fewer than two graphs.
+            UsageError: If there is no such family, setting or attribute, or there are fewer than
+                two graphs.
             DataError: If no graph has the target.
         """
         if family not in FAMILIES:
@@ -107,8 +110,9 @@ class Surrogate:
         if not names:
             raise UsageError("A surrogate predicts something; name at least one target.")
         dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
+        fit = fit_with(family, settings) if settings else FAMILIES[family]
         first, *others = (
-            cls._of_one(data, family, dags, name, tuple(exclude), seed) for name in names
+            cls._of_one(data, fit, dags, name, tuple(exclude), seed) for name in names
         )
         return replace(first, others=tuple(others))
 
@@ -116,7 +120,7 @@ class Surrogate:
     def _of_one(
         cls,
         data: GraphDataset,
-        family: str,
+        fit: Fit,
         dags: Sequence[DAG],
         target: str,
         exclude: tuple[str, ...],
@@ -125,7 +129,7 @@ class Surrogate:
         """Return the surrogate of one target."""
         schema = data.schema
         known = labeled(dags, schema, target, exclude)
-        model = FAMILIES[family](known.dags, known.target_B, schema.sizes(), seed)
+        model = fit(known.dags, known.target_B, schema.sizes(), seed)
         notes = {
             "data": data.name,
             "fingerprint": data.fingerprint,

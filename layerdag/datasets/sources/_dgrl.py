@@ -1,6 +1,6 @@
 """Computational graphs of nn-Meter with measured latencies, as OGB-style CSV files.
 
-One folder a family of networks, as the DGRL benchmark (Graph-COM/Benchmark_for_DGRL_in_Hardwares)
+One folder per family of networks, as the DGRL benchmark (Graph-COM/Benchmark_for_DGRL_in_Hardwares)
 publishes them: ``num-node-list``, ``num-edge-list``, ``edge``, ``node-feat`` and ``label-*``, each
 ``.csv``, ``.csv.gz`` or ``.csv.xz``. The graphs of the family ``nasbench201s`` are NA-Edge of the
 LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (4), strides (2) and
@@ -14,6 +14,7 @@ import numpy as np
 from layerdag.codec import AttributedGraph, size_conditions
 from layerdag.datasets import SPLITS, GraphDataset, Split, split_graphs
 from layerdag.datasets.schema import LABEL
+from layerdag.datasets.sources._dgrl_circuits import holds_circuits, read_circuits
 from layerdag.datasets.sources._dgrl_families import family_of, read_family
 from layerdag.datasets.sources._dgrl_tables import Sizes, distinct_edges, read_table
 from layerdag.errors import DataError
@@ -39,17 +40,18 @@ def load_dgrl(
     seed: int = 0,
     num_bins: int = 16,
 ) -> GraphDataset:
-    """Load one family: computational graphs, operational amplifiers (AMP) or HLS graphs.
+    """Load a family: computational graphs, amplifiers (AMP), HLS, multipliers (SR) or TIME.
 
     Of computational graphs columns of one value are left out; columns of few values are words, as
     in the LayerDAG paper, the others numbers. Equal networks stay in one split; 80 % train, 10 %
-    val, 10 % test.
+    val, 10 % test. SR and TIME come with parts of their own.
 
     Args:
         folder: Of the family.
         label: Of computational graphs "cortex" (Cortex-A76 CPU; default), "630gpu", "640gpu"
-            (Adreno) or "vpu"; milliseconds. Of AMP "gain" (default), "pm", "bw" or "fom".
-        num_graphs: Use the first so many; all by default.
+            (Adreno) or "vpu"; milliseconds. Of AMP "gain" (default), "pm", "bw" or "fom". Of TIME
+            "setup" (default) or "hold", the least slack.
+        num_graphs: Use the first so many; all by default, and always of SR and TIME.
         seed: Of the split.
         num_bins: Bins of each numeric attribute.
 
@@ -57,6 +59,9 @@ def load_dgrl(
         DataError: If a file is missing, malformed, or of another length than the others.
     """
     folder = Path(folder)
+    if holds_circuits(folder):
+        circuits = read_circuits(folder, label, num_graphs, seed)
+        return GraphDataset.build(f"dgrl/{folder.name}", "flow", circuits, num_bins=num_bins)
     family = family_of(folder)
     if family is not None:
         parts = split_graphs(read_family(folder, family, label, num_graphs), seed)

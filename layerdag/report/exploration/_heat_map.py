@@ -6,9 +6,10 @@ from layerdag.viz import Markup, element, scrolling, text
 from layerdag.workloads.exploration import Outcome
 
 SHADES = 48
-"""Percent of color in the cell of the fastest plan; more would hide the figures."""
+"""Percent of color in the cell of the fastest plan; more would leave too little contrast in the
+dark."""
 
-SLOWEST = 4.0
+SLOWEST = 2.0
 """Times as slow as the fastest plan: no color any more."""
 
 
@@ -34,7 +35,10 @@ def heat_map(outcomes: Sequence[Outcome], rows: str, columns: str, best_s: float
         )
         for row in sorted({row for row, _ in tried})
     ]
-    caption = f"Seconds per step, the fastest of all plans with these {rows} and {columns} degrees"
+    caption = (
+        f"Seconds per step, the fastest of all plans with these {rows} and {columns} degrees; the "
+        f"less color, the slower, none from {SLOWEST:g} times the fastest on"
+    )
     inner = element(
         "table",
         element("caption", element("span", caption)),

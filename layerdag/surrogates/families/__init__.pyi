@@ -22,6 +22,12 @@ from ._network import (
     MessagePassingNetwork as MessagePassingNetwork,
 )
 from ._rebuild import rebuild as rebuild
+from ._spaces import (
+    Fit as Fit,
+    draw_settings as draw_settings,
+    fit_with as fit_with,
+    space_of as space_of,
+)
 from ._stacked import StackedEnsemble as StackedEnsemble, fit_stacked as fit_stacked
 from ._training import (
     NetworkSettings as NetworkSettings,

@@ -1,4 +1,4 @@
-"""``layerdag surrogate fit|predict|eval|tstr``: predict performance from graphs."""
+"""``layerdag surrogate fit|tune|predict|eval|tstr``: predict performance from graphs."""
 
 import argparse
 import json
@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import tell_renamed
+from layerdag.cli.verbs.models._tuning import configure_tune, run_tune
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.datasets import GraphDataset
-    from layerdag.surrogates import Surrogate
+    pass
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
     "  layerdag surrogate fit data --exclude duration --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
+    "  layerdag surrogate tune data --exclude duration --trials 32 --out outputs/tuned\n"
     "  layerdag surrogate eval outputs/surrogate data --by family\n"
     "  layerdag surrogate tstr data outputs/samples --exclude duration"
 )
@@ -31,7 +32,9 @@ FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "stacked")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|eval|tstr")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="fit|tune|predict|eval|tstr"
+    )
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
@@ -54,6 +57,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
     )
     _common(fit)
+    configure_tune(
+        actions.add_parser("tune", help="choose the settings of a family, and fit"),
+        DATA_HELP,
+        LABELS_HELP,
+    )
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
@@ -119,6 +127,7 @@ def run(args: argparse.Namespace) -> int:
     """Run one action."""
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "fit": _fit,
+        "tune": run_tune,
         "predict": _predict,
         "eval": _eval,
         "tstr": _tstr,
@@ -133,7 +142,7 @@ def _fit(args: argparse.Namespace) -> int:
     from layerdag._runtime import require_replaceable
     from layerdag.cli.output import evaluation_lines
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import SURROGATE, Surrogate, labeled
+    from layerdag.surrogates import SURROGATE, Surrogate, labeled, scored
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
@@ -141,15 +150,15 @@ def _fit(args: argparse.Namespace) -> int:
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
     fitted = Surrogate.fit(data, args.family, target=targets, exclude=args.exclude, seed=args.seed)
-    scored = [_scored(one, data) for one in (fitted, *fitted.others)]
-    replace(scored[0], others=tuple(scored[1:])).save(args.out, overwrite=args.overwrite)
-    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in scored]
+    rated = [scored(one, data) for one in (fitted, *fitted.others)]
+    replace(rated[0], others=tuple(rated[1:])).save(args.out, overwrite=args.overwrite)
+    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in rated]
     if args.json:
         others = {record["target"]: record for record in records[1:]}
         further = {"others": others} if others else {}
         print(json.dumps(records[0] | {"family": args.family, "out": args.out} | further))
         return 0
-    for one in scored:
+    for one in rated:
         found = one.evaluate(data)
         print(
             f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
@@ -182,16 +191,6 @@ def _fit_operators(args: argparse.Namespace) -> int:
     print(f"operators of {jobs} {'jobs' if jobs > 1 else 'job'} fitted, seed {args.seed}")
     print("\n".join((*operator_lines(errors), f"written to {args.out}")))
     return 0
-
-
-def _scored(one: "Surrogate", data: "GraphDataset") -> "Surrogate":
-    """Return a surrogate that remembers how good it is on the test part."""
-    from layerdag.surrogates import SCORES
-
-    found = one.evaluate(data)
-    figures = {score.name: found.scores[score.name].value for score in SCORES}
-    evaluated = {"test": found.graphs, "scores": figures, "evaluation": found.to_dict()}
-    return replace(one, notes={**one.notes, **evaluated})
 
 
 def _predict(args: argparse.Namespace) -> int:

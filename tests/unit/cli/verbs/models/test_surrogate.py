@@ -209,3 +209,20 @@ def test_operators_of_a_workload_are_fitted_and_simulated(
     assert "makespan" in capsys.readouterr().out
     assert main([*words, "--overwrite", "--exclude", "duration"]) == 2
     assert "leave out --target" in capsys.readouterr().err
+
+
+def test_tune_prints_the_trials_and_writes_the_best(
+    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "tuned")
+    words = ["surrogate", "tune", str(tile), "--trials", "2", "--folds", "2", "--out", model]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "mape by cross-validation in 2 folds of the training part, 2 settings:" in out
+    assert "the defaults" in out
+    assert f"written to {model}" in out
+    assert main([*words, "--overwrite", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"tuning", "trials", "scores", "family"} <= set(told)
+    assert len(told["trials"]) == 2
+    assert {} in [trial["settings"] for trial in told["trials"]]

@@ -1,0 +1,108 @@
+"""Settings of each family: which are worth trying, and how a fit takes them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from layerdag._runtime import derive_seed, did_you_mean
+from layerdag.errors import UsageError
+from layerdag.graph import DAG, GraphSizes
+from layerdag.surrogates.families._base import SurrogateModel
+
+Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
+"""``fit(dags, target_B, sizes, seed)``."""
+Settings = Mapping[str, int | float]
+
+
+def space_of(family: str) -> dict[str, Any]:
+    """Return the values that a search draws from, a list or a distribution for each setting.
+
+    Raises:
+        UsageError: If the family has no settings of its own.
+    """
+    from scipy.stats import loguniform, randint, uniform
+
+    network = {
+        "rounds": [2, 3, 4, 5],
+        "batch_size": [8, 16, 32],
+        "learning_rate": loguniform(1e-3, 1e-2),
+        "weight_decay": loguniform(1e-4, 1e-1),
+        "ranking_weight": [0.0, 0.1, 0.3],
+    }
+    spaces = {
+        "boosting": {
+            "trees": randint(100, 801),
+            "depth": randint(2, 8),
+            "learning_rate": loguniform(0.01, 0.2),
+            "subsample": uniform(0.5, 0.5),
+            "feature_fraction": loguniform(0.05, 1.0),
+        },
+        "message_passing": network | {"width": [32, 48, 64, 96]},
+        "dag_transformer": network
+        | {"rounds": [1, 2, 3], "width": [32, 48, 64], "heads": [2, 4], "dropout": [0.0, 0.1, 0.2]},
+    }
+    if family not in spaces:
+        raise UsageError(
+            f"'{family}' has no settings that could be chosen.{did_you_mean(family, spaces)} "
+            f"Tune one of {', '.join(spaces)}."
+        )
+    return spaces[family]
+
+
+def draw_settings(family: str, count: int, seed: int) -> list[dict[str, int | float]]:
+    """Return ``count`` settings at random, a mapping each; the same seed draws the same.
+
+    Raises:
+        UsageError: If the family has no settings of its own.
+    """
+    from sklearn.model_selection import ParameterSampler
+
+    if count == 0:
+        return []
+    state = derive_seed(seed, "settings", family) % 2**32
+    drawn = ParameterSampler(space_of(family), count, random_state=state)
+    return [
+        {name: getattr(value, "item", lambda value=value: value)() for name, value in one.items()}
+        for one in drawn
+    ]
+
+
+def fit_with(family: str, settings: Settings) -> Fit:
+    """Return the fitting function of a family with these settings in place of its defaults.
+
+    Raises:
+        UsageError: If the family has no such settings, or a value is out of range.
+    """
+    known = space_of(family)
+    for name in settings:
+        if name not in known:
+            raise UsageError(
+                f"'{family}' has no setting '{name}'.{did_you_mean(name, known)} "
+                f"It has {', '.join(known)}."
+            )
+
+    def fit(
+        dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+    ) -> SurrogateModel:
+        options: dict[str, Any] = dict(settings)
+        if family == "boosting":
+            from layerdag.surrogates.families._boosting import BoostingSettings, fit_boosting
+
+            chosen = BoostingSettings(**options)
+            return fit_boosting(dags, target_B, sizes, seed=seed, settings=chosen)
+        if family == "message_passing":
+            from layerdag.surrogates.families._message_passing import fit_message_passing
+            from layerdag.surrogates.families._training import NetworkSettings
+
+            network = NetworkSettings(**options)
+            return fit_message_passing(dags, target_B, sizes, seed=seed, settings=network)
+        from layerdag.surrogates.families._dag_transformer import (
+            TransformerSettings,
+            fit_dag_transformer,
+        )
+
+        transformer = TransformerSettings(**options)
+        return fit_dag_transformer(dags, target_B, sizes, seed=seed, settings=transformer)
+
+    return fit

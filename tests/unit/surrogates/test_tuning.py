@@ -1,0 +1,85 @@
+"""Choice of settings: by cross-validation on the training part, never worse than the defaults."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tile_files import write_tile
+
+import layerdag as ld
+from layerdag.datasets import GraphDataset
+from layerdag.errors import UsageError
+from layerdag.surrogates import Search, Surrogate, Tuning, labeled, scored, tune
+from layerdag.surrogates._tuning import _folds
+
+FAST = Search(trials=2, folds=2, score="mae")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> GraphDataset:
+    rng = np.random.default_rng(5)
+    counts = {"train": 30, "val": 6, "test": 12}
+    return ld.load_dataset(
+        write_tile(tmp_path_factory.mktemp("tile") / "tile", rng, counts, layers=4, codes=3)
+    )
+
+
+@pytest.fixture(scope="module")
+def found(data: GraphDataset) -> Tuning:
+    return tune(data, "boosting", FAST)
+
+
+def test_the_best_trial_is_fitted_and_the_defaults_are_among_them(
+    data: GraphDataset, found: Tuning
+) -> None:
+    means = [trial.mean for trial in found.trials]
+    assert len(means) == 2
+    assert means == sorted(means)
+    assert found.best.mean <= found.defaults.mean
+    assert found.defaults.settings == {}
+    assert all(len(trial.values) == 2 and trial.spread >= 0 for trial in found.trials)
+    again = Surrogate.fit(data, "boosting", settings=found.best.settings)
+    test = data.graphs["test"]
+    np.testing.assert_array_equal(found.surrogate.predict(test), again.predict(test))
+
+
+def test_a_score_that_is_to_be_high_is_maximized(data: GraphDataset) -> None:
+    ranked = tune(data, "boosting", Search(trials=2, folds=2, score="spearman")).trials
+    assert ranked[0].mean >= ranked[1].mean
+
+
+def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(
+    data: GraphDataset, found: Tuning
+) -> None:
+    parts = {**data.graphs, "val": data.graphs["test"], "test": data.graphs["val"]}
+    swapped = replace(data, graphs=parts)
+    assert tune(swapped, "boosting", FAST).trials == found.trials
+
+
+def test_equal_graphs_are_in_one_fold(data: GraphDataset) -> None:
+    train = labeled([*data.graphs["train"], *data.graphs["train"]], data.schema, "label", ())
+    fold_B = _folds(train, 3, seed=0)
+    half = len(fold_B) // 2
+    np.testing.assert_array_equal(fold_B[:half], fold_B[half:])
+    assert set(fold_B) == {0, 1, 2}
+
+
+def test_what_was_chosen_is_kept_with_the_surrogate(
+    data: GraphDataset, found: Tuning, tmp_path: Path
+) -> None:
+    scored(found.surrogate, data).save(tmp_path / "tuned")
+    kept = Surrogate.load(tmp_path / "tuned")
+    assert kept.notes["tuning"]["settings"] == dict(found.best.settings)
+    assert kept.notes["test"] == 12
+
+
+def test_too_little_is_refused(data: GraphDataset) -> None:
+    with pytest.raises(UsageError, match="score is 'mse'"):
+        Search(score="mse")
+    with pytest.raises(UsageError, match="folds is 1"):
+        Search(folds=1)
+    with pytest.raises(UsageError, match="too few for 20 folds"):
+        tune(data, "boosting", Search(trials=1, folds=20))
+    with pytest.raises(UsageError, match="no settings"):
+        tune(data, "stacked", FAST)
