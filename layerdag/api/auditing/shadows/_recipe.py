@@ -50,8 +50,8 @@ class Recipe:
     ) -> tuple[TrainSettings, int]:
         """Return how to train on a data set, and the steps of as many passes as the target made.
 
-        There is one validation, at the end: nothing is selected, so that graphs that are validated
-        on are not given away.
+        There is one validation, at the end: nothing is selected, for graphs that a model is
+        selected by would be neither members nor others.
 
         Args:
             data: Of the shadow model.

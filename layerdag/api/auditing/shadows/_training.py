@@ -27,7 +27,11 @@ from layerdag.training import LoadedCheckpoint, TrainingRun, held_run, load_chec
 
 LEAST_RUNS = 8
 VALIDATED = 16
-"""Graphs that training must be given to validate on; nothing follows from it."""
+"""Graphs that training must be given to validate on; nothing follows from it.
+
+They are of the model's own half: others may hold what it gives no chance, and then it would count
+as having learned nothing.
+"""
 Tell = Callable[[str], None]
 
 
@@ -94,10 +98,9 @@ class Pool:
             if name in self.data.further
         ]
         own = [self.graphs[i] for i in np.flatnonzero(member_G).tolist()]
-        other = [self.graphs[i] for i in np.flatnonzero(~member_G).tolist()]
         graphs: dict[Split, tuple[DAG, ...]] = {
             "train": (*further, *own),
-            "val": tuple(other[:VALIDATED]),
+            "val": tuple(own[:VALIDATED]),
             "test": (),
         }
         names = {part: tuple(str(i) for i in range(len(dags))) for part, dags in graphs.items()}

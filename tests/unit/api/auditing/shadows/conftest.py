@@ -41,9 +41,9 @@ def memorizer() -> Learned:
     parts = {"train": graphs[:12], "val": graphs[12:16], "test": graphs[16:24]}
     data = ld.GraphDataset.build("words", "flow", parts)
     settings = ld.TrainSettings(
-        max_steps=30,
-        evaluate_every=30,
+        max_steps=20,
+        evaluate_every=20,
         ema_decay=0.5,
-        optimizer=OptimizerConfig(learning_rate=4e-2),
+        optimizer=OptimizerConfig(learning_rate=6e-2),
     )
     return Learned(ld.train(data, settings=settings, width=32, depth=1), data, graphs)

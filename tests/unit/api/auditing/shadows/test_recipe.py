@@ -22,13 +22,13 @@ def started_from(checkpoint: LoadedCheckpoint, name: str, path: Path) -> LoadedC
 def test_settings_and_passes_are_those_of_the_checkpoint(memorizer: Any) -> None:
     recipe = recipe_of(memorizer.checkpoint, memorizer.data, None)
     assert recipe.is_recorded
-    assert recipe.settings.optimizer.learning_rate == 4e-2
-    assert recipe.passes == 30  # one micro-batch holds all
+    assert recipe.settings.optimizer.learning_rate == 6e-2
+    assert recipe.passes == 20  # one micro-batch holds all
     plan, planned = recipe.settings_for(memorizer.data, 7, None, 3.0)
-    assert (plan.seed, plan.max_steps, plan.max_seconds, planned) == (7, 30, 3.0, 30)
-    assert plan.evaluate_every > 30  # nothing is selected
+    assert (plan.seed, plan.max_steps, plan.max_seconds, planned) == (7, 20, 3.0, 20)
+    assert plan.evaluate_every > 20  # nothing is selected
     assert recipe.settings_for(memorizer.data, 7, 5, None)[0].max_steps == 5
-    assert recipe.settings_for(memorizer.data, 7, 500, None)[0].max_steps == 30
+    assert recipe.settings_for(memorizer.data, 7, 500, None)[0].max_steps == 20
 
 
 def test_a_checkpoint_that_records_nothing_has_the_usual_settings(memorizer: Any) -> None:

@@ -59,10 +59,11 @@ def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(
 
     monkeypatch.setattr(_cross_fit, "trained_teacher", taught)
     monkeypatch.setattr(_draw, "generate", invented)
+    monkeypatch.setattr(_draw, "BATCH", 12)
     lines: list[str] = []
-    found = cross_fitted(plain, jobs, work, 3, 30.0, lines.append)
+    found = cross_fitted(plain, jobs, work, 2, 30.0, lines.append)
     assert found is not None
-    assert (found.folds, found.runs) == (3, 12)
+    assert (found.folds, found.runs) == (2, 12)
     assert found.samples >= 8
     held = [name for data in seen for name in (*data.names["val"], *data.names["test"])]
     assert sorted(held) == sorted(graph.name for graph in jobs.graphs)
@@ -72,10 +73,10 @@ def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(
         assert (attack.members, attack.non_members) == (12, 12)
         assert attack.interval.high - attack.interval.low < 0.6
     assert {attack.name for attack in found.attacks} >= {"nearest_sample", "reconstruction"}
-    assert [line.split(":")[0] for line in lines] == [f"fold {i} of 3" for i in (1, 2, 3)]
-    assert len(list((work.path / FOLDS).glob("3-*/drawn/*.npz"))) >= 3
+    assert [line.split(":")[0] for line in lines] == [f"fold {i} of 2" for i in (1, 2)]
+    assert len(list((work.path / FOLDS).glob("2-*/drawn/*.npz"))) >= 2
     monkeypatch.setattr(_draw, "generate", None)  # no call any more
-    again = cross_fitted(plain, jobs, work, 3, 30.0, lines.append)
+    again = cross_fitted(plain, jobs, work, 2, 30.0, lines.append)
     assert again is not None
     assert [a.auc for a in again.attacks] == [a.auc for a in found.attacks]
 
