@@ -269,7 +269,8 @@ def _communication(trace: Trace) -> Iterator[Broken]:
     beyond_N = message_N & ((tag.value_N < 0) | (tag.value_N >= 2**31))
     yield Broken("message-tags", beyond_N, lambda row: f"has comm_tag {tag.value_N[row]}")
     names = group_texts(trace)
-    odd_N = np.array([not (n in WORLD_NAMES or (n.isdecimal() and n.isascii())) for n in names])
+    odd = {n for n in set(names) if not (n in WORLD_NAMES or (n.isdecimal() and n.isascii()))}
+    odd_N = np.array([n in odd for n in names])
     yield Broken("group-names", odd_N, lambda row: f"has pg_name {names[row]!r}")
 
 
@@ -288,10 +289,13 @@ def group_texts(trace: Trace) -> list[str]:
         return texts
     table = trace.attributes
     name = trace.strings.index("pg_name")
-    for row in np.flatnonzero(table.name_A == name).tolist():
-        node = int(np.searchsorted(table.ptr_N1, row, side="right")) - 1
-        if held.wire_N[node] == Wire.STRING:
-            texts[node] = trace.strings[int(table.word_A[row])]
+    rows_A = np.flatnonzero(table.name_A == name)
+    nodes_A = np.searchsorted(table.ptr_N1, rows_A, side="right") - 1
+    is_text_A = held.wire_N[nodes_A] == Wire.STRING
+    words_A = table.word_A[rows_A].tolist()
+    for node, is_text, word in zip(nodes_A.tolist(), is_text_A.tolist(), words_A, strict=True):
+        if is_text:
+            texts[node] = trace.strings[int(word)]
         elif held.integer_N[node]:
             texts[node] = str(held.value_N[node])
         else:

@@ -226,4 +226,10 @@ TRACE_RULES = rule_table(
         "never matches it, so the run hangs.",
         "Name a group of all ranks and use it, or give all ranks equally many.",
     ),
+    Rule(
+        "ranks-communicate",
+        _W,
+        "A job of several ranks in which no rank communicates: as many jobs of one rank.",
+        "Trace or sample the collectives and messages, too, or write each rank as its own job.",
+    ),
 )

@@ -47,6 +47,7 @@ def check_workload(workload: Workload) -> list[Finding]:
     findings += _merged(_groups(workload))
     events = gather_communication(workload)
     findings += _merged(_peers(workload, events))
+    findings += _silence(workload, events)
     try:
         matched = match_communication(workload)
     except TraceError as error:
@@ -57,6 +58,14 @@ def check_workload(workload: Workload) -> list[Finding]:
         findings += _deadlocks(workload, matched)
         findings += _world_after_groups(workload, events)
     return findings
+
+
+def _silence(workload: Workload, events: CommEvents) -> list[Finding]:
+    """Return a finding if there are several ranks and no communication."""
+    if workload.num_ranks < 2 or len(events.rank_K):
+        return []
+    found = f"its {workload.num_ranks} ranks have no collective and no message"
+    return [Finding(TRACE_RULES["ranks-communicate"], workload.source, None, found)]
 
 
 def check_group_file(workload: Workload) -> list[Finding]:

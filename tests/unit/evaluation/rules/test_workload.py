@@ -92,6 +92,14 @@ def test_a_sound_job_has_no_finding() -> None:
     assert check_workload(_sound()) == []
 
 
+def test_several_ranks_that_never_communicate_are_a_warning() -> None:
+    (found,) = check_workload(job((compute(1),), (compute(1),)))
+    assert found.rule.id == "ranks-communicate"
+    assert found.rule.severity is Severity.WARNING
+    assert "its 2 ranks have no collective" in found.found
+    assert check_workload(job((compute(1),))) == []
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_rule_finds_its_job(name: str) -> None:
     workload, rank = BROKEN[name]
@@ -175,8 +183,9 @@ def test_a_cycle_of_waits_names_its_ranks_and_nodes() -> None:
 def test_findings_of_several_ranks_are_joined_with_the_number_of_nodes() -> None:
     on_cpu = Attribute("is_cpu_op", Wire.BOOL, True)
     ranks = [(with_attribute(compute(1), on_cpu), with_attribute(compute(2), on_cpu))] * 3
-    (finding,) = check_workload(job(*ranks))
+    finding, silence = check_workload(job(*ranks))
     assert (finding.rule.id, finding.count) == ("compute-off-cpu", 6)
+    assert silence.rule.id == "ranks-communicate"
     assert finding.where == "job.0.et"
 
 

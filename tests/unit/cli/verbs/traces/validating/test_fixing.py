@@ -77,7 +77,7 @@ def test_fixes_are_listed_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_sound_workload_is_written_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_workload(job((compute(1),), (compute(1),)), tmp_path / "run")
+    write_workload(job((collective(1),), (collective(1),)), tmp_path / "run")
     assert main(["validate", str(tmp_path / "run"), "--fix", "--out", str(tmp_path / "new")]) == 0
     assert "nothing to fix. 2 ranks written as they were read" in capsys.readouterr().out
     assert (tmp_path / "new.0.et").read_bytes() == (tmp_path / "run.0.et").read_bytes()
