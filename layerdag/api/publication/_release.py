@@ -253,7 +253,8 @@ def _learned(
         spent = clock.seconds["evaluate"]
         folded = cross_fitted_if_affordable(wanted, jobs, work, spent, tell)
         evaluation = replace(evaluation, cross_fit=folded)
-        clock.lap("cross-fit")
+        if folded is not None:
+            clock.lap("cross-fit")
     verdict = verdict_of(settings, drawn, evaluation, needs)
     weights = None
     if settings.with_weights and verdict.outcome is not Outcome.NO:
