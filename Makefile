@@ -57,7 +57,7 @@ pages-test: $(STAMP)
 	$(BIN)/pytest -q -n 0 -m slow tests/integration/test_pages_in_a_browser.py
 
 sanitize: $(STAMP)
-	$(BIN)/python tests/fuzz/run.py --seconds 45
+	$(BIN)/python tests/fuzz/run.py --seconds 25
 
 search: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m "hypothesis and not slow" --hypothesis-profile=search

@@ -1,5 +1,6 @@
 from ._version import __version__ as __version__
 from .api import (
+    ShadowSettings as ShadowSettings,
     audit as audit,
     compare as compare,
     diff as diff,

@@ -1,30 +1,29 @@
 """Do samples and weights give away the graphs that a generator learned from?"""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag.api._compare import attribute_views
 from layerdag.api.auditing import (
-    AuditSets,
     Graphs,
+    WhiteBox,
     WordSearch,
     audit_lines,
     read_sets,
     search_words,
     too_few_held_out,
 )
-from layerdag.codec import AttributedGraph
+from layerdag.api.auditing.shadows import ShadowReport, ShadowSettings
 from layerdag.datasets import (
     GraphDataset,
     GraphLike,
-    Split,
     SplitFingerprint,
     encoded,
     load_dataset,
     require_same_split,
 )
-from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
@@ -42,9 +41,7 @@ from layerdag.evaluation.privacy import (
     Verdict,
     count_copies,
     leak_series,
-    likelihood_attack,
     novelty,
-    schema_attacks,
 )
 from layerdag.evaluation.rules import StructureReport, check_structure
 from layerdag.graph import DAG, GraphStatistics
@@ -54,9 +51,12 @@ from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 Samples = Sequence[GraphLike] | str | Path
 
+Tell = Callable[[str], None]
+_LOG = logging.getLogger("layerdag")
+
 CAVEATS = (
-    "What these attacks do not find, another one may: only 'layerdag release --with-weights' "
-    "trains shadow models.",
+    "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
+    "find more in weights.",
     "More samples can only reveal more: the figures hold for these numbers of samples.",
 )
 
@@ -80,6 +80,7 @@ class Audit:
             graphs; empty if nothing is held out or no sample is valid.
         advice: What is wrong with the split for this purpose, None if nothing is.
         words: Private words in the files of the samples; None where there are no files.
+        shadows: How shadow models were trained, and what such models give away; None without any.
     """
 
     train: int
@@ -93,6 +94,7 @@ class Audit:
     local: tuple[SimilarityRow, ...]
     advice: str | None
     words: WordSearch | None = None
+    shadows: ShadowReport | None = None
 
     @property
     def passes(self) -> bool:
@@ -116,7 +118,7 @@ class Audit:
         return "\n".join(audit_lines(self, CAVEATS))
 
 
-def audit(
+def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attacked
     samples: Samples | None = None,
     data: GraphDataset | str | Path | None = None,
     checkpoint: LoadedCheckpoint | str | Path | None = None,
@@ -124,6 +126,8 @@ def audit(
     train: Graphs | None = None,
     holdout: Graphs | None = None,
     synthetic: Graphs | None = None,
+    shadows: ShadowSettings | int | None = None,
+    tell: Tell = _LOG.info,
 ) -> Audit:
     """Compare samples with training and held-out graphs, and attack.
 
@@ -138,14 +142,22 @@ def audit(
         train: Graphs that the generator learned from, instead of ``data``.
         holdout: Graphs of the same kind that it never saw.
         synthetic: Samples in any format; every file of the folder is searched for private words.
+        shadows: Shadow models for the attack by likelihood ratio, their number (at least 16) or all
+            settings; None trains none. They need ``checkpoint``.
+        tell: Takes a line on each shadow model.
 
     Raises:
         UsageError: If samples or checkpoint are known to come from another split of the data, or
             the arguments are neither of both sets.
         DataError: If a file is missing or damaged.
     """
+    if shadows is not None and checkpoint is None:
+        raise UsageError("Shadow models are for an attack on weights; give a checkpoint, too.")
+    if isinstance(shadows, int):
+        shadows = ShadowSettings(count=shadows)
+    attack = WhiteBox(shadows, tell)
     if train is not None or holdout is not None:
-        return _audit_of_folders(samples, data, checkpoint, (train, holdout, synthetic))
+        return _audit_of_folders(samples, data, checkpoint, (train, holdout, synthetic), attack)
     samples = synthetic if samples is None else samples
     if samples is None or data is None:
         raise UsageError(
@@ -167,7 +179,8 @@ def audit(
     if not isinstance(checkpoint, LoadedCheckpoint):
         checkpoint = load_checkpoint(checkpoint)
     _require_split(checkpoint.meta.split, data, str(checkpoint.path))
-    return replace(audit_of(data, made, weight_attacks(checkpoint, data)), words=words)
+    weights, report = attack.on(checkpoint, data)
+    return replace(audit_of(data, made, weights), words=words, shadows=report)
 
 
 def _searched(samples: str | Path, folder: str | Path) -> WordSearch | None:
@@ -183,6 +196,7 @@ def _audit_of_folders(
     data: object,
     checkpoint: LoadedCheckpoint | str | Path | None,
     sets: tuple[Graphs | None, Graphs | None, Graphs | None],
+    attack: WhiteBox,
 ) -> Audit:
     """Return the audit of training, held-out and synthetic graphs."""
     train, holdout, synthetic = sets
@@ -194,24 +208,16 @@ def _audit_of_folders(
     assert train is not None and holdout is not None and synthetic is not None  # noqa: PT018
     found = read_sets(train, holdout, synthetic)
     weights: tuple[Attack, ...] = ()
+    report: ShadowReport | None = None
     if checkpoint is not None:
         loaded = (
             checkpoint if isinstance(checkpoint, LoadedCheckpoint) else load_checkpoint(checkpoint)
         )
-        weights = weight_attacks(loaded, _in_codes_of(loaded, found))
-    done = audit_of(found.data, found.made, weights)
+        weights, report = attack.on(loaded, found.in_codes_of(checkpoint_schema(loaded)))
+    done = replace(audit_of(found.data, found.made, weights), shadows=report)
     if not isinstance(synthetic, str | Path):
         return done
     return replace(done, words=search_words(synthetic, found.private))
-
-
-def _in_codes_of(loaded: LoadedCheckpoint, sets: AuditSets) -> GraphDataset:
-    """Return the real graphs in codes of a checkpoint; those it has no words for are left out."""
-    parts: dict[Split, tuple[AttributedGraph, ...]] = {
-        "train": sets.train,
-        "test": sets.held_out,
-    }
-    return GraphDataset.with_schema("audit", checkpoint_schema(loaded), parts)
 
 
 def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...] = ()) -> Audit:
@@ -256,23 +262,6 @@ def _compared(
         return ()
     views = attribute_views(data.schema)
     return compare(data.graphs["train"], data.held_out, made, views, metrics=metrics).rows
-
-
-def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
-    """Return the attacks on weights and schema, if there are held-out graphs to tell from.
-
-    What further attacks on weights find joins this tuple, and so the audit and its pages.
-    """
-    if not data.held_out:
-        return ()
-    names = checkpoint_schema(loaded).condition_names
-    if names != data.schema.condition_names:
-        data = data.conditioned_on(names)
-    members, held_out = data.members, data.held_out
-    return (
-        likelihood_attack(loaded.model, data.schema, members, held_out),
-        *schema_attacks(GraphSchema.from_dict(loaded.schema), members, held_out),
-    )
 
 
 def _require_split(learned: SplitFingerprint | None, data: GraphDataset, model: str) -> None:

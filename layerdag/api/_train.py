@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         spec, start = warm.spec, warm.start
 
     def trained(folder: Path) -> LoadedCheckpoint:
-        run = _run(data, spec, folder, start, overwrite=overwrite)
+        run = _run(data, spec, folder, start, settings, overwrite=overwrite)
         return _trained(run, settings, device, loggers)
 
     return _kept(out, trained)
@@ -115,6 +115,7 @@ def _run(
     spec: ModelSpec,
     directory: Path,
     start: InitialWeights | None,
+    settings: TrainSettings,
     *,
     overwrite: bool,
 ) -> TrainingRun:
@@ -125,6 +126,7 @@ def _run(
         validation=data.batch("val"),
         directory=directory,
         schema=data.schema.to_dict(),
+        run_config={"training": asdict(settings)},
         data_fingerprint=data.fingerprint,
         split=data.split,
         overwrite=overwrite,

@@ -82,7 +82,7 @@ def checkpoint_and_origin(init: str | Path) -> tuple[LoadedCheckpoint, Origin]:
     Raises:
         CheckpointError: If it cannot be read.
     """
-    folder = _checkpoint_folder(init)
+    folder = checkpoint_folder(init)
     checkpoint = load_checkpoint(folder)
     origin = Origin(
         name=PRETRAINED if str(init) == PRETRAINED else _name_of(folder),
@@ -93,7 +93,7 @@ def checkpoint_and_origin(init: str | Path) -> tuple[LoadedCheckpoint, Origin]:
     return checkpoint, origin
 
 
-def _checkpoint_folder(init: str | Path) -> Path:
+def checkpoint_folder(init: str | Path) -> Path:
     """Return the folder of a checkpoint, of a run that of its best one."""
     if str(init) == PRETRAINED:
         return pretrained_checkpoint()

@@ -9,4 +9,5 @@ from ._lines import (
 )
 from ._sets import AuditSets as AuditSets, Graphs as Graphs, read_sets as read_sets
 from ._split_advice import too_few_held_out as too_few_held_out
+from ._white_box import WhiteBox as WhiteBox, weight_attacks as weight_attacks
 from ._words import WordSearch as WordSearch, search_words as search_words

@@ -29,6 +29,7 @@ def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
         yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
         yield f"                  {_told(attack)}"
         yield from _beside(attack)
+    yield from _shadow_lines(found)
     yield from _word_lines(found)
     yield from _structure_lines(found)
     if found.advice:
@@ -97,6 +98,17 @@ def read_in_words(read: Inference) -> str:
     parts = (percent(x) for x in (read.of_training, read.of_held_out, read.by_chance))
     gain = f"{number(read.advantage, 2)} {interval(read.interval)}"
     return f"{', '.join(parts)}; {gain}: {read.in_words()}"
+
+
+def _shadow_lines(found: "Audit") -> Iterator[str]:
+    """Yield how shadow models were trained, and what each gives away to the others."""
+    report = found.shadows
+    if report is None:
+        return
+    yield report.in_words()
+    for attack in report.as_targets:
+        yield f"  {attack.name}: {_told(attack)}"
+        yield f"                  {detection_in_words(attack)}"
 
 
 def _word_lines(found: "Audit") -> Iterator[str]:

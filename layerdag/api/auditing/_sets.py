@@ -16,6 +16,7 @@ from layerdag.codec import (
 from layerdag.datasets import CodedGraph, GraphDataset, Split
 from layerdag.datasets.files import read_graph
 from layerdag.datasets.samples import StoredSample, is_run, iter_samples
+from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.sources import align_schemas, publish
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import private_words
@@ -49,6 +50,14 @@ class AuditSets:
     held_out: tuple[AttributedGraph, ...]
     private: frozenset[str]
     left_out: tuple[str, ...]
+
+    def in_codes_of(self, schema: GraphSchema) -> GraphDataset:
+        """Return the real graphs in codes of a schema; what it has no words for is left out."""
+        parts: dict[Split, tuple[AttributedGraph, ...]] = {
+            "train": self.train,
+            "test": self.held_out,
+        }
+        return GraphDataset.with_schema("audit", schema, parts)
 
 
 def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from layerdag.api import attribute_views, weight_attacks
 from layerdag.api.publication._split import FOR_SIMILARITY, FOR_USEFULNESS
 from layerdag.api.publication.drawing import Drawn
+from layerdag.api.publication.training import CrossFit
 from layerdag.api.stages import (
     SimulatedWorkloads,
     simulate_stage,
@@ -49,6 +50,7 @@ class SampleEvaluation:
         simulations: Distributions of simulated quantities.
         systems: Mean simulated times.
         failed: Samples that did not simulate to their end, with the reason.
+        cross_fit: Membership attacks on models of folds; None if none were trained.
     """
 
     structure: StructureReport
@@ -64,6 +66,7 @@ class SampleEvaluation:
     simulations: tuple[Distribution, ...]
     systems: SystemTimes | None
     failed: tuple[str, ...]
+    cross_fit: CrossFit | None = None
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

@@ -27,7 +27,7 @@ REPORT, FIGURES, VERDICT = "report.html", "report.json", "verdict.txt"
 CARD, TABLE, SAMPLES = "croissant.json", "samples.csv", "samples"
 WEIGHTS, MODEL_CARD = "weights", "weights.md"
 REQUEST, NOTES = "request.json", "stages.json"
-FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS = (
+FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS = (
     "read.json",
     "training",
     "drawn",
@@ -35,11 +35,12 @@ FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS = (
     "hashes.json",
     "student",
     "shadows",
+    "folds",
 )
 READ_ME = "README.txt"
 _PUBLIC = {MANIFEST, REPORT, FIGURES, VERDICT, CARD, TABLE, SAMPLES, WEIGHTS, MODEL_CARD}
 _PRIVATE = {
-    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS),
+    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS),
     *(READ_ME, REPORT, FIGURES),
 }
 _WARNING = (
@@ -88,6 +89,12 @@ class Work:
         """Note that a stage is done, with what later ones need of it."""
         self.stages[stage] = dict(facts)
         write_text(self.path / NOTES, json.dumps(self.stages, indent=1) + "\n")
+
+    def inside(self, name: str) -> "Work":
+        """Return a folder inside as one with stages of its own, held as long as this one."""
+        path = self.path / name
+        path.mkdir(parents=True, exist_ok=True)
+        return Work(path, _noted(path), is_resumed=self.is_resumed)
 
     def require_same(self, stage: str, key: str, found: str) -> None:
         """Raise UsageError if a fact that an earlier run noted is another one now."""

@@ -271,15 +271,11 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
         "50%",
         _verdict_word(last.nearness.verdict),
     )
-    for attack in last.attacks:
-        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        beside = "0.5"
-        if attack.holdout is not None:
-            honest = attack.holdout
-            beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
-        yield SummaryRow(
-            f"membership attack, {attack.description}", area, beside, attack.in_words()
-        )
+    folded = evaluation.cross_fit
+    pairs = [("membership attack", attack) for attack in last.attacks]
+    if folded is not None:
+        pairs += [(f"membership attack, {folded.in_words()}", each) for each in folded.attacks]
+    yield from (_attack_row(what, attack) for what, attack in pairs)
     for read in last.inferences:
         yield SummaryRow(
             f"{read.name}: {read.description}",
@@ -287,6 +283,16 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
             f"{percent(read.of_held_out)} of held-out graphs",
             read.in_words(),
         )
+
+
+def _attack_row(what: str, attack: Attack) -> SummaryRow:
+    """Return the line of one attack."""
+    beside = "0.5"
+    if attack.holdout is not None:
+        honest = attack.holdout
+        beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+    area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+    return SummaryRow(f"{what}, {attack.description}", area, beside, attack.in_words())
 
 
 def _verdict_word(verdict: Verdict) -> str:

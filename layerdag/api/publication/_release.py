@@ -38,6 +38,7 @@ from layerdag.api.publication.training import (
     TRAINING_FRACTION,
     AuditedWeights,
     audited_student,
+    cross_fitted_if_affordable,
     real_graphs,
     trained_teacher,
 )
@@ -110,6 +111,7 @@ class Release:
             "samples": len(results.kept),
             "drawn": 0 if drawn is None else len(drawn.outcomes),
             "weights": self._weights_document(),
+            "cross_fit": self._folds_document(),
             "drawn_per_kept": None if drawn is None else drawn.price,
             "outcomes": {} if drawn is None else dict(drawn.counts()),
             "seconds": {name: round(spent, 1) for name, spent in results.seconds.items()},
@@ -127,6 +129,12 @@ class Release:
             "remedies": list(verdict.remedies),
             "audit": None if audit is None else audit.to_dict(),
         }
+
+    def _folds_document(self) -> dict[str, object] | None:
+        """Return what was found on models of folds, as plain data."""
+        evaluation = None if self.results is None else self.results.evaluation
+        folded = None if evaluation is None else evaluation.cross_fit
+        return None if folded is None else folded.to_dict()
 
     def __str__(self) -> str:
         """Return the verdicts of one line each, and what helps if something is not released."""
@@ -157,7 +165,7 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, license, init, with_weights, shadows, until, overwrite.
+            temperature, license, init, with_weights, shadows, cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.
@@ -240,6 +248,13 @@ def _learned(
     real = [graph for graph in (*parts["val"], *parts["test"]) if graph.name in held]
     evaluation = evaluate_samples(data, real, drawn, kept, checkpoint) if kept else None
     clock.lap("evaluate")
+    if evaluation is not None and (settings.cross_fit is not None or not needs[0].is_met):
+        wanted = replace(settings, num=len(kept))
+        spent = clock.seconds["evaluate"]
+        folded = cross_fitted_if_affordable(wanted, jobs, work, spent, tell)
+        evaluation = replace(evaluation, cross_fit=folded)
+        if folded is not None:
+            clock.lap("cross-fit")
     verdict = verdict_of(settings, drawn, evaluation, needs)
     weights = None
     if settings.with_weights and verdict.outcome is not Outcome.NO:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from layerdag._runtime import tell_renamed
 from layerdag.api import PRETRAINED
+from layerdag.api.auditing.shadows import LEAST_SHADOWS
 from layerdag.errors import UsageError
 from layerdag.traces import INDEX, embedded_corpus
 
 STAGES = ("read", "train", "sample", "evaluate")
 OLD_STAGES = {"judge": "evaluate"}
 LEAST_BUDGET = 20.0
-LEAST_SHADOWS = 16
-"""Shadow models below which no weights are published."""
+MOST_FOLDS = 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class ReleaseSettings:
         with_weights: Whether weights are to be published, too: those of a student, which learns
             from the published samples alone and is attacked with shadow models.
         shadows: Number of shadow models.
+        cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
+            sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
+            few runs to tell otherwise and the budget allows; 0 is none.
         until: The last stage of ``STAGES`` to run; the same call goes on from there.
         overwrite: Whether another release, or another unfinished one, may be replaced.
 
@@ -55,6 +58,7 @@ class ReleaseSettings:
     init: str | Path | None = PRETRAINED
     with_weights: bool = False
     shadows: int = LEAST_SHADOWS
+    cross_fit: int | None = None
     until: str = STAGES[-1]
     overwrite: bool = False
 
@@ -80,6 +84,13 @@ class ReleaseSettings:
             raise UsageError(
                 f"'shadows' must be at least {LEAST_SHADOWS}, found {self.shadows}: fewer cannot "
                 "tell how likely a graph is without having been trained on."
+            )
+        if self.cross_fit is not None and not (
+            self.cross_fit == 0 or 2 <= self.cross_fit <= MOST_FOLDS
+        ):
+            raise UsageError(
+                f"'cross_fit' must be 0 for none, or from 2 to {MOST_FOLDS}, found "
+                f"{self.cross_fit}."
             )
         self._check_places()
         self._check_start()

@@ -1,5 +1,6 @@
 """Splitting jobs by run, so that every later test has as many held-out graphs as it can have."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.api.publication.reading import FoundJobs
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
+from layerdag.evaluation.metrics import NORMAL_95
 from layerdag.evaluation.privacy import MARGIN, chance_half_width
 
 LEAST_RUNS = 8
@@ -69,6 +71,24 @@ def runs_for_membership() -> int:
         else:
             low = middle + 1
     return low
+
+
+def runs_for_cross_fitting(folds: int) -> int:
+    """Return the number of runs from which on a cross-fitted membership attack can be told.
+
+    The spread of a score that says nothing, independent in each fold (``pooled_attack``).
+    """
+    runs = LEAST_RUNS
+    while folded_half_width(runs, folds) > MARGIN:
+        runs += 1
+    return runs
+
+
+def folded_half_width(runs: int, folds: int) -> float:
+    """Return the 95 % half-width of the cross-fitted area of a score that says nothing."""
+    held = runs / folds
+    variance = (runs + 1) / (12 * (runs - held) * held * folds)
+    return NORMAL_95 * math.sqrt(variance)
 
 
 def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:

@@ -170,6 +170,9 @@ def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iter
         return
     remedies = tuple(_remedies(settings, evaluation.leaks))
     yield from (Reason(what, remedies) for what in _successes(evaluation.leaks[-1]))
+    if evaluation.cross_fit is not None:
+        for what in evaluation.cross_fit.successes():
+            yield Reason(what, remedies[-2:])
 
 
 def _successes(last: LeakRow) -> Iterator[str]:
@@ -229,13 +232,23 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[Need]) -> Iterator[s
     """Yield what could not be told."""
     unknown = _named(evaluation, Verdict.TOO_FEW)
     uneven = _named(evaluation, Verdict.REVERSED)
-    if not needs[0].is_met and (unknown or not evaluation.verdicts):
+    folded = evaluation.cross_fit
+    if folded is not None:
+        yield from folded.reserves()
+        attacks = {attack.name for attack in folded.attacks}
+        unknown = [name for name in unknown if name not in attacks]
+        uneven = [name for name in uneven if name not in attacks]
+        if unknown:
+            need = _largest_need(evaluation, unknown)
+            yield f"too few graphs to tell by {', '.join(unknown)} alone ({need})"
+    elif not needs[0].is_met and (unknown or not evaluation.verdicts):
         yield (
             "too few graphs to tell whether membership attacks succeed "
             f"({needs[0].found:,} {needs[0].part}, about {needs[0].needed:,} needed)"
         )
     elif unknown:
-        yield f"too few graphs to tell by {', '.join(unknown)} ({_largest_need(evaluation)})"
+        need = _largest_need(evaluation, unknown)
+        yield f"too few graphs to tell by {', '.join(unknown)} ({need})"
     alone = _doubts(evaluation.leaks[-1]) if evaluation.leaks else ()
     if alone:
         yield (
@@ -255,12 +268,13 @@ def _named(evaluation: SampleEvaluation, verdict: Verdict) -> list[str]:
     return list(dict.fromkeys(name.partition(":")[0] for name in names))
 
 
-def _largest_need(evaluation: SampleEvaluation) -> str:
-    """Return how many graphs the figure without a verdict that needs most would take."""
+def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
+    """Return how many graphs the one of some figures that needs most would take."""
     last = evaluation.leaks[-1]
-    of_attacks = [attack.need for attack in last.attacks]
-    needs = [last.nearness.need, *of_attacks, *(read.need for read in last.inferences)]
-    known = [need for need in needs if need is not None]
+    needs = [("nearness", last.nearness.need)]
+    needs += [(attack.name, attack.need) for attack in last.attacks]
+    needs += [(read.name, read.need) for read in last.inferences]
+    known = [need for name, need in needs if need is not None and name.partition(":")[0] in names]
     return max(known, key=lambda need: need.count).in_words()
 
 
@@ -269,6 +283,8 @@ def _in_order(
 ) -> Iterator[str]:
     """Yield what was looked for and not found."""
     yield f"{len(drawn.kept(settings.num))} samples, no error, no copy, no foreign word"
+    if evaluation.cross_fit is not None:
+        yield evaluation.cross_fit.told()
     chance = _named(evaluation, Verdict.CHANCE)
     if chance:
         yield f"no better than chance: {', '.join(chance)}"

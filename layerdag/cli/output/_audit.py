@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from layerdag._runtime import write_text
 from layerdag.api import (
     CAVEATS,
     Audit,
+    WhiteBox,
     audit_of,
     figure_cells,
     neighborhood_cells,
     percents,
-    weight_attacks,
 )
 from layerdag.cli.settings import RealData
 from layerdag.report import ReportContent, SummaryRow, plain, write_report
@@ -21,13 +22,16 @@ from layerdag.training import load_checkpoint
 from layerdag.viz import interval, number, percent
 
 
-def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
+def audit(
+    samples: str, against: RealData, checkpoint: str | None, attack: WhiteBox | None = None
+) -> Audit:
     """Compare samples with the training and the held-out graphs of a data set.
 
     Args:
         samples: Folder that ``layerdag sample`` wrote.
         against: The data set.
         checkpoint: What was sampled from, for the attack on the weights; None leaves it out.
+        attack: How weights are attacked; None is without shadow models.
 
     Raises:
         UsageError: If samples or checkpoint come from another split of the data.
@@ -38,7 +42,8 @@ def audit(samples: str, against: RealData, checkpoint: str | None) -> Audit:
     if checkpoint is None:
         return audit_of(data, made)
     loaded = load_checkpoint(checkpoint)
-    return audit_of(data, made, weight_attacks(loaded, against.beside_weights(loaded)))
+    weights, report = (attack or WhiteBox()).on(loaded, against.beside_weights(loaded))
+    return replace(audit_of(data, made, weights), shadows=report)
 
 
 def save_figures(found: Audit, path: str) -> None:
@@ -71,6 +76,7 @@ def _figures(found: Audit) -> dict[str, object]:
         "words": found.words,
         "nearness": last and last.nearness,
         "attacks": [*(last.attacks if last else ()), *found.weights],
+        "shadows": found.shadows,
         "inferences": last.inferences if last else (),
         "by_number_of_samples": found.leaks,
         "neighborhoods": found.neighborhoods,
@@ -129,6 +135,10 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         if honest is not None:
             beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
         yield SummaryRow(f"attack {attack.name}", area, beside, attack.in_words())
+    for attack in found.shadows.as_targets if found.shadows is not None else ():
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        what = f"attack {attack.name}, {attack.description}"
+        yield SummaryRow(what, area, "0.5 is chance", attack.in_words())
     for read in found.leaks[-1].inferences if found.leaks else ():
         yield SummaryRow(
             f"{read.name}: {read.description}",

@@ -21,6 +21,7 @@ from ._simulate_flags import (
     tell_ignored as tell_ignored,
     workload_prefix as workload_prefix,
 )
+from ._times import seconds_of as seconds_of
 from ._tree import (
     ModelChoice as ModelChoice,
     SampleConfig as SampleConfig,

@@ -20,6 +20,8 @@ from ._likelihood_ratio import (
     areas_over_shadows as areas_over_shadows,
     balanced_members as balanced_members,
     likelihood_ratio_attacks as likelihood_ratio_attacks,
+    posing_as_members as posing_as_members,
+    shadows_as_targets as shadows_as_targets,
 )
 from ._membership import (
     FALSE_POSITIVE_RATE as FALSE_POSITIVE_RATE,
@@ -34,6 +36,7 @@ from ._memorization import (
     Novelty as Novelty,
     novelty as novelty,
 )
+from ._pooled import ModelScores as ModelScores, pooled_attack as pooled_attack
 from ._rates import LOW_RATES as LOW_RATES, DetectionRate as DetectionRate, Scores as Scores
 from ._schema_attacks import schema_attacks as schema_attacks
 from ._sets import require_graphs as require_graphs

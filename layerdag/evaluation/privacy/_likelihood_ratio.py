@@ -7,6 +7,7 @@ left (Carlini et al., "Membership Inference Attacks From First Principles", S&P 
 Letters: S shadow models, G real graphs, members of the target's training set first.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy._membership import Attack, attack_by_scores
+from layerdag.evaluation.privacy._pooled import ModelScores
 
 PRIOR_MODELS = 8.0
 """Models that the variance over all graphs counts for beside those of a graph itself."""
@@ -81,6 +83,16 @@ def likelihood_ratio_attacks(
         raise UsageError(
             f"{members} of {target_loss_G.size} graphs are members; an attack needs both kinds."
         )
+    return tuple(
+        attack_by_scores(name, what, [(score_G[:members], score_G[members:])], seed)
+        for name, what, score_G in _ratios(target_loss_G, shadows)
+    )
+
+
+def _ratios(
+    target_loss_G: np.ndarray, shadows: ShadowLosses
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield name, description and scores of the two attacks."""
     loss_G = target_loss_G - np.nanmedian(target_loss_G)
     loss_SG = shadows.loss_SG - np.nanmedian(shadows.loss_SG, axis=1, keepdims=True)
     out_SG = np.where(shadows.member_SG, np.nan, loss_SG)
@@ -90,21 +102,50 @@ def likelihood_ratio_attacks(
     offline_G = (mean_out_G - loss_G) / np.sqrt(variance_G)
     online_G = ((loss_G - mean_out_G) ** 2 - (loss_G - mean_in_G) ** 2) / (2 * variance_G)
     models = len(loss_SG)
-    said = (
-        (
-            "likelihood_ratio_offline",
-            f"likelihood by the weights, beside {models // 2} models not trained on the graph",
-            offline_G,
-        ),
-        (
-            "likelihood_ratio",
-            f"likelihood by the weights, beside {models} models of which half were trained on it",
-            online_G,
-        ),
+    yield (
+        "likelihood_ratio_offline",
+        f"likelihood by the weights, beside {models // 2} models not trained on the graph",
+        _ranked_last(offline_G),
     )
+    yield (
+        "likelihood_ratio",
+        f"likelihood by the weights, beside {models} models of which half were trained on it",
+        _ranked_last(online_G),
+    )
+
+
+def shadows_as_targets(shadows: ShadowLosses) -> Mapping[str, tuple[ModelScores, ...]]:
+    """Return, by attack, the scores of all graphs under each shadow model, by the other models.
+
+    What a model cannot express, nobody can score under it: it is left out.
+
+    Args:
+        shadows: Losses under at least six models, each graph left out by half of them.
+
+    Raises:
+        UsageError: If there are too few models.
+    """
+    found: dict[str, list[ModelScores]] = {}
+    for target in range(len(shadows.loss_SG)):
+        others = np.arange(len(shadows.loss_SG)) != target
+        left = ShadowLosses(shadows.loss_SG[others], shadows.member_SG[others])
+        loss_G, member_G = shadows.loss_SG[target], shadows.member_SG[target]
+        for name, _, score_G in _ratios(loss_G, left):
+            known_G = np.where(np.isnan(loss_G), np.nan, score_G)
+            found.setdefault(name, []).append(ModelScores(known_G, member_G))
+        found.setdefault("likelihood", []).append(ModelScores(-loss_G, member_G))
+    return {name: tuple(models) for name, models in found.items()}
+
+
+def posing_as_members(models: Sequence[ModelScores], members: int) -> tuple[ModelScores, ...]:
+    """Return scores of what no model was trained on, the first ``members`` graphs as its members.
+
+    Training and held-out graphs of a target are told apart by these only as far as they differ
+    from each other, for both were left out.
+    """
+    posing_G = np.arange(models[0].score_G.size) < members
     return tuple(
-        attack_by_scores(name, what, [(score_G[:members], score_G[members:])], seed)
-        for name, what, score_G in ((n, w, _ranked_last(s)) for n, w, s in said)
+        ModelScores(np.where(model.member_G, np.nan, model.score_G), posing_G) for model in models
     )
 
 

@@ -192,7 +192,7 @@ def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -
         description=what,
         auc=auc,
         interval=interval,
-        true_positive_rate=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
+        true_positive_rate=float(np.mean([true_positive_rate(*fold) for fold in folds])),
         members=members,
         non_members=others,
         verdict=verdict,
@@ -232,6 +232,6 @@ def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
     return total_R / len(folds)
 
 
-def _true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
+def true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
     """Return the TPR, the fraction of members found, at a FPR of ``FALSE_POSITIVE_RATE``."""
     return float((member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean())

@@ -106,14 +106,11 @@ def draw_samples(
             if word == KEPT:
                 next(bar, None)
         index += 1
-    work.note("sample", {"batches": index, "num": settings.num, "drawn": len(outcomes)})
-    return Drawn(
-        tuple(samples),
-        tuple(outcomes),
-        sieve.renumbered,
-        sieve.copies.threshold,
-        time.monotonic() - began,
-    )
+    seconds = time.monotonic() - began
+    longest = max(seconds, float(work.stages.get("sample", {}).get("seconds", 0.0)))
+    facts = {"batches": index, "num": settings.num, "drawn": len(outcomes)}
+    work.note("sample", {**facts, "seconds": round(longest, 1)})
+    return Drawn(tuple(samples), tuple(outcomes), sieve.renumbered, sieve.copies.threshold, seconds)
 
 
 def _most(num: int, kept: int) -> int:

@@ -1,3 +1,8 @@
+from ._cross_fit import (
+    CrossFit as CrossFit,
+    cross_fitted as cross_fitted,
+    cross_fitted_if_affordable as cross_fitted_if_affordable,
+)
 from ._model_card import model_card as model_card
 from ._shadows import RealGraphs as RealGraphs, shadow_losses as shadow_losses
 from ._student import student_data as student_data, trained_student as trained_student

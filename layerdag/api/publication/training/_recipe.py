@@ -1,7 +1,7 @@
 """How every model of a release is trained, so that shadow models are made as their target was."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from layerdag.api import PRETRAINED, warm_start
@@ -146,6 +146,7 @@ def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float)
         TrainingError: If training diverged.
     """
     plan = training_settings(settings, seconds, start=run.start)
+    run = replace(run, run_config={**run.run_config, "training": asdict(plan)})
     with held_run(run.directory):
         going_on = (run.last / META).is_file()
         if not going_on:

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag._runtime import atomic_path, derive_seed, numpy_generator, track
+from layerdag._runtime import derive_seed, numpy_generator
+from layerdag.api.auditing.shadows import ShadowModel, kept_models
 from layerdag.api.publication import SHADOWS, ReleaseSettings, Work
 from layerdag.api.publication.drawing import published_graphs
 from layerdag.api.publication.training._recipe import run_of, train_or_resume
@@ -92,13 +93,14 @@ def shadow_losses(
     member_SR = balanced_members(settings.shadows, len(names), rng)
     column = {name: i for i, name in enumerate(names)}
     run_G = np.array([column[run] for run in real.runs])
-    loss_SG = np.full((settings.shadows, len(real.scored)), np.nan)
-    bar = track(range(settings.shadows), "training shadow models", settings.shadows)
-    for shadow in bar:
-        file = folder / f"{shadow:05d}.npz"
+
+    def trained(shadow: int, path: Path) -> ShadowModel:
         chosen = np.flatnonzero(member_SR[shadow][run_G])
         own = replace(settings, seed=derive_seed(settings.seed, "shadow", str(shadow)) % 2**31)
-        loss_SG[shadow] = _read_or_train(file, own, real, chosen, target, data, seconds)
+        return _trained(own, [real.graphs[i] for i in chosen], real, target, data, path, seconds)
+
+    models = kept_models(folder, settings.shadows, len(real.scored), trained)
+    loss_SG = np.stack([model.loss_K for model in models])
     return ShadowLosses(loss_SG, member_SR[:, run_G[real.scored]])
 
 
@@ -112,38 +114,22 @@ def _start_anew_if_other(folder: Path, settings: ReleaseSettings, data: GraphDat
     note.write_text(wanted)
 
 
-def _read_or_train(
-    file: Path,
+def _trained(
     settings: ReleaseSettings,
+    graphs: Sequence[AttributedGraph],
     real: RealGraphs,
-    chosen: np.ndarray,
     target: LoadedCheckpoint,
     data: GraphDataset,
+    path: Path,
     seconds: float,
-) -> np.ndarray:
-    """Return the losses under one shadow model, from its file if there is one."""
-    if file.is_file():
-        try:
-            with np.load(file, allow_pickle=False) as held:
-                loss_K: np.ndarray = held["loss"]
-            if loss_K.shape == real.scored.shape:
-                return loss_K
-        except (OSError, ValueError, KeyError, EOFError):
-            pass
-        file.unlink()
-    path = file.with_suffix(".run")
-    shutil.rmtree(path, ignore_errors=True)
-    try:
-        graphs = _drawn(settings, [real.graphs[i] for i in chosen], data, path, seconds)
-        copy = GraphDataset.with_schema("samples", data.schema, _parts(graphs, settings.seed))
-        run = run_of(settings, copy, path / "student", target.spec)
-        student = load_checkpoint(train_or_resume(run, settings, seconds).best)
-        loss_K = real.losses_under(student.model, copy.schema)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-    with atomic_path(file) as draft, draft.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, loss=loss_K)
-    return loss_K
+) -> ShadowModel:
+    """Return one shadow model of some real graphs, trained now."""
+    made = _drawn(settings, graphs, data, path, seconds)
+    copy = GraphDataset.with_schema("samples", data.schema, _parts(made, settings.seed))
+    run = run_of(settings, copy, path / "student", target.spec)
+    result = train_or_resume(run, settings, seconds)
+    student = load_checkpoint(result.best)
+    return ShadowModel(real.losses_under(student.model, copy.schema), result.step, result.seconds)
 
 
 def _drawn(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerdag._runtime import numpy_generator
+from layerdag.api.auditing.shadows import attacks_on_losses
 from layerdag.api.publication import STUDENT, ReleaseSettings, Work, similarity_of
 from layerdag.api.publication.training._recipe import run_of, start_model
 from layerdag.api.publication.training._shadows import RealGraphs, shadow_losses
@@ -18,10 +19,7 @@ from layerdag.evaluation.privacy import (
     Attack,
     CopyTest,
     Resemblance,
-    ShadowLosses,
     areas_over_shadows,
-    attack_by_scores,
-    likelihood_ratio_attacks,
     schema_attacks,
 )
 from layerdag.report import median_ratio
@@ -153,7 +151,9 @@ def audited_weights(
     members, seed = real.scored_members, settings.seed
     start = start_model(run_of(settings, samples, work.path / STUDENT, student.spec), seed)
     start_K = real.losses_under(start, samples.schema)
-    by_student, by_start = (_on_losses(loss, shadows, members, seed) for loss in (loss_K, start_K))
+    by_student, by_start = (
+        attacks_on_losses(loss, shadows, members, seed) for loss in (loss_K, start_K)
+    )
     drawn = list(generate(student.model, samples.schema, _plan(settings)))
     dags = encoded(drawn, data.schema)
     test = CopyTest.of(data.graphs["train"], data.held_out, data.schema.measured_columns)
@@ -172,19 +172,6 @@ def audited_weights(
         near=found.count(Resemblance.NEAR),
         ratio=median_ratio(similarity_of(data, dags)),
         seconds=time.monotonic() - began,
-    )
-
-
-def _on_losses(
-    loss_K: np.ndarray, shadows: ShadowLosses, members: int, seed: int
-) -> tuple[Attack, ...]:
-    """Return the attacks on the losses of the scored graphs under one model."""
-    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
-    what = "likelihood of the graph, by the weights"
-    scores = [(-known_K[:members], -known_K[members:])]
-    return (
-        attack_by_scores("likelihood", what, scores, seed),
-        *likelihood_ratio_attacks(loss_K, shadows, members, seed),
     )
 
 

@@ -1,6 +1,7 @@
 """``layerdag audit``: what do samples, and weights, give away of the graphs they were made from?"""
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from layerdag.api import Audit
+    from layerdag.api import Audit, ShadowSettings
 
 SUMMARY = (
     "Attack samples, as somebody would to whom they were given: copies, which graphs were trained "
@@ -18,7 +19,8 @@ SUMMARY = (
 EXAMPLE = (
     "  layerdag audit --data data --synthetic samples            # a data set with its split\n"
     "  layerdag audit --train a --holdout b --synthetic release  # three folders, in any format\n"
-    "  layerdag audit --data data --synthetic samples --checkpoint runs/best --report audit.html"
+    "  layerdag audit --data data --synthetic samples --checkpoint runs/best --report audit.html\n"
+    "  layerdag audit --train a --holdout b --synthetic release --checkpoint runs/best --shadows"
 )
 
 
@@ -47,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--labels", metavar="FILE", help="with --data: label file, where it is not in the folder"
     )
     parser.add_argument("--checkpoint", metavar="DIR", help="attack these weights, too")
+    _configure_shadows(parser)
     parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
     parser.add_argument(
         "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
@@ -56,6 +59,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit code 1 unless every figure is no better than chance, nothing is copied and no "
         "private word is found",
+    )
+
+
+def _configure_shadows(parser: argparse.ArgumentParser) -> None:
+    """Add the flags on shadow models."""
+    parser.add_argument(
+        "--shadows",
+        type=int,
+        nargs="?",
+        const=16,
+        metavar="N",
+        help="attack the weights by likelihood ratio, too, with N shadow models (16 if no number "
+        "is named), trained as the checkpoint was on halves of training and held-out graphs",
+    )
+    parser.add_argument(
+        "--shadow-budget",
+        metavar="TIME",
+        help="for training all of them: 600, 10m, 1h (default: 10m)",
+    )
+    parser.add_argument(
+        "--shadow-steps",
+        type=int,
+        metavar="N",
+        help="most steps of each instead, without a limit of time",
+    )
+    parser.add_argument(
+        "--shadow-folder",
+        metavar="FOLDER",
+        help="where losses under them are kept, so that a stopped audit goes on (default: DIR with "
+        "'.shadows' at its end)",
+    )
+    parser.add_argument(
+        "--init",
+        metavar="FOLDER",
+        help="checkpoint that the audited one started from, where it is not the shipped one",
     )
 
 
@@ -81,14 +119,54 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.json}: the page's own figures are written there; leave --json out, or name "
                 "another file."
             )
-    found = _of_folders(args) if folders else _of_data(args)
+    shadows = _shadows(args)
+    found = _of_folders(args, shadows) if folders else _of_data(args, shadows)
     if args.json:
         save_figures(found, args.json)
     show(found, args.report, as_json=False)
     return int(args.strict and not found.passes)
 
 
-def _of_folders(args: argparse.Namespace) -> "Audit":
+def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
+    """Return what was asked of shadow models; None without any."""
+    from layerdag.cli.settings import seconds_of
+
+    named = {
+        "--shadow-steps": args.shadow_steps,
+        "--shadow-budget": args.shadow_budget,
+        "--shadow-folder": args.shadow_folder,
+        "--init": args.init,
+    }
+    if args.shadows is None:
+        for flag, value in named.items():
+            if value is not None:
+                raise UsageError(f"{flag} is for shadow models; add --shadows, or leave it out.")
+        return None
+    if args.checkpoint is None:
+        raise UsageError("--shadows is for an attack on weights; name them with --checkpoint.")
+    import torch
+
+    from layerdag.api import ShadowSettings
+
+    torch.set_num_threads(1)  # the models are small: two threads take longer than one
+    beside = Path(args.checkpoint)
+    default = beside.with_name(f"{beside.resolve().name}.shadows")
+    budget = args.shadow_budget
+    return ShadowSettings(
+        count=args.shadows,
+        steps=args.shadow_steps,
+        budget=None if budget is None else seconds_of(budget, "--shadow-budget"),
+        init=args.init,
+        folder=Path(args.shadow_folder) if args.shadow_folder else default,
+    )
+
+
+def _tell(line: str) -> None:
+    """Print a line on what happens; the figures alone go to standard output."""
+    print(f"layerdag: {line}", file=sys.stderr, flush=True)
+
+
+def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit of three folders."""
     from layerdag.api import audit
 
@@ -97,17 +175,19 @@ def _of_folders(args: argparse.Namespace) -> "Audit":
         holdout=args.holdout,
         synthetic=args.synthetic,
         checkpoint=args.checkpoint,
+        shadows=shadows,
+        tell=_tell,
     )
 
 
-def _of_data(args: argparse.Namespace) -> "Audit":
+def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit against a data set, with its words looked for in the samples."""
-    from layerdag.api import search_words
+    from layerdag.api import WhiteBox, search_words
     from layerdag.cli.output import audit
     from layerdag.cli.settings import RealData, warn
 
     against = RealData(args.data, args.labels)
-    found = audit(args.synthetic, against, args.checkpoint)
+    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, _tell))
     folder = against.folder()
     try:
         words = None if folder is None else search_words(args.synthetic, Path(folder))

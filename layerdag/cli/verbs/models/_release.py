@@ -2,11 +2,8 @@
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
-
-from layerdag.errors import UsageError
 
 SUMMARY = (
     "Make a package that you may publish from your own traces, in one command: read them, split "
@@ -24,8 +21,6 @@ EXAMPLE = (
     "RELEASE may be published. RELEASE.private beside it stays with you: weights, split, hashes,\n"
     "and the report with figures of real jobs."
 )
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
-_SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +76,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="shadow models of that audit (default: %(default)s)",
     )
     parser.add_argument(
+        "--cross-fit",
+        type=int,
+        metavar="K",
+        help="train and sample K more models, each on the runs of all folds but one, for "
+        "membership attacks on all runs; 0 for none (default: 5, or 2 to 4 below 40 runs, "
+        "if there are too few otherwise and the budget allows)",
+    )
+    parser.add_argument(
         "--init",
         default="pretrained",
         metavar="FOLDER",
@@ -95,10 +98,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the release; 1 if nothing may be published."""
-    budget = _seconds(args.budget)
     import torch
 
     from layerdag.api.publication import ReleaseSettings, run_release
+    from layerdag.cli.settings import seconds_of
+
+    budget = seconds_of(args.budget, "--budget")
 
     torch.set_num_threads(1)  # its model is small: two threads take longer than one
     found = run_release(
@@ -116,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
             init=None if args.init == "none" else args.init,
             with_weights=args.with_weights,
             shadows=args.shadows,
+            cross_fit=args.cross_fit,
             until=args.until,
             overwrite=args.overwrite,
         ),
@@ -131,15 +137,3 @@ def run(args: argparse.Namespace) -> int:
 def _tell(line: str) -> None:
     """Print a line on what happens; the verdict alone goes to standard output."""
     print(f"layerdag: {line}", file=sys.stderr, flush=True)
-
-
-def _seconds(text: str) -> float:
-    """Return a duration in seconds.
-
-    Raises:
-        UsageError: If it is none.
-    """
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
-        raise UsageError(f"--budget is '{text}'; write a time such as 900, 15m or 1h.")
-    return float(match[1]) * _SECONDS[match[2]]

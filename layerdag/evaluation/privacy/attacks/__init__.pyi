@@ -3,9 +3,11 @@ from ._inference import Inference as Inference
 from ._pool import Pool as Pool, Roles as Roles
 from ._properties import inferred_properties as inferred_properties
 from ._run import (
+    Fold as Fold,
     SampleAttack as SampleAttack,
     all_attacks as all_attacks,
     attacked as attacked,
+    cross_fitted_attacks as cross_fitted_attacks,
     sample_attacks as sample_attacks,
 )
 from ._together import succeeds_among_all as succeeds_among_all

@@ -61,3 +61,12 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_the_private_folder_says_that_it_is(tmp_path: Path) -> None:
     with held_work(tmp_path / "p", tmp_path / "o", REQUEST, overwrite=False) as work:
         assert "stays with the owner" in (work.path / "README.txt").read_text()
+
+
+def test_a_folder_inside_has_stages_of_its_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        with held_work(tmp_path / "p", tmp_path / "o", {"seed": 0}, overwrite=False) as work:
+            own = work.inside("folds/3-0")
+            assert own.stages == ({"train": {"steps": 3}} if work.is_resumed else {})
+            own.note("train", {"steps": 3})
+            assert "train" not in work.stages

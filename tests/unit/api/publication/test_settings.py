@@ -29,6 +29,19 @@ def test_a_bound_is_allowed_and_what_lies_below_refused(
         ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
 
 
+@pytest.mark.parametrize("folds", [None, 0, 2, 20])
+def test_folds_are_none_or_a_few(traces: Path, folds: int | None) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
+    assert made.cross_fit == folds
+    assert made.request() == ReleaseSettings(traces, traces.with_name("out")).request()
+
+
+@pytest.mark.parametrize("folds", [-1, 1, 21])
+def test_other_numbers_of_folds_are_refused(traces: Path, folds: int) -> None:
+    with pytest.raises(UsageError, match=f"'cross_fit' must be 0 .* found {folds}"):
+        ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
+
+
 def test_fewer_than_sixteen_shadow_models_are_refused(traces: Path) -> None:
     assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
     with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):

@@ -15,9 +15,11 @@ from layerdag.api.publication._split import (
     LEAST_RUNS,
     Need,
     dataset_of,
+    folded_half_width,
     held_out_of,
     needs_of,
     runs_by_likeness,
+    runs_for_cross_fitting,
     runs_for_membership,
     split_jobs,
 )
@@ -44,6 +46,13 @@ def test_the_number_of_runs_for_membership_is_the_least_one() -> None:
     for runs, enough in ((found, True), (found - 5, False)):
         held = round(0.4 * runs)
         assert (chance_half_width(runs - held, held) <= MARGIN) is enough
+
+
+@pytest.mark.parametrize(("folds", "runs"), [(2, 258), (3, 194), (5, 162), (10, 144)])
+def test_cross_fitting_needs_fewer_runs(folds: int, runs: int) -> None:
+    assert runs_for_cross_fitting(folds) == runs
+    assert folded_half_width(runs, folds) <= MARGIN < folded_half_width(runs - 1, folds)
+    assert runs < runs_for_membership()
 
 
 def test_copies_of_a_run_are_in_one_part_and_the_order_does_not_matter(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from layerdag.api.publication import Outcome, ReleaseSettings
 from layerdag.api.publication._split import Need
 from layerdag.api.publication._verdict import too_few_runs, verdict_of
 from layerdag.api.publication.drawing import KEPT, Drawn
+from layerdag.api.publication.training import CrossFit
 from layerdag.evaluation.metrics import Interval
 from layerdag.evaluation.privacy import (
     Attack,
@@ -54,6 +55,7 @@ def evaluation(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
         leaks=rows,
         novelty=SimpleNamespace(copied=copied, graphs=20),
         structure=SimpleNamespace(valid_B=np.arange(20) >= wrong),
+        cross_fit=None,
         verdicts={"nearness": last.nearness.verdict, "nearest_sample": last.attacks[0].verdict},
     )
 
@@ -236,3 +238,48 @@ def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_rese
     open_ = verdict_of(settings, drawn(20), with_attacks(reads=(read(0.01),)), enough)
     assert open_.outcome is Outcome.RESERVED
     assert "too few graphs to tell by model (50 held-out graphs, about" in open_.line
+
+
+def folded(verdict: Verdict, auc: float = 0.51) -> CrossFit:
+    attack = replace(
+        row(20, verdict).attacks[0], auc=auc, interval=Interval(auc - 0.04, auc + 0.04)
+    )
+    return CrossFit(5, 32, 20, (attack,), 9.0)
+
+
+def test_what_cross_fitting_told_is_no_reserve_any_more(settings: ReleaseSettings) -> None:
+    result = evaluation(row(20, Verdict.TOO_FEW))
+    result.cross_fit = folded(Verdict.CHANCE)
+    found = verdict_of(settings, drawn(20), result, NEEDS)
+    assert found.outcome is Outcome.YES
+    assert (
+        "cross-fitted over 5 folds of 32 runs, 20 samples of each: largest area 0.51" in found.line
+    )
+
+
+def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(
+    settings: ReleaseSettings,
+) -> None:
+    last = row(20, Verdict.TOO_FEW)
+    need = GraphsNeeded("held-out graphs", 12, 400)
+    near = replace(last.nearness, verdict=Verdict.TOO_FEW, need=need)
+    result = evaluation(replace(last, nearness=near))
+    result.cross_fit = folded(Verdict.TOO_FEW, 0.53)
+    found = verdict_of(settings, drawn(20), result, NEEDS)
+    assert found.outcome is Outcome.RESERVED
+    folds, alone = found.reserves
+    assert folds.startswith("cross-fitted over 5 folds of 32 runs, too few runs to tell")
+    assert (
+        alone == "too few graphs to tell by nearness alone (12 held-out graphs, about 400 needed)"
+    )
+
+
+def test_an_attack_that_succeeds_on_folds_refuses(settings: ReleaseSettings) -> None:
+    result = evaluation(row(20, Verdict.TOO_FEW))
+    result.cross_fit = folded(Verdict.LEAKS, 0.7)
+    found = verdict_of(settings, drawn(20), result, NEEDS)
+    assert found.outcome is Outcome.NO
+    assert "folds of 32 runs, the attack nearest_sample tells which graphs were trained on" in (
+        found.line
+    )
+    assert any("--steps 60" in word for word in found.remedies)

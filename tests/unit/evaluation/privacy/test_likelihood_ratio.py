@@ -9,6 +9,9 @@ from layerdag.evaluation.privacy import (
     areas_over_shadows,
     balanced_members,
     likelihood_ratio_attacks,
+    pooled_attack,
+    posing_as_members,
+    shadows_as_targets,
 )
 from layerdag.evaluation.privacy._membership import attack_by_scores
 
@@ -92,3 +95,34 @@ def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(
     assert found.shape == (MODELS,)
     assert found.min() > 0.85
     assert abs(float(areas_over_shadows(silent).mean()) - 0.5) < 0.03
+
+
+def test_each_shadow_model_is_a_target_of_the_others(rng: np.random.Generator) -> None:
+    _, leaking = drawn(rng, gain=0.1)
+    targets = shadows_as_targets(leaking)
+    assert set(targets) == {"likelihood", "likelihood_ratio", "likelihood_ratio_offline"}
+    offline = targets["likelihood_ratio_offline"]
+    assert len(offline) == MODELS
+    own = pooled_attack("x", "a", offline, np.arange(GRAPHS))
+    assert own is not None
+    assert own.auc == pytest.approx(float(areas_over_shadows(leaking).mean()), abs=0.01)
+    posing = posing_as_members(offline, MEMBERS)
+    assert all(
+        np.isnan(model.score_G[was]).all()
+        for model, was in zip(posing, leaking.member_SG, strict=True)
+    )
+    honest = pooled_attack("x", "a", posing, np.arange(GRAPHS))
+    assert honest is not None
+    assert honest.interval.low < 0.5 < honest.interval.high
+    assert own.interval.low > 0.8
+
+
+def test_what_a_shadow_model_cannot_express_is_not_scored_under_it(
+    rng: np.random.Generator,
+) -> None:
+    _, shadows = drawn(rng, gain=0.1)
+    loss_SG = shadows.loss_SG.copy()
+    loss_SG[2, 5] = np.nan
+    for models in shadows_as_targets(ShadowLosses(loss_SG, shadows.member_SG)).values():
+        assert np.isnan(models[2].score_G[5])
+        assert not np.isnan(models[3].score_G[5])

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from raw_graphs import chain
 from tile_files import write_tile, write_training_graphs_as_samples
 from tiny_checkpoints import chain_checkpoint
 from traced_jobs import write_jobs
 
 import layerdag as ld
+from layerdag.api.auditing.shadows import _settings
 from layerdag.cli import main
 from layerdag.datasets.files import write_json
 from layerdag.errors import UsageError
@@ -121,3 +123,55 @@ def test_the_weights_are_attacked_with_graphs_of_folders(tmp_path: Path) -> None
     assert found.weights[0].name == "likelihood"
     assert found.weights[0].holdout is not None
     assert found.weights[0].holdout.description == "2 held-out graphs pose as training graphs"
+
+
+def test_shadow_models_are_trained_told_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_settings, "LEAST_SHADOWS", 6)
+    chain_checkpoint(tmp_path)
+    train, holdout = flows(tmp_path / "train", 0, 6), flows(tmp_path / "holdout", 6, 6)
+    made = flows(tmp_path / "made", 0, 4)
+    words = ["--train", str(train), "--holdout", str(holdout), "--synthetic", str(made)]
+    figures = tmp_path / "figures.json"
+    words += ["--checkpoint", str(tmp_path / "model"), "--json", str(figures)]
+    words += ["--report", str(tmp_path / "page.html")]
+    threads = torch.get_num_threads()
+    try:
+        assert main(["audit", *words, "--shadows", "6", "--shadow-steps", "1"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    told = capsys.readouterr()
+    assert "layerdag: shadow model 6 of 6: 1 steps" in told.err
+    assert "attack likelihood_ratio_offline, on the weights" in told.out
+    found = json.loads(figures.read_text())
+    assert found["shadows"]["models"] == 6
+    assert {"likelihood", "likelihood_ratio", "likelihood_ratio_offline"} <= {
+        attack["name"] for attack in found["attacks"]
+    }
+    assert "each of 6 shadow models as the target" in (tmp_path / "page.html").read_text()
+    assert len(list((tmp_path / "model.shadows").glob("*.npz"))) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--shadows"], "name them with --checkpoint"),
+        (["--shadow-steps", "3", "--checkpoint", "c"], "--shadow-steps is for shadow models"),
+        (["--init", "base"], "--init is for shadow models"),
+        (["--shadows", "3", "--checkpoint", "c"], "at least 16 shadow models, found 3"),
+        (
+            ["--shadows", "--checkpoint", "c", "--shadow-budget", "soon"],
+            "--shadow-budget is 'soon'; write a time",
+        ),
+        (
+            ["--shadows", "--checkpoint", "c", "--shadow-budget", "1m", "--shadow-steps", "2"],
+            "leave one of them out",
+        ),
+    ],
+)
+def test_wrong_use_of_shadow_models_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert main(["audit", "--synthetic", "s", "--train", "a", "--holdout", "b", *words]) == 2
+    assert told in capsys.readouterr().err

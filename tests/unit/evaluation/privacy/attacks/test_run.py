@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from layerdag.evaluation.privacy import Attack, Verdict
-from layerdag.evaluation.privacy.attacks import Pool, all_attacks, attacked
+from layerdag.evaluation.privacy.attacks import (
+    Fold,
+    Pool,
+    all_attacks,
+    attacked,
+    cross_fitted_attacks,
+)
 from layerdag.graph import DAG, random_dag
 
 NAMES = ("nearest_sample", "density_ratio", "calibrated_classifier", "unique_motifs",
@@ -101,3 +107,45 @@ def test_too_few_graphs_for_a_classifier_leave_the_other_attacks() -> None:
     rng = np.random.default_rng(4)
     names = set(found(graphs(rng, 5), graphs(rng, 3), graphs(rng, 6)))
     assert names == {*NAMES} - {"calibrated_classifier"}
+
+
+def cross_fitted(
+    rng: np.random.Generator, count: int, folds: int, *, copies: bool
+) -> dict[str, Attack]:
+    """Return the attacks on generators of folds, which copy graphs or draw others like them."""
+    real, fold_G = graphs(rng, count), rng.permutation(count) % folds
+    parts = []
+    for fold in range(folds):
+        member, held = np.flatnonzero(fold_G != fold), np.flatnonzero(fold_G == fold)
+        train = [real[i] for i in member]
+        made = [edited(dag, rng) for dag in train] if copies else graphs(rng, len(train))
+        pool = Pool(train, [real[i] for i in held], made)
+        parts.append(Fold(pool, np.concatenate([member, held])))
+    return {each.name: each for each in cross_fitted_attacks(parts, np.arange(count), 0)}
+
+
+def test_memorizers_of_folds_are_caught_with_every_graph_on_both_sides() -> None:
+    attacks = cross_fitted(np.random.default_rng(1), 40, 4, copies=True)
+    assert set(attacks) == {*NAMES}
+    for name, attack in attacks.items():
+        assert (attack.members, attack.non_members) == (40, 40), name
+        needs_reference = name in ("density_ratio", "calibrated_classifier")
+        assert (attack.holdout is None) == needs_reference, name  # of ten, five pose as samples
+    assert attacks["nearest_sample"].auc > 0.9
+    assert attacks["nearest_sample"].leaks
+    assert not attacks["nearest_sample"].holdout.leaks
+
+
+def test_generators_of_folds_that_copy_nothing_are_not_accused_and_intervals_are_narrower() -> None:
+    rng = np.random.default_rng(2)
+    attacks = cross_fitted(rng, 40, 4, copies=False)
+    once = found(graphs(rng, 28), graphs(rng, 12), graphs(rng, 28))
+    for name, attack in attacks.items():
+        assert not attack.leaks, name
+        width, before = (each.interval.high - each.interval.low for each in (attack, once[name]))
+        assert width < 0.8 * before, name
+
+
+def test_attacks_that_compare_are_left_out_where_a_fold_has_too_few() -> None:
+    attacks = cross_fitted(np.random.default_rng(3), 20, 4, copies=True)
+    assert set(attacks) == {"nearest_sample", "unique_motifs", "reconstruction"}
