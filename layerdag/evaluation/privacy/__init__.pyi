@@ -39,7 +39,6 @@ from ._memorization import (
 from ._pooled import ModelScores as ModelScores, pooled_attack as pooled_attack
 from ._rates import LOW_RATES as LOW_RATES, DetectionRate as DetectionRate, Scores as Scores
 from ._schema_attacks import schema_attacks as schema_attacks
-from ._sets import require_graphs as require_graphs
 from ._verdict import (
     CHANCE as CHANCE,
     MARGIN as MARGIN,
@@ -47,6 +46,7 @@ from ._verdict import (
     Verdict as Verdict,
     chance_half_width as chance_half_width,
     needed as needed,
+    require_graphs as require_graphs,
     round_up as round_up,
 )
 from .attacks import Inference as Inference, succeeds_among_all as succeeds_among_all

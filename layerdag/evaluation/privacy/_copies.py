@@ -15,7 +15,7 @@ import numpy as np
 
 from layerdag._runtime import scrambled
 from layerdag.evaluation.privacy._kernel_index import KernelIndex
-from layerdag.evaluation.privacy._sets import require_graphs
+from layerdag.evaluation.privacy._verdict import require_graphs
 from layerdag.graph import DAG, graph_hashes
 
 HASH_ROUNDS = 8

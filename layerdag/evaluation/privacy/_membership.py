@@ -24,8 +24,13 @@ from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import GraphSchema
 from layerdag.evaluation.metrics import NORMAL_95, Interval, bootstrap_weights
 from layerdag.evaluation.privacy._rates import DetectionRate, Scores, detection_rates
-from layerdag.evaluation.privacy._sets import require_graphs
-from layerdag.evaluation.privacy._verdict import Need, Verdict, chance_half_width, needed
+from layerdag.evaluation.privacy._verdict import (
+    Need,
+    Verdict,
+    chance_half_width,
+    needed,
+    require_graphs,
+)
 from layerdag.graph import DAG
 from layerdag.models import DAGModel
 

@@ -15,8 +15,13 @@ import numpy as np
 from layerdag._runtime import numpy_generator, old_property, takes_old_names
 from layerdag.evaluation.metrics import NORMAL_95, Interval
 from layerdag.evaluation.privacy._kernel_index import kernel_distances
-from layerdag.evaluation.privacy._sets import require_graphs
-from layerdag.evaluation.privacy._verdict import Need, Verdict, half_width_for_verdict, round_up
+from layerdag.evaluation.privacy._verdict import (
+    Need,
+    Verdict,
+    half_width_for_verdict,
+    require_graphs,
+    round_up,
+)
 from layerdag.graph import DAG, graph_hashes
 
 RELABELINGS = 500

@@ -7,14 +7,18 @@ equivalence).
 """
 
 import math
+from collections.abc import Sized
 from dataclasses import dataclass
 from enum import Enum
 
+from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import NORMAL_95, Interval
 
 CHANCE = 0.5
 MARGIN = 0.05
 """Distance from 0.5 within which an interval must lie to count as no better than chance."""
+
+_NAMES = {"train": "training", "held_out": "held-out"}
 
 
 class Verdict(Enum):
@@ -89,3 +93,18 @@ def round_up(count: float) -> int:
     """Return a number rounded up to two digits."""
     unit = 10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0)
     return math.ceil(count / unit) * unit
+
+
+def require_graphs(what: str, **sets: Sized) -> None:
+    """Raise UsageError if a set is empty, with its name.
+
+    Args:
+        what: What needs them, in the plural ("Membership attacks").
+        **sets: Graphs, or what stands for each, by the name of the set.
+    """
+    names = {name: _NAMES.get(name, name) for name in sets}
+    empty = [names[name] for name, graphs in sets.items() if not len(graphs)]
+    if empty:
+        raise UsageError(
+            f"{what} need {' and '.join(names.values())} graphs; the {empty[0]} set is empty."
+        )

@@ -1,4 +1,3 @@
-from ._allowed_codes import AllowedCodes as AllowedCodes
 from ._conditioning import (
     ConditionEncoder as ConditionEncoder,
     ConditionVectors as ConditionVectors,
@@ -12,7 +11,7 @@ from ._config import (
     HeadsConfig as HeadsConfig,
     PosteriorConfig as PosteriorConfig,
 )
-from ._constraints import DegreeConstraints as DegreeConstraints
+from ._constraints import AllowedCodes as AllowedCodes, DegreeConstraints as DegreeConstraints
 from ._encoder import EncoderBlock as EncoderBlock, alibi_slopes as alibi_slopes
 from ._heads import Heads as Heads, Pointer as Pointer
 from ._losses import graphs_of_rows as graphs_of_rows

@@ -25,14 +25,13 @@ from layerdag.models import (
     resample,
     takes_loose_settings,
 )
-from layerdag.models.autoregressive._allowed_codes import AllowedCodes
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
     at_tokens,
     drop_conditions,
 )
 from layerdag.models.autoregressive._config import HEAD_WIDTH, FastConfig
-from layerdag.models.autoregressive._constraints import DegreeConstraints
+from layerdag.models.autoregressive._constraints import AllowedCodes, DegreeConstraints
 from layerdag.models.autoregressive._encoder import (
     AttentionContext,
     EncoderBlock,
