@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 STARTS = (ROOT, ROOT / "layerdag", ROOT / "docs", ROOT / "configs", ROOT / "tests")
 PATH = re.compile(r"(?<![\w./<{$:-])(?:[\w.-]+/)+[\w.-]+\.(?:py|c|h|md|yaml|yml|toml|html|txt)\b")
 # Sources of other projects, and what a command makes.
-ELSEWHERE = re.compile(r"(linux|c10|aten)/|outputs/|(\.\./)?(reference/(cli|api)|examples/\w+)\.md")
+ELSEWHERE = re.compile(
+    r"(linux|c10|aten)/|outputs/|release(\.private)?/|(\.\./)?(reference/(cli|api)|examples/\w+)\.md"
+)
 
 PAGES = [
     *ROOT.glob("*.md"),

@@ -51,7 +51,9 @@ VALUES = st.one_of(
 
 
 # Warnings about what a job computes, which hold of real jobs too; unfolding does not change it.
-OF_THE_WORK = {"compute-off-cpu", "costed-compute", "broadcast-is-replayed"}
+OF_THE_WORK = {
+    "compute-off-cpu", "costed-compute", "broadcast-is-replayed", "ranks-communicate",
+}  # fmt: skip
 WORDS = {
     "op": ("aten::mm", "c10d::send", "c10d::recv", "c10d::barrier", "<other>"),
     "type": TYPES,

@@ -3,8 +3,7 @@
 What holds for out-degrees is a component: as observed in training, or unlimited.
 
 Shape letters: A node attributes, B graphs, E edges, F feature columns (codes of all attributes
-after the kind), K codes, N nodes. Of ``AllowedCodes``: F codes of all attributes end to
-end.
+after the kind; of ``AllowedCodes`` those of the kind, too), K codes, N nodes.
 """
 
 from abc import ABC, abstractmethod

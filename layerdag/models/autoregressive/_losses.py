@@ -1,8 +1,8 @@
 """Teacher forcing: the likelihood of every decision of a batch of training graphs in one pass.
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, G groups of rows, K codes,
-L layers, N nodes, P pairs, Q decisions, T tokens, Z attention blocks, d width of a head or key, q
-selected decisions.
+L layers, N nodes, P pairs, Q decisions, R rows (of a linear map), T tokens, Z attention blocks, d
+width of a head or key, q selected decisions.
 """
 
 from dataclasses import dataclass
@@ -124,13 +124,13 @@ def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor,
     layout = Layout.of(batch)
     edges = Edges.of(batch, layout)
     graph_N, graph_E = layout.graph_T[layout.token_N], layout.graph_T[edges.child_E]
-    graph_S = layout.graph_T[torch.cat([layout.first_token_L, layout.end_B]) - 1]
+    of_sizes = layout.graph_T[torch.cat([layout.first_token_L, layout.end_B]) - 1]
     pointer, plan = heads.pointer, heads.plan_readout
     readouts = [heads.kind_readout, *heads.other_readouts, *([] if plan is None else [plan])]
     of_edges = (pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores)
     return {
         heads.context: graph_N,
-        heads.size_readout.project: graph_S,
+        heads.size_readout.project: of_sizes,
         heads.degree_readout.project: graph_N[edges.in_degree_N > 0],
         heads.type_readout.project: graph_E,
         **{readout.project: graph_N for readout in readouts if isinstance(readout, Readout)},

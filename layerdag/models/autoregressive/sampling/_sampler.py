@@ -5,8 +5,9 @@ row of a finished graph is assigned to the padding sample, which is dropped, unt
 inactive that compacting the caches pays off.
 
 Shape letters: A node attributes, B graphs (the active ones), C numeric conditions, D width of a
-state, J position buckets, K codes, M categorical conditions, O options, P pairs, Q decisions, R
-rows (of the encoder: B or 2 B), T tokens, U uniforms, X selected graphs.
+state, F feature columns (codes of all attributes), J position buckets, K codes, M categorical
+conditions, O options, P pairs, Q decisions, R rows (of the encoder: B or 2 B), T tokens, U
+uniforms, X selected graphs.
 """
 
 import math

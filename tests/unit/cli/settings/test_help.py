@@ -25,6 +25,15 @@ def leaves(settings: dict[str, object], prefix: str = "") -> set[str]:
     return found
 
 
+def flat(settings: dict[str, object], prefix: str = "") -> dict[str, object]:
+    """Return every setting with its value by its dotted name."""
+    found: dict[str, object] = {}
+    for key, value in settings.items():
+        inner = flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else None
+        found |= {f"{prefix}{key}": value} if inner is None else inner
+    return found
+
+
 @pytest.mark.parametrize("file", GROUPS, ids=lambda p: f"{p.parent.name}={p.stem}")
 def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: Path) -> None:
     text = help_text("train")
@@ -37,8 +46,8 @@ def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: 
 @pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
 def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb: str) -> None:
     text, composed = help_text(verb), yaml.safe_load((CONFIGS / f"{verb}.yaml").read_text())
-    for key, value in composed.items():
-        if key in ("defaults", "hydra"):
+    for key, value in flat(composed).items():
+        if key.split(".")[0] in ("defaults", "hydra"):
             continue
         (line,) = lines_of(text, key)
         words = line.split()
