@@ -12,7 +12,21 @@ from layerdag.graph import DAGBatch
 from layerdag.models import DAGModel
 from layerdag.sampling import checkpoint_schema
 from layerdag.training import InitialWeights, LoadedCheckpoint, Origin
-from layerdag.training.private import Privacy, PrivateRun, Units, graph_nats
+from layerdag.training.private import Guarantee, Privacy, PrivateRun, Units, graph_nats
+
+GUARANTEE = Guarantee(
+    epsilon=3.0,
+    delta=1e-3,
+    unit="run",
+    neighbors="one run replaced by an empty one",
+    accountant="a library",
+    noise_multiplier=1.5,
+    sampling_rate=0.25,
+    steps=40,
+    clip=0.5,
+    trained_parameters=2884,
+    noise="a secret key",
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,7 +97,8 @@ def recipe_of(checkpoint: LoadedCheckpoint, data: GraphDataset, init: str | Path
         )
     except ConfigError as error:
         raise CheckpointError(
-            f"{checkpoint.path}: shadow models cannot be trained as it says ({error})."
+            f"{checkpoint.path}: shadow models cannot be trained as it says ({error}); "
+            "leave --shadows out, or name a checkpoint of this version of layerdag."
         ) from error
     return Recipe(
         spec=checkpoint.spec,

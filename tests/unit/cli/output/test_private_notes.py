@@ -1,25 +1,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from private_jobs import private_jobs
+from private_jobs import GUARANTEE, private_jobs
 
 from layerdag.cli.output import after_tuning, before_tuning, privacy_card
 from layerdag.training import TrainResult
-from layerdag.training.private import Guarantee, Privacy, PrivateResult
+from layerdag.training.private import Privacy, PrivateResult
 
-GUARANTEE = Guarantee(
-    epsilon=3.0,
-    delta=1e-3,
-    unit="run",
-    neighbors="one run replaced by an empty one",
-    accountant="a library",
-    noise_multiplier=1.5,
-    sampling_rate=0.25,
-    steps=40,
-    clip=0.5,
-    trained_parameters=2884,
-    noise="a secret key",
-)
 RESULT = PrivateResult(
     TrainResult("budget", 40, 1.0, {}, Path("my run/best"), Path("my run/last")), GUARANTEE
 )

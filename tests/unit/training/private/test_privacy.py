@@ -1,5 +1,6 @@
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,6 @@ def test_delta_may_be_given_as_a_number_or_as_the_word_auto():
         ({"owners": Path("x.csv")}, r"nothing with privacy\.unit=run"),
     ],
 )
-def test_values_out_of_bounds_are_one_sentence(values: dict[str, object], message: str):
+def test_values_out_of_bounds_are_one_sentence(values: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):
-        Privacy(**values)  # type: ignore[arg-type]
+        Privacy(**values)
