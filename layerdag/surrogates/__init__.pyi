@@ -35,17 +35,6 @@ from ._scores import (
     scores as scores,
 )
 from ._surrogate import Surrogate as Surrogate
-from ._tstr import (
-    REAL as REAL,
-    RELATIVE as RELATIVE,
-    SHUFFLED as SHUFFLED,
-    SYNTHETIC as SYNTHETIC,
-    Labeled as Labeled,
-    ReachedFraction as ReachedFraction,
-    TransferReport as TransferReport,
-    TransferRow as TransferRow,
-    transfer as transfer,
-)
 from ._tuning import (
     Search as Search,
     Trial as Trial,
@@ -54,3 +43,17 @@ from ._tuning import (
     tune as tune,
 )
 from .families import FAMILIES as FAMILIES
+from .tstr import (
+    CONDITIONS as CONDITIONS,
+    REAL as REAL,
+    RELATIVE as RELATIVE,
+    SHUFFLED as SHUFFLED,
+    SYNTHETIC as SYNTHETIC,
+    Gain as Gain,
+    Labeled as Labeled,
+    ReachedFraction as ReachedFraction,
+    TransferReport as TransferReport,
+    TransferRow as TransferRow,
+    few_real as few_real,
+    transfer as transfer,
+)

@@ -14,7 +14,7 @@ from layerdag.datasets.samples import SampleRun, is_run, iter_samples
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG, Condition
-from layerdag.surrogates._tstr import Labeled
+from layerdag.surrogates.tstr import Labeled
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

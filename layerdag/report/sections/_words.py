@@ -62,6 +62,7 @@ _CONDITIONS = {
     "real": "Real graphs",
     "synthetic": "Samples",
     "real subsample": "A quarter of the real graphs",
+    "real, drawn again": "Real graphs, drawn again with replacement",
     "real, shuffled targets": "Real graphs, step times shuffled (guessing)",
     "real + synthetic": "Real graphs and samples",
 }

@@ -17,7 +17,7 @@ from layerdag.report import (
     summary_rows,
 )
 from layerdag.surrogates import REAL, SCORES, SHUFFLED, SYNTHETIC, TransferReport, TransferRow
-from layerdag.surrogates._tstr import Score
+from layerdag.surrogates.tstr import Score
 
 OP = (AttributeView("op"), AttributeView("size", ordered=True))
 

@@ -15,7 +15,7 @@ from layerdag.evaluation.privacy import (
 from layerdag.report import ReportContent, likeness, median_ratio, sharing, usefulness_of
 from layerdag.report._page import SECTIONS
 from layerdag.surrogates import REAL, SCORES, SYNTHETIC, TransferReport, TransferRow
-from layerdag.surrogates._tstr import Score
+from layerdag.surrogates.tstr import Score
 
 NEW = Novelty(graphs=40, valid=1.0, unique=1.0, novel=1.0, vun=1.0, copied=0.0, copied_real=0.0)
 COPIED = Novelty(

@@ -29,7 +29,7 @@ from layerdag.report.sections import (
 from layerdag.report.sections._similarity import verdict
 from layerdag.report.sections._words import attack_words, metric_words
 from layerdag.surrogates import SCORES, TransferReport, TransferRow
-from layerdag.surrogates._tstr import ReachedFraction, Score
+from layerdag.surrogates.tstr import ReachedFraction, Score
 
 EMPTY = ReportContent("t", "l")
 
