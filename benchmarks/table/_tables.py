@@ -5,9 +5,9 @@ from pathlib import Path
 from ._base import Table
 from ._er_dag import ErDag
 from ._latent_preferential import LatentPreferential
-from .labels import FewReal, LabelQuintile
+from .labels import FewReal, LabelQuintile, TpuTile
 
-NAMES = ("latent-preferential", "er-dag", "label-quintile", "few-real")
+NAMES = ("latent-preferential", "er-dag", "label-quintile", "few-real", "tpu-tile")
 
 
 def table_named(name: str, tpu_tile: Path | None = None, na_edge: Path | None = None) -> Table:
@@ -23,5 +23,6 @@ def table_named(name: str, tpu_tile: Path | None = None, na_edge: Path | None = 
         ErDag(),
         LabelQuintile(tpu_tile),
         FewReal(tpu_tile, na_edge),
+        TpuTile(tpu_tile),
     )
     return {table.name: table for table in tables}[name]

@@ -2,3 +2,4 @@
 
 from ._few_real import FewReal as FewReal
 from ._label_quintile import LabelQuintile as LabelQuintile
+from ._tpu_tile import TpuTile as TpuTile

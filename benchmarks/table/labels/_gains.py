@@ -40,7 +40,7 @@ def gain_table(records: Sequence[Record], family: str) -> str:
         return [pooled([row[family][score] for row in rows]) for score in SCORED]
 
     head = (
-        _TITLES[family],
+        FAMILY_TITLES[family],
         "Pearson",
         "Spearman",
         "error, relative",
@@ -63,7 +63,7 @@ def gain_table(records: Sequence[Record], family: str) -> str:
     return table(head, rows)
 
 
-_TITLES = {"boosting": "boosted trees", "message_passing": "message passing"}
+FAMILY_TITLES = {"boosting": "boosted trees", "message_passing": "message passing"}
 
 WORDS = Words(
     title="Fifty real graphs and samples",
