@@ -278,7 +278,7 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     yield from (_attack_row(what, attack) for what, attack in pairs)
     for read in last.inferences:
         yield SummaryRow(
-            f"{read.name}: {read.description}",
+            f"read from samples, {read.description}",
             percent(read.of_training),
             f"{percent(read.of_held_out)} of held-out graphs",
             read.in_words(),

@@ -60,7 +60,7 @@ def _inferences(content: ReportContent) -> Iterator[Markup]:
     """Yield the table of what else is read of training graphs, if there is anything."""
     rows = [
         (
-            read.name,
+            attack_words(read.name),
             f"{row.samples:,}",
             percent(read.of_training),
             percent(read.of_held_out),
