@@ -2,7 +2,7 @@
 
 from layerdag.evaluation.metrics import AttributeMetrics, Goal, Metric
 from layerdag.evaluation.metrics.local._blocks import BlockFigure, RepeatedBlocks
-from layerdag.evaluation.metrics.local._joint_tails import NodeTails
+from layerdag.evaluation.metrics.local._joint_tails import JointTails
 from layerdag.evaluation.metrics.local._node_classifier import NodeClassifier
 from layerdag.evaluation.metrics.local._operator_inputs import OperatorInputs
 from layerdag.evaluation.metrics.local._paths import PathDistance, PathNovelty
@@ -42,7 +42,7 @@ LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
     _blocks(BlockFigure.NODES, "nodes inside repeated blocks", upper=1.0),
     OperatorInputs(),
     ShapeViolations(),
-    NodeTails(),
+    JointTails(),
     NodeClassifier(
         "node_classifier",
         "area under the ROC curve of boosted trees on nodes, 0.5 is indistinguishable",

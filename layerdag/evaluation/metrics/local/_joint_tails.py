@@ -1,14 +1,16 @@
-"""Do the largest numbers of nodes go together as in real graphs?
+"""Are the operators with the largest numbers the same ones, as in real graphs?
 
-An operator with many FLOPs moves many bytes and takes long; a generator may get each number right
-and what goes together wrong. A number of a node is in its tail if it is larger than 95 % of the
-training graphs' numbers of that attribute. Each node has a pattern: which of its numbers are in
-their tails. The figure is the total variation of the frequencies of patterns, so that it sees tails
-that are too heavy, too light, or of other nodes.
+An operator with many FLOPs moves many bytes and takes long; a generator may get the distribution of
+each number right, and what goes together wrong. A number of a node is in the tail if it is larger
+than nine tenths of such numbers of its set. The figure is the fraction of nodes with both numbers
+in their tails, of those with one of them there: an estimate of what extreme-value statistics calls
+tail dependence. It is about order alone; that tails have the right numbers is seen by
+``attribute:...``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import final
 
 import numpy as np
@@ -21,50 +23,57 @@ from layerdag.evaluation.metrics import (
     Comparison,
     Draws,
     Goal,
-    Items,
     Metric,
     SimilarityRow,
 )
-from layerdag.evaluation.metrics.local._frequencies import FrequencyDistances, frequency_distances
 
 NUMBERS = ("flops", "bytes", "duration")
-TAIL = 0.95
+TAIL = 0.9
 _ABSENT = 0
 
 
 @final
 @dataclass(frozen=True)
-class JointTails(Metric):
-    """Total variation of the frequencies of patterns, pooled over the nodes of a set.
+class JointTail(Metric):
+    """Fraction of nodes with two large numbers, of those with one; pooled over a set.
 
-    Nodes without any of the numbers are left out.
+    Nodes that lack one of the numbers are left out.
 
     Attributes:
-        columns: Place of each number among the attributes, whose codes are ordered bins.
+        columns: Places of the numbers among the attributes, whose codes are ordered bins.
     """
 
-    columns: tuple[int, ...] = field(kw_only=True)
+    columns: tuple[int, int] = field(kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the distance of generated and of training graphs from the test graphs.
+        """Return the fraction of generated and of real test graphs.
 
         Raises:
-            DataError: If a set has no node with one of the numbers.
+            DataError: If a set has no node with both numbers.
         """
-        least = [_tail_begins(comparison.train, column) for column in self.columns]
-        items = [self._patterns(graphs, least) for graphs in comparison.sets]
-        generated, reference = frequency_distances(items, comparison)
-        return SimilarityRow.of_draws(self, _draws(generated), _draws(reference))
+        _, test_RB, generated_RB = comparison.weights
+        return SimilarityRow.of_draws(
+            self,
+            self._fractions(comparison.generated, generated_RB, "generated"),
+            self._fractions(comparison.test, test_RB, "test"),
+        )
 
-    def _patterns(self, graphs: GraphSet, least: Sequence[float]) -> Items:
-        """Return the pattern of each node that has a number, a bit for each number."""
-        pattern_N = np.zeros(graphs.num_nodes, dtype=np.int64)
-        known_N = np.zeros(graphs.num_nodes, dtype=bool)
-        for bit, (column, begin) in enumerate(zip(self.columns, least, strict=True)):
-            value_N = _values(graphs, column)
-            pattern_N |= (value_N > begin).astype(np.int64) << bit
-            known_N |= np.isfinite(value_N)
-        return Items("", pattern_N[known_N], graphs.graph_N[known_N])
+    def _fractions(self, graphs: GraphSet, weights_RB: np.ndarray, name: str) -> Draws:
+        """Return the fraction under each row of weights."""
+        values = [_values(graphs, column) for column in self.columns]
+        known_N = np.isfinite(values[0] + values[1])
+        if not known_N.any():
+            raise DataError(f"The {name} graphs have no node with both numbers.")
+        large = [
+            value_N[known_N] > np.quantile(value_N[known_N], TAIL, method="inverted_cdf")
+            for value_N in values
+        ]
+        both_B, either_B = (
+            np.bincount(graphs.graph_N[known_N], weights=is_N, minlength=graphs.num_graphs)
+            for is_N in (large[0] & large[1], large[0] | large[1])
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (weights_RB @ both_B) / (weights_RB @ either_B), {}
 
 
 def _values(graphs: GraphSet, column: int) -> np.ndarray:
@@ -73,33 +82,26 @@ def _values(graphs: GraphSet, column: int) -> np.ndarray:
     return np.where(code_N == _ABSENT, np.nan, code_N + graphs.u_NA[:, column])
 
 
-def _tail_begins(train: GraphSet, column: int) -> float:
-    """Return the value that only the largest twentieth of the training numbers exceeds."""
-    value_N = _values(train, column)
-    known = value_N[np.isfinite(value_N)]
-    if not known.size:
-        raise DataError("The training graphs have no numbers of an attribute that is compared.")
-    return float(np.quantile(known, TAIL, method="inverted_cdf"))
-
-
-def _draws(found: FrequencyDistances) -> Draws:
-    return found.total_variation_R, {}
-
-
 @final
 @dataclass(frozen=True)
-class NodeTails(AttributeMetrics):
-    """The joint tails of FLOPs, bytes and durations, for graphs with at least two of these."""
+class JointTails(AttributeMetrics):
+    """The joint tails of FLOPs, bytes and durations, one for each pair of those that are known."""
 
     name: str = "joint_tails"
-    description: str = "which of a node's FLOPs, bytes and duration are among the largest twentieth"
-    goal: Goal = Goal.MINIMIZE
+    description: str = "nodes of which two numbers are among the largest tenth, of those with one"
+    goal: Goal = Goal.MATCH_REAL
     upper: float = 1.0
 
     def of(self, attributes: Sequence[AttributeView]) -> tuple[Metric, ...]:
-        """Return the metric; none where fewer than two of the numbers are known."""
+        """Return one metric for each pair."""
         place = {view.name: index for index, view in enumerate(attributes) if view.ordered}
-        columns = tuple(place[name] for name in NUMBERS if name in place)
-        if len(columns) < 2:
-            return ()
-        return (JointTails(self.name, self.description, self.goal, upper=1.0, columns=columns),)
+        return tuple(
+            JointTail(
+                f"{self.name}:{first} x {second}",
+                f"nodes with {first} and {second} among the largest tenth, of those with one",
+                self.goal,
+                upper=1.0,
+                columns=(place[first], place[second]),
+            )
+            for first, second in combinations([name for name in NUMBERS if name in place], 2)
+        )
