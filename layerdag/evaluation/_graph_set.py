@@ -175,8 +175,6 @@ def _codes(dags: Sequence[DAG], nodes: int) -> np.ndarray:
     """
     parts = [dag.x_NA.numpy() for dag in dags]
     limit = np.iinfo(np.int32)
-    fits = all(
-        limit.min <= part.min() and part.max() <= limit.max for part in parts if part.size
-    )
+    fits = all(limit.min <= part.min() and part.max() <= limit.max for part in parts if part.size)
     x_NA = np.empty((nodes, parts[0].shape[1]), np.int32 if fits else np.int64, order="F")
     return np.concatenate(parts, out=x_NA, casting="same_kind")

@@ -133,7 +133,9 @@ def classifier_bound(
         x_first = np.concatenate([vectors[order[: order.size // 2]] for vectors, order in sides])
         losses[name] = _cross_validated_loss(x_first, y_first, seed)
         model = _classifier().fit(x_first, y_first)
-        second = [_probability(model, vectors[order[order.size // 2 :]]) for vectors, order in sides]
+        second = [
+            _probability(model, vectors[order[order.size // 2 :]]) for vectors, order in sides
+        ]
         bits[name] = (np.log2(second[0]), np.log2(1 - second[1]))
     best = min(losses, key=lambda name: losses[name])
     draws = [_distance(*bits[best])]
