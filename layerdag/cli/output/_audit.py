@@ -13,13 +13,12 @@ from layerdag.api import (
     audit_of,
     figure_cells,
     neighborhood_cells,
-    percents,
 )
 from layerdag.cli.settings import RealData
 from layerdag.report import ReportContent, SummaryRow, plain, write_report
-from layerdag.surrogates import read_samples
+from layerdag.surrogates import stream_samples
 from layerdag.training import load_checkpoint
-from layerdag.viz import interval, number, percent
+from layerdag.viz import interval, number, percent, percents
 
 
 def audit(
@@ -38,7 +37,7 @@ def audit(
         DataError: If a file is missing or damaged.
     """
     data = against.beside_samples(samples)
-    made = read_samples(samples, data.schema)
+    made = stream_samples(samples, data.schema)
     if checkpoint is None:
         return audit_of(data, made)
     loaded = load_checkpoint(checkpoint)
@@ -81,6 +80,7 @@ def _figures(found: Audit) -> dict[str, object]:
         "by_number_of_samples": found.leaks,
         "neighborhoods": found.neighborhoods,
         "local": found.local,
+        **({} if found.held is None else {"held": found.held}),
     }
 
 
