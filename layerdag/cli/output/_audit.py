@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from layerdag._runtime import write_text
 from layerdag.api import (
     CAVEATS,
     Audit,
@@ -15,7 +13,7 @@ from layerdag.api import (
     neighborhood_cells,
 )
 from layerdag.cli.settings import RealData
-from layerdag.report import ReportContent, SummaryRow, plain, write_report
+from layerdag.report import ReportContent, SummaryRow, plain
 from layerdag.surrogates import stream_samples
 from layerdag.training import load_checkpoint
 from layerdag.viz import interval, number, percent, percents
@@ -45,21 +43,9 @@ def audit(
     return replace(audit_of(data, made, weights), shadows=report)
 
 
-def save_figures(found: Audit, path: str) -> None:
-    """Write all figures of an audit as JSON."""
-    write_text(Path(path), json.dumps(plain(_figures(found)), indent=1, allow_nan=False) + "\n")
-
-
-def show(found: Audit, page: str | None, *, as_json: bool) -> None:
-    """Print the audit as a table or as JSON, and write it as a page if one is named."""
-    if page is not None:
-        write_report(_content(found), Path(page))
-    if as_json:
-        print(json.dumps(plain(_figures(found)), indent=1, allow_nan=False))
-        return
-    print(found)
-    if page is not None:
-        print(f"report: {page}")
+def figures_json(found: Audit) -> str:
+    """Return all figures of an audit as JSON."""
+    return json.dumps(plain(_figures(found)), indent=1, allow_nan=False)
 
 
 def _figures(found: Audit) -> dict[str, object]:
@@ -84,7 +70,7 @@ def _figures(found: Audit) -> dict[str, object]:
     }
 
 
-def _content(found: Audit) -> ReportContent:
+def content_of(found: Audit) -> ReportContent:
     """Return what the page shows."""
     return ReportContent(
         title="What the samples give away",
