@@ -26,7 +26,6 @@ from .auditing import (
     WordSearch as WordSearch,
     figure_cells as figure_cells,
     neighborhood_cells as neighborhood_cells,
-    percents as percents,
     search_words as search_words,
     too_few_held_out as too_few_held_out,
     weight_attacks as weight_attacks,

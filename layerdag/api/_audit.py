@@ -7,7 +7,9 @@ from pathlib import Path
 
 from layerdag.api._compare import attribute_views
 from layerdag.api.auditing import (
+    AuditTally,
     Graphs,
+    Samples as SampleSource,
     WhiteBox,
     WordSearch,
     audit_lines,
@@ -34,6 +36,7 @@ from layerdag.evaluation.metrics import (
     SimilarityRow,
 )
 from layerdag.evaluation.privacy import (
+    MOST_HELD,
     Attack,
     CopyCounts,
     LeakRow,
@@ -46,7 +49,7 @@ from layerdag.evaluation.privacy import (
 from layerdag.evaluation.rules import StructureReport, check_structure
 from layerdag.graph import DAG, GraphStatistics
 from layerdag.sampling import checkpoint_schema
-from layerdag.surrogates import read_manifest, read_samples
+from layerdag.surrogates import read_manifest, stream_samples
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 Samples = Sequence[GraphLike] | str | Path
@@ -81,6 +84,8 @@ class Audit:
         advice: What is wrong with the split for this purpose, None if nothing is.
         words: Private words in the files of the samples; None where there are no files.
         shadows: How shadow models were trained, and what such models give away; None without any.
+        held: Number of samples, drawn at random, behind ``neighborhoods``, ``local`` and what
+            learns; None where these looked at all samples.
     """
 
     train: int
@@ -95,6 +100,7 @@ class Audit:
     advice: str | None
     words: WordSearch | None = None
     shadows: ShadowReport | None = None
+    held: int | None = None
 
     @property
     def passes(self) -> bool:
@@ -170,7 +176,7 @@ def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attack
     if isinstance(samples, str | Path):
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         _require_split(learned, data, str(samples))
-        made = list(read_samples(samples, data.schema))
+        made: SampleSource = stream_samples(samples, data.schema)
         words = None if folder is None else _searched(samples, folder)
     else:
         made = encoded(samples, data.schema)
@@ -220,20 +226,29 @@ def _audit_of_folders(
     return replace(done, words=search_words(synthetic, found.private))
 
 
-def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...] = ()) -> Audit:
+def audit_of(
+    data: GraphDataset,
+    made: SampleSource,
+    weights: tuple[Attack, ...] = (),
+    *,
+    most_held: int = MOST_HELD,
+) -> Audit:
     """Return the audit of samples with codes of the data set's schema.
 
     Args:
         data: The data set.
-        made: The samples.
+        made: The samples; of more than ``most_held`` of them, no more are held.
         weights: Attacks on the weights.
+        most_held: Samples that figures look at which need many at once, drawn at random.
 
     Raises:
         UsageError: If there is no training graph or no sample.
     """
+    if len(made) > most_held:
+        return _audit_of_stream(data, made, weights, most_held)
+    made = list(made)
     train, held_out = data.graphs["train"], data.held_out
     structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
-    valid = [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
     return Audit(
         train=len(train),
         held_out=len(held_out),
@@ -249,9 +264,37 @@ def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...
         ),
         weights=weights,
         neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
-        local=_compared(data, valid, LOCAL_METRICS),
+        local=_compared(data, _valid(made, structure), LOCAL_METRICS),
         advice=too_few_held_out(data),
     )
+
+
+def _audit_of_stream(
+    data: GraphDataset, made: SampleSource, weights: tuple[Attack, ...], most_held: int
+) -> Audit:
+    """Return the audit of more samples than are held."""
+    tally = AuditTally(data, len(made), most_held)
+    tally.read(made)
+    held = tally.held
+    of_held = check_structure(held)
+    return Audit(
+        train=len(data.graphs["train"]),
+        held_out=len(data.held_out),
+        structure=tally.structure,
+        novelty=tally.novelty,
+        copies=tally.copies,
+        leaks=tally.leaks(),
+        weights=weights,
+        neighborhoods=_compared(data, held, NEIGHBORHOOD_METRICS),
+        local=_compared(data, _valid(held, of_held), LOCAL_METRICS),
+        advice=too_few_held_out(data),
+        held=len(held),
+    )
+
+
+def _valid(made: Sequence[DAG], structure: StructureReport) -> list[DAG]:
+    """Return the samples that are valid graphs."""
+    return [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
 
 
 def _compared(

@@ -16,11 +16,13 @@ from ._files import (
 )
 from ._inputs import (
     SampleFile as SampleFile,
+    SampleStream as SampleStream,
     hide as hide,
     labeled as labeled,
     read_manifest as read_manifest,
     read_samples as read_samples,
     sample_files as sample_files,
+    stream_samples as stream_samples,
     targets as targets,
 )
 from ._operators import (
