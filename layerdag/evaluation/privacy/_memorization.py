@@ -50,6 +50,11 @@ class Novelty:
     copied: float
     copied_real: float | None
 
+    @property
+    def vun_interval(self) -> Interval:
+        """Wilson's 95 % interval of ``vun``, over samples."""
+        return wilson_interval(self.vun, self.graphs)
+
 
 @takes_old_names(share="dcr_share")
 @dataclass(frozen=True)
