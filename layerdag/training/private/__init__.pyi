@@ -7,9 +7,9 @@ from ._adapters import Adapters as Adapters
 from ._attack import Attack as Attack, scores as scores
 from ._canaries import Canaries as Canaries, canary_graphs as canary_graphs
 from ._gradients import (
+    Decisions as Decisions,
     clipped as clipped,
     graph_nats as graph_nats,
-    unit_gradients as unit_gradients,
 )
 from ._guarantee import Guarantee as Guarantee
 from ._lower_bound import (
@@ -19,6 +19,7 @@ from ._lower_bound import (
 )
 from ._noise import SecretGenerator as SecretGenerator
 from ._privacy import AUTO as AUTO, Privacy as Privacy
+from ._scales import code_scales as code_scales
 from ._tuning import (
     OWNER_ONLY as OWNER_ONLY,
     PrivateResult as PrivateResult,

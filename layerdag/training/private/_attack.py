@@ -10,11 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerdag.training.private._adapters import Adapters
 from layerdag.training.private._canaries import Canaries
-from layerdag.training.private._gradients import chosen_gradients, clipped
+from layerdag.training.private._gradients import Decisions, clipped
 from layerdag.training.private._lower_bound import LowerBound, guess_half, lower_bound
-from layerdag.training.private._units import Units
 
 _RIDGE = 0.1
 """Of the regression, where the diagonal is 1."""
@@ -28,32 +26,31 @@ class Attack:
     to the weights, as far as it lies in the directions of their gradients before and after tuning.
 
     Attributes:
-        adapters: What is tuned.
         canaries: Who may have taken part.
-        units: All other units.
+        decisions: Of all units, canaries last.
         clip: Largest norm of a unit's gradient.
         before_P: The parameters before tuning.
         known_P: Sum of the other units' gradients before tuning.
     """
 
-    adapters: Adapters
     canaries: Canaries
-    units: Units
+    decisions: Decisions
     clip: float
     before_P: Float[Tensor, " P"]
     known_P: Float[Tensor, " P"]
 
     @classmethod
-    def begun(cls, adapters: Adapters, canaries: Canaries, units: Units, clip: float) -> "Attack":
+    def begun(cls, canaries: Canaries, decisions: Decisions, clip: float) -> "Attack":
         """Take note of what is public before tuning."""
-        known_P = _sum(adapters, units, clip)
-        return cls(adapters, canaries, units, clip, adapters.flat(), known_P)
+        before_P = decisions.adapters.flat()
+        known_P = _sum(canaries, decisions, clip)
+        return cls(canaries, decisions, clip, before_P, known_P)
 
     def lower_bound(self, delta: float) -> LowerBound:
         """Guess coins by the parameters that the adapters have now; return what that refutes."""
-        others = [self.known_P, _sum(self.adapters, self.units, self.clip)]
+        others = [self.known_P, _sum(self.canaries, self.decisions, self.clip)]
         others_2P = torch.stack(others).numpy()
-        change_P = (self.adapters.flat() - self.before_P).numpy()
+        change_P = (self.decisions.adapters.flat() - self.before_P).numpy()
         score_M = scores(self.canaries.gradient_MP, change_P, others_2P)
         guesses, right = guess_half(score_M, self.canaries.took_part_M)
         return lower_bound(len(score_M), guesses, right, delta)
@@ -76,7 +73,9 @@ def scores(gradient_MP: np.ndarray, change_P: np.ndarray, others: np.ndarray) ->
     return np.linalg.solve(gram_MM + _RIDGE * np.eye(len(gram_MM)), -unique_MP @ change_P)
 
 
-def _sum(adapters: Adapters, units: Units, clip: float) -> Float[Tensor, " P"]:
-    """Return the sum of all units' clipped gradients at the present parameters."""
-    gradient_UP, _ = chosen_gradients(adapters, units, np.ones(units.count, bool))
+def _sum(canaries: Canaries, decisions: Decisions, clip: float) -> Float[Tensor, " P"]:
+    """Return the sum of the clipped gradients of all units but canaries, at the present weights."""
+    count = len(decisions.nodes_U)
+    is_other_U = np.arange(count) < count - int(canaries.took_part_M.sum())
+    gradient_UP, _ = decisions.gradients(is_other_U)
     return clipped(gradient_UP, clip).sum(0)

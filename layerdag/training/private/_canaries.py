@@ -13,7 +13,7 @@ from torch import Tensor
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
 from layerdag.training import take_graphs
 from layerdag.training.private._adapters import Adapters
-from layerdag.training.private._gradients import unit_gradients
+from layerdag.training.private._gradients import Decisions
 from layerdag.training.private._noise import SecretGenerator
 from layerdag.training.private._units import Units
 
@@ -49,9 +49,9 @@ class Canaries:
         model = adapters.model
         graphs = canary_graphs(model.statistics, model.sizes, count)
         device = next(model.parameters()).device
-        own_M = torch.arange(count, device=device)
-        gradient_MP, _ = unit_gradients(adapters, graphs.to(device), own_M, count)
-        return cls(graphs, generator.coins(count, 0.5), gradient_MP.numpy() / _NODES)
+        units = Units(graphs.to(device), np.arange(count), count)
+        gradient_MP, _ = Decisions.of(adapters, units).gradients(np.ones(count, bool))
+        return cls(graphs, generator.coins(count, 0.5), gradient_MP.numpy())
 
     def beside(self, units: Units, device: torch.device | str) -> Units:
         """Return units on a device, with a further one for each canary that takes part."""

@@ -44,10 +44,10 @@ class Privacy:
     delta: float | Literal["auto"] = AUTO
     unit: Literal["run", "owner"] = "run"
     owners: Path | None = None
-    clip: float = 0.5
-    steps: int = 40
+    clip: float = 0.05
+    steps: int = 100
     sampling_rate: float = 0.25
-    learning_rate: float = 0.3
+    learning_rate: float = 1.0
     momentum: float = 0.9
     rank: int = 1
     canaries: int = 0

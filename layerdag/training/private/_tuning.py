@@ -31,7 +31,7 @@ from layerdag.training.private._accountant import accountant_name, noise_multipl
 from layerdag.training.private._adapters import Adapters
 from layerdag.training.private._attack import Attack
 from layerdag.training.private._canaries import Canaries
-from layerdag.training.private._gradients import chosen_gradients, clipped
+from layerdag.training.private._gradients import Decisions, clipped
 from layerdag.training.private._guarantee import Guarantee
 from layerdag.training.private._noise import SecretGenerator
 from layerdag.training.private._privacy import Privacy
@@ -118,9 +118,9 @@ def tune(
     generator = generator or SecretGenerator()
     adapters = Adapters(model, privacy.rank, run.seed)
     canaries = Canaries.drawn(adapters, privacy.canaries, generator)
-    attack = Attack.begun(adapters, canaries, run.units, privacy.clip) if privacy.canaries else None
-    units = canaries.beside(run.units, device)
-    tuner = _Tuner(adapters, units, run.units.count, privacy, multiplier, generator, loggers)
+    decisions = Decisions.of(adapters, canaries.beside(run.units, device))
+    attack = Attack.begun(canaries, decisions, privacy.clip) if privacy.canaries else None
+    tuner = _Tuner(decisions, run.units.count, privacy, multiplier, generator, loggers)
     after_P = tuner.mean_of_last_half()
     adapters.set(after_P)
     bound = None if attack is None else attack.lower_bound(delta)
@@ -151,8 +151,7 @@ class _Tuner:
     """The steps of a run.
 
     Attributes:
-        adapters: What is tuned.
-        units: All units, canaries included.
+        decisions: Of all units, canaries included.
         num_units: Units without canaries.
         privacy: Settings.
         multiplier: Standard deviation of the noise over the clipping norm.
@@ -160,8 +159,7 @@ class _Tuner:
         loggers: Take private figures.
     """
 
-    adapters: Adapters
-    units: Units
+    decisions: Decisions
     num_units: int
     privacy: Privacy
     multiplier: float
@@ -170,26 +168,26 @@ class _Tuner:
 
     def mean_of_last_half(self) -> Float[Tensor, " P"]:
         """Make all steps; return the mean parameters of the second half of them."""
-        privacy, nodes_U = self.privacy, self.units.nodes_U
-        value_P = self.adapters.flat()
+        privacy, adapters = self.privacy, self.decisions.adapters
+        value_P = adapters.flat()
         speed_P, sum_P = torch.zeros_like(value_P), torch.zeros_like(value_P)
         first = privacy.steps // 2
         usual = privacy.clip * privacy.sampling_rate * self.num_units
         for step in range(privacy.steps):
-            speed_P = privacy.momentum * speed_P + self._noisy_sum(nodes_U, step) / usual
+            speed_P = privacy.momentum * speed_P + self._noisy_sum(step) / usual
             value_P = value_P - privacy.learning_rate * speed_P
-            self.adapters.set(value_P)
+            adapters.set(value_P)
             if step >= first:
                 sum_P += value_P
         return sum_P / (privacy.steps - first)
 
-    def _noisy_sum(self, nodes_U: Float[Tensor, " U"], step: int) -> Float[Tensor, " P"]:
+    def _noisy_sum(self, step: int) -> Float[Tensor, " P"]:
         """Return the sum of the clipped gradients of a Poisson sample of the units, with noise."""
         privacy = self.privacy
-        chosen_U = self.generator.coins(self.units.count, privacy.sampling_rate)
-        gradient_UP, nats = chosen_gradients(self.adapters, self.units, chosen_U)
-        self._log(step, nats, chosen_U, gradient_UP, nodes_U)
-        noise_P = self.multiplier * privacy.clip * self.generator.normal(self.adapters.count)
+        chosen_U = self.generator.coins(len(self.decisions.nodes_U), privacy.sampling_rate)
+        gradient_UP, nats = self.decisions.gradients(chosen_U)
+        self._log(step, nats, chosen_U, gradient_UP)
+        noise_P = self.multiplier * privacy.clip * self.generator.normal(gradient_UP.shape[1])
         return clipped(gradient_UP, privacy.clip).sum(0) + noise_P
 
     def _log(
@@ -198,13 +196,12 @@ class _Tuner:
         nats: float,
         chosen_U: np.ndarray,
         gradient_UP: Float[Tensor, "U P"],
-        nodes_U: Float[Tensor, " U"],
     ) -> None:
-        """Hand private figures to the loggers."""
+        """Hand private figures to the loggers; nats are those of the tuned decisions."""
         if not self.loggers:
             return
         norm_U = gradient_UP.norm(dim=1)[torch.from_numpy(chosen_U)]
-        nodes = float(nodes_U[torch.from_numpy(chosen_U)].sum())
+        nodes = float(self.decisions.nodes_U[torch.from_numpy(chosen_U)].sum())
         figures = {
             f"{OWNER_ONLY}nats_per_node": nats / max(nodes, 1.0),
             f"{OWNER_ONLY}units": float(chosen_U.sum()),

@@ -46,10 +46,26 @@ def test_only_the_counted_parameters_are_tuned(mine: PrivateJobs):
     assert adapters.count > Adapters(_fresh(mine), 0, seed=0).count
 
 
-def test_the_parameters_depend_on_the_public_seed_alone(mine: PrivateJobs):
-    first, again = (Adapters(_fresh(mine), 1, seed=3).flat() for _ in range(2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, Adapters(_fresh(mine), 1, seed=4).flat())
+def test_the_first_matrices_depend_on_the_public_seed_alone(mine: PrivateJobs):
+    def tuned(seed: int) -> dict[str, torch.Tensor]:
+        adapters = Adapters(_fresh(mine), 1, seed=seed)
+        adapters.set(torch.ones(adapters.count, dtype=torch.float64))
+        return dict(adapters.merge())
+
+    name = "heads.kind_readout.project.weight"
+    assert torch.equal(tuned(3)[name], tuned(3)[name])
+    assert not torch.equal(tuned(3)[name], tuned(4)[name])
+
+
+def test_a_change_is_as_large_as_its_scale(mine: PrivateJobs):
+    adapters = Adapters(_fresh(mine), 1, seed=0)
+    adapters.set(torch.full((adapters.count,), 2.0, dtype=torch.float64))
+    before, after = mine.base.model.state_dict(), adapters.merge()
+    name = "heads.kind_readout.project.bias"
+    share_K = torch.tensor(mine.base.spec.statistics.attributes[0]) + 1.0
+    share_K = share_K / share_K.sum()
+    wanted_K = 2 * (share_K * (1 - share_K)).sqrt()
+    assert torch.allclose(after[name] - before[name], wanted_K, atol=1e-5)
 
 
 def test_another_model_is_refused(mine: PrivateJobs, tmp_path: Path):

@@ -14,6 +14,7 @@ from layerdag.training import load_checkpoint
 from layerdag.training.monitoring import Logger
 from layerdag.training.private import (
     OWNER_ONLY,
+    Adapters,
     Privacy,
     PrivateResult,
     SecretGenerator,
@@ -104,8 +105,13 @@ def test_a_step_without_units_is_noise_of_the_promised_size(mine: PrivateJobs, t
     one = replace(FEW, steps=1, rank=0, momentum=0.0)
     result = tune(mine.run(tmp_path, one), generator=Nobody(1))
     before, after = mine.base.model.state_dict(), weights_of(result)
-    names = [name for name in before if name.startswith("heads.") and name.endswith("bias")]
+    model = load_checkpoint(mine.base.path).model
+    adapters = Adapters(model, 0, seed=0)
+    owner = {id(p): name for name, p in model.named_parameters()}
+    names = [owner[id(parameter)] for parameter in adapters.parameters]
     change = torch.cat([(after[name] - before[name]).flatten() for name in names])
+    is_tuned = adapters.scale_P > 0
+    change = change[is_tuned] / adapters.scale_P[is_tuned]
     usual = one.sampling_rate * mine.units.count
     wanted = one.learning_rate * result.guarantee.noise_multiplier / usual
     assert float(change.std()) == pytest.approx(wanted, rel=0.2)
