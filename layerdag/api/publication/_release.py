@@ -165,7 +165,7 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, license, init, with_weights, shadows, cross_fit, until, overwrite.
+            temperature, best_of, license, init, with_weights, shadows, cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.

@@ -28,7 +28,8 @@ class ReleaseSettings:
         labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
         max_nodes: Larger jobs are left out, and listed.
         steps: Most optimizer steps.
-        temperature: Of sampling; None is the usual one.
+        temperature: Of sampling; None is the usual one, with weights 1.
+        best_of: Graphs drawn for each sample; None is the usual number, with weights 1.
         license: Of the samples, for the data card; an SPDX name or a URL.
         init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
             for random weights. It must not have learned from the traces themselves.
@@ -54,6 +55,7 @@ class ReleaseSettings:
     max_nodes: int = 2000
     steps: int = 120
     temperature: float | None = None
+    best_of: int | None = None
     license: str = ""
     init: str | Path | None = PRETRAINED
     with_weights: bool = False
@@ -63,9 +65,10 @@ class ReleaseSettings:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num", "max_nodes", "steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
+        for name in ("num", "max_nodes", "steps", "best_of"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
         if not LEAST_BUDGET <= self.budget < float("inf"):
             raise UsageError(
                 f"'budget' must be at least {LEAST_BUDGET:.0f} seconds, found {self.budget:g}."

@@ -15,7 +15,7 @@ import torch
 from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.api.auditing.shadows import ShadowModel, kept_models
 from layerdag.api.publication import SHADOWS, ReleaseSettings, Work
-from layerdag.api.publication.drawing import published_graphs
+from layerdag.api.publication.drawing import drawing_plan, published_graphs
 from layerdag.api.publication.training._recipe import run_of, train_or_resume
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
@@ -75,7 +75,7 @@ def shadow_losses(
     """Return the losses of the scored graphs under ``settings.shadows`` models.
 
     Each model goes the way of the target, on a random half of the real runs: teacher, as many
-    samples as the target learned from (one draw for each instead of the best of several), student.
+    samples as the target learned from, student.
     Its student has the target's schema, so that losses are in the same units.
 
     Args:
@@ -144,13 +144,8 @@ def _drawn(
     own = GraphDataset.build("shadow", kind, _parts(graphs, settings.seed))
     run = run_of(settings, own, path / "teacher")
     teacher = load_checkpoint(train_or_resume(run, settings, seconds).best)
-    plan = GenerationSettings(
-        num=len(data.graphs["train"]) + len(data.graphs["val"]),
-        seed=settings.seed,
-        max_nodes=settings.max_nodes,
-        best_of=1,
-        temperature=settings.temperature,
-    )
+    num = len(data.graphs["train"]) + len(data.graphs["val"])
+    plan = drawing_plan(settings, num, settings.seed)
     samples = [s for s in _generated(teacher, own, plan) if not s.truncated]
     kept = list(published_graphs(samples))
     if len(kept) < 2:
