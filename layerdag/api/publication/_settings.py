@@ -35,6 +35,8 @@ class ReleaseSettings:
             for random weights. It must not have learned from the traces themselves.
         with_weights: Whether weights are to be published, too: those of a student, which learns
             from the published samples alone and is attacked with shadow models.
+        public: Folder of graphs that are public anyway, in any format; the student learns as many
+            of them as samples, so that it forgets less of its start.
         shadows: Number of shadow models.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
             sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
@@ -59,6 +61,7 @@ class ReleaseSettings:
     license: str = ""
     init: str | Path | None = PRETRAINED
     with_weights: bool = False
+    public: Path | None = None
     shadows: int = LEAST_SHADOWS
     cross_fit: int | None = None
     until: str = STAGES[-1]
@@ -97,6 +100,7 @@ class ReleaseSettings:
             )
         self._check_places()
         self._check_start()
+        self._check_public()
 
     def _check_places(self) -> None:
         """Refuse a release inside its own traces, or the other way around."""
@@ -111,6 +115,19 @@ class ReleaseSettings:
                 f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
                 "another folder with --out."
             )
+
+    def _check_public(self) -> None:
+        """Refuse public graphs that are nowhere, or that nothing would learn from."""
+        if self.public is None:
+            return
+        if not self.with_weights:
+            raise UsageError("'public' is for weights; add --with-weights or leave it out.")
+        if not self.public.is_dir():
+            raise UsageError(
+                f"{self.public}: there is no such folder of public graphs; check the path."
+            )
+        if self.public.resolve() == self.traces.resolve():
+            raise UsageError(f"{self.public}: the traces are not public; name another folder.")
 
     def _check_start(self) -> None:
         """Refuse weights that start from a checkpoint that learned from the same jobs."""

@@ -79,9 +79,10 @@ def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tupl
     origin = checkpoint.meta.origin
     start = "random weights" if origin is None else f"{origin.name} (step {origin.step:,})"
     count = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    beside = "" if settings.public is None else ", from public graphs"
     facts = [
         ("model", f"{checkpoint.spec.name}, {count:,} parameters, layerdag {__version__}"),
-        ("learned from", "the samples in `samples` of this folder, and from nothing else"),
+        ("learned from", f"the samples in `samples` of this folder{beside}, and from nothing else"),
         ("started from", start),
         ("steps", f"{checkpoint.meta.step:,}"),
     ]

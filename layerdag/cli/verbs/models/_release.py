@@ -77,6 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "attacked with shadow models; takes much longer",
     )
     parser.add_argument(
+        "--public",
+        type=Path,
+        metavar="FOLDER",
+        help="graphs that are public anyway, which those weights learn beside the samples",
+    )
+    parser.add_argument(
         "--shadows",
         type=int,
         default=16,
@@ -129,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
             license=args.license,
             init=None if args.init == "none" else args.init,
             with_weights=args.with_weights,
+            public=args.public,
             shadows=args.shadows,
             cross_fit=args.cross_fit,
             until=args.until,

@@ -48,6 +48,16 @@ def test_it_has_verdict_source_and_figures(
         assert words in card, words
 
 
+def test_public_graphs_are_named_but_not_where_they_lie(
+    audited: AuditedWeights, settings: ReleaseSettings
+) -> None:
+    beside = settings.traces.with_name("acme-public")
+    beside.mkdir()
+    card = model_card(audited, replace(settings, public=beside))
+    assert "samples in `samples` of this folder, from public graphs, and from nothing" in card
+    assert "acme" not in card
+
+
 def test_it_says_nothing_of_a_ratio_that_is_unknown(
     audited: AuditedWeights, settings: ReleaseSettings
 ) -> None:
