@@ -30,6 +30,7 @@ from ._verdicts import (
     CLOSE as CLOSE,
     MAY_BE_SHARED as MAY_BE_SHARED,
     likeness as likeness,
+    mean_ratio as mean_ratio,
     median_ratio as median_ratio,
     sharing as sharing,
     usefulness_of as usefulness_of,
