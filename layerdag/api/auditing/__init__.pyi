@@ -1,3 +1,4 @@
+from ._figures import CAVEATS as CAVEATS, Audit as Audit, audit_of as audit_of
 from ._lines import (
     audit_lines as audit_lines,
     detection_in_words as detection_in_words,

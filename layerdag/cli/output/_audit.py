@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+from layerdag._runtime import log_stages, stage
 from layerdag.api import (
     CAVEATS,
     Audit,
@@ -34,7 +35,9 @@ def audit(
         UsageError: If samples or checkpoint come from another split of the data.
         DataError: If a file is missing or damaged.
     """
-    data = against.beside_samples(samples)
+    log_stages()
+    with stage("reading the real graphs"):
+        data = against.beside_samples(samples)
     made = stream_samples(samples, data.schema)
     if checkpoint is None:
         return audit_of(data, made)

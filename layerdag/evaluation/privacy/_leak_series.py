@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
+from layerdag._runtime import numpy_generator, stage
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.privacy._copies import program_of
 from layerdag.evaluation.privacy._kernel_index import KernelIndex
@@ -30,6 +30,8 @@ from layerdag.evaluation.privacy.attacks import (
     NearestTally,
     Pool,
     Roles,
+    SampleAttack,
+    Trait,
     UniqueMotifs,
     all_attacks,
     attacked,
@@ -120,18 +122,31 @@ def random_order(count: int, seed: int) -> np.ndarray:
 
 def _rows(pool: Pool, order_K: np.ndarray, counts: Sequence[int], seed: int) -> Iterator[LeakRow]:
     """Yield what the first samples of a pool give away, for each number of them."""
-    attacks, traits = all_attacks(pool), traits_of(pool, seed)
+    with stage("reading traits of graphs", len(order_K)):
+        attacks, traits = all_attacks(pool), traits_of(pool, seed)
     member_T, other_H = pool.roles.member_T, pool.roles.other_H
     for count in counts:
         roles = Roles(member_T, other_H, pool.roles.sample_K[order_K[:count]])
-        to_train_KT, to_held_KH = (
-            pool.distances(rows_G, roles.sample_K).T for rows_G in (member_T, other_H)
-        )
-        near = nearness_by_distance(to_train_KT, to_held_KH, seed)
-        found = identified_traits(pool, traits, roles, seed)
-        whole = inferred_properties(pool, traits, roles, seed)
-        inferences = found if whole is None else (*found, whole)
-        yield LeakRow(count, near, attacked(attacks, roles, seed), inferences)
+        with stage(f"attacks by {count:,} samples", count):
+            yield _row(pool, attacks, traits, roles, seed)
+
+
+def _row(
+    pool: Pool,
+    attacks: Sequence[SampleAttack],
+    traits: Sequence[Trait],
+    roles: Roles,
+    seed: int,
+) -> LeakRow:
+    """Return what the samples of some roles give away."""
+    to_train_KT, to_held_KH = (
+        pool.distances(rows_G, roles.sample_K).T for rows_G in (roles.member_T, roles.other_H)
+    )
+    near = nearness_by_distance(to_train_KT, to_held_KH, seed)
+    found = identified_traits(pool, traits, roles, seed)
+    whole = inferred_properties(pool, traits, roles, seed)
+    inferences = found if whole is None else (*found, whole)
+    return LeakRow(roles.sample_K.size, near, attacked(attacks, roles, seed), inferences)
 
 
 class RandomPart:

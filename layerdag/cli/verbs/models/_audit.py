@@ -190,8 +190,10 @@ def _tell(line: str) -> None:
 
 def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit of three folders."""
+    from layerdag._runtime import log_stages
     from layerdag.api import audit
 
+    log_stages()
     return audit(
         train=args.train,
         holdout=args.holdout,

@@ -140,7 +140,7 @@ def _scored(
         member_G[fold.number_G[roles.member_T]] = True
         score_G[fold.number_G[roles.member_T]] = member_T
         score_G[fold.number_G[rows]] = other_H
-        yield ModelScores(score_G, member_G)
+        yield ModelScores(score_G, member_G, shares_reference=len(found) > 1)
 
 
 def _pooled(
