@@ -18,7 +18,7 @@ class Privacy:
     """What is promised, and how the few parameters are tuned.
 
     The defaults were chosen on public graphs alone (docs/dev/experiments.md, "Differential
-    privacy").
+    privacy"). Parameters are in units of how often the public graphs have a code.
 
     Attributes:
         epsilon: Bound of the privacy loss; infinity clips and adds no noise. None: no private
@@ -27,8 +27,10 @@ class Privacy:
             units, rounded down to one digit.
         unit: Whose whole contribution is protected: each "run" (one graph), or each "owner".
         owners: CSV file with the columns ``graph`` and ``owner``, for ``unit="owner"``.
-        clip: Largest norm of a unit's gradient.
-        steps: Steps of tuning.
+        clip: Largest norm of a unit's gradient, of nats per node. About half were smaller on public
+            graphs: were all clipped, every unit would count alike, whatever its size.
+        steps: Steps of tuning; at the same epsilon the noise in the sum of all of them hardly
+            depends on their number.
         sampling_rate: Probability with which a unit takes part in a step, on its own draw.
         learning_rate: Of a step, times the mean clipped gradient over ``clip``.
         momentum: Of the steps.
