@@ -5,8 +5,8 @@ have in common is computed once, so that they cost little beside the encoding of
 is kept, with a probability in proportion to its weight: importance resampling inside every step of
 a particle filter (Naesseth, Lindsten and Schon, Nested sequential Monte Carlo methods, 2015).
 
-Shape letters: B graphs (the active ones), D width of a state, F feature columns, G groups of rows (of
-candidates that agree so far), K codes, O options, P pairs (of graph and candidate), Q decisions, R
+Shape letters: B graphs (the active ones), D width of a state, F feature columns, G groups of rows
+(of candidates that agree), K codes, O options, P pairs (of graph and candidate), Q decisions, R
 rows (of the encoder), T tokens, U uniforms, X selected graphs (or candidates).
 """
 
