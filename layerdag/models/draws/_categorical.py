@@ -1,6 +1,6 @@
 """Sampling of categories from one uniform each.
 
-Shape letters: K codes.
+Shape letters: K codes, O options (draws from the same weights).
 """
 
 import torch

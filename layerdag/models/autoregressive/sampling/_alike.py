@@ -3,9 +3,9 @@
 Candidates of a graph are drawn from one state, and sharp distributions make many of them alike: a
 state, its scores and its logits are then the same, and only the uniforms differ.
 
-Shape letters: D width of a state, G groups of candidates, K codes, O options (candidates of a
-graph), P candidates, Q decisions (about groups: G or 2 G), R rows (of candidates: P or 2 P), X
-selected candidates.
+Shape letters: D width of a state, G groups of rows (candidates that agree), K codes, O options
+(candidates of a graph), P pairs (of graph and candidate), Q decisions (about groups: G or 2 G), R
+rows (of candidates: P or 2 P), X selected graphs (or candidates).
 """
 
 from dataclasses import dataclass, replace

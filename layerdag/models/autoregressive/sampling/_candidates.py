@@ -5,10 +5,9 @@ have in common is computed once, so that they cost little beside the encoding of
 is kept, with a probability in proportion to its weight: importance resampling inside every step of
 a particle filter (Naesseth, Lindsten and Schon, Nested sequential Monte Carlo methods, 2015).
 
-Shape letters: B graphs (the active ones), D width of a state, G groups of candidates that agree so
-far, K codes, O options, P pairs (of graph and candidate, those of a graph one after another), Q
-decisions (about groups or candidates: G or 2 G, P or 2 P), R rows (of the encoder: B or 2 B), T
-tokens, U uniforms, X selected graphs (or candidates).
+Shape letters: B graphs (the active ones), D width of a state, F feature columns, G groups of rows
+(of candidates that agree), K codes, O options, P pairs (of graph and candidate), Q decisions, R
+rows (of the encoder), T tokens, U uniforms, X selected graphs (or candidates).
 """
 
 from dataclasses import dataclass
@@ -185,7 +184,7 @@ class CandidateSampler:
         logits_GK = self.guidance.merge(self.heads.kind_readout(states.columns[0]))
         logits_GK = self.constraints.limit_kinds(logits_GK, states.alike.of(first_P))
         sample_G = self.state.sample_B[states.alike.of(graph_P)]
-        logits_GK = self.masks.limit(logits_GK, self.masks.graph_SF[sample_G], 0)
+        logits_GK = self.masks.limit(logits_GK, self.masks.graph_BF[sample_G], 0)
         kind_P = states.alike.draw(logits_GK, uniform_PU[:, RandomSlot.KIND])
         states = states.split(kind_P)
         kind_Q = self.guidance.duplicate(states.alike.of(kind_P))

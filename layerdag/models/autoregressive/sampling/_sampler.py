@@ -256,7 +256,7 @@ class Sampler:
             node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
         )
         codes, masks = [node.kind_P], self.masks
-        allowed_BF = masks.graph_SF[state.sample_B] & masks.given(0, node.kind_P)
+        allowed_BF = masks.graph_BF[state.sample_B] & masks.given(0, node.kind_P)
         for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.modules.constraints.limit_attributes(
                 self.guidance.merge(readout(state_RD)), index

@@ -1,7 +1,7 @@
 """The discrete state of sampling: structural features, out-degrees, uses and capacities.
 
 Shape letters: B graphs (the active ones), F feature columns (codes of all attributes), K codes, R
-rows, S samples of a request and one for padding, T tokens (the newest of each graph), X selected
+rows, T tokens (the newest of each graph), X selected
 graphs.
 """
 
@@ -23,23 +23,23 @@ class CodeMasks:
     Attributes:
         allowed: The attributes that go together in training graphs.
         pairs_FF: Codes that one node can have together.
-        graph_SF: Codes that the nodes of each sample can have; the last row is for padding.
+        graph_BF: Codes that the nodes of each sample can have; the last row is for padding.
     """
 
     allowed: AllowedCodes
     pairs_FF: Bool[Tensor, "F F"]
-    graph_SF: Bool[Tensor, "S F"]
+    graph_BF: Bool[Tensor, "B F"]
 
     @classmethod
     def of(cls, allowed: AllowedCodes, possible: PossibleCodes | None, samples: int) -> "CodeMasks":
         """Return the masks of a request for so many samples."""
         observed_FF = allowed.allowed_FF
         if possible is None:
-            graph_SF = observed_FF.new_ones((samples + 1, observed_FF.shape[0]))
-            return cls(allowed, observed_FF, graph_SF)
-        padded_SF = torch.nn.functional.pad(possible.graph_BF, (0, 0, 0, 1), value=True)
+            graph_BF = observed_FF.new_ones((samples + 1, observed_FF.shape[0]))
+            return cls(allowed, observed_FF, graph_BF)
+        padded_BF = torch.nn.functional.pad(possible.graph_BF, (0, 0, 0, 1), value=True)
         pairs_FF = observed_FF & possible.pairs_FF.to(observed_FF.device)
-        return cls(allowed, pairs_FF, padded_SF.to(observed_FF.device))
+        return cls(allowed, pairs_FF, padded_BF.to(observed_FF.device))
 
     def given(self, attribute: int, code_B: Int[Tensor, " B"]) -> Bool[Tensor, "B F"]:
         """Return what nodes with these codes of an attribute may have in all attributes."""
