@@ -14,7 +14,7 @@ from layerdag._runtime import numpy_generator, track
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Goal, Interval, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates._scores import SCORES, PredictionScore, scores
+from layerdag.surrogates import SCORES, PredictionScore, scores
 from layerdag.surrogates.families import SurrogateModel
 from layerdag.surrogates.tstr._report import (
     Gain,
