@@ -65,6 +65,7 @@ def stage(label: str, weight: int = 1) -> Iterator[None]:
 
 def log_stages() -> None:
     """Print a line on standard error for each stage from now on, unless that is a terminal."""
+    _LOG.disabled = False  # Hydra's configuration of logging switches off what was there before
     if sys.stderr.isatty() or _LOG.handlers:
         return
     handler = _Lines()

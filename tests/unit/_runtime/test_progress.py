@@ -2,6 +2,7 @@
 
 import io
 import logging
+import logging.config
 import re
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,16 @@ def test_each_stage_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) -> No
         "layerdag: attacks by 30 samples: ",
         "layerdag: copies: ",
     ]
+
+
+def test_a_configuration_of_logging_that_switches_loggers_off_is_undone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": True})
+    log_stages()
+    with stages(1), stage("copies"):
+        pass
+    assert capsys.readouterr().err.startswith("layerdag: copies: ")
 
 
 def test_nothing_is_told_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

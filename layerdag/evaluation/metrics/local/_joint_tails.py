@@ -49,7 +49,7 @@ class JointTail(Metric):
         """Return the fraction of generated and of real test graphs.
 
         Raises:
-            DataError: If a set has no node with both numbers.
+            DataError: If a set has no node with both numbers, or these are all alike.
         """
         _, test_RB, generated_RB = comparison.weights
         return SimilarityRow.of_draws(
@@ -72,6 +72,8 @@ class JointTail(Metric):
             np.bincount(graphs.graph_N[known_N], weights=is_N, minlength=graphs.num_graphs)
             for is_N in (large[0] & large[1], large[0] | large[1])
         )
+        if not either_B.any():
+            raise DataError(f"No node of the {name} graphs has a larger number than the others.")
         with np.errstate(invalid="ignore", divide="ignore"):
             return (weights_RB @ both_B) / (weights_RB @ either_B), {}
 

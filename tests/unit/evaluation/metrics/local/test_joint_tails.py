@@ -61,6 +61,8 @@ def test_nodes_that_lack_a_number_are_left_out() -> None:
     none = rows([TOGETHER], [graph([(0, code, code) for code in CODES])])
     assert "no node with both numbers" in none["flops x bytes"].generated.error
     assert none["bytes x duration"].generated.value == 1.0
+    alike = rows([TOGETHER], [graph([(3, 3, 3)] * 5)])
+    assert "larger number than the others" in alike["flops x bytes"].generated.error
 
 
 def test_graphs_with_the_pairs_are_resampled_whole() -> None:
