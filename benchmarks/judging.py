@@ -5,7 +5,8 @@ share counts for the first of them), peak memory of the process, and the bars: 6
 core for 10,000 graphs of 100 nodes in each of three sets, training, test and generated.
 
 ``--stream N`` counts copies among N samples that are never held together, with ``novelty`` and
-``count_copies``, against ``--num`` training and as many held-out graphs.
+``count_copies``, against ``--num`` training and as many held-out graphs; with ``--audit`` it runs
+the whole audit of them, attacks included.
 
 A graph is a slice of a job of the embedded corpus, ``--nodes`` nodes that follow each other in its
 order of layers, with their edges; one row in twenty of its attributes is that of a node of another
@@ -17,6 +18,7 @@ import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,8 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from layerdag._runtime import numpy_generator, track
-from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset, load_dataset
+from layerdag.api import attribute_views, audit_of
+from layerdag.datasets import GraphDataset, Split, load_dataset
 from layerdag.evaluation._similarity import comparison_of, row_of
 from layerdag.evaluation.metrics import DEFAULT_METRICS, Comparison, Metric, metrics_for
 from layerdag.evaluation.privacy import count_copies, novelty
@@ -140,6 +142,47 @@ def streamed(data: GraphDataset, slices: Slices, args: argparse.Namespace) -> di
     }
 
 
+class Stream:
+    """Samples that are drawn as often as they are gone through, and never held together."""
+
+    def __init__(self, slices: Slices, num: int, seed: int) -> None:
+        self._slices, self._num, self._seed = slices, num, seed
+
+    def __len__(self) -> int:
+        return self._num
+
+    def __iter__(self) -> Iterator[DAG]:
+        yield from graphs_of(self._slices, "made", self._num, self._seed)
+
+
+def audited(data: GraphDataset, slices: Slices, args: argparse.Namespace) -> dict[str, Any]:
+    """Run the whole audit of a stream; return the figures, without the time of drawing samples."""
+    train, held_out = (tuple(graphs_of(slices, p, args.num, args.seed)) for p in ("train", "test"))
+    made = Stream(slices, args.stream, args.seed)
+    real: dict[Split, tuple[DAG, ...]] = {"train": train, "val": (), "test": held_out}
+    names: dict[Split, tuple[str, ...]] = {
+        part: tuple(f"{part}-{i}" for i in range(len(dags))) for part, dags in real.items()
+    }
+    data = replace(data, graphs=real, names=names, contents={}, further=frozenset())
+    start = time.process_time()
+    for _ in made:
+        pass
+    drawn, before = time.process_time(), peak_mb()
+    found = audit_of(data, made)
+    return {
+        "graphs_of_each_real_set": args.num,
+        "samples": args.stream,
+        "seconds_of_audit": round(time.process_time() - 2 * drawn + start, 2),
+        "held": found.held,
+        "novel": found.novelty.novel,
+        "areas": {a.name: round(a.auc, 4) for a in found.leaks[-1].attacks},
+        "looked_at": {a.name: a.sampled or args.stream for a in found.leaks[-1].attacks},
+        "peak_MB_before": before,
+        "peak_MB": peak_mb(),
+        "bar_MB": BAR_STREAM_MB,
+    }
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
@@ -147,12 +190,14 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stream", type=int, metavar="N", help="count copies among N samples")
+    parser.add_argument("--audit", action="store_true", help="with --stream: the whole audit")
     args = parser.parse_args()
+    measured = judged if args.stream is None else audited if args.audit else streamed
     torch.set_num_threads(1)
     data = load_dataset("corpus")
     slices = Slices(data.graphs["train"], args.nodes)
     with threadpool_limits(1):
-        found = (judged if args.stream is None else streamed)(data, slices, args)
+        found = measured(data, slices, args)
     print(json.dumps({"nodes_of_a_graph": args.nodes, **found}, indent=1))
 
 

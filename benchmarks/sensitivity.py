@@ -3,6 +3,7 @@
 
     python benchmarks/sensitivity.py --out outputs/sensitivity.json  # 24 processor minutes
     python benchmarks/sensitivity.py --out outputs/attacks.json --attacks  # the attacks alone
+    python benchmarks/sensitivity.py --out outputs/tails.json --figure joint_tails  # one figure
     python benchmarks/sensitivity.py --out outputs/quick.json --quick  # a minute
 
 Jobs of the corpus are cut at random, by the seed, into a training set, a held-out set and real
@@ -72,6 +73,7 @@ class Plan:
         fault_draws: The first of these draws, in which faults are planted, too.
         strengths: Of each fault, the largest ones.
         attacks: Attacks on samples alone, under the faults that they must see.
+        figure: The one figure of similarity or local structure that is computed; "" for all.
     """
 
     size: int
@@ -80,6 +82,7 @@ class Plan:
     fault_draws: int
     strengths: int
     attacks: bool = False
+    figure: str = ""
 
     @property
     def faults(self) -> tuple[Planted, ...]:
@@ -116,8 +119,10 @@ def main() -> None:
         help="few small graphs: whether it runs, too few to see much",
     )
     parser.add_argument("--attacks", action="store_true", help="the attacks on samples alone")
+    parser.add_argument("--figure", default="", help="one of similarity or local structure alone")
     args = parser.parse_args()
     plan = QUICK if args.quick else ATTACKING if args.attacks else FULL
+    plan = replace(plan, figure=args.figure)
     data = load_corpus(args.data, max_nodes=plan.max_nodes)
     pool = [dag for part in data.graphs.values() for dag in part]
     found = _found(args.out, plan, len(pool))
@@ -136,8 +141,9 @@ def main() -> None:
 def _found(out: Path, plan: Plan, pool: int) -> dict[str, Any]:
     """Return what an earlier run of the same plan measured."""
     settings = asdict(plan) | {"pool": pool}
-    if not plan.attacks:
-        del settings["attacks"]  # as results of before have it
+    for later in ("attacks", "figure"):
+        if not settings[later]:
+            del settings[later]  # as results of before have it
     if out.exists():
         found: dict[str, Any] = json.loads(out.read_text())
         if found.get("settings") != settings:
@@ -174,6 +180,8 @@ class _Bench:
             if name != NO_FAULT:
                 samples = self._faults[name](drawn, strength, rng)
             return {"samples": self._privacy(drawn, copies, samples), "real": {}}
+        if self._plan.figure:
+            return self._figure(drawn, name, strength, draw)
         if name == NO_FAULT:
             rows = self._rows(drawn, drawn.samples, replicates=200)
             real = {row.metric.name: _reference(row) for row in rows}
@@ -182,6 +190,22 @@ class _Bench:
         samples = self._faults[name](drawn, strength, rng)
         rows = self._rows(drawn, samples, replicates=2)
         return {"samples": self._all(drawn, copies, samples, rows)}
+
+    def _figure(self, drawn: Drawn, name: str, strength: float, draw: int) -> dict[str, Any]:
+        """Return one figure of samples, and without a fault that of real graphs beside it."""
+        chosen = [m for m in METRICS if m.name.partition(":")[0] == self._plan.figure]
+        if not chosen:
+            raise SystemExit(f"There is no figure '{self._plan.figure}' among those of similarity.")
+        samples = drawn.samples
+        if name != NO_FAULT:
+            rng = numpy_generator(draw, "fault", name, str(strength))
+            samples = self._faults[name](drawn, strength, rng)
+        sets, views = (drawn.train, drawn.held_out, samples), attribute_views(self._schema)
+        rows = compare(
+            *sets, views, metrics=chosen, replicates=2 if samples is not drawn.samples else 200
+        ).rows
+        real = {row.metric.name: _reference(row) for row in rows} if name == NO_FAULT else {}
+        return {"samples": {row.metric.name: row.generated.value for row in rows}, "real": real}
 
     def _drawn(self, draw: int) -> tuple[Drawn, CopyTest]:
         """Return the graphs of a draw, and the test for copies of them, kept for the next fault."""

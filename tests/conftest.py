@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 # ``make test`` shares the processors among several processes, so each keeps to one thread, as do
 # the programs that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("LAYERDAG_CACHE", "off")  # an audit is computed, and not remembered
 torch.set_num_threads(1)
 threadpool_limits(1)
 

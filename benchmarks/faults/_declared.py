@@ -1,10 +1,11 @@
 """What each fault changes, which figures must see it, and what each figure looks at.
 
 Written before anything was measured, but for two figures that were added after a first run,
-"nearest_program" and "attribute_pairs:op x flops"; the attacks that learn, align or infer were
-added later, each declared before it was measured here. A figure that looks at nothing that a fault
-changes must stay; one that looks at some of it may move, and must where the fault is what it is
-made for.
+"nearest_program" and "attribute_pairs:op x flops", and for "joint_tails", which was added later and
+whose definition was chosen by what it sees of "numbers_shuffled"; the attacks that learn, align or
+infer were added later, each declared before it was measured here. A figure that looks at nothing
+that a fault changes must stay; one that looks at some of it may move, and must where the fault is
+what it is made for.
 """
 
 from dataclasses import dataclass
@@ -137,7 +138,14 @@ FAULTS = (
     Planted(
         "numbers_shuffled",
         Aspect.COSTS,
-        ("attribute_pairs", "shape_violation:bounds", "node_classifier", *_WHOLE),
+        (
+            "attribute_pairs",
+            "shape_violation:bounds",
+            "joint_tails:flops x duration",
+            "joint_tails:bytes x duration",
+            "node_classifier",
+            *_WHOLE,
+        ),
     ),
     Planted("labels_swapped", Aspect.LABELS, ("tstr",)),
     Planted(
@@ -222,6 +230,7 @@ _LOOKS_AT = {
     "backward_without_forward": _GRAPH,
     "step_without_gradient": _GRAPH,
     "shape_violation": Aspect.COSTS,
+    "joint_tails": Aspect.POPULATION | Aspect.COSTS,
     "invalid": Aspect.NOTHING,
     "warned": _GRAPH | Aspect.DEGREES,
     "copied": Aspect.COPIES,

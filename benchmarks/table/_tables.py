@@ -4,18 +4,25 @@ from pathlib import Path
 
 from ._base import Table
 from ._er_dag import ErDag
-from ._label_quintile import LabelQuintile
 from ._latent_preferential import LatentPreferential
+from .labels import FewReal, LabelQuintile, TpuTile
 
-NAMES = ("latent-preferential", "er-dag", "label-quintile")
+NAMES = ("latent-preferential", "er-dag", "label-quintile", "few-real", "tpu-tile")
 
 
-def table_named(name: str, tpu_tile: Path | None = None) -> Table:
+def table_named(name: str, tpu_tile: Path | None = None, na_edge: Path | None = None) -> Table:
     """Return a table.
 
     Args:
         name: One of ``NAMES``.
-        tpu_tile: Folder of TPU Tile, for the table that has a part on it.
+        tpu_tile: Folder of TPU Tile, for the tables that have a part on it.
+        na_edge: Folder of NA-Edge, for the table that has a part on it.
     """
-    tables: tuple[Table, ...] = (LatentPreferential(), ErDag(), LabelQuintile(tpu_tile))
+    tables: tuple[Table, ...] = (
+        LatentPreferential(),
+        ErDag(),
+        LabelQuintile(tpu_tile),
+        FewReal(tpu_tile, na_edge),
+        TpuTile(tpu_tile),
+    )
     return {table.name: table for table in tables}[name]

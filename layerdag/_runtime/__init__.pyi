@@ -33,7 +33,12 @@ from ._names import (
     with_old_names as with_old_names,
 )
 from ._native import library as library
-from ._progress import track as track
+from ._progress import (
+    log_stages as log_stages,
+    stage as stage,
+    stages as stages,
+    track as track,
+)
 from ._reading import (
     Unpacked as Unpacked,
     inside as inside,

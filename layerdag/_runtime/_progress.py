@@ -1,10 +1,17 @@
-"""Progress bars with the time left: shown on a terminal, silent when the output is piped."""
+"""Progress: bars with the time left on a terminal, a line for each stage in a log elsewhere."""
 
+import contextlib
+import logging
 import sys
+import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+
+_LOG = logging.getLogger("layerdag.stages")
+_BAR: ContextVar[Any] = ContextVar("bar", default=None)
 
 
 def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
@@ -18,3 +25,59 @@ def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterat
     from tqdm import tqdm
 
     yield from tqdm(items, desc=label, total=total, disable=not sys.stderr.isatty(), leave=False)
+
+
+@contextlib.contextmanager
+def stages(total: int) -> Iterator[None]:
+    """Show all that ``stage`` tells inside on one bar with the time left, on a terminal.
+
+    Args:
+        total: Sum of the weights of the stages.
+    """
+    from tqdm import tqdm
+
+    shape = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+    hidden = not sys.stderr.isatty()
+    with tqdm(total=total, bar_format=shape, disable=hidden, leave=False) as bar:
+        token = _BAR.set(bar)
+        try:
+            yield
+        finally:
+            _BAR.reset(token)
+
+
+@contextlib.contextmanager
+def stage(label: str, weight: int = 1) -> Iterator[None]:
+    """Tell that a stage is at work, and log how long it took.
+
+    Args:
+        label: What is done, in a few words.
+        weight: About how much of the work it is, in units of the total of ``stages``.
+    """
+    bar, start = _BAR.get(), time.monotonic()
+    if bar is not None:
+        bar.set_description(label)
+    yield
+    if bar is not None:
+        bar.update(weight)
+    _LOG.info("%s: %.1f s", label, time.monotonic() - start)
+
+
+def log_stages() -> None:
+    """Print a line on standard error for each stage from now on, unless that is a terminal."""
+    if sys.stderr.isatty() or _LOG.handlers:
+        return
+    handler = _Lines()
+    handler.setFormatter(logging.Formatter("layerdag: %(message)s"))
+    _LOG.addHandler(handler)
+    _LOG.setLevel(logging.INFO)
+    _LOG.propagate = False
+
+
+class _Lines(logging.Handler):
+    """Writes to what is standard error at the time of each line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        sys.stderr.write(f"{self.format(record)}\n")
+        sys.stderr.flush()

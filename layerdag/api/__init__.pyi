@@ -1,9 +1,4 @@
-from ._audit import (
-    CAVEATS as CAVEATS,
-    Audit as Audit,
-    audit as audit,
-    audit_of as audit_of,
-)
+from ._audit import audit as audit
 from ._compare import attribute_views as attribute_views, compare as compare
 from ._diff import diff as diff
 from ._read import read as read
@@ -22,11 +17,13 @@ from ._warm_start import (
 from ._workload import workload as workload
 from ._write import write as write
 from .auditing import (
+    CAVEATS as CAVEATS,
+    Audit as Audit,
     WhiteBox as WhiteBox,
     WordSearch as WordSearch,
+    audit_of as audit_of,
     figure_cells as figure_cells,
     neighborhood_cells as neighborhood_cells,
-    percents as percents,
     search_words as search_words,
     too_few_held_out as too_few_held_out,
     weight_attacks as weight_attacks,

@@ -2,18 +2,19 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from layerdag.api._compare import attribute_views
+from layerdag._runtime import stage
 from layerdag.api.auditing import (
+    Audit,
     Graphs,
+    Samples as SampleSource,
     WhiteBox,
     WordSearch,
-    audit_lines,
+    audit_of,
     read_sets,
     search_words,
-    too_few_held_out,
 )
 from layerdag.api.auditing.shadows import ShadowReport, ShadowSettings
 from layerdag.datasets import (
@@ -25,97 +26,15 @@ from layerdag.datasets import (
     require_same_split,
 )
 from layerdag.errors import DataError, UsageError
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import (
-    LOCAL_METRICS,
-    NEIGHBORHOOD_METRICS,
-    AttributeMetrics,
-    Metric,
-    SimilarityRow,
-)
-from layerdag.evaluation.privacy import (
-    Attack,
-    CopyCounts,
-    LeakRow,
-    Novelty,
-    Verdict,
-    count_copies,
-    leak_series,
-    novelty,
-)
-from layerdag.evaluation.rules import StructureReport, check_structure
-from layerdag.graph import DAG, GraphStatistics
+from layerdag.evaluation.privacy import Attack
 from layerdag.sampling import checkpoint_schema
-from layerdag.surrogates import read_manifest, read_samples
+from layerdag.surrogates import read_manifest, stream_samples
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 Samples = Sequence[GraphLike] | str | Path
 
 Tell = Callable[[str], None]
 _LOG = logging.getLogger("layerdag")
-
-CAVEATS = (
-    "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
-    "find more in weights.",
-    "More samples can only reveal more: the figures hold for these numbers of samples.",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What samples give away.
-
-    Attributes:
-        train: Number of graphs that the model learned from.
-        held_out: Number of validation and test graphs.
-        structure: Verdict on the samples by the rules on graphs.
-        novelty: Valid, unique, novel shares.
-        copies: Copies of real graphs whatever their durations, and near copies.
-        leaks: Nearness, attacks on the samples and what is read from them, by their number; empty
-            if nothing is held out.
-        weights: Attacks on weights and schema of the checkpoint, if one was given.
-        neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
-            empty if nothing is held out.
-        local: ``LOCAL_METRICS`` of the samples that are valid graphs, beside those of the held-out
-            graphs; empty if nothing is held out or no sample is valid.
-        advice: What is wrong with the split for this purpose, None if nothing is.
-        words: Private words in the files of the samples; None where there are no files.
-        shadows: How shadow models were trained, and what such models give away; None without any.
-    """
-
-    train: int
-    held_out: int
-    structure: StructureReport
-    novelty: Novelty
-    copies: CopyCounts
-    leaks: tuple[LeakRow, ...]
-    weights: tuple[Attack, ...]
-    neighborhoods: tuple[SimilarityRow, ...]
-    local: tuple[SimilarityRow, ...]
-    advice: str | None
-    words: WordSearch | None = None
-    shadows: ShadowReport | None = None
-
-    @property
-    def passes(self) -> bool:
-        """Whether nothing was found of all samples and of the weights.
-
-        Every figure is no better than chance, no graph is found at a low false-positive rate, no
-        sample copies a real graph, and no file holds a private word or could not be searched.
-        """
-        if not self.leaks or self.copies.copied:
-            return False
-        if self.words is not None and (self.words.found or self.words.unread):
-            return False
-        attacks = (*self.leaks[-1].attacks, *self.weights)
-        if any(attack.finds_some for attack in attacks):
-            return False
-        found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
-        return all(verdict is Verdict.CHANCE for verdict in found)
-
-    def __str__(self) -> str:
-        """Return the figures as lines to read."""
-        return "\n".join(audit_lines(self, CAVEATS))
 
 
 def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attacked
@@ -170,7 +89,7 @@ def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attack
     if isinstance(samples, str | Path):
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
         _require_split(learned, data, str(samples))
-        made = list(read_samples(samples, data.schema))
+        made: SampleSource = stream_samples(samples, data.schema)
         words = None if folder is None else _searched(samples, folder)
     else:
         made = encoded(samples, data.schema)
@@ -206,7 +125,8 @@ def _audit_of_folders(
             "nor data."
         )
     assert train is not None and holdout is not None and synthetic is not None  # noqa: PT018
-    found = read_sets(train, holdout, synthetic)
+    with stage("reading three sets of graphs"):
+        found = read_sets(train, holdout, synthetic)
     weights: tuple[Attack, ...] = ()
     report: ShadowReport | None = None
     if checkpoint is not None:
@@ -218,50 +138,6 @@ def _audit_of_folders(
     if not isinstance(synthetic, str | Path):
         return done
     return replace(done, words=search_words(synthetic, found.private))
-
-
-def audit_of(data: GraphDataset, made: Sequence[DAG], weights: tuple[Attack, ...] = ()) -> Audit:
-    """Return the audit of samples with codes of the data set's schema.
-
-    Args:
-        data: The data set.
-        made: The samples.
-        weights: Attacks on the weights.
-
-    Raises:
-        UsageError: If there is no training graph or no sample.
-    """
-    train, held_out = data.graphs["train"], data.held_out
-    structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
-    valid = [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
-    return Audit(
-        train=len(train),
-        held_out=len(held_out),
-        structure=structure,
-        novelty=novelty(train, held_out, made, structure.valid_B),
-        copies=count_copies(train, held_out, made, data.schema.measured_columns),
-        leaks=leak_series(
-            data.members,
-            held_out,
-            made,
-            measured=data.schema.measured_columns,
-            numeric=data.schema.size_columns,
-        ),
-        weights=weights,
-        neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
-        local=_compared(data, valid, LOCAL_METRICS),
-        advice=too_few_held_out(data),
-    )
-
-
-def _compared(
-    data: GraphDataset, made: Sequence[DAG], metrics: Sequence[Metric | AttributeMetrics]
-) -> tuple[SimilarityRow, ...]:
-    """Return metrics of samples and of held-out graphs; none where one of both is missing."""
-    if not data.held_out or not made:
-        return ()
-    views = attribute_views(data.schema)
-    return compare(data.graphs["train"], data.held_out, made, views, metrics=metrics).rows
 
 
 def _require_split(learned: SplitFingerprint | None, data: GraphDataset, model: str) -> None:

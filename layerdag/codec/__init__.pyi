@@ -17,7 +17,11 @@ from ._fold import (
 from ._placement import fitting_ranks as fitting_ranks
 from ._rank_classes import rank_classes as rank_classes
 from ._repairs import repair_in_words as repair_in_words
-from ._unfold import Unfolded as Unfolded, unfold_sampled as unfold_sampled
+from ._unfold import (
+    Unfolded as Unfolded,
+    needed_repairs as needed_repairs,
+    unfold_sampled as unfold_sampled,
+)
 from ._vocabulary import (
     COLLECTIVE_NAMES as COLLECTIVE_NAMES,
     OTHER as OTHER,

@@ -65,7 +65,9 @@ def node_numbers(plan: JobPlan) -> NodeNumbers:
         computes_N | memory_N, found.comm_bytes_N, np.maximum(found.comm_bytes_N, MIN_BYTES)
     )
     found = replace(found, bytes_N=bytes_N, comm_bytes_N=comm_bytes_N)
-    return _with_costs(found, computes_N)
+    # What became compute by a repair is counted as that repair alone.
+    meant_N = np.array([word == COMPUTE for word in plan.graph.categories["type"]])
+    return _with_costs(found, computes_N, meant_N)
 
 
 def _whole(plan: JobPlan, name: str) -> np.ndarray:
@@ -77,7 +79,7 @@ def _whole(plan: JobPlan, name: str) -> np.ndarray:
     return np.rint(np.clip(known_N, 0, _MOST)).astype(np.int64)
 
 
-def _with_costs(numbers: NodeNumbers, computes_N: np.ndarray) -> NodeNumbers:
+def _with_costs(numbers: NodeNumbers, computes_N: np.ndarray, counted_N: np.ndarray) -> NodeNumbers:
     """Fill in FLOPs and bytes of the compute nodes; the rules stand at the top of the module."""
     flops_N, bytes_N = numbers.flops_N, numbers.bytes_N
     # Compute nodes have a size of communication only if they were communication.
@@ -89,7 +91,7 @@ def _with_costs(numbers: NodeNumbers, computes_N: np.ndarray) -> NodeNumbers:
     bytes_N = np.where(bare_N, np.maximum(moved_N, ELEMENT_BYTES), bytes_N)
     idle_N = computes_N & (flops_N == 0)
     flops_N = np.where(idle_N, np.maximum(bytes_N // (2 * ELEMENT_BYTES), 1), flops_N)
-    filled_N = computes_N & ((numbers.bytes_N == 0) | (numbers.flops_N == 0))
+    filled_N = counted_N & ((numbers.bytes_N == 0) | (numbers.flops_N == 0))
     return replace(numbers, flops_N=flops_N, bytes_N=bytes_N, filled=int(filled_N.sum()))
 
 

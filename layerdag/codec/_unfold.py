@@ -19,7 +19,9 @@ from layerdag.codec._vocabulary import OTHER, RECEIVE
 from layerdag.traces import Attribute, NodeType, Trace, Wire, Workload
 from layerdag.traces.chakra import NodeSpec, build_trace
 
-__all__ = ["Unfolded", "fitting_ranks", "num_stages", "unfold", "unfold_sampled"]
+__all__ = [
+    "Unfolded", "fitting_ranks", "needed_repairs", "num_stages", "unfold", "unfold_sampled"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,13 @@ class Unfolded:
     Attributes:
         workload: One trace per rank; ranks with the same program share one ``Trace``.
         repairs: How often each repair was needed, by its name.
+        completions: How often decoding wrote down what the graphs of real jobs leave out as well:
+            the order in which several stages communicate, and a first node that ASTRA-sim takes.
     """
 
     workload: Workload
     repairs: Mapping[str, int] = field(default_factory=dict)
+    completions: Mapping[str, int] = field(default_factory=dict)
 
 
 def unfold(graph: AttributedGraph, num_ranks: int) -> Unfolded:
@@ -67,6 +72,16 @@ def unfold_sampled(graph: AttributedGraph, num_ranks: int) -> Unfolded:
     return _unfolded(plan, with_time_at_start(plan, node_numbers(plan)))
 
 
+def needed_repairs(graph: AttributedGraph, num_ranks: int) -> dict[str, int]:
+    """Return how often ``unfold_sampled`` would need each repair, without writing traces.
+
+    Raises:
+        UsageError, DataError, GraphError: As ``unfold`` does.
+    """
+    plan = JobPlan(graph, num_ranks)
+    return _needed({**plan.repairs, "compute_without_cost": node_numbers(plan).filled})
+
+
 def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
     """Write the traces of all ranks."""
     writer = _Writer(plan, numbers)
@@ -82,9 +97,14 @@ def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
             traces.extend(others.trace(rank) for rank in ranks[1:])
     groups = {name: ranks for ranks, name in writer.groups.items()}
     workload = Workload(tuple(traces), groups, plan.graph.name)
-    costs = {"compute_without_cost": numbers.filled, "start_without_time": numbers.lifted}
-    repairs = {**plan.repairs, **{name: count for name, count in costs.items() if count}}
-    return Unfolded(workload, dict(sorted(repairs.items())))
+    repairs = {**plan.repairs, "compute_without_cost": numbers.filled}
+    completions = {**plan.completions, "start_without_time": numbers.lifted}
+    return Unfolded(workload, _needed(repairs), _needed(completions))
+
+
+def _needed(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts above 0, by name."""
+    return {name: count for name, count in sorted(counts.items()) if count}
 
 
 class _Writer:

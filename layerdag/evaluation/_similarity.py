@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from layerdag._runtime import stage, track
 from layerdag.errors import GraphError, LayerdagError, UsageError
 from layerdag.evaluation._graph_set import GraphSet
 from layerdag.evaluation._tables import as_plain, as_table
@@ -96,7 +97,10 @@ def compare(
         GraphError: If a graph has a cycle and a metric needs layers; check structure first.
     """
     comparison = comparison_of((train, test, generated), attributes, seed, replicates)
-    rows = tuple(row_of(metric, comparison) for metric in metrics_for(metrics, attributes))
+    chosen = metrics_for(metrics, attributes)
+    with stage(f"comparing by {len(chosen)} metrics"):
+        found = track(chosen, "comparing", len(chosen))
+        rows = tuple(row_of(metric, comparison) for metric in found)
     return SimilarityReport(rows, len(train), len(test), len(generated), seed, replicates)
 
 

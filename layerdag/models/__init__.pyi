@@ -1,7 +1,9 @@
 from ._base import (
     NO_PREFIX as NO_PREFIX,
     DAGModel as DAGModel,
+    Faults as Faults,
     LossTerm as LossTerm,
+    PossibleCodes as PossibleCodes,
     SampleRequest as SampleRequest,
     SampleResult as SampleResult,
 )

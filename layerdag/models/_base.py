@@ -1,13 +1,15 @@
 """Interface of every generative model of DAGs: losses and samples.
 
-Shape letters: B graphs, C numeric conditions, M categorical conditions.
+Shape letters: B graphs, C numeric conditions, F feature columns (codes of all attributes), M
+categorical conditions.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from layerdag._runtime import takes_old_names
@@ -38,6 +40,27 @@ class LossTerm:
         return self.total / self.count.clamp(min=1)
 
 
+@dataclass(frozen=True, eq=False)
+class PossibleCodes:
+    """The codes that nodes of samples can have by the meaning of the codes, not by training.
+
+    Attributes:
+        pairs_FF: Which codes, of all attributes end to end, one node can have together.
+        graph_BF: Which codes the nodes of each graph can have.
+    """
+
+    pairs_FF: Bool[Tensor, "F F"]
+    graph_BF: Bool[Tensor, "B F"]
+
+    def repeated(self, times: int) -> "PossibleCodes":
+        """Return the same with each graph so many times, one after another."""
+        return PossibleCodes(self.pairs_FF, self.graph_BF.repeat_interleave(times, dim=0))
+
+
+Faults = Callable[[Sequence[DAG]], Sequence[float]]
+"""How much is wrong with each of some finished graphs, the candidates of a graph in a row."""
+
+
 @takes_old_names(candidates="best_of")
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
@@ -58,6 +81,8 @@ class SampleRequest:
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
             none. Only the choice among several candidates knows it.
         prefix: First layers that every graph begins with; `reference` takes none.
+        possible: What is ruled out while `fast` samples; None rules out nothing.
+        faults: What counts against candidates beside the model's own score; None is nothing.
     """
 
     numeric_BC: Float[Tensor, "B C"]
@@ -71,6 +96,8 @@ class SampleRequest:
     best_of: int = 1
     nodes_B: Float[Tensor, " B"] | None = None
     prefix: Prefix | None = None
+    possible: PossibleCodes | None = None
+    faults: Faults | None = None
 
 
 @dataclass(frozen=True, eq=False)

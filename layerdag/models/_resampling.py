@@ -15,6 +15,9 @@ from layerdag.graph import DAGBatch
 from layerdag.models._base import SampleRequest, SampleResult
 from layerdag.models.draws import gumbel
 
+NATS_PER_FAULT = 10.0
+"""What a fault costs a candidate: more than the scores of candidates of one graph mostly differ."""
+
 
 def resample(
     score: Callable[[DAGBatch, SampleRequest], Tensor],
@@ -24,7 +27,8 @@ def resample(
     """Sample ``request.best_of`` graphs per seed and choose one with weight exp(score).
 
     Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
-    only if all candidates are truncated. A graph still depends only on its own seed and conditions.
+    only if all candidates are truncated, and one with faults hardly where another has none. A graph
+    still depends only on its own seed and conditions.
 
     Args:
         score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
@@ -39,10 +43,13 @@ def resample(
         category_BM=request.category_BM.repeat_interleave(count, dim=0),
         seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
         best_of=1,
+        possible=None if request.possible is None else request.possible.repeated(count),
     )
     sampled = sample(repeated)
     batch = DAGBatch.of(sampled.dags, repeated.numeric_BC, repeated.category_BM)
     score_P = score(batch, request).cpu().double()
+    if request.faults is not None:
+        score_P -= NATS_PER_FAULT * torch.tensor(request.faults(sampled.dags)).double()
     score_P[torch.tensor(sampled.truncated)] -= 1e9
     uniform_P = torch.tensor(
         [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],

@@ -20,6 +20,7 @@ from ._neighbors import NearestReal as NearestReal, nearest_real as nearest_real
 from ._page import (
     figures_of as figures_of,
     plain as plain,
+    render as render,
     require_replaceable_page as require_replaceable_page,
     require_replaceable_report as require_replaceable_report,
     write_report as write_report,
@@ -29,6 +30,7 @@ from ._verdicts import (
     CLOSE as CLOSE,
     MAY_BE_SHARED as MAY_BE_SHARED,
     likeness as likeness,
+    mean_ratio as mean_ratio,
     median_ratio as median_ratio,
     sharing as sharing,
     usefulness_of as usefulness_of,

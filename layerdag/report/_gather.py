@@ -11,7 +11,7 @@ from layerdag.evaluation.rules import StructureReport
 from layerdag.graph import DAG
 from layerdag.report._content import CategoryFractions, Distribution, Sample as Numbers, SummaryRow
 from layerdag.surrogates import REAL, SHUFFLED, SYNTHETIC, TransferReport
-from layerdag.viz import number, percent
+from layerdag.viz import number, percent, percents
 
 SOURCES = ("real train", "real test", "synthetic")
 LOGARITHMIC = ("nodes", "edges")
@@ -108,7 +108,7 @@ def summary_rows(
         ),
         SummaryRow(
             "valid, unique and novel",
-            percent(novelty.vun),
+            f"{percent(novelty.vun)} {percents(novelty.vun_interval)}",
             "",
             f"{percent(novelty.copied)} copies; among real held-out graphs "
             f"{percent(novelty.copied_real)}",

@@ -20,11 +20,21 @@ MAY_BE_SHARED, IS_IT_LIKE, IS_IT_USEFUL = (
 
 def median_ratio(report: SimilarityReport | None) -> float | None:
     """Return the median ratio at equal count over all distances; None if there is none."""
-    if report is None:
-        return None
-    found = [row.matched_ratio for row in report.rows if row.is_distance]
-    known = [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
+    known = _ratios(report)
     return float(np.median(known)) if known else None
+
+
+def mean_ratio(report: SimilarityReport | None) -> float | None:
+    """Return the mean ratio at equal count over all distances; None if there is none."""
+    known = _ratios(report)
+    return float(np.mean(known)) if known else None
+
+
+def _ratios(report: SimilarityReport | None) -> list[float]:
+    """Return the ratio at equal count of each distance that has one."""
+    rows = () if report is None else report.rows
+    found = [row.matched_ratio for row in rows if row.is_distance]
+    return [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
 
 
 def sharing(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:

@@ -16,9 +16,7 @@ from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import CheckpointError
 from layerdag.graph import Condition
 from layerdag.models import DAGModel, SampleRequest
-from layerdag.sampling._batches import BATCH_SIZE, batches_of_like_size
 from layerdag.sampling._completion import GivenLayers
-from layerdag.sampling._finite import finite_sample
 from layerdag.sampling._generated import GeneratedGraph, knows_communication, sample_name
 from layerdag.sampling._repeats import (
     conditions_for_model,
@@ -26,11 +24,18 @@ from layerdag.sampling._repeats import (
     with_copies,
 )
 from layerdag.sampling._settings import PREDICTED, GenerationSettings
+from layerdag.sampling.drawing import (
+    BATCH_SIZE,
+    FaultCounter,
+    batches_of_like_size,
+    finite_sample,
+    possible_codes,
+)
 from layerdag.sampling.numbers import NumberAssigner
 from layerdag.training import LoadedCheckpoint
 
 _AGAIN = 8
-"""Times that a job of several ranks without communication is drawn again."""
+"""Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 
 
 def generate(
@@ -107,6 +112,7 @@ def sample_like(
     schema: GraphSchema,
     rows: Sequence[Mapping[str, Condition]],
     settings: GenerationSettings,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
 
@@ -116,6 +122,7 @@ def sample_like(
         rows: Conditions in their own units; missing ones are unknown to the model.
         settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
             not used.
+        numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
@@ -123,9 +130,9 @@ def sample_like(
     """
     drawing = _Drawing.of(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
+    numbers = range(len(rows)) if numbers is None else numbers
     for start in range(0, len(rows), size):
-        batch = range(start, min(start + size, len(rows)))
-        yield from drawing.graphs(batch, rows[start : batch.stop])
+        yield from drawing.graphs(numbers[start : start + size], rows[start : start + size])
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,20 +165,29 @@ class _Drawing:
     ) -> list[GeneratedGraph]:
         """Return the graphs with these numbers in the run, and these conditions.
 
-        A job of several ranks that exchange nothing is drawn again, a few times, with seeds that
-        follow from its own: no such job is a program of several ranks.
+        A job that contradicts itself, or of several ranks that exchange nothing, is drawn again, a
+        few times, with seeds that follow from its own: it is no program. The best one is kept.
         """
         seeds = [self.settings.seed + i for i in numbers]
         found = self._graphs(numbers, seeds, rows)
-        for trial in range(_AGAIN if knows_communication(self.schema) else 0):
-            silent = [k for k, graph in enumerate(found) if graph.lacks_communication]
-            if not silent:
+        faults = self._faults.counts([graph.dag for graph in found], rows)
+        for trial in range(_AGAIN):
+            wrong = [k for k, count in enumerate(faults) if count]
+            if not wrong:
                 break
-            further = [derive_seed(seeds[k], "communication", trial) for k in silent]
-            again = self._graphs([numbers[k] for k in silent], further, [rows[k] for k in silent])
-            for k, graph in zip(silent, again, strict=True):
-                found[k] = replace(graph, seed=seeds[k])
+            further = [derive_seed(seeds[k], "communication", trial) for k in wrong]
+            asked = [rows[k] for k in wrong]
+            again = self._graphs([numbers[k] for k in wrong], further, asked)
+            fewer = self._faults.counts([graph.dag for graph in again], asked)
+            for k, graph, count in zip(wrong, again, fewer, strict=True):
+                if count < faults[k]:
+                    found[k], faults[k] = replace(graph, seed=seeds[k]), count
         return found
+
+    @property
+    def _faults(self) -> FaultCounter:
+        """What counts the contradictions of a job."""
+        return FaultCounter(self.schema, communicate=knows_communication(self.schema))
 
     def _graphs(
         self,
@@ -219,6 +235,8 @@ class _Drawing:
             best_of=settings.best_of,
             prefix=None if self.given is None else self.given.prefix,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
+            possible=possible_codes(self.schema, rows),
+            faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
         )
 
 

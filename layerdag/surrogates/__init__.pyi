@@ -16,11 +16,13 @@ from ._files import (
 )
 from ._inputs import (
     SampleFile as SampleFile,
+    SampleStream as SampleStream,
     hide as hide,
     labeled as labeled,
     read_manifest as read_manifest,
     read_samples as read_samples,
     sample_files as sample_files,
+    stream_samples as stream_samples,
     targets as targets,
 )
 from ._operators import (
@@ -35,17 +37,6 @@ from ._scores import (
     scores as scores,
 )
 from ._surrogate import Surrogate as Surrogate
-from ._tstr import (
-    REAL as REAL,
-    RELATIVE as RELATIVE,
-    SHUFFLED as SHUFFLED,
-    SYNTHETIC as SYNTHETIC,
-    Labeled as Labeled,
-    ReachedFraction as ReachedFraction,
-    TransferReport as TransferReport,
-    TransferRow as TransferRow,
-    transfer as transfer,
-)
 from ._tuning import (
     Search as Search,
     Trial as Trial,
@@ -54,3 +45,17 @@ from ._tuning import (
     tune as tune,
 )
 from .families import FAMILIES as FAMILIES
+from .tstr import (
+    CONDITIONS as CONDITIONS,
+    REAL as REAL,
+    RELATIVE as RELATIVE,
+    SHUFFLED as SHUFFLED,
+    SYNTHETIC as SYNTHETIC,
+    Gain as Gain,
+    Labeled as Labeled,
+    ReachedFraction as ReachedFraction,
+    TransferReport as TransferReport,
+    TransferRow as TransferRow,
+    few_real as few_real,
+    transfer as transfer,
+)

@@ -1,7 +1,7 @@
 """Graphs for surrogates: folders of samples, targets, and attributes that must not be seen."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from layerdag.datasets.samples import SampleRun, is_run, iter_samples
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG, Condition
-from layerdag.surrogates._tstr import Labeled
+from layerdag.surrogates.tstr import Labeled
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -77,6 +77,58 @@ def sample_files(folder: str | Path) -> tuple[SampleFile, ...]:
     )
 
 
+@dataclass(frozen=True)
+class SampleStream:
+    """Samples on the disk, as often as they are gone through; one is held at a time.
+
+    Attributes:
+        folder: Of samples, a file or folder each or in parts; or one part.
+        schema: What the codes mean.
+        count: Number of samples.
+    """
+
+    folder: Path
+    schema: GraphSchema
+    count: int
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self.count
+
+    def __iter__(self) -> Iterator[DAG]:
+        """Yield the samples in order, with the conditions that were noted.
+
+        Raises:
+            DataError: If a sample is missing or damaged.
+        """
+        if self.folder.is_file() or is_run(self.folder):
+            for sample in iter_samples(self.folder):
+                yield self.schema.encode(sample.graph).with_conditions(sample.conditions)
+            return
+        for file in sample_files(self.folder):
+            yield self.schema.encode(read_graph(file.path)).with_conditions(file.conditions)
+
+
+def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
+    """Return what ``layerdag sample`` wrote as a stream.
+
+    Args:
+        folder: Of samples, a file or folder each or in parts; or one part.
+        schema: What the codes are to mean.
+
+    Raises:
+        DataError: If the manifest is missing or damaged, or there is no whole part.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        count = sum(1 for _ in iter_samples(folder))
+    elif is_run(folder):
+        count = sum(len(part.samples) for part in SampleRun.read(folder).parts_at(folder))
+    else:
+        count = len(sample_files(folder))
+    return SampleStream(folder, schema, count)
+
+
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     """Read what ``layerdag sample`` wrote, with the conditions that it noted.
 
@@ -87,16 +139,7 @@ def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     Raises:
         DataError: If the manifest or a sample is missing or damaged.
     """
-    folder = Path(folder)
-    if folder.is_file() or is_run(folder):
-        return tuple(
-            schema.encode(sample.graph).with_conditions(sample.conditions)
-            for sample in iter_samples(folder)
-        )
-    return tuple(
-        schema.encode(read_graph(file.path)).with_conditions(file.conditions)
-        for file in sample_files(folder)
-    )
+    return tuple(SampleStream(Path(folder), schema, 0))
 
 
 def labeled(

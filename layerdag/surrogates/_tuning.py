@@ -15,8 +15,8 @@ from layerdag.graph import GraphSizes, graph_hash
 from layerdag.surrogates._inputs import labeled
 from layerdag.surrogates._scores import EVALUATED, SCORES, PredictionScore, scores
 from layerdag.surrogates._surrogate import Surrogate
-from layerdag.surrogates._tstr import Labeled
 from layerdag.surrogates.families import Fit, draw_settings, fit_with
+from layerdag.surrogates.tstr import Labeled
 
 
 @final

@@ -12,6 +12,7 @@ from ._markup import (
     joined as joined,
     number as number,
     percent as percent,
+    percents as percents,
     scrolling as scrolling,
     section as section,
     table as table,

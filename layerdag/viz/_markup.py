@@ -131,6 +131,11 @@ def percent(fraction: float | None) -> str:
     return f"{min(max(100 * fraction, 0.1), 99.9):.1f}%"
 
 
+def percents(value: Interval) -> str:
+    """Return an interval of fractions in brackets, as percentages."""
+    return f"[{value.low:.0%}, {value.high:.0%}]"
+
+
 def interval(value: Interval | None) -> str:
     """Return an interval in brackets, "" for none."""
     return "" if value is None else f"[{number(value.low, 2)}, {number(value.high, 2)}]"

@@ -10,16 +10,25 @@ from table import (
     _base,
     _er_dag,
     _figures,
-    _label_quintile,
     _learners,
     _page,
-    _quintile,
     _runs,
     _tables,
 )
 from table.baselines import _diffusion, _language_model, _markov, _recurrent, _resampler
+from table.labels import (
+    _few_real,
+    _gains,
+    _label_quintile,
+    _parts,
+    _quintile,
+    _scheduled,
+    _tpu_tile,
+)
 
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
+few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
 label_quintile, learners, tables = _label_quintile, _learners, _tables
 diffusion, language_model = _diffusion, _language_model
 markov, recurrent, resampler = _markov, _recurrent, _resampler
+tpu_tile = _tpu_tile

@@ -18,6 +18,7 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
         width=32,
         samples=12,
         families=("boosting",),
+        processes=1,
     )
     report(settings, as_json=True)
     printed = json.loads(capsys.readouterr().out)

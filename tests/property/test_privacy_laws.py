@@ -7,12 +7,28 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import Verdict, chance_half_width, leak_series, needed, novelty
+from layerdag.evaluation.privacy import (
+    LeakTally,
+    Verdict,
+    chance_half_width,
+    leak_series,
+    needed,
+    novelty,
+)
 from layerdag.evaluation.privacy._membership import area_under_curve, attack_by_scores
 from layerdag.evaluation.privacy._memorization import (
     kernel_distances,
+    nearness,
     nearness_by_distance,
     wilson_interval,
+)
+from layerdag.evaluation.privacy.attacks import (
+    DensityRatio,
+    NearestProgram,
+    NearestSample,
+    Pool,
+    UniqueMotifs,
+    attacked,
 )
 from layerdag.graph import DAG, random_dag
 
@@ -157,3 +173,19 @@ def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int
         assert row.nearness.samples == row.samples
         found = (row.nearness, *row.attacks, *row.inferences)
         assert row.verdicts == tuple(figure.verdict for figure in found)
+
+
+@given(SEEDS, st.integers(1, 7), st.sampled_from([(), (1,)]))
+@tried(12)
+def test_samples_that_come_some_at_a_time_give_away_what_they_do_together(
+    seed: int, at_once: int, measured: tuple[int, ...]
+) -> None:
+    train, held_out, made = graphs(seed, 9), graphs(seed + 1, 8), graphs(seed + 2, 23)
+    tally = LeakTally(train, held_out, len(made), measured=measured)
+    for first in range(0, len(made), at_once):
+        tally.add(made[first : first + at_once])
+    pool = Pool(train, held_out, made, measured=measured)
+    programs = [NearestProgram(pool)] if measured else []
+    every = [NearestSample(pool), DensityRatio(pool), *programs, UniqueMotifs(pool)]
+    assert tuple(tally.outcomes()) == attacked(every, pool.roles, 0)
+    assert tally.nearness == nearness(train, held_out, made)

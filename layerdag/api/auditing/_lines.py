@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from layerdag.evaluation.metrics import Interval, MetricResult, SimilarityRow
+from layerdag.evaluation.metrics import MetricResult, SimilarityRow
 from layerdag.evaluation.privacy import Attack, Inference
-from layerdag.viz import interval, number, percent
+from layerdag.viz import interval, number, percent, percents
 
 if TYPE_CHECKING:
     from layerdag.api import Audit
@@ -32,6 +32,12 @@ def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
     yield from _shadow_lines(found)
     yield from _word_lines(found)
     yield from _structure_lines(found)
+    if found.held is not None:
+        yield (
+            f"What learns, aligns or infers, and neighborhoods and local structure, looked at "
+            f"{found.held:,} of the {found.novelty.graphs:,} samples, drawn at random (seed 0); "
+            "everything else at all of them."
+        )
     if found.advice:
         yield found.advice
     yield " ".join(caveats)
@@ -55,7 +61,7 @@ def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
     yield f"attack {last.name} (an area of 0.5 is chance)"
     for row in found.leaks:
         attack = next((each for each in row.attacks if each.name == last.name), None)
-        if attack is not None:
+        if attack is not None and attack.sampled is None:
             yield f"  {row.samples:>6,} samples  {_told(attack)}"
     yield from _beside(last)
 
@@ -89,7 +95,7 @@ def _inference_lines(found: "Audit") -> Iterator[str]:
     for last in found.leaks[-1].inferences:
         for row in found.leaks:
             each = next((one for one in row.inferences if one.name == last.name), None)
-            if each is not None:
+            if each is not None and each.samples == row.samples:
                 yield f"  {row.samples:>6,} samples  {each.name}: {read_in_words(each)}"
 
 
@@ -172,11 +178,6 @@ def _fraction(result: MetricResult) -> str:
     """Return a fraction with its interval."""
     between = "" if result.interval is None else f" {percents(result.interval)}"
     return f"{percent(result.value)}{between}"
-
-
-def percents(interval: Interval) -> str:
-    """Return an interval of shares in brackets."""
-    return f"[{interval.low:.0%}, {interval.high:.0%}]"
 
 
 def _told(attack: Attack) -> str:

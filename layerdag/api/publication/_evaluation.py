@@ -9,9 +9,9 @@ from layerdag.api.publication.drawing import Drawn
 from layerdag.api.publication.training import CrossFit
 from layerdag.api.stages import (
     SimulatedWorkloads,
+    decoded_jobs,
     simulate_stage,
     simulation_parts,
-    synthetic_workloads,
     transferred,
 )
 from layerdag.codec import AttributedGraph
@@ -166,8 +166,9 @@ def _simulated(
     """Simulate real and synthetic jobs on the same small clusters."""
     if data.schema.kind != "trace":
         return (), None, (), {}
-    made, repairs = synthetic_workloads(data, kept)
-    ours = simulate_stage(made[:SIMULATED], "simulating samples")
+    made = decoded_jobs(sample.graph for sample in kept)
+    repairs = made.repairs
+    ours = simulate_stage(made.workloads[:SIMULATED], "simulating samples")
     theirs = simulate_stage(_real_workloads(real), "simulating real jobs")
     if not _takes_time(ours) or not _takes_time(theirs):
         return (), None, ours.failed, repairs

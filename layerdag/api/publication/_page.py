@@ -36,7 +36,7 @@ from layerdag.report import (
     usefulness_of,
 )
 from layerdag.sampling import GeneratedGraph
-from layerdag.viz import Picture, interval, number, percent
+from layerdag.viz import Picture, interval, number, percent, percents
 
 _TONES = {Outcome.YES: "good", Outcome.RESERVED: "fair", Outcome.NO: "poor"}
 _SHORT = {Outcome.YES: "yes", Outcome.RESERVED: "yes, with a reserve", Outcome.NO: "no"}
@@ -264,7 +264,7 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     if not evaluation.leaks:
         return
     last = evaluation.leaks[-1]
-    fraction = f"{percent(last.nearness.dcr_share)} {interval(last.nearness.interval)}"
+    fraction = f"{percent(last.nearness.dcr_share)} {percents(last.nearness.interval)}"
     yield SummaryRow(
         "samples nearer to training than to held-out graphs",
         fraction,
@@ -278,7 +278,7 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     yield from (_attack_row(what, attack) for what, attack in pairs)
     for read in last.inferences:
         yield SummaryRow(
-            f"{read.name}: {read.description}",
+            f"read from samples, {read.description}",
             percent(read.of_training),
             f"{percent(read.of_held_out)} of held-out graphs",
             read.in_words(),

@@ -165,7 +165,8 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, license, init, with_weights, shadows, cross_fit, until, overwrite.
+            temperature, best_of, license, init, with_weights, public,
+            shadows, cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.
@@ -174,12 +175,13 @@ def release(
         UsageError: If a setting is out of bounds, or a folder may not be replaced.
         DataError: If nothing can be read.
     """
-    labels = settings.pop("labels", None)
+    labels, public = (settings.pop(name, None) for name in ("labels", "public"))
     try:
         asked = ReleaseSettings(
             Path(traces),
             Path(out),
             labels=None if labels is None else Path(str(labels)),
+            public=None if public is None else Path(str(public)),
             **settings,
         )
     except TypeError as error:

@@ -28,12 +28,15 @@ class ReleaseSettings:
         labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
         max_nodes: Larger jobs are left out, and listed.
         steps: Most optimizer steps.
-        temperature: Of sampling; None is the usual one.
+        temperature: Of sampling; None is the usual one, with weights 1.
+        best_of: Graphs drawn for each sample; None is the usual number, with weights 1.
         license: Of the samples, for the data card; an SPDX name or a URL.
         init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
             for random weights. It must not have learned from the traces themselves.
         with_weights: Whether weights are to be published, too: those of a student, which learns
             from the published samples alone and is attacked with shadow models.
+        public: Folder of graphs that are public anyway, in any format; the student learns as many
+            of them as samples, so that it forgets less of its start.
         shadows: Number of shadow models.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
             sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
@@ -54,18 +57,21 @@ class ReleaseSettings:
     max_nodes: int = 2000
     steps: int = 120
     temperature: float | None = None
+    best_of: int | None = None
     license: str = ""
     init: str | Path | None = PRETRAINED
     with_weights: bool = False
+    public: Path | None = None
     shadows: int = LEAST_SHADOWS
     cross_fit: int | None = None
     until: str = STAGES[-1]
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num", "max_nodes", "steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"'{name}' must be at least 1, found {getattr(self, name)}.")
+        for name in ("num", "max_nodes", "steps", "best_of"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
         if not LEAST_BUDGET <= self.budget < float("inf"):
             raise UsageError(
                 f"'budget' must be at least {LEAST_BUDGET:.0f} seconds, found {self.budget:g}."
@@ -94,6 +100,7 @@ class ReleaseSettings:
             )
         self._check_places()
         self._check_start()
+        self._check_public()
 
     def _check_places(self) -> None:
         """Refuse a release inside its own traces, or the other way around."""
@@ -108,6 +115,19 @@ class ReleaseSettings:
                 f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
                 "another folder with --out."
             )
+
+    def _check_public(self) -> None:
+        """Refuse public graphs that are nowhere, or that nothing would learn from."""
+        if self.public is None:
+            return
+        if not self.with_weights:
+            raise UsageError("'public' is for weights; add --with-weights or leave it out.")
+        if not self.public.is_dir():
+            raise UsageError(
+                f"{self.public}: there is no such folder of public graphs; check the path."
+            )
+        if self.public.resolve() == self.traces.resolve():
+            raise UsageError(f"{self.public}: the traces are not public; name another folder.")
 
     def _check_start(self) -> None:
         """Refuse weights that start from a checkpoint that learned from the same jobs."""

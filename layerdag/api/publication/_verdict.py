@@ -9,7 +9,7 @@ from layerdag.api.publication._settings import ReleaseSettings
 from layerdag.api.publication._split import LEAST_RUNS, Need, runs_for_membership
 from layerdag.api.publication.drawing import KEPT, Drawn
 from layerdag.evaluation.privacy import LeakRow, Verdict, succeeds_among_all
-from layerdag.viz import interval, number, percent
+from layerdag.viz import interval, number, percent, percents
 
 LEAST_KEPT = 8
 
@@ -181,7 +181,7 @@ def _successes(last: LeakRow) -> Iterator[str]:
     if near.verdict is Verdict.LEAKS:
         yield (
             f"{percent(near.dcr_share)} of the samples are nearer to training than to held-out "
-            f"graphs ({interval(near.interval)} around .5 is chance)"
+            f"graphs ({percents(near.interval)}, 50% is chance)"
         )
     for attack in last.attacks:
         if succeeds_among_all(attack):

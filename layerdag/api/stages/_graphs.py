@@ -1,11 +1,14 @@
 """Samples as traces, and graphs as words and pictures."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import CategoryAttribute
 from layerdag.graph import DAG
-from layerdag.sampling import GeneratedGraph, as_workload
+from layerdag.sampling import as_workload
 from layerdag.traces import Workload
 from layerdag.viz import Picture
 
@@ -28,17 +31,30 @@ def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def synthetic_workloads(
-    data: GraphDataset, samples: Sequence[GeneratedGraph]
-) -> tuple[list[Workload], dict[str, int]]:
-    """Decode samples into traces; return them with the repairs that were needed."""
-    workloads, repairs = [], dict[str, int]()
-    for sample in samples:
-        unfolded = as_workload(sample.graph)
+@dataclass(frozen=True, eq=False)
+class DecodedJobs:
+    """Jobs as traces, and what decoding them took.
+
+    Attributes:
+        workloads: One per job.
+        repairs: How often each contradiction was repaired.
+        completions: How often decoding wrote down what graphs of real jobs leave out, too.
+    """
+
+    workloads: list[Workload]
+    repairs: dict[str, int]
+    completions: dict[str, int]
+
+
+def decoded_jobs(graphs: Iterable[AttributedGraph]) -> DecodedJobs:
+    """Decode jobs into traces, and count what that takes."""
+    workloads, repairs, completions = [], Counter[str](), Counter[str]()
+    for graph in graphs:
+        unfolded = as_workload(graph)
         workloads.append(unfolded.workload)
-        for name, count in unfolded.repairs.items():
-            repairs[name] = repairs.get(name, 0) + count
-    return workloads, repairs
+        repairs.update(unfolded.repairs)
+        completions.update(unfolded.completions)
+    return DecodedJobs(workloads, dict(repairs), dict(completions))
 
 
 def picture_of(data: GraphDataset, dag: DAG, title: str) -> Picture:

@@ -3,12 +3,13 @@
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from layerdag._runtime import atomic_folder
 from layerdag.api import attribute_views, stages as evaluating
-from layerdag.api.stages import SimulatedWorkloads
+from layerdag.api.stages import DecodedJobs, SimulatedWorkloads
 from layerdag.cli.demo import _stages as stages
 from layerdag.cli.demo._folder import DEMO_SAMPLES, REPORT, SAMPLES, held_demo
 from layerdag.cli.demo._provenance import caveats, provenance, training
@@ -75,16 +76,19 @@ def _content(settings: DemoSettings) -> ReportContent:
     now = timed(seconds, "train", now)
     samples = stages.sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
+    fits = partial(
+        evaluating.transferred,
+        data, samples, families=settings.families, seeds=settings.surrogate_seeds,
+    )  # fmt: skip
+    surrogates = evaluating.begin_beside(fits) if settings.processes > 1 else fits
     evaluation = _evaluated(data, samples, checkpoint)
     real = _test_workloads(settings, data)
-    synthetic, repairs = evaluating.synthetic_workloads(data, samples)
-    trace_row = _trace_row(settings, real, synthetic, repairs)
+    made = evaluating.decoded_jobs(sample.graph for sample in samples)
+    trace_row = _trace_row(settings, data, real, made)
     now = timed(seconds, "evaluate", now)
-    simulation = _simulated(real, synthetic)
+    simulation = _simulated(real, made.workloads)
     now = timed(seconds, "simulate", now)
-    transferred = evaluating.transferred(
-        data, samples, families=settings.families, seeds=settings.surrogate_seeds
-    )
+    transferred = surrogates()
     timed(seconds, "surrogate", now)
     rows = summary_rows(
         evaluation.structure,
@@ -118,7 +122,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         shares=evaluation.shares,
         transfer=transferred,
         target="step time in seconds",
-        repairs=tuple((repair_in_words(name), count) for name, count in repairs.items()),
+        repairs=tuple((repair_in_words(name), count) for name, count in made.repairs.items()),
         simulations=simulation.distributions,
         systems=simulation.times,
         neighbors=alike,
@@ -198,21 +202,26 @@ def _test_workloads(settings: DemoSettings, data: GraphDataset) -> list[Workload
 
 
 def _trace_row(
-    settings: DemoSettings,
-    real: list[Workload],
-    synthetic: list[Workload],
-    repairs: dict[str, int],
+    settings: DemoSettings, data: GraphDataset, real: list[Workload], made: DecodedJobs
 ) -> SummaryRow:
     """Check the decoded traces by the rules of their consumers, and write some of them."""
     with atomic_folder(settings.out / SAMPLES, DEMO_SAMPLES, overwrite=True) as folder:
-        for workload in synthetic[:WRITTEN_SAMPLES]:
+        for workload in made.workloads[:WRITTEN_SAMPLES]:
             write_workload(workload, folder / workload.source / workload.source)
+    tests = evaluating.decoded_jobs(map(data.schema.decode, data.graphs["test"]))
     return SummaryRow(
         "jobs whose traces keep every rule",
-        percent(_rule_share(synthetic)),
+        percent(_rule_share(made.workloads)),
         percent(_rule_share(real)),
-        f"after {sum(repairs.values()):,} repairs while decoding, see “Repairs”",
+        f"after {sum(made.repairs.values()):,} repairs while decoding; real jobs decoded alike: "
+        f"{sum(tests.repairs.values()):,}. Completed: {_per_job(made)} times per job, real "
+        f"{_per_job(tests)}",
     )
+
+
+def _per_job(made: DecodedJobs) -> str:
+    """Return how often decoding completed a job, in the mean."""
+    return f"{sum(made.completions.values()) / max(len(made.workloads), 1):.2f}"
 
 
 def _rule_share(workloads: list[Workload]) -> float:

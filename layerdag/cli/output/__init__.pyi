@@ -1,4 +1,6 @@
-from ._audit import audit as audit, save_figures as save_figures, show as show
+from ._audit import audit as audit, content_of as content_of, figures_json as figures_json
+from ._kept import content_hash as content_hash, keep as keep, kept as kept, key_of as key_of
+from ._outcome import AuditOutcome as AuditOutcome, once as once
 from ._private_notes import (
     CARD as CARD,
     after_tuning as after_tuning,

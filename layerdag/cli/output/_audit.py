@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from layerdag._runtime import write_text
+from layerdag._runtime import log_stages, stage
 from layerdag.api import (
     CAVEATS,
     Audit,
@@ -13,13 +12,12 @@ from layerdag.api import (
     audit_of,
     figure_cells,
     neighborhood_cells,
-    percents,
 )
 from layerdag.cli.settings import RealData
-from layerdag.report import ReportContent, SummaryRow, plain, write_report
-from layerdag.surrogates import read_samples
+from layerdag.report import ReportContent, SummaryRow, plain
+from layerdag.surrogates import stream_samples
 from layerdag.training import load_checkpoint
-from layerdag.viz import interval, number, percent
+from layerdag.viz import interval, number, percent, percents
 
 
 def audit(
@@ -37,8 +35,10 @@ def audit(
         UsageError: If samples or checkpoint come from another split of the data.
         DataError: If a file is missing or damaged.
     """
-    data = against.beside_samples(samples)
-    made = read_samples(samples, data.schema)
+    log_stages()
+    with stage("reading the real graphs"):
+        data = against.beside_samples(samples)
+    made = stream_samples(samples, data.schema)
     if checkpoint is None:
         return audit_of(data, made)
     loaded = load_checkpoint(checkpoint)
@@ -46,21 +46,9 @@ def audit(
     return replace(audit_of(data, made, weights), shadows=report)
 
 
-def save_figures(found: Audit, path: str) -> None:
-    """Write all figures of an audit as JSON."""
-    write_text(Path(path), json.dumps(plain(_figures(found)), indent=1, allow_nan=False) + "\n")
-
-
-def show(found: Audit, page: str | None, *, as_json: bool) -> None:
-    """Print the audit as a table or as JSON, and write it as a page if one is named."""
-    if page is not None:
-        write_report(_content(found), Path(page))
-    if as_json:
-        print(json.dumps(plain(_figures(found)), indent=1, allow_nan=False))
-        return
-    print(found)
-    if page is not None:
-        print(f"report: {page}")
+def figures_json(found: Audit) -> str:
+    """Return all figures of an audit as JSON."""
+    return json.dumps(plain(_figures(found)), indent=1, allow_nan=False)
 
 
 def _figures(found: Audit) -> dict[str, object]:
@@ -81,10 +69,11 @@ def _figures(found: Audit) -> dict[str, object]:
         "by_number_of_samples": found.leaks,
         "neighborhoods": found.neighborhoods,
         "local": found.local,
+        **({} if found.held is None else {"held": found.held}),
     }
 
 
-def _content(found: Audit) -> ReportContent:
+def content_of(found: Audit) -> ReportContent:
     """Return what the page shows."""
     return ReportContent(
         title="What the samples give away",

@@ -89,7 +89,7 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
 
 def _pair_codes(graphs: GraphSet) -> np.ndarray:
     """Return one number for the first attributes of source and target of each edge."""
-    source_E, target_E = graphs.x_NA[:, 0][graphs.edge_index_2E]
+    source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
     pair_E: np.ndarray = (source_E << 31) | target_E
     return pair_E
 
@@ -129,14 +129,13 @@ def classifier_bound(
     y_first = np.repeat([1, 0], [order.size // 2 for order in orders])
     losses, bits = {}, {}
     for name in real:
-        halves = [
-            (vectors[order[: order.size // 2]], vectors[order[order.size // 2 :]])
-            for vectors, order in zip((real[name], other[name]), orders, strict=True)
-        ]
-        x_first = np.concatenate([first for first, _ in halves])
+        sides = list(zip((real[name], other[name]), orders, strict=True))
+        x_first = np.concatenate([vectors[order[: order.size // 2]] for vectors, order in sides])
         losses[name] = _cross_validated_loss(x_first, y_first, seed)
         model = _classifier().fit(x_first, y_first)
-        second = [_probability(model, held) for _, held in halves]
+        second = [
+            _probability(model, vectors[order[order.size // 2 :]]) for vectors, order in sides
+        ]
         bits[name] = (np.log2(second[0]), np.log2(1 - second[1]))
     best = min(losses, key=lambda name: losses[name])
     draws = [_distance(*bits[best])]

@@ -243,7 +243,8 @@ class _Pairs:
 
 def _pair_code(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return one integer for each pair of codes; codes are below 2**31."""
-    return (first << 31) | second
+    pair: np.ndarray = (first.astype(np.int64) << 31) | second
+    return pair
 
 
 DESCRIPTORS: tuple[Metric | AttributeMetrics, ...] = (

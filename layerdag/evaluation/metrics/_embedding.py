@@ -7,6 +7,8 @@ change to the paper: node sums are divided by the root of the node count, becaus
 size a hundredfold and plain sums would then see nothing but size.
 """
 
+from typing import Any
+
 import numpy as np
 
 from layerdag._runtime import numpy_generator
@@ -52,12 +54,12 @@ def _embed(
     for column, table in enumerate(tables):
         h_NF += table[graphs.x_NA[:, column]]
     h_NF /= np.sqrt(max(len(tables), 1))
-    source_E, target_E = graphs.edge_index_2E
+    over_parents, over_children = _sums(graphs)
     readouts = [_pool(graphs, h_NF)]
     for own, parents, children, out in mixers:
         mixed_NF = h_NF @ own
-        mixed_NF += _gather(h_NF @ parents, source_E, target_E)
-        mixed_NF += _gather(h_NF @ children, target_E, source_E)
+        mixed_NF += over_parents @ (h_NF @ parents)
+        mixed_NF += over_children @ (h_NF @ children)
         h_NF = np.maximum(np.maximum(mixed_NF, 0) @ out, 0)
         # Without training nothing keeps the scale: fix it by the root mean square of the node.
         h_NF /= np.sqrt(np.mean(h_NF**2, axis=1, keepdims=True) + 1e-6)
@@ -66,12 +68,17 @@ def _embed(
     return np.concatenate([*readouts, sizes], axis=1)
 
 
-def _gather(h_NF: np.ndarray, from_E: np.ndarray, to_E: np.ndarray) -> np.ndarray:
-    """Return, for each node, the sum over its neighbors."""
+def _sums(graphs: GraphSet) -> tuple[Any, Any]:
+    """Return matrices that sum, for each node, over its parents and over its children."""
     from scipy.sparse import csr_array
 
-    shape = (h_NF.shape[0], h_NF.shape[0])
-    return csr_array((np.ones(from_E.size), (to_E, from_E)), shape=shape) @ h_NF
+    source_E, target_E = graphs.edge_index_2E
+    shape = (graphs.num_nodes, graphs.num_nodes)
+    ones_E = np.ones(source_E.size)
+    return (
+        csr_array((ones_E, (target_E, source_E)), shape=shape),
+        csr_array((ones_E, (source_E, target_E)), shape=shape),
+    )
 
 
 def _pool(graphs: GraphSet, h_NF: np.ndarray) -> np.ndarray:

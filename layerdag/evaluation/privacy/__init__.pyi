@@ -2,6 +2,7 @@ from ._copies import (
     CopyCounts as CopyCounts,
     CopyTest as CopyTest,
     Resemblance as Resemblance,
+    copy_counts as copy_counts,
     count_copies as count_copies,
     keys_of_one_run as keys_of_one_run,
     program_of as program_of,
@@ -14,7 +15,13 @@ from ._foreign_words import (
     private_words as private_words,
 )
 from ._kernel_index import KernelIndex as KernelIndex, kernel_distances as kernel_distances
-from ._leak_series import LeakRow as LeakRow, leak_series as leak_series
+from ._leak_series import (
+    MOST_HELD as MOST_HELD,
+    LeakRow as LeakRow,
+    LeakTally as LeakTally,
+    RandomPart as RandomPart,
+    leak_series as leak_series,
+)
 from ._likelihood_ratio import (
     ShadowLosses as ShadowLosses,
     areas_over_shadows as areas_over_shadows,
@@ -33,8 +40,10 @@ from ._membership import (
 )
 from ._memorization import (
     DistanceToClosestRecord as DistanceToClosestRecord,
+    NearnessTally as NearnessTally,
     Novelty as Novelty,
     novelty as novelty,
+    novelty_of_hashes as novelty_of_hashes,
 )
 from ._pooled import ModelScores as ModelScores, pooled_attack as pooled_attack
 from ._rates import LOW_RATES as LOW_RATES, DetectionRate as DetectionRate, Scores as Scores

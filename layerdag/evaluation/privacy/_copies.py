@@ -133,10 +133,23 @@ def count_copies(
         UsageError: If there is no training graph or no sample.
     """
     test = CopyTest.of(train, held_out, measured)
-    found = test.resemblances(generated)
-    require_graphs("Copies", train=train, generated=found)
-    known = set(graph_hashes(test.real[: len(train)], HASH_ROUNDS))
-    others = [word in known for word in graph_hashes(test.real[len(train) :], HASH_ROUNDS)]
+    return copy_counts(test, len(train), test.resemblances(generated))
+
+
+def copy_counts(test: CopyTest, trained: int, found: Sequence[Resemblance]) -> CopyCounts:
+    """Return the same of samples that were looked at already.
+
+    Args:
+        test: What they were compared with.
+        trained: How many of its real graphs are training graphs.
+        found: How each sample stands to them.
+
+    Raises:
+        UsageError: If there is no training graph or no sample.
+    """
+    require_graphs("Copies", train=test.real[:trained], generated=found)
+    known = set(graph_hashes(test.real[:trained], HASH_ROUNDS))
+    others = [word in known for word in graph_hashes(test.real[trained:], HASH_ROUNDS)]
     return CopyCounts(
         copied=found.count(Resemblance.COPY) / len(found),
         near=found.count(Resemblance.NEAR) / len(found),

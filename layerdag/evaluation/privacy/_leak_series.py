@@ -4,30 +4,48 @@ A figure of 30 samples says nothing of 400 samples of the same generator, so tha
 samples belongs to every such figure.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from layerdag._runtime import numpy_generator
+import numpy as np
+
+from layerdag._runtime import numpy_generator, stage
+from layerdag.evaluation import GraphSet
+from layerdag.evaluation.privacy._copies import program_of
+from layerdag.evaluation.privacy._kernel_index import KernelIndex
 from layerdag.evaluation.privacy._membership import Attack
 from layerdag.evaluation.privacy._memorization import (
     DistanceToClosestRecord,
+    NearnessTally,
     nearness_by_distance,
 )
 from layerdag.evaluation.privacy._verdict import Verdict
 from layerdag.evaluation.privacy.attacks import (
+    DensityRatio,
+    DensityTally,
     Inference,
+    MotifTally,
+    NearestProgram,
+    NearestSample,
+    NearestTally,
     Pool,
     Roles,
+    SampleAttack,
+    Trait,
+    UniqueMotifs,
     all_attacks,
     attacked,
     identified_traits,
     inferred_properties,
+    outcome_of,
     succeeds_among_all,
     traits_of,
 )
 from layerdag.graph import DAG
 
 NUMBERS = (30, 100, 400, 1000)
+MOST_HELD = 10_000
+"""Samples that are held together; of more, figures that need many at once look at so many."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +110,164 @@ def leak_series(
     if not held_out or not train or not generated:
         return ()
     pool = Pool(train, held_out, generated, measured=measured, numeric=numeric)
-    attacks, traits = all_attacks(pool), traits_of(pool, seed)
-    order_K = numpy_generator(seed, "leak series").permutation(len(generated))
+    order_K = random_order(len(generated), seed)
+    counts = {*(n for n in numbers if n < len(generated)), len(generated)}
+    return tuple(_rows(pool, order_K, sorted(counts), seed))
+
+
+def random_order(count: int, seed: int) -> np.ndarray:
+    """Return the order in which samples are taken: the first ones are those of small numbers."""
+    return numpy_generator(seed, "leak series").permutation(count)
+
+
+def _rows(pool: Pool, order_K: np.ndarray, counts: Sequence[int], seed: int) -> Iterator[LeakRow]:
+    """Yield what the first samples of a pool give away, for each number of them."""
+    with stage("reading traits of graphs", len(order_K)):
+        attacks, traits = all_attacks(pool), traits_of(pool, seed)
     member_T, other_H = pool.roles.member_T, pool.roles.other_H
-    rows = []
-    for count in sorted({*(n for n in numbers if n < len(generated)), len(generated)}):
+    for count in counts:
         roles = Roles(member_T, other_H, pool.roles.sample_K[order_K[:count]])
-        to_train_KT, to_held_KH = (
-            pool.distances(rows_G, roles.sample_K).T for rows_G in (member_T, other_H)
+        with stage(f"attacks by {count:,} samples", count):
+            yield _row(pool, attacks, traits, roles, seed)
+
+
+def _row(
+    pool: Pool,
+    attacks: Sequence[SampleAttack],
+    traits: Sequence[Trait],
+    roles: Roles,
+    seed: int,
+) -> LeakRow:
+    """Return what the samples of some roles give away."""
+    to_train_KT, to_held_KH = (
+        pool.distances(rows_G, roles.sample_K).T for rows_G in (roles.member_T, roles.other_H)
+    )
+    near = nearness_by_distance(to_train_KT, to_held_KH, seed)
+    found = identified_traits(pool, traits, roles, seed)
+    whole = inferred_properties(pool, traits, roles, seed)
+    inferences = found if whole is None else (*found, whole)
+    return LeakRow(roles.sample_K.size, near, attacked(attacks, roles, seed), inferences)
+
+
+class RandomPart:
+    """At most so many samples of a stream, drawn at random: the first ones of ``random_order``.
+
+    Args:
+        count: Number of samples that will come.
+        most: Most that are held.
+        seed: Of the draw.
+    """
+
+    def __init__(self, count: int, most: int = MOST_HELD, seed: int = 0) -> None:
+        order_K = random_order(count, seed)
+        self._rank_K = np.empty(count, dtype=np.int64)
+        self._rank_K[order_K] = np.arange(count)
+        self._most, self._seen = most, 0
+        self._held: dict[int, DAG] = {}
+
+    def add(self, dags: Sequence[DAG]) -> None:
+        """Look at the next samples."""
+        for rank, dag in zip(self._rank_K[self._seen :].tolist(), dags, strict=False):
+            if rank < self._most:
+                self._held[rank] = dag
+        self._seen += len(dags)
+
+    @property
+    def held(self) -> tuple[DAG, ...]:
+        """The samples, in the order in which they are taken."""
+        return tuple(self._held[rank] for rank in sorted(self._held))
+
+
+class LeakTally:
+    """``leak_series`` of samples that come some at a time, however many there are.
+
+    Nearness, the attacks by distance and by motifs look at every sample. What learns, aligns or
+    infers looks at those of a ``RandomPart``, and says so (``Attack.sampled``,
+    ``Inference.samples``): trees that know a million graphs by heart fit into no memory.
+
+    Args:
+        train: Graphs that the generator learned from, at least one.
+        held_out: Real graphs that it never saw, at least one.
+        count: Number of samples that will come.
+        seed: Of the draw, and of the figures.
+        measured: Columns that hold measurements.
+        numeric: Columns that hold other numbers.
+    """
+
+    def __init__(
+        self,
+        train: Sequence[DAG],
+        held_out: Sequence[DAG],
+        count: int,
+        *,
+        seed: int = 0,
+        measured: Sequence[int] = (),
+        numeric: Sequence[int] = (),
+    ) -> None:
+        self._real = Pool(train, held_out, (), measured=measured, numeric=numeric)
+        self._count, self._seed = count, seed
+        member_T, other_H = self._real.roles.member_T, self._real.roles.other_H
+        self._roles = roles = Roles(member_T, other_H, np.zeros(count, dtype=np.int64))
+        self._near = NearnessTally(member_T.size, other_H.size, seed)
+        self._index = KernelIndex.of(self._real.dags)
+        self._nearest = NearestTally(NearestSample(self._real), roles)
+        self._density = DensityTally(DensityRatio(self._real), roles, seed)
+        self._motifs = MotifTally(UniqueMotifs(self._real), roles)
+        self._program: NearestTally | None = None
+        if measured:
+            self._program = NearestTally(NearestProgram(self._real), roles)
+            self._program_index = KernelIndex.of(self._real.programs)
+
+    def add(self, dags: Sequence[DAG]) -> None:
+        """Look at the next samples, few enough for their distances to all real graphs."""
+        distance_KG = self._index.distances(dags)
+        self._near.add(*np.split(distance_KG, [self._roles.member_T.size], axis=1))
+        self._nearest.add(distance_KG)
+        self._density.add(distance_KG)
+        programs = [program_of(dag, self._real.measured) for dag in dags]
+        self._motifs.add(GraphSet.of(programs))
+        if self._program is not None:
+            self._program.add(self._program_index.distances(programs))
+
+    def rows(self, held: Sequence[DAG], numbers: Sequence[int] = NUMBERS) -> tuple[LeakRow, ...]:
+        """Return what some of the samples and all of them give away, in ascending order.
+
+        Args:
+            held: Those of a ``RandomPart`` of the same seed.
+            numbers: Of samples; those above the number held count for nothing.
+        """
+        train, held_out = (
+            [self._real.dags[i] for i in rows.tolist()]
+            for rows in (self._roles.member_T, self._roles.other_H)
         )
-        near = nearness_by_distance(to_train_KT, to_held_KH, seed)
-        found = identified_traits(pool, traits, roles, seed)
-        whole = inferred_properties(pool, traits, roles, seed)
-        inferences = found if whole is None else (*found, whole)
-        rows.append(LeakRow(count, near, attacked(attacks, roles, seed), inferences))
-    return tuple(rows)
+        pool = Pool(train, held_out, held, measured=self._real.measured, numeric=self._real.numeric)
+        counts = {*(n for n in numbers if n < len(held)), len(held)}
+        rows = tuple(_rows(pool, np.arange(len(held)), sorted(counts), self._seed))
+        if len(held) == self._count:
+            return rows
+        return (*rows, self._of_all(rows[-1]))
+
+    def _of_all(self, part: LeakRow) -> LeakRow:
+        """Return what all samples give away; what looks at some only is that of the part."""
+        every = {attack.name: attack for attack in self.outcomes()}
+        attacks = (
+            every.get(attack.name, replace(attack, sampled=part.samples)) for attack in part.attacks
+        )
+        return LeakRow(self._count, self.nearness, tuple(attacks), part.inferences)
+
+    @property
+    def nearness(self) -> DistanceToClosestRecord:
+        """Whether all samples are nearer to training than to held-out graphs."""
+        return self._near.result()
+
+    def outcomes(self) -> Iterator[Attack]:
+        """Yield what the attacks found that looked at every sample."""
+        distances = (self._nearest, self._density, self._program)
+        for tally in (each for each in distances if each is not None):
+            attack = tally.attack
+            found = tally.folds()
+            yield from outcome_of(attack, found, self._roles, self._seed, attack.fractions)
+        motifs = self._motifs
+        yield from outcome_of(
+            motifs.attack, motifs.folds(), self._roles, self._seed, lambda _: motifs.fractions()
+        )

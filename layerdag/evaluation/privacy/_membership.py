@@ -62,6 +62,8 @@ class Attack:
             attacks that need none, as training graphs. None with too few of them.
         fractions: What the score is about, over all training graphs and over all held-out ones,
             where it is a fraction: of motifs that recur, of nodes that are reconstructed.
+        sampled: Number of samples that it looked at, where these are a random part of all; else
+            None.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Attack:
     rates: tuple[DetectionRate, ...] = ()
     holdout: "Attack | None" = None
     fractions: tuple[float, float] | None = None
+    sampled: int | None = None
 
     what = old_property("Attack.what", "description")
     caught = old_property("Attack.caught", "true_positive_rate")
@@ -96,6 +99,7 @@ class Attack:
             "rates": self.rates,
             "holdout": self.holdout,
             "fractions": self.fractions,
+            **({} if self.sampled is None else {"sampled": self.sampled}),
         }
 
     @property

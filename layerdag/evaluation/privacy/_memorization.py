@@ -50,6 +50,11 @@ class Novelty:
     copied: float
     copied_real: float | None
 
+    @property
+    def vun_interval(self) -> Interval:
+        """Wilson's 95 % interval of ``vun``, over samples."""
+        return wilson_interval(self.vun, self.graphs)
+
 
 @takes_old_names(share="dcr_share")
 @dataclass(frozen=True)
@@ -120,7 +125,20 @@ def novelty(
     Raises:
         UsageError: If there is no training or no generated graph.
     """
-    hashes = list(graph_hashes(generated))
+    return novelty_of_hashes(train, held_out, list(graph_hashes(generated)), valid_B)
+
+
+def novelty_of_hashes(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    hashes: Sequence[str],
+    valid_B: np.ndarray | None = None,
+) -> Novelty:
+    """Return the same from the hashes of the samples (``graph_hashes``).
+
+    Raises:
+        UsageError: If there is no training graph or no hash.
+    """
     require_graphs("Copies", train=train, generated=hashes)
     known = set(graph_hashes(train))
     valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
@@ -158,27 +176,59 @@ def nearness_by_distance(
     to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int
 ) -> DistanceToClosestRecord:
     """Return the same from the distances of K generated graphs to all real ones."""
-    size = min(to_train_KT.shape[1], to_held_KH.shape[1])
-    rng = numpy_generator(seed, "nearness")
-    to_train_KS = to_train_KT[:, rng.permutation(to_train_KT.shape[1])[:size]]
-    to_held_KS = to_held_KH[:, rng.permutation(to_held_KH.shape[1])[:size]]
-    near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
-    is_train_G = np.arange(2 * size) < size
-    by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
-    fraction = float(_fractions_nearer_to_train(near_KG, is_train_G[:, None])[0])
-    spread = float(np.sqrt(np.mean((_fractions_nearer_to_train(near_KG, by_chance_GR) - 0.5) ** 2)))
-    interval = _wider(wilson_interval(fraction, len(near_KG)), fraction, NORMAL_95 * spread)
-    verdict = Verdict.of(interval)
-    return DistanceToClosestRecord(
-        dcr_share=fraction,
-        interval=interval,
-        median_to_train=float(np.median(to_train_KS.min(axis=1))),
-        median_to_held_out=float(np.median(to_held_KS.min(axis=1))),
-        compared=size,
-        samples=len(near_KG),
-        verdict=verdict,
-        need=_need(fraction, spread, len(near_KG), size) if verdict is Verdict.TOO_FEW else None,
-    )
+    tally = NearnessTally(to_train_KT.shape[1], to_held_KH.shape[1], seed)
+    tally.add(to_train_KT, to_held_KH)
+    return tally.result()
+
+
+class NearnessTally:
+    """Counts samples nearer to training than to held-out graphs, some samples at a time.
+
+    Two distances are held of each sample, whatever the number of real graphs.
+
+    Args:
+        trained: Number of training graphs.
+        held_out: Number of held-out graphs.
+        seed: Of the cut to equal numbers, and of what chance calls a training graph.
+    """
+
+    def __init__(self, trained: int, held_out: int, seed: int) -> None:
+        rng = numpy_generator(seed, "nearness")
+        self._size = size = min(trained, held_out)
+        self._train_S = rng.permutation(trained)[:size]
+        self._held_S = rng.permutation(held_out)[:size]
+        is_train_G1 = (np.arange(2 * size) < size)[:, None]
+        by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
+        self._is_train_GR = np.concatenate([is_train_G1, by_chance_GR], axis=1)
+        self._nearer_R = np.zeros(1 + RELABELINGS)
+        self._nearest: list[np.ndarray] = []
+
+    def add(self, to_train_KT: np.ndarray, to_held_KH: np.ndarray) -> None:
+        """Count samples by their distances to all training and to all held-out graphs."""
+        to_train_KS, to_held_KS = to_train_KT[:, self._train_S], to_held_KH[:, self._held_S]
+        near_KG = _nearest(np.concatenate([to_train_KS, to_held_KS], axis=1))
+        self._nearer_R += _nearer_to_train(near_KG, self._is_train_GR)
+        self._nearest.append(np.stack([to_train_KS.min(axis=1), to_held_KS.min(axis=1)]))
+
+    def result(self) -> DistanceToClosestRecord:
+        """Return what was counted."""
+        nearest_2K = np.concatenate(self._nearest, axis=1)
+        count = nearest_2K.shape[1]
+        fraction, by_chance_R = float(self._nearer_R[0] / count), self._nearer_R[1:] / count
+        spread = float(np.sqrt(np.mean((by_chance_R - 0.5) ** 2)))
+        interval = _wider(wilson_interval(fraction, count), fraction, NORMAL_95 * spread)
+        verdict = Verdict.of(interval)
+        few = verdict is Verdict.TOO_FEW
+        return DistanceToClosestRecord(
+            dcr_share=fraction,
+            interval=interval,
+            median_to_train=float(np.median(nearest_2K[0])),
+            median_to_held_out=float(np.median(nearest_2K[1])),
+            compared=self._size,
+            samples=count,
+            verdict=verdict,
+            need=_need(fraction, spread, count, self._size) if few else None,
+        )
 
 
 def _nearest(distance_KG: np.ndarray) -> np.ndarray:
@@ -187,15 +237,15 @@ def _nearest(distance_KG: np.ndarray) -> np.ndarray:
     return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
 
 
-def _fractions_nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
-    """Return the share of generated graphs nearer to training for R ways to tell it from the rest.
+def _nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
+    """Return how many generated graphs are nearer to training, for R ways to call graphs so.
 
     A generated graph whose nearest graphs are of both kinds counts half.
     """
     of_train_KR = near_KG @ is_train_GR > 0
     of_rest_KR = near_KG @ ~is_train_GR > 0
-    fractions_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).mean(axis=0)
-    return fractions_R
+    count_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).sum(axis=0)
+    return count_R
 
 
 def _wider(interval: Interval, value: float, half: float) -> Interval:

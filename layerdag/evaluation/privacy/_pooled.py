@@ -34,10 +34,13 @@ class ModelScores:
     Attributes:
         score_G: Higher for what was likelier trained on; NaN for what is not scored here.
         member_G: Whether the model was trained on the graph.
+        shares_reference: Whether all scores compare with the same few real graphs, which no other
+            model's scores do: what these few happen to be moves all of them together.
     """
 
     score_G: np.ndarray
     member_G: np.ndarray
+    shares_reference: bool = False
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
@@ -88,6 +91,8 @@ def pooled_attack(
         NORMAL_95 * float(draws_R.std(ddof=1)),
         float(np.sqrt(((weight_M * np.array(silent)) ** 2).sum())),
     )
+    if any(model.shares_reference for model in models):
+        half = float(np.hypot(half, NORMAL_95 * _spread_between(np.array(areas), weight_M)))
     interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
     verdict = Verdict.of(interval)
     members, others = (_distinct(models, side) for side in (0, 1))
@@ -140,6 +145,19 @@ def _bootstrap(
         pairs_R += draw_RM.sum(axis=1) * draw_RO.sum(axis=1)
     found: np.ndarray = np.where(pairs_R > 0, above_R / np.maximum(pairs_R, 1), 0.5)
     return found
+
+
+def _spread_between(area_M: np.ndarray, weight_M: np.ndarray) -> float:
+    """Return the standard error of the pooled area by what sets models apart; 0 of one model.
+
+    Resampling runs does not resample what scores are compared with. That differs between models,
+    and so do their areas. They differ by the runs scored, too, so that this errs on the wide side.
+    """
+    count = area_M.size
+    if count < 2:
+        return 0.0
+    away_M = weight_M * (area_M - weight_M @ area_M)
+    return float(np.sqrt((away_M**2).sum() * count / (count - 1)))
 
 
 def _rounds(models: Sequence[ModelScores]) -> list[Scores]:

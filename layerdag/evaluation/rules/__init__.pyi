@@ -4,7 +4,12 @@ from ._base import (
     Severity as Severity,
     has_errors as has_errors,
 )
-from ._graph import StructureReport as StructureReport, check_structure as check_structure
+from ._depth_counts import DepthCounts as DepthCounts, DepthRow as DepthRow
+from ._graph import (
+    StructureReport as StructureReport,
+    StructureTally as StructureTally,
+    check_structure as check_structure,
+)
 from ._graph_table import GRAPH_RULES as GRAPH_RULES
 from ._trace import column as column, group_texts as group_texts
 from ._trace_table import TRACE_RULES as TRACE_RULES

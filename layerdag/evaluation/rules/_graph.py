@@ -14,27 +14,9 @@ from layerdag._runtime import takes_old_names
 from layerdag.errors import GraphError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.rules._base import Finding, Severity
+from layerdag.evaluation.rules._depth_counts import DepthCounts, DepthRow
 from layerdag.evaluation.rules._graph_table import GRAPH_RULES
 from layerdag.graph import DAG, GraphStatistics, longest_path_layers, pointers
-
-
-@dataclass(frozen=True, eq=False)
-class DepthRow:
-    """Figures of the nodes in one depth bin.
-
-    Attributes:
-        first_layer: First layer of the depth bin.
-        last_layer: Last layer of the depth bin.
-        nodes: Number of nodes in it.
-        consistent: Share of them that keep "layer-consistent".
-        seen: Share that keep "arity-seen" and "source-seen"; None without training statistics.
-    """
-
-    first_layer: int
-    last_layer: int
-    nodes: int
-    consistent: float
-    seen: float | None
 
 
 @takes_old_names(share="pass_rate")
@@ -86,32 +68,82 @@ def check_structure(
         UsageError: If there is no graph.
         DataError: If graphs have different numbers of attributes.
     """
-    graphs, outside_B = _without_outside_edges(GraphSet.of(dags))
-    position_N = np.concatenate([_positions_wrong(dag) for dag in dags])
-    layer_N, cyclic_B = _layers(graphs)
-    bad_nodes = {
-        "layer-consistent": _drifted(graphs, layer_N),
-        "position-range": position_N,
-    }
-    if training is not None:
-        bad_nodes |= _against_training(graphs, training)
-    bad_graphs = {
-        "edge-range": outside_B,
-        "acyclic": cyclic_B,
-        "no-double-edge": _double_edges(graphs) > 0,
-        "not-empty": graphs.nodes_B == 0,
-        "connected": _parts(graphs) > 1,
-    }
-    bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
-    return StructureReport(
-        graphs=graphs.num_graphs,
-        pass_rate={
-            name: float(1 - bad_graphs[name].mean()) for name in GRAPH_RULES if name in bad_graphs
-        },
-        valid_B=~np.any([bad for name, bad in bad_graphs.items() if _is_error(name)], axis=0),
-        findings=tuple(_findings(graphs, bad_graphs, bad_nodes, names)),
-        by_depth=tuple(_depth_rows(layer_N, bad_nodes, depth_rows)),
+    tally = StructureTally(training, depth_rows)
+    tally.add(dags, names)
+    return tally.report()
+
+
+class StructureTally:
+    """``check_structure`` of graphs that come some at a time.
+
+    Args:
+        training: Statistics of the training graphs.
+        depth_rows: Number of depth bins of ``by_depth``.
+    """
+
+    def __init__(self, training: GraphStatistics | None = None, depth_rows: int = 5) -> None:
+        self._training = training
+        self._parts: list[dict[str, np.ndarray]] = []
+        self._findings: list[Finding] = []
+        self._depth = DepthCounts(depth_rows)
+        self._graphs = 0
+
+    def add(self, dags: Sequence[DAG], names: Sequence[str] | None = None) -> np.ndarray:
+        """Judge the next graphs; return which keep every rule of severity ERROR.
+
+        Raises:
+            UsageError: If there is no graph.
+            DataError: If graphs have different numbers of attributes.
+        """
+        graphs, outside_B = _without_outside_edges(GraphSet.of(dags))
+        layer_N, cyclic_B = _layers(graphs)
+        bad_nodes = {
+            "layer-consistent": _drifted(graphs, layer_N),
+            "position-range": np.concatenate([_positions_wrong(dag) for dag in dags]),
+        }
+        if self._training is not None:
+            bad_nodes |= _against_training(graphs, self._training)
+        bad_graphs = {
+            "edge-range": outside_B,
+            "acyclic": cyclic_B,
+            "no-double-edge": _double_edges(graphs) > 0,
+            "not-empty": graphs.nodes_B == 0,
+            "connected": _parts(graphs) > 1,
+        }
+        bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
+        if names is None:
+            names = [f"graph {i}" for i in range(self._graphs, self._graphs + len(dags))]
+        self._parts.append(bad_graphs)
+        self._findings += _findings(graphs, bad_graphs, bad_nodes, names)
+        self._depth.add(layer_N, bad_nodes)
+        self._graphs += len(dags)
+        return _valid(bad_graphs)
+
+    def report(self) -> StructureReport:
+        """Return the verdict on all of them."""
+        bad_graphs = {
+            name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
+        }
+        order = {name: place for place, name in enumerate(bad_graphs)}
+        return StructureReport(
+            graphs=self._graphs,
+            pass_rate={
+                name: float(1 - bad_graphs[name].mean())
+                for name in GRAPH_RULES
+                if name in bad_graphs
+            },
+            valid_B=_valid(bad_graphs),
+            findings=tuple(sorted(self._findings, key=lambda found: order[found.rule.id])),
+            by_depth=tuple(self._depth.rows()),
+        )
+
+
+def _valid(bad_graphs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return which graphs break no rule of severity ERROR."""
+    valid_B: np.ndarray = ~np.any(
+        [bad_B for name, bad_B in bad_graphs.items() if _is_error(name)], axis=0
     )
+    return valid_B
 
 
 def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
@@ -217,43 +249,17 @@ def _findings(
     graphs: GraphSet,
     bad_graphs: dict[str, np.ndarray],
     bad_nodes: dict[str, np.ndarray],
-    names: Sequence[str] | None,
+    names: Sequence[str],
 ) -> list[Finding]:
     """Return one finding for each broken rule and graph."""
     found = []
     for name, bad_B in bad_graphs.items():
         for graph in np.flatnonzero(bad_B).tolist():
-            where = names[graph] if names else f"graph {graph}"
             node, count = None, 1
             if name in bad_nodes:
                 first = int(graphs.node_ptr[graph])
                 nodes = np.flatnonzero(bad_nodes[name][first : graphs.node_ptr[graph + 1]])
                 node, count = int(nodes[0]), nodes.size
             what = GRAPH_RULES[name].what.rstrip(".")
-            found.append(Finding(GRAPH_RULES[name], where, node, what, count))
+            found.append(Finding(GRAPH_RULES[name], names[graph], node, what, count))
     return found
-
-
-def _depth_rows(layer_N: np.ndarray, bad_nodes: dict[str, np.ndarray], rows: int) -> list[DepthRow]:
-    """Return the node figures of ``rows`` depth bins with about equally many nodes."""
-    inside = layer_N >= 0
-    if not inside.any():
-        return []
-    cuts = np.unique(np.quantile(layer_N[inside], np.linspace(0, 1, rows + 1)[1:], method="higher"))
-    unseen_N = None
-    if "arity-seen" in bad_nodes:
-        unseen_N = bad_nodes["arity-seen"] | bad_nodes["source-seen"]
-    result, first = [], 0
-    for last in cuts.astype(int).tolist():
-        here = inside & (layer_N >= first) & (layer_N <= last)
-        result.append(
-            DepthRow(
-                first,
-                last,
-                int(here.sum()),
-                float(1 - bad_nodes["layer-consistent"][here].mean()),
-                None if unseen_N is None else float(1 - unseen_N[here].mean()),
-            )
-        )
-        first = last + 1
-    return result

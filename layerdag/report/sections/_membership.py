@@ -60,8 +60,8 @@ def _inferences(content: ReportContent) -> Iterator[Markup]:
     """Yield the table of what else is read of training graphs, if there is anything."""
     rows = [
         (
-            read.name,
-            f"{row.samples:,}",
+            attack_words(read.name),
+            f"{read.samples:,}",
             percent(read.of_training),
             percent(read.of_held_out),
             percent(read.by_chance),
@@ -97,7 +97,7 @@ def _sample_rows(content: ReportContent) -> Iterator[Row]:
         for row in content.leaks:
             for attack in row.attacks:
                 if attack.name == name:
-                    yield _attack_row(f"{row.samples:,}", attack)
+                    yield _attack_row(f"{attack.sampled or row.samples:,}", attack)
 
 
 def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:

@@ -22,6 +22,7 @@ from layerdag.viz import (
     element,
     number,
     percent,
+    percents,
     section,
     table,
 )
@@ -73,9 +74,10 @@ def validity(content: ReportContent) -> Markup | None:
         novel = content.novelty
         note = (
             f"Of {novel.graphs} synthetic graphs {percent(novel.unique)} are distinct and "
-            f"{percent(novel.novel)} repeat no training graph; {percent(novel.vun)} are valid, "
-            f"distinct and new. Of the real held-out graphs {percent(novel.copied_real)} repeat a "
-            "training graph, which is the scale for copies."
+            f"{percent(novel.novel)} repeat no training graph; {percent(novel.vun)} "
+            f"{percents(novel.vun_interval)} are valid, distinct and new. Of the real held-out "
+            f"graphs {percent(novel.copied_real)} repeat a training graph, which is the "
+            "scale for copies."
         )
         parts.append(element("p", note))
     if content.repairs:

@@ -49,7 +49,10 @@ _ATTACKS = {
     "likelihood_ratio_offline": "Likelihood beside shadow models without the graph",
     "schema_lookup": "Conditions, looked up in the schema",
     "schema_density": "Conditions, by the schema",
+    "properties": "Frequencies in the training set",
 }
+_TRAITS = {"world_size": "Ranks", "size": "Largest numbers", "strategy": "Parallelization"}
+"""Of a job's model, where the name says too little."""
 _SCORES = {
     "pearson": "Correlation",
     "pearson_log": "Correlation of logarithms",
@@ -62,6 +65,7 @@ _CONDITIONS = {
     "real": "Real graphs",
     "synthetic": "Samples",
     "real subsample": "A quarter of the real graphs",
+    "real, drawn again": "Real graphs, drawn again with replacement",
     "real, shuffled targets": "Real graphs, step times shuffled (guessing)",
     "real + synthetic": "Real graphs and samples",
 }
@@ -94,7 +98,10 @@ def value_words(attribute: str, value: str) -> str:
 
 
 def attack_words(name: str) -> str:
-    """Return the name of an attack in words."""
+    """Return the name of an attack, or of what is read of a job ("model:depth"), in words."""
+    if name.startswith("model:"):
+        trait = name.removeprefix("model:")
+        return _TRAITS.get(trait, trait.replace("_", " ").capitalize())
     return _ATTACKS.get(name, name.replace("_", " ").capitalize())
 
 

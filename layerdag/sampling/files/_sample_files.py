@@ -93,4 +93,8 @@ class SampleFiles:
     @staticmethod
     def _facts(unfolded: Unfolded) -> Mapping[str, object]:
         """Return what the manifest says of the traces of a job."""
-        return {"ranks": unfolded.workload.num_ranks, "repairs": dict(unfolded.repairs)}
+        return {
+            "ranks": unfolded.workload.num_ranks,
+            "repairs": dict(unfolded.repairs),
+            "completions": dict(unfolded.completions),
+        }

@@ -6,7 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmark_tables import base, er_dag, figures, label_quintile, page, quintile, runs, tables
+from benchmark_tables import (
+    base,
+    er_dag,
+    figures,
+    label_quintile,
+    page,
+    parts,
+    quintile,
+    runs,
+    scheduling,
+    tables,
+)
 from documentation import ROOT
 
 from layerdag.graph import DAG
@@ -89,9 +100,9 @@ def test_a_sparse_or_single_graph_is_no_dense_random_dag() -> None:
 
 
 def test_the_quintile_is_seen_by_no_training_and_no_validation() -> None:
-    found = quintile.cut(quintile.scheduled(40))
-    below = quintile.labels_of([*found.data.graphs["train"], *found.data.graphs["val"]])
-    above = quintile.labels_of([*found.asked, *found.test])
+    found = quintile.cut(scheduling.scheduled(40))
+    below = parts.labels_of([*found.data.graphs["train"], *found.data.graphs["val"]])
+    above = parts.labels_of([*found.asked, *found.test])
     assert below.max() <= above.min()
     assert abs(len(found.asked) - len(found.test)) <= 1
     scale = next(c for c in found.data.schema.numeric_conditions if c.name == "label")
@@ -105,7 +116,7 @@ def test_a_line_through_logarithms_goes_on_beyond_its_graphs() -> None:
 
 
 def test_sizes_that_are_asked_for_follow_from_the_label() -> None:
-    found = quintile.cut(quintile.scheduled(40))
+    found = quintile.cut(scheduling.scheduled(40))
     rows = label_quintile.requests(found, sizes=True)
     assert len(rows) == label_quintile.COPIES * len(found.asked)
     largest = max(dag.num_nodes for dag in found.data.graphs["train"])

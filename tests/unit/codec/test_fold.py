@@ -214,7 +214,9 @@ def test_what_is_unfolded_and_folded_again_is_the_same_job(
     """Random jobs without repairs: ranks of a stage are one class again, with all its edges."""
     graph = random_job(seed, stages)
     unfolded = unfold(graph, fitting_ranks(graph, stages * each))
-    assert set(unfolded.repairs) <= {"communication_order_added"}  # else it is another job
+    added = Counter({**unfolded.repairs, **unfolded.completions})
+    assert set(added) <= {"communication_order_added"}  # else it is another job
+    assert unfolded.completions if stages > 1 else not unfolded.completions
     classes = rank_classes(unfolded.workload)
     again = job_graph("again", classes, unfolded.workload.groups, {})
     assert again.num_nodes == graph.num_nodes
@@ -222,5 +224,5 @@ def test_what_is_unfolded_and_folded_again_is_the_same_job(
         assert Counter(again.categories[name]) == Counter(graph.categories[name])
     durations = np.sort(again.numbers["duration"])
     assert durations.tolist() == np.sort(graph.numbers["duration"]).tolist()
-    lost = graph.edge_index_2E.shape[1] + unfolded.repairs.get("communication_order_added", 0)
+    lost = graph.edge_index_2E.shape[1] + added["communication_order_added"]
     assert again.edge_index_2E.shape[1] <= lost

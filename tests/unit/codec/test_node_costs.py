@@ -84,7 +84,7 @@ def test_the_first_operator_of_a_sampled_job_takes_time_on_any_device():
     assert costs(unfold(graph, 1)) == ([1, 1], [8, 8])
     sampled = unfold_sampled(graph, 1)
     assert costs(sampled) == ([1, 1], [START_BYTES, 8])
-    assert sampled.repairs == {"start_without_time": 1}
+    assert (sampled.repairs, sampled.completions) == ({}, {"start_without_time": 1})
     system, network = small_cluster(1)
     roof = replace(
         system, roofline_enabled=True, peak_perf_tflops=16_000.0, local_mem_bw_gb=16_000.0
@@ -101,7 +101,7 @@ def test_only_the_first_of_several_operators_that_wait_for_nothing_is_enlarged()
 def test_what_takes_its_time_anyway_stays():
     for changes in ({"flops": [float(START_OPS)]}, {"bytes": [float(START_BYTES)]}):
         graph = job("COMP", **{"flops": [1.0], "bytes": [8.0], **changes})
-        assert not unfold_sampled(graph, 1).repairs
+        assert not unfold_sampled(graph, 1).completions
     on_host = job("COMP", device="host", flops=[1.0], bytes=[8.0])
     assert costs(unfold_sampled(on_host, 1)) == ([1], [8])
 
@@ -110,7 +110,7 @@ def test_a_message_or_memory_access_that_comes_first_takes_time_too():
     for kind, size in (("MESSAGE", "comm_size"), ("MEM_STORE", "tensor_size")):
         graph = job(kind, "COMP", flops=[NAN, 1.0], bytes=[1.0, 8.0], comm_bytes=[1.0, NAN])
         unfolded = unfold_sampled(graph, 2)
-        assert unfolded.repairs == {"start_without_time": 1}
+        assert unfolded.completions == {"start_without_time": 1}
         for trace in unfolded.workload.traces:
             assert trace.integers(size)[0][0] == START_BYTES
         memory = MemoryConfig(kind=MemoryKind.PER_NPU, bandwidth_bytes_per_ns=16_000.0)

@@ -105,6 +105,7 @@ def test_ranks_enter_collectives_that_do_not_depend_on_each_other_in_one_order(s
     job = replace(job, edge_index_2E=np.array([[2], [3]]), edge_type_E=np.zeros(1, np.int64))
     unfolded = unfold(job, 4)
     assert unfolded.repairs == {"communication_order_added": 2}
+    assert not unfolded.completions
     for trace in unfolded.workload.traces:
         assert trace.names() == ["c10d::all_reduce", "aten::copy_", "c10d::all_reduce", "aten::mm"]
         assert trace.data_deps.values.tolist() == [0, 1, 2]

@@ -103,3 +103,13 @@ def test_parts_are_consecutive_graphs_within_the_bound(rng: np.random.Generator)
         for name in ("x_NA", "edge_index_2E", "edge_type_E", "node_ptr", "edge_ptr", "layer_N"):
             np.testing.assert_array_equal(getattr(part, name), getattr(alone, name))
         first += part.num_graphs
+
+
+def test_codes_are_held_in_four_bytes_unless_one_needs_more() -> None:
+    small, large = (
+        DAG.build(torch.tensor([[0, code]]), torch.zeros((2, 0), dtype=torch.int64))
+        for code in (2**31 - 1, 2**31)
+    )
+
+    assert GraphSet.of([small, LONE]).x_NA.dtype == np.int32
+    assert GraphSet.of([small, large]).x_NA.tolist() == [[0, 2**31 - 1], [0, 2**31]]

@@ -17,7 +17,7 @@ from layerdag.report import (
     summary_rows,
 )
 from layerdag.surrogates import REAL, SCORES, SHUFFLED, SYNTHETIC, TransferReport, TransferRow
-from layerdag.surrogates._tstr import Score
+from layerdag.surrogates.tstr import Score
 
 OP = (AttributeView("op"), AttributeView("size", ordered=True))
 
@@ -71,7 +71,10 @@ def test_shares_of_graphs_stand_as_percentages_beside_those_of_real_ones(content
     novel = Novelty(10, valid=1.0, unique=0.9, novel=0.8, vun=0.725, copied=0.2, copied_real=None)
     rows = rows_of(content, novelty=novel)
     assert rows["valid, unique and novel"] == SummaryRow(
-        "valid, unique and novel", "72.5%", "", "20.0% copies; among real held-out graphs —"
+        "valid, unique and novel",
+        "72.5% [42%, 91%]",
+        "",
+        "20.0% copies; among real held-out graphs —",
     )
     assert rows["valid graphs"].synthetic == "100%"
 

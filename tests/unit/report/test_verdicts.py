@@ -12,10 +12,17 @@ from layerdag.evaluation.privacy import (
     Novelty,
     Verdict,
 )
-from layerdag.report import ReportContent, likeness, median_ratio, sharing, usefulness_of
+from layerdag.report import (
+    ReportContent,
+    likeness,
+    mean_ratio,
+    median_ratio,
+    sharing,
+    usefulness_of,
+)
 from layerdag.report._page import SECTIONS
 from layerdag.surrogates import REAL, SCORES, SYNTHETIC, TransferReport, TransferRow
-from layerdag.surrogates._tstr import Score
+from layerdag.surrogates.tstr import Score
 
 NEW = Novelty(graphs=40, valid=1.0, unique=1.0, novel=1.0, vun=1.0, copied=0.0, copied_real=0.0)
 COPIED = Novelty(
@@ -146,6 +153,7 @@ def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
 
 def test_without_a_comparison_there_is_no_ratio() -> None:
     assert median_ratio(None) is None
+    assert mean_ratio(None) is None
 
 
 def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
@@ -161,5 +169,6 @@ def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
     )
     score = replace(other, generated=replace(other.generated, value=1000.0))
     assert median_ratio(replace(report, rows=(*rows, score))) == 2.0
+    assert mean_ratio(replace(report, rows=(*rows, score))) == pytest.approx(7 / 3)
     assert median_ratio(replace(report, rows=(score,))) is None
     assert median_ratio(replace(report, rows=())) is None

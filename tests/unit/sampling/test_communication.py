@@ -21,15 +21,17 @@ QUIET = GraphSchema.fit(
 )
 
 
-def sampled(seed: int, *, communicates: bool, ranks: str = "2") -> GeneratedGraph:
+def sampled(
+    seed: int, *, communicates: bool, ranks: str = "2", schema: GraphSchema = SCHEMA
+) -> GeneratedGraph:
     """Return a job of so many ranks, whose last node is an all-reduce or a product."""
     job = costed_job(8)
     if not communicates:
         quiet = {"type": "COMP", "collective": "none", "group": "none", "op": "aten::mm"}
         columns = {k: [*c[:-1], quiet.get(k, c[-1])] for k, c in job.categories.items()}
         job = replace(job, categories=columns)
-    dag = SCHEMA.encode(job).with_conditions({"world_size": ranks})
-    return GeneratedGraph(f"sample-{seed:05d}", seed, dag, False, SCHEMA)
+    dag = schema.encode(job).with_conditions({"world_size": ranks})
+    return GeneratedGraph(f"sample-{seed:05d}", seed, dag, False, schema)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,11 @@ def drawn(
         first = len(asked) - len(seeds)
         return [
             replace(
-                sampled(seed, communicates=number != 1 or first >= 3 + silent_draws),
+                sampled(
+                    seed,
+                    communicates=schema is SCHEMA and (number != 1 or first >= 3 + silent_draws),
+                    schema=schema,
+                ),
                 name=f"sample-{number:05d}",
             )
             for number, seed in zip(numbers, seeds, strict=True)
@@ -95,3 +101,32 @@ def test_nothing_is_drawn_again_where_no_training_job_communicated(
 ) -> None:
     _, asked = drawn(monkeypatch, QUIET, silent_draws=100)
     assert len(asked) == 4
+
+
+def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two faults at first, then one, then silence."""
+    plain = costed_job(8)
+    groupless = {**plain.categories, "group": ["none"] * plain.num_nodes}
+    jobs = [
+        replace(plain, categories={**groupless, "op": ["aten::mm"] * plain.num_nodes}),
+        replace(plain, categories=groupless),
+    ]
+    draws = iter([*jobs, *[None] * _sampling._AGAIN])
+
+    def graphs(
+        self: object, numbers: Sequence[int], seeds: Sequence[int], rows: Sequence[object]
+    ) -> list[GeneratedGraph]:
+        job = next(draws)
+        if job is None:
+            return [sampled(seeds[0], communicates=False)]
+        dag = SCHEMA.encode(job).with_conditions({"world_size": "2"})
+        return [GeneratedGraph("sample-00000", seeds[0], dag, False, SCHEMA)]
+
+    monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
+    drawing = _sampling._Drawing(None, SCHEMA, GenerationSettings(seed=7), None, None)
+    (kept,) = drawing.graphs([0], [{"world_size": "2"}])
+    assert kept.seed == 7
+    assert kept.decoded.categories["op"] == list(plain.categories["op"])
+    assert set(kept.decoded.categories["group"]) == {"none"}

@@ -14,7 +14,7 @@ from layerdag.datasets.files import read_graph, write_json
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import DataError, UsageError
 from layerdag.graph import DAG
-from layerdag.surrogates import hide, labeled, read_manifest, read_samples
+from layerdag.surrogates import hide, labeled, read_manifest, read_samples, stream_samples
 from layerdag.traces import write_workload
 
 
@@ -122,3 +122,19 @@ def test_samples_carry_the_conditions_of_the_manifest(tmp_path: Path, schema: Gr
     # What was asked for, not what the file of the sample says.
     assert first.conditions == second.conditions == {"label": 7.5}
     assert first.x_NA.tolist() == _encoded(schema, 1.0).x_NA.tolist()
+
+
+def test_a_stream_of_samples_knows_their_number_and_can_be_gone_through_again(
+    schema: GraphSchema, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        write_json(tmp_path / f"{name}.json", replace(_raw(1.0), name=name))
+    entries = [
+        {"name": name, "file": f"{name}.json", "conditions": {"label": 7.0}} for name in ("a", "b")
+    ]
+    (tmp_path / "manifest.json").write_text(json.dumps({"samples": entries}))
+
+    stream = stream_samples(tmp_path, schema)
+    assert len(stream) == 2
+    for found in (list(stream), list(stream), list(read_samples(tmp_path, schema))):
+        assert [dag.conditions["label"] for dag in found] == [7.0, 7.0]

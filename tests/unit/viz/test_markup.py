@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from layerdag.evaluation.metrics import Interval
-from layerdag.viz import element, interval, joined, number, percent, section, table, text
+from layerdag.viz import element, interval, joined, number, percent, percents, section, table, text
 
 
 def test_text_and_attributes_are_escaped() -> None:
@@ -48,6 +48,7 @@ def test_a_percentage_is_within_a_twentieth_and_never_all_or_none(fraction: floa
 def test_an_interval_stands_in_brackets() -> None:
     assert interval(Interval(0.5, 2.0)) == "[0.50, 2.0]"
     assert interval(None) == ""
+    assert percents(Interval(0.062, 1.0)) == "[6%, 100%]"
 
 
 def test_tables_name_their_rows_and_columns() -> None:

@@ -1,4 +1,5 @@
 from ._draw import Drawn as Drawn, draw_samples as draw_samples
+from ._plan import drawing_plan as drawing_plan
 from ._published import (
     published_conditions as published_conditions,
     published_graphs as published_graphs,

@@ -11,12 +11,13 @@ from pathlib import Path
 from layerdag._runtime import track, write_text
 from layerdag.api.publication import DRAWN, HASHES, ReleaseSettings, Work
 from layerdag.api.publication.drawing._batches import read_batch, write_batch
+from layerdag.api.publication.drawing._plan import drawing_plan
 from layerdag.api.publication.drawing._sieve import KEPT, Sieve
 from layerdag.api.publication.reading import FoundJobs
 from layerdag.datasets import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import Resemblance
-from layerdag.sampling import GeneratedGraph, GenerationSettings, generate
+from layerdag.sampling import GeneratedGraph, generate
 from layerdag.training import LoadedCheckpoint
 
 BATCH = 32
@@ -126,9 +127,11 @@ def _finished_batches(work: Work, settings: ReleaseSettings) -> float:
 
 
 def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: Work) -> None:
-    """Discard what was drawn with another temperature."""
+    """Discard what was drawn at another temperature, or as the best of another number."""
     note = folder / "temperature.json"
-    wanted = json.dumps(settings.temperature)
+    plan = drawing_plan(settings, BATCH, settings.seed)
+    chosen = plan.temperature if plan.best_of is None else [plan.temperature, plan.best_of]
+    wanted = json.dumps(chosen)
     if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
         shutil.rmtree(folder)
         work.note("sample", {})
@@ -149,13 +152,8 @@ def _read_or_draw(
             return read_batch(file, data.schema)
         except (OSError, ValueError, KeyError, TypeError, EOFError):
             file.unlink()
-    plan = GenerationSettings(
-        num=BATCH,
-        seed=settings.seed + index * BATCH,
-        max_nodes=settings.max_nodes,
-        batch_size=BATCH,
-        temperature=settings.temperature,
-    )
+    plan = drawing_plan(settings, BATCH, settings.seed + index * BATCH)
+    plan = replace(plan, batch_size=BATCH)
     try:
         batch = list(generate(checkpoint.model, data.schema, replace(plan, labels="predicted")))
     except UsageError:  # no label to predict

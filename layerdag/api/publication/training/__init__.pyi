@@ -4,6 +4,7 @@ from ._cross_fit import (
     cross_fitted_if_affordable as cross_fitted_if_affordable,
 )
 from ._model_card import model_card as model_card
+from ._public import public_graphs as public_graphs, with_public as with_public
 from ._shadows import RealGraphs as RealGraphs, shadow_losses as shadow_losses
 from ._student import student_data as student_data, trained_student as trained_student
 from ._teacher import TRAINING_FRACTION as TRAINING_FRACTION, trained_teacher as trained_teacher

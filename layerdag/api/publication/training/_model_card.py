@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from layerdag._version import __version__
 from layerdag.api.publication import ReleaseSettings
+from layerdag.api.publication.drawing import drawing_plan
 from layerdag.api.publication.training._weights_audit import WeightsAudit
 from layerdag.api.publication.training._weights_verdict import AuditedWeights
 from layerdag.evaluation.privacy import Attack
@@ -19,8 +20,8 @@ _CARD = """# Weights of a generator of synthetic graphs
 |---|---|
 {facts}
 
-Further samples: `layerdag sample checkpoint=weights num=100 out=more`. They were not
-checked: compare them with the samples here (`layerdag audit`).
+Further samples: `{command}`, drawn as for
+the figures below. They were not checked: compare them with the samples here (`layerdag audit`).
 
 ## What the weights give away
 
@@ -52,6 +53,7 @@ def model_card(audited: AuditedWeights, settings: ReleaseSettings) -> str:
     return _CARD.format(
         verdict=audited.verdict.line,
         facts="\n".join(f"| {name} | {fact} |" for name, fact in _facts(checkpoint, settings)),
+        command=_command(settings),
         scored=audit.scored,
         shadows=audit.shadows,
         attacks="\n".join(_row(attack) for attack in audit.attacks),
@@ -63,14 +65,24 @@ def model_card(audited: AuditedWeights, settings: ReleaseSettings) -> str:
     )
 
 
+def _command(settings: ReleaseSettings) -> str:
+    """Return what draws as the audit drew."""
+    plan = drawing_plan(settings, 100, 0)
+    return (
+        "layerdag sample checkpoint=weights num=100 out=more "
+        f"best_of={plan.best_of} temperature={plan.temperature:g}"
+    )
+
+
 def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tuple[str, str]]:
     """Return what the weights are, by name."""
     origin = checkpoint.meta.origin
     start = "random weights" if origin is None else f"{origin.name} (step {origin.step:,})"
     count = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    beside = "" if settings.public is None else ", from public graphs"
     facts = [
         ("model", f"{checkpoint.spec.name}, {count:,} parameters, layerdag {__version__}"),
-        ("learned from", "the samples in `samples` of this folder, and from nothing else"),
+        ("learned from", f"the samples in `samples` of this folder{beside}, and from nothing else"),
         ("started from", start),
         ("steps", f"{checkpoint.meta.step:,}"),
     ]
@@ -102,5 +114,6 @@ def _ratio(audit: WeightsAudit) -> str:
         return ""
     return (
         f" Their distance to held-out real graphs is {number(audit.ratio, 2)} times that of as\n"
-        "many real graphs, in the median over all metrics."
+        f"many real graphs, in the median over all metrics; {number(audit.mean_ratio, 2)} times in "
+        "the mean."
     )

@@ -15,7 +15,8 @@ import torch
 from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.api.auditing.shadows import ShadowModel, kept_models
 from layerdag.api.publication import SHADOWS, ReleaseSettings, Work
-from layerdag.api.publication.drawing import published_graphs
+from layerdag.api.publication.drawing import drawing_plan, published_graphs
+from layerdag.api.publication.training._public import with_public
 from layerdag.api.publication.training._recipe import run_of, train_or_resume
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
@@ -38,12 +39,14 @@ class RealGraphs:
         runs: The run of each; graphs of one run are members together.
         members: Number of the former.
         scored: Positions of the graphs whose losses are taken, in ascending order.
+        public: Public graphs that every student learns beside its samples; none is scored.
     """
 
     graphs: tuple[AttributedGraph, ...]
     runs: tuple[str, ...]
     members: int
     scored: np.ndarray
+    public: tuple[AttributedGraph, ...] = ()
 
     @property
     def scored_members(self) -> int:
@@ -75,7 +78,7 @@ def shadow_losses(
     """Return the losses of the scored graphs under ``settings.shadows`` models.
 
     Each model goes the way of the target, on a random half of the real runs: teacher, as many
-    samples as the target learned from (one draw for each instead of the best of several), student.
+    samples as the target learned from, student.
     Its student has the target's schema, so that losses are in the same units.
 
     Args:
@@ -87,7 +90,7 @@ def shadow_losses(
         seconds: Most seconds that training one model may take.
     """
     folder = work.path / SHADOWS
-    _start_anew_if_other(folder, settings, data)
+    _start_anew_if_other(folder, settings, with_public(data, real.public))
     names = sorted(set(real.runs))
     rng = numpy_generator(settings.seed, "shadow members")
     member_SR = balanced_members(settings.shadows, len(names), rng)
@@ -97,7 +100,8 @@ def shadow_losses(
     def trained(shadow: int, path: Path) -> ShadowModel:
         chosen = np.flatnonzero(member_SR[shadow][run_G])
         own = replace(settings, seed=derive_seed(settings.seed, "shadow", str(shadow)) % 2**31)
-        return _trained(own, [real.graphs[i] for i in chosen], real, target, data, path, seconds)
+        graphs = [real.graphs[i] for i in chosen]
+        return _trained(own, graphs, real, target, data, path, seconds)
 
     models = kept_models(folder, settings.shadows, len(real.scored), trained)
     loss_SG = np.stack([model.loss_K for model in models])
@@ -126,7 +130,7 @@ def _trained(
     """Return one shadow model of some real graphs, trained now."""
     made = _drawn(settings, graphs, data, path, seconds)
     copy = GraphDataset.with_schema("samples", data.schema, _parts(made, settings.seed))
-    run = run_of(settings, copy, path / "student", target.spec)
+    run = run_of(settings, with_public(copy, real.public), path / "student", target.spec)
     result = train_or_resume(run, settings, seconds)
     student = load_checkpoint(result.best)
     return ShadowModel(real.losses_under(student.model, copy.schema), result.step, result.seconds)
@@ -144,13 +148,8 @@ def _drawn(
     own = GraphDataset.build("shadow", kind, _parts(graphs, settings.seed))
     run = run_of(settings, own, path / "teacher")
     teacher = load_checkpoint(train_or_resume(run, settings, seconds).best)
-    plan = GenerationSettings(
-        num=len(data.graphs["train"]) + len(data.graphs["val"]),
-        seed=settings.seed,
-        max_nodes=settings.max_nodes,
-        best_of=1,
-        temperature=settings.temperature,
-    )
+    num = len(data.graphs["train"]) + len(data.graphs["val"])
+    plan = drawing_plan(settings, num, settings.seed)
     samples = [s for s in _generated(teacher, own, plan) if not s.truncated]
     kept = list(published_graphs(samples))
     if len(kept) < 2:

@@ -1,8 +1,9 @@
 """The student: a model of the published samples alone, whose weights may be published with them.
 
-Its weights are a function of the published files, of the public weights that it starts from and of
-seeds. Nothing that the files do not hold can therefore be read from the weights, whatever attack is
-run (post-processing); what they make is convenience: further samples without another release.
+Its weights are a function of the published files, of the public weights that it starts from, of
+public graphs if there are some (``--public``), and of seeds. Nothing that the files do not hold can
+therefore be read from the weights, whatever attack is run (post-processing); what they make is
+convenience: further samples without another release.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from layerdag._runtime import derive_seed
 from layerdag.api.publication import STUDENT, ReleaseSettings, Work
 from layerdag.api.publication.drawing import published_graphs
+from layerdag.api.publication.training._public import with_public
 from layerdag.api.publication.training._recipe import trained_once
 from layerdag.codec import AttributedGraph
 from layerdag.datasets import GraphDataset, Split
@@ -48,7 +50,11 @@ def student_data(samples: Sequence[GeneratedGraph], seed: int) -> GraphDataset:
 
 
 def trained_student(
-    settings: ReleaseSettings, data: GraphDataset, work: Work, seconds: float
+    settings: ReleaseSettings,
+    data: GraphDataset,
+    work: Work,
+    seconds: float,
+    public: Sequence[AttributedGraph] = (),
 ) -> LoadedCheckpoint:
     """Return the best checkpoint of a student; see ``trained_once``.
 
@@ -57,5 +63,7 @@ def trained_student(
         data: The published samples.
         work: The private folder.
         seconds: Most seconds that training may take.
+        public: Public graphs that it learns beside them.
     """
+    data = with_public(data, public)
     return trained_once(settings, data, work, seconds, stage="student", folder=STUDENT)

@@ -1,9 +1,10 @@
 """From the white-box audit to one line: may the weights be published?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layerdag.api.publication import Outcome, ReleaseSettings, Work
+from layerdag.api.publication.training._public import public_graphs
 from layerdag.api.publication.training._shadows import RealGraphs
 from layerdag.api.publication.training._student import student_data, trained_student
 from layerdag.api.publication.training._weights_audit import WeightsAudit, audited_weights
@@ -140,7 +141,8 @@ def audited_student(
     """
     try:
         samples = student_data(kept, settings.seed)
-        student = trained_student(settings, samples, work, seconds)
+        real = replace(real, public=public_graphs(settings))
+        student = trained_student(settings, samples, work, seconds, real.public)
         audit = audited_weights(settings, data, real, student, samples, work, seconds)
     except LayerdagError as error:  # the samples go out all the same
         reason = f"they could not be audited: {str(error).rstrip('.')}"

@@ -55,6 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
     )
     parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compute all figures again, even if no file has changed since an earlier audit",
+    )
+    parser.add_argument(
         "--strict",
         action="store_true",
         help="exit code 1 unless every figure is no better than chance, nothing is copied and no "
@@ -99,7 +104,7 @@ def _configure_shadows(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what samples give away; with ``--strict`` 1 unless it is nothing."""
-    from layerdag.cli.output import save_figures, show
+    from layerdag.cli.output import once
     from layerdag.report import require_replaceable_report
 
     folders = args.train is not None or args.holdout is not None
@@ -120,11 +125,28 @@ def run(args: argparse.Namespace) -> int:
                 "another file."
             )
     shadows = _shadows(args)
-    found = _of_folders(args, shadows) if folders else _of_data(args, shadows)
+    audit = _of_folders if folders else _of_data
+    named = ("synthetic", "train", "holdout", "data", "labels", "checkpoint")
+    settings = {"verb": "audit", **{name: getattr(args, name) for name in named}}
+    found = once(settings, _files(args), lambda: audit(args, shadows))
     if args.json:
-        save_figures(found, args.json)
-    show(found, args.report, as_json=False)
+        found.save_figures(args.json)
+    found.show(args.report, as_json=False)
     return int(args.strict and not found.passes)
+
+
+def _files(args: argparse.Namespace) -> list[str] | None:
+    """Return all that an audit reads; None if its figures are not to be kept."""
+    from layerdag.cli.settings import RealData
+
+    if args.no_cache or args.shadows is not None:  # what shadow models learn takes its time
+        return None
+    real: tuple[str, ...] | None = (args.train, args.holdout)
+    if args.data is not None:
+        real = RealData(args.data, args.labels).files(args.synthetic)
+    if real is None:
+        return None
+    return [args.synthetic, *real, *([args.checkpoint] if args.checkpoint else [])]
 
 
 def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
@@ -168,8 +190,10 @@ def _tell(line: str) -> None:
 
 def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit of three folders."""
+    from layerdag._runtime import log_stages
     from layerdag.api import audit
 
+    log_stages()
     return audit(
         train=args.train,
         holdout=args.holdout,

@@ -51,7 +51,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=120, help="of training at most (default: %(default)s)"
     )
     parser.add_argument(
-        "--temperature", type=float, help="of sampling; higher is less like single jobs"
+        "--temperature",
+        type=float,
+        help="of sampling; higher is less like single jobs (default: .7 for jobs, with weights 1)",
+    )
+    parser.add_argument(
+        "--best-of",
+        type=int,
+        metavar="N",
+        help="graphs drawn for each sample (default: 8 for jobs, with weights 1)",
     )
     parser.add_argument(
         "--license", default="", metavar="NAME", help="of the samples, for the data card"
@@ -67,6 +75,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="publish weights, too: of a model that learns from the published samples alone, "
         "attacked with shadow models; takes much longer",
+    )
+    parser.add_argument(
+        "--public",
+        type=Path,
+        metavar="FOLDER",
+        help="graphs that are public anyway, which those weights learn beside the samples",
     )
     parser.add_argument(
         "--shadows",
@@ -117,9 +131,11 @@ def run(args: argparse.Namespace) -> int:
             max_nodes=args.max_nodes,
             steps=args.steps,
             temperature=args.temperature,
+            best_of=args.best_of,
             license=args.license,
             init=None if args.init == "none" else args.init,
             with_weights=args.with_weights,
+            public=args.public,
             shadows=args.shadows,
             cross_fit=args.cross_fit,
             until=args.until,

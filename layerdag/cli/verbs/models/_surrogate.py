@@ -83,6 +83,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
     )
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    tstr.add_argument(
+        "--real",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="numbers of real graphs that are tried alone and together with the samples, such as "
+        "20 50 100",
+    )
     _common(tstr)
 
 
@@ -244,17 +253,27 @@ def _eval(args: argparse.Namespace) -> int:
 def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
     from layerdag.cli.settings import RealData
-    from layerdag.surrogates import FAMILIES, RELATIVE, labeled, read_samples, transfer
+    from layerdag.surrogates import (
+        CONDITIONS,
+        FAMILIES,
+        RELATIVE,
+        few_real,
+        labeled,
+        read_samples,
+        transfer,
+    )
 
     data = RealData(args.data, args.labels).beside_samples(args.samples)
     schema = data.schema
+    real = labeled(data.graphs["train"], schema, args.target, args.exclude)
     report = transfer(
-        labeled(data.graphs["train"], schema, args.target, args.exclude),
+        real,
         labeled(read_samples(args.samples, schema), schema, args.target, args.exclude),
         labeled(data.graphs["test"], schema, args.target, args.exclude),
         schema.sizes(),
         {name: FAMILIES[name] for name in args.family or FAMILY_NAMES[:2]},
         seeds=range(args.seeds),
+        conditions=(*CONDITIONS, *few_real(args.real, len(real.dags))),
     )
     if args.json:
         found = asdict(report)
@@ -272,5 +291,12 @@ def _tstr(args: argparse.Namespace) -> int:
                 f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
                 f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
                 f"{reached.interval.high:.0%})"
+            )
+    for gain in report.gains:
+        if gain.score in RELATIVE and gain.interval is not None:
+            print(
+                f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
+                f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
+                f"{gain.interval.high:+.3f})"
             )
     return 0

@@ -85,6 +85,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
     parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="with --against: compute all figures again, even if no file has changed",
+    )
+    parser.add_argument(
         "--fix",
         action="store_true",
         help="change what has one safe answer (see --rules) and write the traces anew to --out",
@@ -128,7 +133,7 @@ def _fix(args: argparse.Namespace) -> int:
 
 def _audit(args: argparse.Namespace) -> int:
     """Print what samples give away; with ``--strict`` 1 unless all is no better than chance."""
-    from layerdag.cli.output import audit, show
+    from layerdag.cli.output import audit, once
     from layerdag.cli.settings import RealData
     from layerdag.report import require_replaceable_report
 
@@ -136,8 +141,20 @@ def _audit(args: argparse.Namespace) -> int:
         raise UsageError("--against takes one folder of samples; give each its own call.")
     if args.report:
         require_replaceable_report(args.report)
-    found = audit(args.paths[0], RealData(args.against, args.labels), args.checkpoint)
-    show(found, args.report, as_json=args.json)
+    against = RealData(args.against, args.labels)
+    real = None if args.no_cache else against.files(args.paths[0])
+    checkpoint = [args.checkpoint] if args.checkpoint else []
+    found = once(
+        {
+            "verb": "validate",
+            "against": args.against,
+            "samples": args.paths[0],
+            "labels": args.labels,
+        },
+        None if real is None else [args.paths[0], *real, *checkpoint],
+        lambda: audit(args.paths[0], against, args.checkpoint),
+    )
+    found.show(args.report, as_json=args.json)
     return int(args.strict and not found.passes)
 
 

@@ -5,6 +5,7 @@ from ._blocks import (
     repeated_blocks as repeated_blocks,
 )
 from ._defaults import LOCAL_METRICS as LOCAL_METRICS
+from ._joint_tails import JointTail as JointTail, JointTails as JointTails
 from ._node_classifier import (
     NodeClassifier as NodeClassifier,
     NodeRows as NodeRows,

@@ -2,6 +2,7 @@
 
 from layerdag.evaluation.metrics import AttributeMetrics, Goal, Metric
 from layerdag.evaluation.metrics.local._blocks import BlockFigure, RepeatedBlocks
+from layerdag.evaluation.metrics.local._joint_tails import JointTails
 from layerdag.evaluation.metrics.local._node_classifier import NodeClassifier
 from layerdag.evaluation.metrics.local._operator_inputs import OperatorInputs
 from layerdag.evaluation.metrics.local._paths import PathDistance, PathNovelty
@@ -41,6 +42,7 @@ LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
     _blocks(BlockFigure.NODES, "nodes inside repeated blocks", upper=1.0),
     OperatorInputs(),
     ShapeViolations(),
+    JointTails(),
     NodeClassifier(
         "node_classifier",
         "area under the ROC curve of boosted trees on nodes, 0.5 is indistinguishable",
@@ -48,4 +50,4 @@ LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
         upper=1.0,
     ),
 )
-"""Type hashes, paths, repeated blocks, impossible inputs and numbers, and a classifier of nodes."""
+"""Type hashes, paths, repeated blocks, impossible inputs and numbers, tails, and a classifier."""

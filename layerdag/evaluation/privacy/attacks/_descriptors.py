@@ -79,7 +79,7 @@ def _counts(graphs: GraphSet, graph: np.ndarray, code: np.ndarray) -> np.ndarray
 
 def _pairs(graphs: GraphSet, real: int) -> np.ndarray:
     """Return log(1 + count) of the pairs of first attributes that edges most often connect."""
-    source_E, target_E = graphs.x_NA[:, 0][graphs.edge_index_2E]
+    source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
     pair_E = (source_E << 31) | target_E
     known, count = np.unique(pair_E[graphs.graph_E < real], return_counts=True)
     known = np.sort(known[np.argsort(-count, kind="stable")[:MOST_PAIRS]])

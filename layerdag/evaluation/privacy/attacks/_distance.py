@@ -66,16 +66,81 @@ class DensityRatio:
         """Return the scores of members and of one half of the others, by the other half; twice."""
         folds = []
         for reference, others in halves_of(roles, seed):
-            rows = np.concatenate([roles.member_T, others])
-            to_reference = self._pool.distances(rows, reference)
-            width = _bandwidth(to_reference)
+            rows, width, reference_G = self.by_reference(reference, others, roles)
             to_sample = self._pool.distances(rows, roles.sample_K)
-            ratio_G = _log_density(to_sample, width) - _log_density(to_reference, width)
+            ratio_G = _log_density(to_sample, width) - reference_G
             folds.append((ratio_G[: roles.member_T.size], ratio_G[roles.member_T.size :]))
         return folds
 
+    def by_reference(
+        self, reference: np.ndarray, others: np.ndarray, roles: Roles
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """Return who is scored, the bandwidth, and the logarithm of their density of real graphs.
+
+        Args:
+            reference: Real graphs that the attacker has.
+            others: Non-members that are scored, after the members.
+            roles: The parts that graphs play.
+        """
+        rows = np.concatenate([roles.member_T, others])
+        to_reference = self._pool.distances(rows, reference)
+        width = _bandwidth(to_reference)
+        return rows, width, _log_density(to_reference, width)
+
     def fractions(self, roles: Roles) -> None:
         """Return nothing: the score is no fraction."""
+
+
+class NearestTally:
+    """``NearestSample`` and ``NearestProgram`` of samples that come some at a time.
+
+    Args:
+        attack: Which of both.
+        roles: The parts of the real graphs.
+    """
+
+    def __init__(self, attack: NearestSample | NearestProgram, roles: Roles) -> None:
+        self.attack, self._roles = attack, roles
+        self._nearest_G = np.full(roles.real_G.size, np.inf)
+
+    def add(self, distance_KG: np.ndarray) -> None:
+        """Look at samples, by their distances to all real graphs."""
+        np.minimum(self._nearest_G, distance_KG.min(axis=0), out=self._nearest_G)
+
+    def folds(self) -> list[Scores]:
+        """Return the scores."""
+        return [_nearest(self._nearest_G[:, None], self._roles)]
+
+
+class DensityTally:
+    """``DensityRatio`` of samples that come some at a time.
+
+    Args:
+        attack: The same of samples that are held, with distances between real graphs.
+        roles: The parts of the real graphs, and as many samples as there will be.
+        seed: Of the halves.
+    """
+
+    def __init__(self, attack: DensityRatio, roles: Roles, seed: int) -> None:
+        self.attack, self._roles = attack, roles
+        self._folds = [attack.by_reference(*parts, roles) for parts in halves_of(roles, seed)]
+        self._sums = [np.full(rows.size, -np.inf) for rows, _, _ in self._folds]
+
+    def add(self, distance_KG: np.ndarray) -> None:
+        """Look at samples, by their distances to all real graphs."""
+        for sum_G, (rows, width, _) in zip(self._sums, self._folds, strict=True):
+            exponent_KG = -0.5 * (distance_KG[:, rows] / width) ** 2
+            most_G = exponent_KG.max(axis=0)
+            found_G = most_G + np.log(np.exp(exponent_KG - most_G).sum(axis=0))
+            np.logaddexp(sum_G, found_G, out=sum_G)
+
+    def folds(self) -> list[Scores]:
+        """Return the scores."""
+        count, found = self._roles.sample_K.size, []
+        for sum_G, (_, _, reference_G) in zip(self._sums, self._folds, strict=True):
+            ratio_G = sum_G - np.log(count) - reference_G
+            found.append(tuple(np.split(ratio_G, [self._roles.member_T.size])))
+        return [(member_T, other_H) for member_T, other_H in found]
 
 
 def halves_of(roles: Roles, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

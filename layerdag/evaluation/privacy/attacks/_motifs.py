@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from layerdag.evaluation import GraphSet
 from layerdag.evaluation.privacy import Scores
 from layerdag.evaluation.privacy.attacks._pool import Pool, Roles
 from layerdag.graph import neighborhood_colors
@@ -24,8 +25,7 @@ class UniqueMotifs:
 
     def __init__(self, pool: Pool) -> None:
         graphs = pool.graphs
-        colors_RN = neighborhood_colors(graphs.x_NA[:, 0], graphs.edge_index_2E, RADIUS)[1:]
-        _, color_M = np.unique(colors_RN.ravel(), return_inverse=True)
+        self.word_C, color_M = np.unique(motifs_of(graphs), return_inverse=True)
         graph_M = np.tile(graphs.graph_N, RADIUS)
         self._colors = int(color_M.max(initial=-1)) + 1
         pair_Q = np.unique(graph_M * max(self._colors, 1) + color_M)
@@ -35,28 +35,28 @@ class UniqueMotifs:
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
         """Return the fractions."""
         del seed
-        unique_P, recurring_P = self.counts(roles)
-        score_P = recurring_P / (unique_P + PRIOR)
-        return [(score_P[roles.member_T], score_P[roles.other_H])]
+        return _scores(self.counts(roles), roles)
 
     def fractions(self, roles: Roles) -> tuple[float, float]:
         """Return the fraction that recurs of all such motifs of members, and of others."""
-        unique_P, recurring_P = self.counts(roles)
-        of_members, of_others = (
-            float(recurring_P[rows].sum() / max(unique_P[rows].sum(), 1))
-            for rows in (roles.member_T, roles.other_H)
-        )
-        return of_members, of_others
+        return _fractions(self.counts(roles), roles)
 
-    def counts(self, roles: Roles) -> tuple[np.ndarray, np.ndarray]:
+    def counts(
+        self, roles: Roles, in_samples_C: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return how many motifs each real graph alone has, and how many of these samples have.
 
         Both are 0 for graphs of the pool that are not real.
+
+        Args:
+            roles: The parts of the graphs.
+            in_samples_C: Whether samples have each of ``word_C``; those of the pool by default.
         """
         is_real_Q = self._among(roles.real_G)
         owners_C = np.bincount(self._color_Q[is_real_Q], minlength=self._colors)
-        in_samples_C = np.zeros(self._colors, dtype=bool)
-        in_samples_C[self._color_Q[self._among(roles.sample_K)]] = True
+        if in_samples_C is None:
+            in_samples_C = np.zeros(self._colors, dtype=bool)
+            in_samples_C[self._color_Q[self._among(roles.sample_K)]] = True
         unique_Q = is_real_Q & (owners_C[self._color_Q] == 1)
         recurring_Q = unique_Q & in_samples_C[self._color_Q]
         unique_P, recurring_P = (
@@ -71,3 +71,53 @@ class UniqueMotifs:
         chosen_P[graphs] = True
         found_Q: np.ndarray = chosen_P[self._graph_Q]
         return found_Q
+
+
+class MotifTally:
+    """``UniqueMotifs`` of samples that come some at a time.
+
+    Args:
+        attack: The same of samples that are held, which knows the motifs of real graphs.
+        roles: The parts of the real graphs.
+    """
+
+    def __init__(self, attack: UniqueMotifs, roles: Roles) -> None:
+        self.attack, self._roles = attack, roles
+        self._in_samples_C = np.zeros(attack.word_C.size, dtype=bool)
+
+    def add(self, graphs: GraphSet) -> None:
+        """Look at samples."""
+        word_M, word_C = motifs_of(graphs), self.attack.word_C
+        place_M = np.minimum(np.searchsorted(word_C, word_M), word_C.size - 1)
+        self._in_samples_C[place_M[word_C[place_M] == word_M]] = True
+
+    def folds(self) -> list[Scores]:
+        """Return the scores."""
+        return _scores(self.attack.counts(self._roles, self._in_samples_C), self._roles)
+
+    def fractions(self) -> tuple[float, float]:
+        """Return the fraction that recurs of all such motifs of members, and of others."""
+        return _fractions(self.attack.counts(self._roles, self._in_samples_C), self._roles)
+
+
+def motifs_of(graphs: GraphSet) -> np.ndarray:
+    """Return the motifs of all nodes, of all radii end to end."""
+    colors_RN = neighborhood_colors(graphs.x_NA[:, 0], graphs.edge_index_2E, RADIUS)[1:]
+    return colors_RN.ravel()
+
+
+def _scores(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> list[Scores]:
+    """Return the fraction of the motifs of each real graph that recur, few of few shrunk."""
+    unique_P, recurring_P = counts
+    score_P = recurring_P / (unique_P + PRIOR)
+    return [(score_P[roles.member_T], score_P[roles.other_H])]
+
+
+def _fractions(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> tuple[float, float]:
+    """Return the fraction that recurs of all motifs of members, and of others."""
+    unique_P, recurring_P = counts
+    of_members, of_others = (
+        float(recurring_P[rows].sum() / max(unique_P[rows].sum(), 1))
+        for rows in (roles.member_T, roles.other_H)
+    )
+    return of_members, of_others

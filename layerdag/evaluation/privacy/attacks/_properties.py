@@ -62,7 +62,7 @@ def inferred_properties(
     along_R = train_RV @ (weight_V * made_V) / length
     return Inference.of(
         "properties",
-        "how often each value of each trait occurs (1 - mean error); how far the samples follow",
+        "frequencies of families, sizes and other traits (1 - mean error)",
         _accuracies(np.concatenate(values, axis=1), values, roles),
         (float(along_R[0]), NORMAL_95 * float(along_R[1:].std())),
         margin=MARGIN,

@@ -1,6 +1,6 @@
 """Running attacks, each beside itself on held-out graphs that pose as samples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -140,7 +140,7 @@ def _scored(
         member_G[fold.number_G[roles.member_T]] = True
         score_G[fold.number_G[roles.member_T]] = member_T
         score_G[fold.number_G[rows]] = other_H
-        yield ModelScores(score_G, member_G)
+        yield ModelScores(score_G, member_G, shares_reference=len(found) > 1)
 
 
 def _pooled(
@@ -159,11 +159,29 @@ def _pooled(
 
 def _outcome(attack: SampleAttack, roles: Roles, seed: int) -> tuple[Attack, ...]:
     """Return the outcome of one attack, nothing where there are too few graphs for it."""
-    folds = attack.folds(roles, seed)
+    return outcome_of(attack, attack.folds(roles, seed), roles, seed, attack.fractions)
+
+
+def outcome_of(
+    attack: SampleAttack,
+    folds: Sequence[Scores],
+    roles: Roles,
+    seed: int,
+    fractions: Callable[[Roles], tuple[float, float] | None],
+) -> tuple[Attack, ...]:
+    """Return what scores say, beside the same attack where nothing can leak; nothing of no scores.
+
+    Args:
+        attack: Of held-out graphs that pose as samples.
+        folds: The scores by the samples.
+        roles: The parts of the graphs; of samples the number alone is looked at.
+        seed: Of what an attack draws, and of the intervals.
+        fractions: Returns what the score is about.
+    """
     if not folds:
         return ()
     found = attack_by_scores(attack.name, attack.description, folds, seed)
-    found = replace(found, fractions=attack.fractions(roles))
+    found = replace(found, fractions=fractions(roles))
     honest = roles.honest(seed)
     posing = [fold for each in honest for fold in attack.folds(each, seed)]
     if not posing:

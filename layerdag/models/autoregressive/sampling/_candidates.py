@@ -1,14 +1,13 @@
 """Candidates for the next node of every graph: kind, in-degree, parents and edge types.
 
-All candidates of a graph are drawn from one state of the encoder, so that they cost little beside
-the encoding of a node. One of them is kept, with a probability in proportion to its weight:
-importance resampling inside every step of a particle filter (Naesseth, Lindsten and Schon, Nested
-sequential Monte Carlo methods, 2015).
+All candidates of a graph are drawn from one state of the encoder, and what those that agree so far
+have in common is computed once, so that they cost little beside the encoding of a node. One of them
+is kept, with a probability in proportion to its weight: importance resampling inside every step of
+a particle filter (Naesseth, Lindsten and Schon, Nested sequential Monte Carlo methods, 2015).
 
-Shape letters: B graphs (the active ones), D width of a state, K codes, O options, P pairs (of graph
-and candidate, those of a graph one after another), Q decisions (about candidates: P or 2 P, or of
-selected ones), R rows (of the encoder: B or 2 B), T tokens, U uniforms, X selected graphs (or
-candidates).
+Shape letters: B graphs (the active ones), D width of a state, F feature columns, G groups of rows
+(of candidates that agree), K codes, O options, P pairs (of graph and candidate), Q decisions, R
+rows (of the encoder), T tokens, U uniforms, X selected graphs (or candidates).
 """
 
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
 from layerdag.models.autoregressive import DegreeConstraints, Heads, stub_code
+from layerdag.models.autoregressive.sampling._alike import Alike, GroupStates
 from layerdag.models.autoregressive.sampling._cache import EncoderCache
 from layerdag.models.autoregressive.sampling._guidance import Guidance
 from layerdag.models.autoregressive.sampling._parent_scorer import ParentDecisions, ParentScorer
 from layerdag.models.autoregressive.sampling._slots import SLOTS_PER_PARENT, RandomSlot
-from layerdag.models.autoregressive.sampling._state import SamplerState
-from layerdag.models.draws import sample_from_logits, slot_uniforms
+from layerdag.models.autoregressive.sampling._state import CodeMasks, SamplerState
+from layerdag.models.draws import slot_uniforms
 
 _CANDIDATE_STEP = 0xD1B54A32D192ED03
 """Between the seeds of two candidates; odd, and no multiple of the steps between positions."""
@@ -98,6 +98,7 @@ class CandidateSampler:
     Attributes:
         heads: Readouts of the model.
         constraints: Constraints taken from the training graphs.
+        masks: The codes that nodes can have.
         cache: Encodings and keys of earlier tokens.
         state: Of the newest token of every graph.
         guidance: Of the request.
@@ -107,6 +108,7 @@ class CandidateSampler:
 
     heads: Heads
     constraints: DegreeConstraints
+    masks: CodeMasks
     cache: EncoderCache
     state: SamplerState
     guidance: Guidance
@@ -122,19 +124,17 @@ class CandidateSampler:
             context_RD: States of the decisions about the node.
             count: Candidates per graph.
         """
-        rows = self.seed_B.shape[0]
-        graph_P = torch.arange(rows, device=context_RD.device).repeat_interleave(count)
-        seed_P = self._seeds(count)
+        alike = Alike.by_graph(self.seed_B.shape[0], count, context_RD.device)
+        graph_P, seed_P = alike.group_P, self._seeds(count)
         uniform_PU = self._uniforms(seed_P, range(RandomSlot.ATTRIBUTE))
-        context_QD = context_RD[self.guidance.rows(graph_P, rows)]
-        first_P, kind_QD = self._first_parents(graph_P, context_QD, uniform_PU)
-        logits_PK = self.guidance.merge(self.heads.kind_readout(kind_QD))
-        kind_P = sample_from_logits(
-            self.constraints.limit_kinds(logits_PK, first_P), uniform_PU[:, RandomSlot.KIND]
+        first_P, states = self._first_parents(
+            GroupStates(self.guidance, alike, (context_RD,)), uniform_PU
         )
-        state_QD = self.heads.degree_state(kind_QD, self.guidance.duplicate(kind_P))
-        degree_P = self._degrees(state_QD, kind_P, first_P, uniform_PU)
-        edges, parents_QD = self._parents(graph_P, state_QD, first_P, degree_P, seed_P)
+        kind_P, states = self._kinds(states, graph_P, first_P, uniform_PU)
+        degree_P = self._degrees(states, kind_P, first_P, uniform_PU)
+        (state_QD,) = states.of_candidates(torch.arange(graph_P.shape[0], device=graph_P.device))
+        edges, sum_QD = self._parents(graph_P, states.split(degree_P), first_P, degree_P, seed_P)
+        parents_QD = sum_QD / self.guidance.duplicate(degree_P).clamp(min=1)[:, None]
         return NodeCandidates(graph_P, first_P, kind_P, degree_P, edges, state_QD, parents_QD)
 
     def _seeds(self, count: int) -> UInt64[np.ndarray, " P"]:
@@ -148,42 +148,63 @@ class CandidateSampler:
         return uniform_PU.to(self.state.sample_B.device)
 
     def _first_parents(
-        self,
-        graph_P: Int[Tensor, " P"],
-        context_QD: Float[Tensor, "Q D"],
-        uniform_PU: Float[Tensor, "P U"],
-    ) -> tuple[Int[Tensor, " P"], Float[Tensor, "Q D"]]:
-        """Draw the first parent (0 in layer 0); return it with the state of the kind."""
-        state, count = self.state, graph_P.shape[0]
+        self, states: GroupStates, uniform_PU: Float[Tensor, "P U"]
+    ) -> tuple[Int[Tensor, " P"], GroupStates]:
+        """Draw the first parent (0 in layer 0); return it with the states of the kinds."""
+        state, graph_P = self.state, states.alike.group_P
+        first_P = torch.zeros_like(graph_P)
         chosen_X = (state.structure.layer_T[graph_P] > 0).nonzero()[:, 0]
-        first_P, stub_P = torch.zeros_like(graph_P), torch.zeros_like(graph_P)
-        parent_QD = torch.zeros_like(context_QD)
         if chosen_X.shape[0]:
-            graph_X, state_X = graph_P[chosen_X], self.guidance.rows(chosen_X, count)
-            span = (state.before_start_B[graph_X], state.layer_start_B[graph_X])
-            decisions = self._decisions(graph_X, *span, state.sibling_B[graph_X])
+            chosen = states.keep(chosen_X)
+            graph_G = chosen.alike.of(graph_P[chosen_X])
+            span = (state.before_start_B[graph_G], state.layer_start_B[graph_G])
+            decisions = self._decisions(graph_G, *span, state.sibling_B[graph_G])
             u_X2 = uniform_PU[chosen_X, RandomSlot.FIRST_PARENT : RandomSlot.FIRST_PARENT + 2]
-            parent_X = self._one_parent(context_QD[state_X], decisions, u_X2)
-            first_P[chosen_X] = parent_X
-            out_degree_X = state.out_degree.at(graph_X, parent_X)
-            stub_P[chosen_X] = stub_code(state.used.at(graph_X, parent_X), out_degree_X)
-            parent_QD[state_X] = self._encoding(graph_X, parent_X)
-        stub_Q = self.guidance.duplicate(stub_P)
-        return first_P, self.heads.kind_state(context_QD, parent_QD, stub_Q)
+            first_P[chosen_X] = self._one_parent(chosen, decisions, u_X2)
+        states = states.split(first_P)
+        graph_G, parent_G = states.alike.of(graph_P), states.alike.of(first_P)
+        is_child_G = state.structure.layer_T[graph_G] > 0
+        used_G, out_degree_G = (
+            part.at(graph_G, parent_G).masked_fill(~is_child_G, 0)
+            for part in (state.used, state.out_degree)
+        )
+        is_child_Q = self.guidance.duplicate(is_child_G)
+        parent_QD = self._encoding(graph_G, parent_G).masked_fill(~is_child_Q[:, None], 0.0)
+        stub_Q = self.guidance.duplicate(stub_code(used_G, out_degree_G))
+        return first_P, states.having(self.heads.kind_state(states.columns[0], parent_QD, stub_Q))
+
+    def _kinds(
+        self,
+        states: GroupStates,
+        graph_P: Int[Tensor, " P"],
+        first_P: Int[Tensor, " P"],
+        uniform_PU: Float[Tensor, "P U"],
+    ) -> tuple[Int[Tensor, " P"], GroupStates]:
+        """Draw the kind within the constraints; return it with the states of the in-degrees."""
+        logits_GK = self.guidance.merge(self.heads.kind_readout(states.columns[0]))
+        logits_GK = self.constraints.limit_kinds(logits_GK, states.alike.of(first_P))
+        sample_G = self.state.sample_B[states.alike.of(graph_P)]
+        logits_GK = self.masks.limit(logits_GK, self.masks.graph_BF[sample_G], 0)
+        kind_P = states.alike.draw(logits_GK, uniform_PU[:, RandomSlot.KIND])
+        states = states.split(kind_P)
+        kind_Q = self.guidance.duplicate(states.alike.of(kind_P))
+        return kind_P, states.having(self.heads.degree_state(states.columns[0], kind_Q))
 
     def _degrees(
         self,
-        state_QD: Float[Tensor, "Q D"],
+        states: GroupStates,
         kind_P: Int[Tensor, " P"],
         first_P: Int[Tensor, " P"],
         uniform_PU: Float[Tensor, "P U"],
     ) -> Int[Tensor, " P"]:
         """Draw the in-degree within the constraints of the kind."""
-        counter = self.heads.in_degree
-        logits_PK = self.guidance.merge(self.heads.degree_readout(state_QD))
-        logits_PK = self.constraints.limit_degrees(logits_PK, counter, kind_P, first_P)
+        counter, alike = self.heads.in_degree, states.alike
+        logits_GK = self.guidance.merge(self.heads.degree_readout(states.columns[0]))
+        logits_GK = self.constraints.limit_degrees(
+            logits_GK, counter, alike.of(kind_P), alike.of(first_P)
+        )
         degree_P = counter.decode(
-            sample_from_logits(logits_PK, uniform_PU[:, RandomSlot.IN_DEGREE]),
+            alike.draw(logits_GK, uniform_PU[:, RandomSlot.IN_DEGREE]),
             uniform_PU[:, RandomSlot.IN_DEGREE + 1],
         )
         return self.constraints.clamp(degree_P, kind_P, first_P)
@@ -191,36 +212,65 @@ class CandidateSampler:
     def _parents(
         self,
         graph_P: Int[Tensor, " P"],
-        state_QD: Float[Tensor, "Q D"],
+        states: GroupStates,
         first_P: Int[Tensor, " P"],
         degree_P: Int[Tensor, " P"],
         seed_P: UInt64[np.ndarray, " P"],
     ) -> tuple[tuple[EdgesToParents, ...], Float[Tensor, "Q D"]]:
-        """Draw further parents and all edge types; return the mean encoding of the parents, too."""
+        """Draw further parents and all edge types; return the sum of the parents' encodings, too.
+
+        The states are those of the in-degrees, by groups that have the same in-degree.
+        """
         edges: list[EdgesToParents] = []
-        sum_QD = torch.zeros_like(state_QD)
+        count, (state_QD,) = graph_P.shape[0], states.columns
+        sum_RD = state_QD.new_zeros((self.guidance.duplicate(graph_P).shape[0], state_QD.shape[1]))
         chosen_X = (degree_P > 0).nonzero()[:, 0]
+        states = states.having(state_QD, torch.zeros_like(state_QD)).keep(chosen_X)
         parent_X, rank = first_P[chosen_X], 0
         while chosen_X.shape[0]:
-            graph_X, open_X = graph_P[chosen_X], degree_P[chosen_X] - rank - 1
-            state_X = self.guidance.rows(chosen_X, graph_P.shape[0])
-            parent_RD = self._encoding(graph_X, parent_X)
-            sum_QD[state_X] += parent_RD
-            after_RD = self.heads.further_state(
-                state_QD[state_X], parent_RD, self.guidance.duplicate(open_X), sum_QD[state_X]
-            )
+            open_X = degree_P[chosen_X] - rank - 1
+            states = self._after_parent(states, graph_P[chosen_X], parent_X, open_X)
             slot = RandomSlot.FURTHER_PARENT + SLOTS_PER_PARENT * rank
             u_X3 = self._uniforms(seed_P[chosen_X.cpu().numpy()], range(slot, slot + 3))
-            type_XK = self.guidance.merge(self.heads.type_readout(after_RD))
-            type_X = sample_from_logits(type_XK, u_X3[:, 2])
-            edges.append(EdgesToParents(chosen_X, parent_X, type_X))
-            more_X = (open_X > 0).nonzero()[:, 0]
-            more_R = self.guidance.rows(more_X, chosen_X.shape[0])
-            chosen_X, parent_X, rank = chosen_X[more_X], parent_X[more_X], rank + 1
+            type_GK = self.guidance.merge(self.heads.type_readout(states.columns[2]))
+            edges.append(EdgesToParents(chosen_X, parent_X, states.alike.draw(type_GK, u_X3[:, 2])))
+            ended_X, more_X = (open_X == 0).nonzero()[:, 0], (open_X > 0).nonzero()[:, 0]
+            sum_RD[self.guidance.rows(chosen_X[ended_X], count)] = states.of_candidates(ended_X)[1]
+            states, chosen_X, rank = states.keep(more_X), chosen_X[more_X], rank + 1
             if chosen_X.shape[0]:
-                decisions = self._decisions(graph_X[more_X], open_X[more_X], parent_X, parent_X)
-                parent_X = self._one_parent(after_RD[more_R], decisions, u_X3[more_X])
-        return tuple(edges), sum_QD / self.guidance.duplicate(degree_P).clamp(min=1)[:, None]
+                decisions = self._further(
+                    states.alike, graph_P[chosen_X], parent_X[more_X], open_X[more_X]
+                )
+                after = states.having(states.columns[2])
+                parent_X = self._one_parent(after, decisions, u_X3[more_X])
+                states = states.having(*states.columns[:2]).split(parent_X)
+        return tuple(edges), sum_RD
+
+    def _after_parent(
+        self,
+        states: GroupStates,
+        graph_X: Int[Tensor, " X"],
+        parent_X: Int[Tensor, " X"],
+        open_X: Int[Tensor, " X"],
+    ) -> GroupStates:
+        """Return the states of a node, the sums of its parents and the states after one more."""
+        alike, (state_QD, sum_QD) = states.alike, states.columns
+        parent_QD = self._encoding(alike.of(graph_X), alike.of(parent_X))
+        sum_QD = sum_QD + parent_QD
+        open_Q = self.guidance.duplicate(alike.of(open_X))
+        after_QD = self.heads.further_state(state_QD, parent_QD, open_Q, sum_QD)
+        return states.having(state_QD, sum_QD, after_QD)
+
+    def _further(
+        self,
+        alike: Alike,
+        graph_X: Int[Tensor, " X"],
+        parent_X: Int[Tensor, " X"],
+        open_X: Int[Tensor, " X"],
+    ) -> ParentDecisions:
+        """Return the decision of each group on the parent before the one chosen last."""
+        graph_G, parent_G, open_G = map(alike.of, (graph_X, parent_X, open_X))
+        return self._decisions(graph_G, open_G, parent_G, parent_G)
 
     def _encoding(
         self, graph_X: Int[Tensor, " X"], parent_X: Int[Tensor, " X"]
@@ -243,25 +293,27 @@ class CandidateSampler:
 
     def _one_parent(
         self,
-        state_QD: Float[Tensor, "Q D"],
+        states: GroupStates,
         decisions: ParentDecisions,
         u_X: Float[Tensor, "X U"],
     ) -> Int[Tensor, " X"]:
-        """Draw one parent per decision: a token, or a block and then a token inside."""
+        """Draw one parent per candidate: a token, or a block and then a token inside."""
         scorer = ParentScorer(self.heads.pointer, self.cache, self.state, self.position)
-        hidden_QD = scorer.pointer.activate(state_QD)
-        scores = scorer.score_visible(hidden_QD, decisions)
-        column_X = sample_from_logits(self.guidance.merge(scores.logits_QO), u_X[:, 0])
-        count = column_X.shape[0]
-        parent_X = scores.first_token_Q[:count] + column_X
+        states = states.having(scorer.pointer.activate(states.columns[0]))
+        scores, group_X = scorer.score_visible(states.columns[0], decisions), states.alike.group_P
+        column_X = states.alike.draw(self.guidance.merge(scores.logits_QO), u_X[:, 0])
+        parent_X = scores.first_token_Q[group_X] + column_X
         far_X = (column_X >= scores.tokens).nonzero()[:, 0]
         if far_X.shape[0] == 0:
             return parent_X
-        far_Q = self.guidance.rows(far_X, count)
-        block_X = scores.first_block_Q[far_X] + column_X[far_X] - scores.tokens
+        far = states.keep(far_X).split(column_X[far_X])
+        group_G = far.alike.of(group_X[far_X])
+        block_G = scores.first_block_Q[group_G] + far.alike.of(column_X[far_X]) - scores.tokens
         inside = scorer.score_inside(
-            hidden_QD[far_Q], decisions.at(far_Q), self.guidance.duplicate(block_X)
+            far.columns[0],
+            decisions.at(self.guidance.rows(group_G, states.alike.groups)),
+            self.guidance.duplicate(block_G),
         )
-        inside_X = sample_from_logits(self.guidance.merge(inside.logits_QO), u_X[far_X, 1])
-        parent_X[far_X] = inside.first_token_Q[: far_X.shape[0]] + inside_X
+        inside_X = far.alike.draw(self.guidance.merge(inside.logits_QO), u_X[far_X, 1])
+        parent_X[far_X] = inside.first_token_Q[far.alike.group_P] + inside_X
         return parent_X

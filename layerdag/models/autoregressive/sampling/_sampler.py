@@ -48,7 +48,7 @@ from layerdag.models.autoregressive.sampling._particles import (
     resampled_rows,
 )
 from layerdag.models.autoregressive.sampling._slots import RandomSlot
-from layerdag.models.autoregressive.sampling._state import SamplerState
+from layerdag.models.autoregressive.sampling._state import CodeMasks, SamplerState
 from layerdag.models.draws import sample_from_logits, slot_uniforms
 
 _ACTIVE_FRACTION = 0.8
@@ -97,6 +97,7 @@ class Sampler:
         self.seed_B = np.array(seeds, dtype=np.uint64)
         self.vectors = self._conditions(device)
         self.state = SamplerState.start(self.rows, device)
+        self.masks = CodeMasks.of(modules.allowed, request.possible, self.rows)
         key_width = modules.heads.pointer.key.out_features
         self.cache = EncoderCache(
             modules.encoder, modules.block, key_width, self.vectors.after_BJD[:, 0]
@@ -254,16 +255,16 @@ class Sampler:
         state_RD = heads.other_state(
             node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
         )
-        codes, allowed = [node.kind_P], self.modules.allowed
-        allowed_BF = allowed.given(0, node.kind_P)
+        codes, masks = [node.kind_P], self.masks
+        allowed_BF = masks.graph_BF[state.sample_B] & masks.given(0, node.kind_P)
         for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.modules.constraints.limit_attributes(
                 self.guidance.merge(readout(state_RD)), index
             )
-            logits_BK = allowed.limit(logits_BK, allowed_BF, index + 1)
+            logits_BK = masks.limit(logits_BK, allowed_BF, index + 1)
             code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.ATTRIBUTE + index])
             state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
-            allowed_BF = allowed_BF & allowed.given(index + 1, code_B)
+            allowed_BF = allowed_BF & masks.given(index + 1, code_B)
             codes.append(code_B)
         self._finish_nodes(
             position, torch.stack(codes, dim=1), self._out_degrees(state_RD, node.kind_P)
@@ -309,6 +310,7 @@ class Sampler:
         sampler = CandidateSampler(
             modules.heads,
             modules.constraints,
+            self.masks,
             self.cache,
             self.state,
             self.guidance,

@@ -1,17 +1,55 @@
 """The discrete state of sampling: structural features, out-degrees, uses and capacities.
 
-Shape letters: B graphs (the active ones), R rows, T tokens (the newest of each graph), X selected
+Shape letters: B graphs (the active ones), F feature columns (codes of all attributes), K codes, R
+rows, T tokens (the newest of each graph), X selected
 graphs.
 """
 
 from dataclasses import dataclass, fields, replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from layerdag.models.autoregressive import NEVER, StructuralFeatures
+from layerdag.models import PossibleCodes
+from layerdag.models.autoregressive import NEVER, AllowedCodes, StructuralFeatures
 from layerdag.models.autoregressive.sampling._cache import PositionBuffer
+
+
+@dataclass(frozen=True, eq=False)
+class CodeMasks:
+    """The codes that nodes can have, by training and by the meaning of the codes.
+
+    Attributes:
+        allowed: The attributes that go together in training graphs.
+        pairs_FF: Codes that one node can have together.
+        graph_BF: Codes that the nodes of each sample can have; the last row is for padding.
+    """
+
+    allowed: AllowedCodes
+    pairs_FF: Bool[Tensor, "F F"]
+    graph_BF: Bool[Tensor, "B F"]
+
+    @classmethod
+    def of(cls, allowed: AllowedCodes, possible: PossibleCodes | None, samples: int) -> "CodeMasks":
+        """Return the masks of a request for so many samples."""
+        observed_FF = allowed.allowed_FF
+        if possible is None:
+            graph_BF = observed_FF.new_ones((samples + 1, observed_FF.shape[0]))
+            return cls(allowed, observed_FF, graph_BF)
+        padded_BF = torch.nn.functional.pad(possible.graph_BF, (0, 0, 0, 1), value=True)
+        pairs_FF = observed_FF & possible.pairs_FF.to(observed_FF.device)
+        return cls(allowed, pairs_FF, padded_BF.to(observed_FF.device))
+
+    def given(self, attribute: int, code_B: Int[Tensor, " B"]) -> Bool[Tensor, "B F"]:
+        """Return what nodes with these codes of an attribute may have in all attributes."""
+        return self.pairs_FF[self.allowed.starts[attribute] + code_B]
+
+    def limit(
+        self, logits_BK: Float[Tensor, "B K"], allowed_BF: Bool[Tensor, "B F"], attribute: int
+    ) -> Float[Tensor, "B K"]:
+        """Rule out codes of an attribute; see ``AllowedCodes.limit``."""
+        return self.allowed.limit(logits_BK, allowed_BF, attribute)
 
 
 @dataclass(eq=False)

@@ -18,7 +18,14 @@ def traces(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "least", "refused"),
-    [("num", 1, 0), ("max_nodes", 1, 0), ("steps", 1, 0), ("seed", 0, -1), ("budget", 20.0, 19.9)],
+    [
+        ("num", 1, 0),
+        ("best_of", 1, 0),
+        ("max_nodes", 1, 0),
+        ("steps", 1, 0),
+        ("seed", 0, -1),
+        ("budget", 20.0, 19.9),
+    ],
 )
 def test_a_bound_is_allowed_and_what_lies_below_refused(
     traces: Path, name: str, least: float, refused: float
@@ -46,6 +53,21 @@ def test_fewer_than_sixteen_shadow_models_are_refused(traces: Path) -> None:
     assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
     with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):
         ReleaseSettings(traces, traces.with_name("out"), shadows=15)
+
+
+def test_public_graphs_are_a_folder_beside_the_traces_for_weights(
+    traces: Path, tmp_path: Path
+) -> None:
+    public, out = tmp_path / "public", traces.with_name("out")
+    public.mkdir()
+    made = ReleaseSettings(traces, out, with_weights=True, public=public)
+    assert made.request() == ReleaseSettings(traces, out).request()  # the teacher knows none
+    with pytest.raises(UsageError, match="add --with-weights"):
+        ReleaseSettings(traces, out, public=public)
+    with pytest.raises(UsageError, match="no such folder of public graphs"):
+        ReleaseSettings(traces, out, with_weights=True, public=tmp_path / "none")
+    with pytest.raises(UsageError, match="the traces are not public"):
+        ReleaseSettings(traces, out, with_weights=True, public=traces)
 
 
 def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path: Path) -> None:

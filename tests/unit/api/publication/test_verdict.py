@@ -144,6 +144,7 @@ def test_samples_nearer_to_training_graphs_are_refused(settings: ReleaseSettings
     found = verdict_of(settings, drawn(20), evaluation(replace(last, nearness=near)), NEEDS)
     assert found.outcome is Outcome.NO
     assert "75.0% of the samples are nearer to training than to held-out graphs" in found.line
+    assert "%], 50% is chance)" in found.line
 
 
 def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: ReleaseSettings) -> None:

@@ -1,5 +1,7 @@
 """Samples as traces, and graphs as words and pictures."""
 
+from collections import Counter
+
 import pytest
 from random_jobs import random_job
 
@@ -63,9 +65,9 @@ def test_samples_become_workloads_and_repairs_are_added_up(data: GraphDataset) -
     samples = [
         GeneratedGraph(f"sample-{i}", i, dag, False, data.schema) for i, dag in enumerate(dags)
     ]
-    jobs, repairs = stages.synthetic_workloads(data, samples)
-    assert [job.source for job in jobs] == ["sample-0", "sample-1"]
-    alone = [stages.synthetic_workloads(data, [sample])[1] for sample in samples]
-    assert repairs == {
-        name: sum(found.get(name, 0) for found in alone) for found in alone for name in found
-    }
+    found = stages.decoded_jobs(sample.graph for sample in samples)
+    assert [job.source for job in found.workloads] == ["sample-0", "sample-1"]
+    alone = [stages.decoded_jobs([sample.graph]) for sample in samples]
+    assert found.repairs == sum((Counter(one.repairs) for one in alone), Counter())
+    assert found.completions == sum((Counter(one.completions) for one in alone), Counter())
+    assert found.completions.keys() <= {"communication_order_added", "start_without_time"}

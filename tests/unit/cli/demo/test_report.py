@@ -37,7 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     corpus = write_corpus(folder / "corpus", {"train": 6, "val": 2, "test": 4})
     settings = DemoSettings(
         corpus, folder / "out", max_nodes=24, train_steps=1, width=32, samples=3, seed=5,
-        families=("boosting",),
+        families=("boosting",), processes=1,
     )  # fmt: skip
     seen: list[ReportContent] = []
     write = demo.write_report

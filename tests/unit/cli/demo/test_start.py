@@ -10,7 +10,9 @@ from layerdag.cli.demo._stages import steps_of
 from layerdag.datasets import GraphDataset
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
-SETTINGS = DemoSettings(Path("data"), Path("out"), max_nodes=10, tuning_steps=5, train_steps=50)
+SETTINGS = DemoSettings(
+    Path("data"), Path("out"), max_nodes=10, tuning_steps=5, train_steps=50, processes=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +101,23 @@ def test_the_conditions_of_samples_come_from_all_over_the_training_part(
 ) -> None:
     """The first training jobs are of few families, so that samples of their conditions are, too."""
     data, found = data_of(jobs(12)), []
-    monkeypatch.setattr(
-        _stages, "sample_like", lambda model, schema, rows, plan: found.extend(rows)
-    )
-    monkeypatch.setattr(_stages, "track", lambda sampled, what, total: ())
+
+    def sampled(
+        model: object, schema: object, rows: list, plan: object, numbers: range
+    ) -> list[int]:
+        found.extend(rows)
+        return list(numbers)
+
+    monkeypatch.setattr(_stages, "sample_like", sampled)
     _stages.sample_stage(replace(SETTINGS, samples=5), data, shipped)
     dags = data.graphs["train"]
     assert found == [dags[i].conditions for i in (0, 2, 4, 6, 8)]
+    found.clear()
+    # In two processes each draws every other graph, under its own number.
+    monkeypatch.setattr(_stages, "begin_beside", lambda work: work)
+    drawn = _stages.sample_stage(replace(SETTINGS, samples=5, processes=2), data, shipped)
+    assert list(drawn) == [0, 1, 2, 3, 4]
+    assert found == [dags[i].conditions for i in (0, 4, 8, 2, 6)]
     found.clear()
     _stages.sample_stage(replace(SETTINGS, samples=20), data, shipped)
     assert [row["label"] for row in found[:4]] == [

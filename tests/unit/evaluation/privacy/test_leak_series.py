@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from layerdag.evaluation.privacy import Verdict, leak_series
+from layerdag.evaluation.privacy import LeakTally, RandomPart, Verdict, leak_series
 from layerdag.evaluation.privacy._memorization import nearness
 from layerdag.evaluation.privacy.attacks import sample_attacks
 from layerdag.graph import DAG, random_dag
@@ -123,3 +123,37 @@ def test_without_measured_columns_there_is_no_attack_on_programs(rng: np.random.
     sets = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
     (row,) = leak_series(*sets)
     assert [attack.name for attack in row.attacks] == [*BY_DISTANCE, *LEARNED]
+
+
+def test_of_more_samples_than_are_held_what_learns_looks_at_a_random_part_and_says_so(
+    rng: np.random.Generator,
+) -> None:
+    train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 23)
+    tally, part = LeakTally(train, held_out, len(made)), RandomPart(len(made), most=12)
+    for first in (0, 20):
+        tally.add(made[first : first + 20])
+        part.add(made[first : first + 20])
+    few, some, every = tally.rows(part.held, numbers=(5, 12, 23))
+    known = leak_series(train, held_out, made, numbers=(5,))
+
+    assert [row.samples for row in (few, some, every)] == [5, 12, 23]
+    assert (few.nearness, few.attacks) == (known[0].nearness, known[0].attacks)
+    assert every.nearness == known[1].nearness
+    for attack, of_all, of_some in zip(every.attacks, known[1].attacks, some.attacks, strict=True):
+        if attack.name in ("calibrated_classifier", "reconstruction"):
+            assert attack.sampled == 12
+            assert attack.to_dict() == of_some.to_dict() | {"sampled": 12}
+        else:
+            assert attack == of_all
+    assert every.inferences == some.inferences
+
+
+def test_the_random_part_is_the_same_however_the_samples_come(rng: np.random.Generator) -> None:
+    made = graphs(rng, 9)
+    whole, one_by_one = RandomPart(9, most=4, seed=1), RandomPart(9, most=4, seed=1)
+    whole.add(made)
+    for dag in made:
+        one_by_one.add([dag])
+    assert len(whole.held) == 4
+    assert all(a is b for a, b in zip(whole.held, one_by_one.held, strict=True))
+    assert set(map(id, whole.held)) <= set(map(id, made))

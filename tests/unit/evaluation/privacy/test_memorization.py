@@ -28,6 +28,9 @@ def test_novelty_counts_copies_repeats_and_invalid_graphs(rng: np.random.Generat
     result = novelty(train, held_out, generated, np.array([True, True, True, False]))
     assert (result.valid, result.unique, result.novel) == (0.75, 0.75, 0.75)
     assert result.vun == 0.25  # the copy, the repeat and the invalid graph all drop out
+    assert (result.vun_interval.low, result.vun_interval.high) == pytest.approx(
+        (0.0456, 0.6994), abs=1e-4
+    )
     assert result.copied == 0.25
     assert result.copied_real == 0.0
 

@@ -1,5 +1,7 @@
 """Scores under several models are compared within a model, and runs are resampled."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,31 @@ def test_one_model_has_the_floor_of_one_split() -> None:
     assert found.rates[0].true_positive_rate is not None
     ranked = ModelScores(np.array([5.0, np.nan, 7.0]), np.array([True, True, False])).ranked()
     np.testing.assert_allclose(ranked.score_G, [0.25, np.nan, 0.75])
+
+
+def with_references(rng: np.random.Generator) -> tuple[list[ModelScores], np.ndarray]:
+    """Return scores of fold halves, in each of which a reference favors members or others."""
+    models, run_G = folds(rng, own=1.0, noise=1.0, gain=0.0)
+    found = []
+    for model in models:
+        shift_G = 1.2 * rng.standard_normal() * model.member_G
+        found.append(replace(model, score_G=model.score_G + shift_G, shares_reference=True))
+    return found, run_G
+
+
+def test_intervals_hold_one_half_where_scores_share_what_they_are_compared_with(
+    rng: np.random.Generator,
+) -> None:
+    inside = without = 0
+    for _ in range(60):
+        models, run_G = with_references(rng)
+        found = pooled_attack("x", "a", models, run_G)
+        plain = [replace(model, shares_reference=False) for model in models]
+        before = pooled_attack("x", "a", plain, run_G)
+        assert found is not None
+        assert before is not None
+        assert found.auc == before.auc
+        inside += found.interval.low <= 0.5 <= found.interval.high
+        without += before.interval.low <= 0.5 <= before.interval.high
+    assert inside >= 53
+    assert without < 45

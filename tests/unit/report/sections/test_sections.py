@@ -29,7 +29,7 @@ from layerdag.report.sections import (
 from layerdag.report.sections._similarity import verdict
 from layerdag.report.sections._words import attack_words, metric_words
 from layerdag.surrogates import SCORES, TransferReport, TransferRow
-from layerdag.surrogates._tstr import ReachedFraction, Score
+from layerdag.surrogates.tstr import ReachedFraction, Score
 
 EMPTY = ReportContent("t", "l")
 
@@ -204,7 +204,7 @@ def test_what_else_is_read_has_a_table(content) -> None:
     row = replace(content.leaks[0], attacks=(), inferences=(read,), samples=9)
     html = membership(replace(EMPTY, leaks=(row,))).html
     html = html[html.index("What samples say of the jobs") :]
-    assert ["model:depth", "9", "50.0%", "25.0%", "12.5%", "0.25 [-0.25, 0.75]"] in [
+    assert ["Depth", "9", "50.0%", "25.0%", "12.5%", "0.25 [-0.25, 0.75]"] in [
         found[:6] for found in cells(html)
     ]
 

@@ -22,7 +22,7 @@ def audited(settings: ReleaseSettings, kept: list[GeneratedGraph], work: Work) -
     import numpy as np
 
     attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.ones(3))], 0)
-    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 0, 2, 1.12, 60.0)
+    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 0, 2, 1.12, 60.0, 1.31)
     student = trained_student(settings, student_data(kept, seed=0), work, 60.0)
     return AuditedWeights(student, audit, WeightsVerdict(Outcome.YES, (), ("nothing was found",)))
 
@@ -42,8 +42,20 @@ def test_it_has_verdict_source_and_figures(
         "TPR at 1% FPR cannot be told",
         "128 graphs drawn from the weights 0 are copies",
         "1.1 times that of",
+        "1.3 times in the mean",
+        "layerdag sample checkpoint=weights num=100 out=more best_of=1 temperature=1`",
     ):
         assert words in card, words
+
+
+def test_public_graphs_are_named_but_not_where_they_lie(
+    audited: AuditedWeights, settings: ReleaseSettings
+) -> None:
+    beside = settings.traces.with_name("acme-public")
+    beside.mkdir()
+    card = model_card(audited, replace(settings, public=beside))
+    assert "samples in `samples` of this folder, from public graphs, and from nothing" in card
+    assert "acme" not in card
 
 
 def test_it_says_nothing_of_a_ratio_that_is_unknown(

@@ -47,6 +47,8 @@ def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
     assert synthetic == pytest.approx(real, rel=0.5)
     assert main(words) == 0
     assert "real, shuffled targets" in capsys.readouterr().out
+    assert main([*words, "--real", "5"]) == 0
+    assert "5 real + synthetic: pearson" in capsys.readouterr().out
 
 
 def test_samples_of_another_split_teach_nothing_here(

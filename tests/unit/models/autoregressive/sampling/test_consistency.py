@@ -10,7 +10,7 @@ from layerdag.graph import DAG
 from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG, HeadsConfig
 from layerdag.models.autoregressive._model import GRAPH_OBJECTIVES
 from layerdag.models.autoregressive.sampling import (
-    _candidates as fast_candidates,
+    _alike as fast_alike,
     _sampler as fast_sampling,
 )
 from layerdag.models.autoregressive.sampling._cache import visible_range
@@ -82,7 +82,7 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
             total += torch.log_softmax(logits_BK.double(), dim=1)[0, code].item()
         return torch.tensor([code])
 
-    for part in (fast_sampling, fast_candidates):
+    for part in (fast_sampling, fast_alike):
         patch(part, "sample_from_logits", follow)
     patch(DegreeConstraints, "limit_kinds", lambda self, logits, first: logits)
     patch(DegreeConstraints, "limit_degrees", lambda self, logits, *rest: logits)

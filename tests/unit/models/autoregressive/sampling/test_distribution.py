@@ -9,7 +9,7 @@ from torch import Tensor
 from layerdag.graph import DAG
 from layerdag.models.autoregressive import FastLayerDAG
 from layerdag.models.autoregressive.sampling import (
-    _candidates as fast_candidates,
+    _alike as fast_alike,
     _sampler as fast_sampling,
 )
 from layerdag.models.draws import sample_from_logits
@@ -38,7 +38,7 @@ def recorded(
         seen.append((logits_BK.double().log_softmax(1), code_B))
         return code_B
 
-    for part in (fast_sampling, fast_candidates):
+    for part in (fast_sampling, fast_alike):
         patch(part, "sample_from_logits", keep)
     first_nodes(model, **changes)
     return seen

@@ -22,12 +22,14 @@ from layerdag.datasets.sources import load_tpu_tile
 from layerdag.graph import DAG, Condition
 from layerdag.surrogates.families import FAMILIES
 
-from ._base import Options
-from ._figures import Sample
-from ._learners import fit_fast
-from ._page import Words, conditions_of, number, table
-from ._quintile import LinearTeacher, Quintile, cut, labels_of, makespan, scheduled
-from ._runs import Figures, Record, Run, Store
+from .._base import Options
+from .._figures import Sample
+from .._learners import fit_fast
+from .._page import Words, conditions_of, number, table
+from .._runs import Figures, Record, Run, Store
+from ._parts import labels_of
+from ._quintile import LinearTeacher, Quintile, cut
+from ._scheduled import makespan, scheduled
 
 COPIES = 6
 """Samples for each label that is asked for."""

@@ -11,7 +11,7 @@ from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, SampleRequest
 from layerdag.sampling import pretrained_checkpoint
-from layerdag.sampling._finite import finite_sample
+from layerdag.sampling.drawing._finite import finite_sample
 
 REQUEST = SampleRequest(
     numeric_BC=torch.full((1, 1), torch.nan),

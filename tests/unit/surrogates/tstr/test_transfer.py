@@ -7,15 +7,15 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import REAL, SHUFFLED, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates._tstr import (
+from layerdag.surrogates.families import BoostingSettings, NetworkSettings, fit_boosting
+from layerdag.surrogates.tstr import (
     AUGMENTED,
     CONDITIONS,
-    SUBSAMPLE,
     ReachedFraction,
     TransferReport,
+    few_real,
     training_set,
 )
-from layerdag.surrogates.families import BoostingSettings, NetworkSettings, fit_boosting
 
 
 def _fit(dags, target_B, sizes, seed):
@@ -64,23 +64,48 @@ def test_a_fraction_has_an_interval_around_it_and_needs_both_conditions(
     assert alone.fractions == ()
 
 
-def test_training_sets_are_what_their_names_say(real: Labeled) -> None:
-    half = np.arange(30)
-    first, second = real.taken(half), real.taken(half + 30)
-    assert training_set(REAL, first, second, 0) is first
-    assert training_set(SYNTHETIC, first, second, 0) is second
-    assert len(training_set(AUGMENTED, first, second, 0).dags) == 60
-    assert len(training_set(SUBSAMPLE, first, second, 0).dags) == 7
-    shuffled = training_set(SHUFFLED, first, second, 0)
-    assert shuffled.dags is first.dags
-    assert sorted(shuffled.target_B) == sorted(first.target_B)
-    assert (shuffled.target_B != first.target_B).any()
+def test_what_samples_add_to_few_real_graphs_is_paired_and_positive_when_better(
+    real: Labeled, test_set: Labeled, sizes: GraphSizes
+) -> None:
+    """Forty graphs of the same kind beside eight help: errors fall, correlations rise."""
+    report = transfer(
+        real.taken(np.arange(20)),
+        real.taken(np.arange(20, 60)),
+        test_set,
+        sizes,
+        {"trees": _fit},
+        seeds=(0, 1, 2),
+        conditions=(REAL, AUGMENTED, *few_real((8,), 20)),
+    )
+    assert [row.condition for row in report.rows[2:]] == ["8 real", "8 real + synthetic"]
+    assert [row.trained_on for row in report.rows] == [20, 60, 8, 48]
+    for score in ("spearman", "mae"):
+        gain = report.gain("trees", "8 real + synthetic", score)
+        means = [
+            report.row("trees", name).scores[score].mean
+            for name in ("8 real + synthetic", "8 real")
+        ]
+        assert gain.value == pytest.approx(abs(means[0] - means[1]))
+        assert gain.interval is not None
+        assert 0 < gain.interval.low < gain.value < gain.interval.high
+    assert {gain.condition for gain in report.gains} == {AUGMENTED, "8 real + synthetic"}
+
+
+def test_graphs_without_targets_to_learn_add_nothing(
+    real: Labeled, test_set: Labeled, sizes: GraphSizes
+) -> None:
+    """Samples with shuffled targets beside real graphs make predictions worse."""
+    wrong = training_set(SHUFFLED, real, real, 0)
+    report = transfer(
+        real, wrong, test_set, sizes, {"trees": _fit}, seeds=(0,), conditions=few_real((30,), 60)
+    )
+    assert report.gain("trees", "30 real + synthetic", "pearson").value < 0
 
 
 def test_wrong_use_is_refused(real: Labeled, sizes: GraphSizes) -> None:
     with pytest.raises(UsageError, match="one target per graph"):
         Labeled(real.dags, real.target_B[:3])
-    with pytest.raises(UsageError, match="no condition 'imaginary'"):
+    with pytest.raises(UsageError, match=r"no condition 'imaginary'.*few_real"):
         transfer(real, real, real, sizes, {"trees": _fit}, conditions=["imaginary"])
     with pytest.raises(UsageError, match="at least one seed"):
         transfer(real, real, real, sizes, {"trees": _fit}, seeds=())

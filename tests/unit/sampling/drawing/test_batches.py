@@ -7,12 +7,12 @@ from tiny_checkpoints import chain_checkpoint, costed_checkpoint, job_checkpoint
 
 from layerdag.sampling import (
     GenerationSettings,
-    _batches as batches,
     checkpoint_schema,
     generate,
     generate_together,
 )
-from layerdag.sampling._batches import batches_of_like_size
+from layerdag.sampling.drawing import _batches as batches
+from layerdag.sampling.drawing._batches import batches_of_like_size
 
 
 def settings(**more: object) -> GenerationSettings:

@@ -1,20 +1,19 @@
-"""A data set cut by its labels, and what gives graphs labels: a line, and a schedule.
+"""A data set cut by its labels, and a line that gives graphs labels.
 
-Shape letters: B graphs, F features, N nodes, R resamples.
+Shape letters: B graphs, F features.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset, Split
-from layerdag.datasets.schema import LABEL, ConditionTable, NumericCondition
-from layerdag.datasets.sources import load_latent_preferential
+from layerdag.datasets import GraphDataset
+from layerdag.datasets.schema import LABEL
 from layerdag.graph import DAG
 
-WORKERS, COSTS = 2, (1.0, 3.0)
+from ._parts import generators_data, labels_of
 
 
 @dataclass(frozen=True)
@@ -42,28 +41,8 @@ def cut(data: GraphDataset, seed: int = 0) -> Quintile:
     below = [dags[i] for i in order_B if not is_top_B[i]]
     top = [dags[i] for i in order_B if is_top_B[i]]
     held_out = max(len(below) // 10, 1)
-    parts: dict[Split, tuple[DAG, ...]] = {
-        "val": tuple(below[:held_out]),
-        "train": tuple(below[held_out:]),
-        "test": (),
-    }
-    numeric = tuple(
-        NumericCondition.fit(
-            one.name, [float(dag.conditions.get(one.name, np.nan)) for dag in parts["train"]]
-        )
-        for one in data.schema.numeric_conditions
-    )
-    schema = replace(data.schema, numeric_conditions=numeric, condition_table=ConditionTable())
-    names: dict[Split, tuple[str, ...]] = {
-        split: tuple(map(str, range(len(part)))) for split, part in parts.items()
-    }
-    kept = GraphDataset(data.name, schema, parts, names)
+    kept = generators_data(data, below[held_out:], below[:held_out])
     return Quintile(kept, tuple(top[: len(top) // 2]), tuple(top[len(top) // 2 :]))
-
-
-def labels_of(dags: Sequence[DAG]) -> np.ndarray:
-    """Return the labels, float64 of shape (B,)."""
-    return np.array([float(dag.conditions[LABEL]) for dag in dags])
 
 
 class LinearTeacher:
@@ -101,32 +80,3 @@ class LinearTeacher:
             sizes = [dag.num_nodes, dag.num_edges, dag.num_layers, widths.max()]
             rows.append(np.log1p(np.concatenate([sizes, kinds])))
         return np.stack(rows)
-
-
-def makespan(dag: DAG) -> float:
-    """Return when the last node ends, where each in turn starts on the worker that is free first.
-
-    Nodes are taken layer by layer; a node waits for its predecessors. As benchmarks/surrogates.py.
-    """
-    free_at = np.zeros(WORKERS)
-    end_N = np.zeros(dag.num_nodes)
-    source_E, target_E = dag.edge_index_2E.numpy()
-    for node in np.argsort(dag.layer_N.numpy(), kind="stable").tolist():
-        parents = source_E[target_E == node]
-        worker = int(free_at.argmin())
-        start = max(free_at[worker], end_N[parents].max(initial=0.0))
-        end_N[node] = free_at[worker] = start + COSTS[int(dag.x_NA[node, 0])]
-    return float(end_N.max())
-
-
-def scheduled(train: int) -> GraphDataset:
-    """Return latent-preferential graphs labeled with the time that two workers take for them."""
-    data = load_latent_preferential(num_train=train, num_val=train // 10, num_test=train // 10)
-    labeled = {
-        part: tuple(dag.with_conditions({**dag.conditions, LABEL: makespan(dag)}) for dag in dags)
-        for part, dags in data.graphs.items()
-    }
-    label = NumericCondition.fit(LABEL, labels_of(labeled["train"]).tolist())
-    known = (*data.schema.numeric_conditions, label)
-    schema = replace(data.schema, numeric_conditions=known, condition_table=ConditionTable())
-    return replace(data, graphs=labeled, schema=schema)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from layerdag.codec import NUM_NODES
 from layerdag.graph import Condition
-from layerdag.sampling._settings import GenerationSettings
+from layerdag.sampling import GenerationSettings
 
 BATCH_SIZE = 32
 """Graphs side by side where nothing else is asked for and each is wanted as soon as possible."""

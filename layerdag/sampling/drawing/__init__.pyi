@@ -1,0 +1,4 @@
+from ._batches import BATCH_SIZE as BATCH_SIZE, batches_of_like_size as batches_of_like_size
+from ._faults import FaultCounter as FaultCounter
+from ._finite import finite_sample as finite_sample
+from ._possible import possible_codes as possible_codes

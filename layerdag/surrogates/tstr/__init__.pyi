@@ -1,0 +1,21 @@
+from ._report import (
+    RELATIVE as RELATIVE,
+    Gain as Gain,
+    ReachedFraction as ReachedFraction,
+    Score as Score,
+    TransferReport as TransferReport,
+    TransferRow as TransferRow,
+)
+from ._training_sets import (
+    AUGMENTED as AUGMENTED,
+    CONDITIONS as CONDITIONS,
+    REAL as REAL,
+    REDRAWN as REDRAWN,
+    SHUFFLED as SHUFFLED,
+    SUBSAMPLE as SUBSAMPLE,
+    SYNTHETIC as SYNTHETIC,
+    Labeled as Labeled,
+    few_real as few_real,
+    training_set as training_set,
+)
+from ._transfer import transfer as transfer

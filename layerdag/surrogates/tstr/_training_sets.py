@@ -1,0 +1,113 @@
+"""What surrogates are trained on: real graphs, synthetic ones, parts of them and both together."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag._runtime import numpy_generator
+from layerdag.errors import UsageError
+from layerdag.graph import DAG
+
+REAL, SYNTHETIC, SUBSAMPLE, REDRAWN, SHUFFLED, AUGMENTED = CONDITIONS = (
+    "real",
+    "synthetic",
+    "real subsample",
+    "real, drawn again",
+    "real, shuffled targets",
+    "real + synthetic",
+)
+SUBSAMPLE_FRACTION = 0.25
+TOGETHER = " + synthetic"
+_FEW = re.compile(r"\d+ real( \+ synthetic)?")
+LEAST = 4
+"""Real graphs that a surrogate can be fitted to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labeled:
+    """Graphs with one target each.
+
+    Attributes:
+        dags: The graphs.
+        target_B: float64 targets, the same unit everywhere.
+    """
+
+    dags: tuple[DAG, ...]
+    target_B: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.dags) != self.target_B.size:
+            raise UsageError(
+                f"There are {len(self.dags)} graphs but {self.target_B.size} targets; "
+                "pass one target per graph."
+            )
+
+    def taken(self, rows: np.ndarray) -> "Labeled":
+        """Return the given rows."""
+        return Labeled(tuple(self.dags[i] for i in rows.tolist()), self.target_B[rows])
+
+    def joined(self, other: "Labeled") -> "Labeled":
+        """Return the graphs of both."""
+        return Labeled(self.dags + other.dags, np.concatenate([self.target_B, other.target_B]))
+
+
+def few_real(counts: Sequence[int], available: int) -> tuple[str, ...]:
+    """Return the conditions of so many real graphs, alone and together with synthetic ones.
+
+    Args:
+        counts: Numbers of real graphs.
+        available: Real training graphs that there are.
+
+    Raises:
+        UsageError: If a number is too small, or there are not so many.
+    """
+    for count in counts:
+        if not LEAST <= count <= available:
+            raise UsageError(
+                f"Surrogates cannot be fitted to {count} of {available} real training graphs; take "
+                f"from {LEAST} to {available}."
+            )
+    alone = [f"{count} real" for count in dict.fromkeys(counts)]
+    return tuple(name + more for name in alone for more in ("", TOGETHER))
+
+
+def require_condition(name: str) -> None:
+    """Raise UsageError unless a condition is known."""
+    if name not in CONDITIONS and not _FEW.fullmatch(name):
+        raise UsageError(
+            f"There is no condition '{name}'; known are {', '.join(CONDITIONS)}, and those of "
+            "few_real(counts, available)."
+        )
+
+
+def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -> Labeled:
+    """Return the training graphs of one condition.
+
+    "20 real" and "20 real + synthetic" have the same twenty graphs with the same seed, and those
+    are among the "50 real" of that seed.
+
+    Args:
+        condition: One of ``CONDITIONS`` or of ``few_real``.
+        real: All real training graphs.
+        synthetic: All synthetic graphs.
+        seed: Of what is drawn.
+    """
+    if condition == SYNTHETIC:
+        return synthetic
+    if condition.endswith(TOGETHER):
+        alone = training_set(condition.removesuffix(TOGETHER), real, synthetic, seed)
+        return alone.joined(synthetic)
+    if condition == REAL:
+        return real
+    count = len(real.dags)
+    if condition[0].isdigit():
+        few = int(condition.partition(" ")[0])
+        return real.taken(numpy_generator(seed, "few real graphs").permutation(count)[:few])
+    rng = numpy_generator(seed, "training set", condition)
+    if condition == SHUFFLED:
+        return Labeled(real.dags, rng.permutation(real.target_B))
+    if condition == REDRAWN:
+        return real.taken(rng.integers(count, size=count))
+    return real.taken(rng.permutation(count)[: max(int(SUBSAMPLE_FRACTION * count), 2)])
