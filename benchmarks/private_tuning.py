@@ -9,7 +9,7 @@ table of the base. ``mean`` and ``median`` are over the distances of ``layerdag.
 held-out jobs, over those of as many training jobs (bar: mean of at most 2.0 at epsilon 3);
 ``nats`` is the likelihood of a held-out job. Beside them stand the base alone and real jobs drawn
 again. ``audit`` tunes once more, with canaries, for each epsilon and without clipping and noise:
-``lower_bound`` must not exceed epsilon.
+``lower_bound`` must not exceed epsilon. ``--audit-alone`` leaves out what needs samples.
 
 What is done already is read from ``--out``: a run that was stopped goes on.
 """
@@ -48,17 +48,8 @@ def main() -> None:
     config = CorpusConfig(folder=args.data, max_nodes=args.max_nodes)
     data = load_with_schema(config, checkpoint_schema(base))
     bench = _Bench(args, base, data)
-    rows = {"base alone": bench.kept("base", lambda: bench.utility(base))}
-    rows["real drawn again"] = bench.kept("real", bench.real_again)
-    for epsilon in args.epsilons:
-        rows[f"epsilon {epsilon:g}"] = bench.kept(f"epsilon-{epsilon:g}", bench.tuned(epsilon))
-    audit = {
-        f"epsilon {epsilon:g}": bench.kept(f"audit-{epsilon:g}", bench.audited(epsilon))
-        for epsilon in args.epsilons
-        if args.canaries
-    }
-    if args.canaries:
-        audit["neither clipping nor noise"] = bench.kept("audit-plain", bench.audited(math.inf, 1))
+    rows = {} if args.audit_alone else bench.utility_rows()
+    audit = bench.audit_rows() if args.canaries else {}
     report = {
         "machine": {"platform": platform.platform(), "threads": args.threads},
         "units": len(data.graphs["train"]),
@@ -84,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--num", type=int, default=128, help="samples of each checkpoint")
     parser.add_argument("--best-of", type=int, default=1)
     parser.add_argument("--canaries", type=int, default=64, help="of an audit; 0: none")
+    parser.add_argument("--audit-alone", action="store_true", help="draw no samples")
     parser.add_argument("--learning-rate", type=float, default=Privacy().learning_rate)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -108,6 +100,24 @@ class _Bench:
             file.write_text(json.dumps(row), encoding="utf-8")
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
+
+    def utility_rows(self) -> dict[str, Any]:
+        """Return the rows about samples."""
+        rows = {"base alone": self.kept("base", lambda: self.utility(self.base))}
+        rows["real drawn again"] = self.kept("real", self.real_again)
+        for epsilon in self.args.epsilons:
+            rows[f"epsilon {epsilon:g}"] = self.kept(f"epsilon-{epsilon:g}", self.tuned(epsilon))
+        return rows
+
+    def audit_rows(self) -> dict[str, Any]:
+        """Return the rows about canaries."""
+        name = f"audit-{self.args.canaries}"
+        rows = {
+            f"epsilon {epsilon:g}": self.kept(f"{name}-{epsilon:g}", self.audited(epsilon))
+            for epsilon in self.args.epsilons
+        }
+        plain = self.kept(f"{name}-plain", self.audited(math.inf, 1))
+        return {**rows, "neither clipping nor noise": plain}
 
     def utility(self, checkpoint: LoadedCheckpoint) -> dict[str, Any]:
         """Return how near samples are to held-out jobs, and how likely those are."""

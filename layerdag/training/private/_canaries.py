@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from layerdag._runtime import numpy_generator
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics
 from layerdag.training import take_graphs
 from layerdag.training.private._adapters import Adapters
@@ -65,34 +66,53 @@ class Canaries:
 
 
 def canary_graphs(statistics: GraphStatistics, sizes: GraphSizes, count: int) -> DAGBatch:
-    """Return chains of one node again and again, without conditions.
+    """Return chains of one node again and again, without conditions; the same at each call.
 
-    The node has the commonest code of each attribute but one, which has a rare code: private graphs
-    hardly change how likely that is, so that a change tells of the canary.
+    Each chain has a node of its own, whose codes are drawn at random among those that go together:
+    each canary pulls at another combination of tuned parameters, so that gradients of different
+    canaries are far from parallel. A code of share f is drawn with a weight of sqrt(f (1 - f)), the
+    scale of its parameters: codes that hardly move would tell nothing.
 
     Args:
         statistics: Of the public graphs.
         sizes: Of the schema.
-        count: How many; the rarest codes first, and again from the first where there are too few.
+        count: How many.
     """
-    usual_A = [int(np.argmax(counts)) for counts in statistics.attributes]
-    codes = [
-        (counts[code] / max(sum(counts), 1), attribute, code)
-        for attribute, counts in enumerate(statistics.attributes)
-        for code in range(len(counts))
-        if code != usual_A[attribute]
-    ]
-    rare = sorted(codes)[:count] or [(0.0, 0, 0)]
+    rng = numpy_generator(0, "canaries")
     chain_E = torch.arange(_NODES - 1)
+    edges_2E = torch.stack([chain_E, chain_E + 1])
     dags: list[DAG] = []
-    for index in range(count):
-        _, attribute, code = rare[index % len(rare)]
-        row_A = [*usual_A[:attribute], code, *usual_A[attribute + 1 :]]
-        edges_2E = torch.stack([chain_E, chain_E + 1])
+    for _ in range(count):
+        row_A = _random_node(statistics, rng)
         dags.append(DAG.build(torch.tensor([row_A] * _NODES), edges_2E).in_layer_order())
     numeric_BC = torch.full((count, sizes.numeric_conditions), torch.nan)
     category_BM = torch.full((count, len(sizes.category_conditions)), -1)
     return DAGBatch.of(dags, numeric_BC, category_BM)
+
+
+def _random_node(statistics: GraphStatistics, rng: np.random.Generator) -> list[int]:
+    """Draw a code for each attribute, among those that the earlier ones allow where they do."""
+    row: list[int] = []
+    for attribute, counts in enumerate(statistics.attributes):
+        share_K = np.array(counts) / max(sum(counts), 1)
+        weight_K = np.sqrt(share_K * (1 - share_K))
+        fitting_K = weight_K * _allowed(statistics, row, attribute)
+        if fitting_K.any():
+            weight_K = fitting_K
+        elif not weight_K.any():
+            weight_K = np.array(counts) + 1e-9
+        row.append(int(rng.choice(len(counts), p=weight_K / weight_K.sum())))
+    return row
+
+
+def _allowed(statistics: GraphStatistics, row: Sequence[int], attribute: int) -> np.ndarray:
+    """Return which codes of an attribute go with those of all earlier ones, bool (K,)."""
+    allowed_K = np.ones(len(statistics.attributes[attribute]), bool)
+    for earlier, later in enumerate(statistics.allowed_codes[: len(row)]):
+        lists = later[attribute - earlier - 1]
+        if lists and lists[row[earlier]]:
+            allowed_K &= np.isin(np.arange(allowed_K.size), lists[row[earlier]])
+    return allowed_K
 
 
 def joined(first: DAGBatch, second: DAGBatch) -> DAGBatch:

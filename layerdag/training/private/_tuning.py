@@ -119,7 +119,7 @@ def tune(
     adapters = Adapters(model, privacy.rank, run.seed)
     canaries = Canaries.drawn(adapters, privacy.canaries, generator)
     decisions = Decisions.of(adapters, canaries.beside(run.units, device))
-    attack = Attack.begun(canaries, decisions, privacy.clip) if privacy.canaries else None
+    attack = Attack.begun(canaries, decisions, privacy, multiplier) if privacy.canaries else None
     tuner = _Tuner(decisions, run.units.count, privacy, multiplier, generator, loggers)
     after_P = tuner.mean_of_last_half()
     adapters.set(after_P)
