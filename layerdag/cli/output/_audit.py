@@ -15,6 +15,7 @@ from layerdag.api import (
 )
 from layerdag.cli.settings import RealData
 from layerdag.report import ReportContent, SummaryRow, plain
+from layerdag.report.sections import attack_words
 from layerdag.surrogates import stream_samples
 from layerdag.training import load_checkpoint
 from layerdag.viz import interval, number, percent, percents
@@ -123,14 +124,14 @@ def _summary(found: Audit) -> Iterator[SummaryRow]:
         beside = "0.5 is chance"
         if honest is not None:
             beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
-        yield SummaryRow(f"attack {attack.name}", area, beside, attack.in_words())
+        yield SummaryRow(f"attack: {attack_words(attack.name)}", area, beside, attack.in_words())
     for attack in found.shadows.as_targets if found.shadows is not None else ():
         area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        what = f"attack {attack.name}, {attack.description}"
+        what = f"attack: {attack_words(attack.name)}; {attack.description}"
         yield SummaryRow(what, area, "0.5 is chance", attack.in_words())
     for read in found.leaks[-1].inferences if found.leaks else ():
         yield SummaryRow(
-            f"{read.name}: {read.description}",
+            f"read from samples: {read.description}",
             percent(read.of_training),
             f"{percent(read.of_held_out)} of held-out graphs",
             read.in_words(),
