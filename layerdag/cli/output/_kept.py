@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -22,6 +23,7 @@ FORMAT = "layerdag-kept-1"
 VARIABLE = "LAYERDAG_CACHE"
 """Environment variable: the folder for entries, or "off"."""
 MOST_KEPT = 50
+_ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 
 
@@ -109,10 +111,12 @@ def keep(key: str, result: Mapping[str, object]) -> None:
     content = {"format": FORMAT, "key": key, "sha256": _checksum(result), "result": dict(result)}
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        write_text(folder / f"{key}.json", json.dumps(content))
-        entries = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for path in entries[:-MOST_KEPT]:
+        entry = folder / f"{key}.json"
+        write_text(entry, json.dumps(content))
+        entry.chmod(0o600)
+        # A folder that the variable names may hold files of others: they are not touched.
+        own = [path for path in folder.glob("*.json") if _ENTRY.fullmatch(path.name)]
+        for path in sorted(own, key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
             path.unlink(missing_ok=True)
 
 

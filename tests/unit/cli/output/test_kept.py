@@ -80,6 +80,19 @@ def test_old_entries_make_room(entries: Path) -> None:
     assert kept(f"{MOST_KEPT + 2:064}") is not None
 
 
+def test_a_folder_with_files_of_others_keeps_them_and_its_mode(entries: Path) -> None:
+    entries.mkdir(parents=True)
+    entries.chmod(0o755)
+    for i in range(MOST_KEPT + 3):
+        (entries / f"figures-{i}.json").write_text("{}")
+    for i in range(MOST_KEPT + 2):
+        keep(f"{i:064}", {"i": i})
+    assert len(list(entries.glob("figures-*.json"))) == MOST_KEPT + 3
+    assert len(list(entries.iterdir())) == 2 * MOST_KEPT + 3
+    assert entries.stat().st_mode & 0o777 == 0o755
+    assert (entries / f"{MOST_KEPT:064}.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_is_kept_where_that_is_switched_off_or_impossible(
     entries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
