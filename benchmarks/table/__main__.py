@@ -23,7 +23,7 @@ def main() -> int:
     """Make the runs that are missing, or the page."""
     args = _arguments()
     torch.set_num_threads(1)
-    chosen = table_named(args.name, args.tpu_tile, args.na_edge)
+    chosen = table_named(args.name, args.tpu_tile, args.na_edge, args.dgrl, args.dgrl_amp)
     results = ROOT / "benchmarks" / "results"
     folder = ROOT / "outputs" / "tables" if args.quick else results
     store = Store(chosen.name, (args.out or folder) / chosen.name)
@@ -46,6 +46,8 @@ def _arguments() -> argparse.Namespace:
         "--tpu-tile", type=Path, metavar="FOLDER", help="of label-quintile, few-real"
     )
     parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real")
+    parser.add_argument("--dgrl", type=Path, metavar="FOLDER", help="of predictors: networks")
+    parser.add_argument("--dgrl-amp", type=Path, metavar="FOLDER", help="of predictors: amplifiers")
     parser.add_argument("--out", type=Path, help="folder of results; benchmarks/results")
     defaults = Options()
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each fit")

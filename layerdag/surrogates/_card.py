@@ -6,6 +6,11 @@ from typing import Any
 from layerdag._version import __version__
 
 _ABOUT = {
+    "additive": (
+        "Costs of nodes that add up, each the exponential of a sum of one term for each attribute "
+        "(a generalized additive model; Hastie and Tibshirani, 1986), and boosted trees for what "
+        "they leave."
+    ),
     "boosting": "Boosted trees on counts and shapes of the graph (Friedman, 2001).",
     "message_passing": (
         "Messages along the edges and against them (GINE; Hu et al., ICLR 2020), pooled to one "

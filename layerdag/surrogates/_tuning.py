@@ -111,7 +111,7 @@ def tune(
 
     Args:
         data: The data set.
-        family: "boosting", "message_passing" or "dag_transformer".
+        family: "boosting", "message_passing", "dag_transformer" or "additive".
         search: How to choose.
         target: Condition to predict.
         exclude: Node attributes to exclude.

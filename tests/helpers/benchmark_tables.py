@@ -25,6 +25,7 @@ from table.labels import (
     _scheduled,
     _tpu_tile,
 )
+from table.predictors import _data, _page as _predictors_page, _scores, _table
 
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
 few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
@@ -32,3 +33,5 @@ label_quintile, learners, tables = _label_quintile, _learners, _tables
 diffusion, language_model = _diffusion, _language_model
 markov, recurrent, resampler = _markov, _recurrent, _resampler
 tpu_tile = _tpu_tile
+predictors, predictors_data = _table, _data
+predictors_page, predictors_scores = _predictors_page, _scores

@@ -1,3 +1,8 @@
+from ._additive import (
+    AdditiveCosts as AdditiveCosts,
+    AdditiveSettings as AdditiveSettings,
+    fit_additive as fit_additive,
+)
 from ._base import REACH as REACH, SurrogateModel as SurrogateModel, TargetScale as TargetScale
 from ._boosting import (
     BoostedTrees as BoostedTrees,
@@ -12,7 +17,6 @@ from ._dag_transformer import (
     fit_dag_transformer as fit_dag_transformer,
 )
 from ._features import graph_features as graph_features
-from ._fitting import FAMILIES as FAMILIES, SINGLE as SINGLE
 from ._message_passing import (
     MessagePassingSurrogate as MessagePassingSurrogate,
     fit_message_passing as fit_message_passing,
@@ -23,6 +27,8 @@ from ._network import (
 )
 from ._rebuild import rebuild as rebuild
 from ._spaces import (
+    FAMILIES as FAMILIES,
+    SINGLE as SINGLE,
     Fit as Fit,
     draw_settings as draw_settings,
     fit_with as fit_with,

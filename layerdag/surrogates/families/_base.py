@@ -31,8 +31,12 @@ class TargetScale:
     high: float = np.inf
 
     @classmethod
-    def fit(cls, target_B: np.ndarray) -> "TargetScale":
+    def fit(cls, target_B: np.ndarray, log: bool | None = None) -> "TargetScale":
         """Measure the scale of training targets.
+
+        Args:
+            target_B: The targets.
+            log: Whether the logarithm is standardized; by default where all are positive.
 
         Raises:
             UsageError: If there are fewer than two targets, or one is not finite.
@@ -43,7 +47,7 @@ class TargetScale:
                 f"{target_B.size} graphs of which {int((~np.isfinite(target_B)).sum())} have none; "
                 "label the graphs."
             )
-        log = bool((target_B > 0).all())
+        log = bool((target_B > 0).all()) if log is None else log
         value_B = np.log(target_B) if log else target_B
         mean, std = float(value_B.mean()), float(max(value_B.std(), 1e-8))
         low, high = (float((edge - mean) / std) for edge in (value_B.min(), value_B.max()))

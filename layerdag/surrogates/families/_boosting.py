@@ -107,8 +107,17 @@ def fit_boosting(
     *,
     seed: int = 0,
     settings: BoostingSettings | None = None,
+    log: bool | None = None,
 ) -> BoostedTrees:
     """Fit boosted trees; about 2 s for 500 graphs.
+
+    Args:
+        dags: The graphs.
+        target_B: Their targets.
+        sizes: Codes that the graphs may have.
+        seed: Of the fit.
+        settings: Of the trees.
+        log: Whether the logarithm is learned; by default where all targets are positive.
 
     Raises:
         UsageError: If there are fewer than two graphs, or a target is not finite.
@@ -117,7 +126,7 @@ def fit_boosting(
     from sklearn.ensemble import GradientBoostingRegressor
 
     settings = settings or BoostingSettings()
-    scale = TargetScale.fit(np.asarray(target_B, dtype=float))
+    scale = TargetScale.fit(np.asarray(target_B, dtype=float), log)
     y_B = scale.standardize(np.asarray(target_B, dtype=float))
     model = GradientBoostingRegressor(
         n_estimators=settings.trees,

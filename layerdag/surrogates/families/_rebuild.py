@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from layerdag.graph import GraphSizes
+from layerdag.surrogates.families._additive import AdditiveCosts
 from layerdag.surrogates.families._base import SurrogateModel, TargetScale
 from layerdag.surrogates.families._boosting import BoostedTrees
 
@@ -62,6 +63,30 @@ def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
         left_TM=columns["left"],
         right_TM=columns["right"],
         value_TM=columns["value"],
+    )
+
+
+def _rebuild_additive(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> AdditiveCosts:
+    """Return costs of nodes after checking the terms, with their trees."""
+    key_P, weight_P = arrays["key"], np.asarray(arrays["weight"], dtype=float)
+    if key_P.ndim != 1 or not key_P.size or key_P.shape != weight_P.shape:
+        raise ValueError("terms and weights differ in shape")
+    if key_P.dtype != np.int64 or not (np.diff(key_P) > 0).all():
+        raise ValueError("terms are not in ascending order")
+    if not np.isfinite(weight_P).all():
+        raise ValueError("a weight is no number")
+    trees = {
+        name.removeprefix("trees."): array
+        for name, array in arrays.items()
+        if name.startswith("trees.")
+    }
+    return AdditiveCosts(
+        sizes=_sizes(config),
+        scale=_scale(config),
+        shift=float(config["shift"]),
+        key_P=key_P,
+        weight_P=weight_P,
+        trees=_rebuild_boosting(config["trees"], trees),
     )
 
 
@@ -138,6 +163,7 @@ def _load(network: "GraphNetwork", arrays: dict[str, np.ndarray]) -> None:
 
 
 _REBUILD: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], SurrogateModel]] = {
+    "additive": _rebuild_additive,
     "boosting": _rebuild_boosting,
     "message_passing": _rebuild_message_passing,
     "dag_transformer": _rebuild_dag_transformer,

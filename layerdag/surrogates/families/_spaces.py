@@ -1,4 +1,4 @@
-"""Settings of each family: which are worth trying, and how a fit takes them."""
+"""Which function fits a family, and its settings: which are worth trying, how a fit takes them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,9 @@ import numpy as np
 from layerdag._runtime import derive_seed, did_you_mean
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphSizes
+from layerdag.surrogates.families._additive import AdditiveSettings, fit_additive
 from layerdag.surrogates.families._base import SurrogateModel
+from layerdag.surrogates.families._boosting import BoostingSettings, fit_boosting
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
 """``fit(dags, target_B, sizes, seed)``."""
@@ -37,6 +39,11 @@ def space_of(family: str) -> dict[str, Any]:
             "learning_rate": loguniform(0.01, 0.2),
             "subsample": uniform(0.5, 0.5),
             "feature_fraction": loguniform(0.05, 1.0),
+        },
+        "additive": {
+            "steps": [12, 16, 20],
+            "last_penalty": loguniform(1e-5, 1e-1),
+            "trees": randint(50, 401),
         },
         "message_passing": network | {"width": [32, 48, 64, 96]},
         "dag_transformer": network
@@ -87,10 +94,11 @@ def fit_with(family: str, settings: Settings) -> Fit:
     ) -> SurrogateModel:
         options: dict[str, Any] = dict(settings)
         if family == "boosting":
-            from layerdag.surrogates.families._boosting import BoostingSettings, fit_boosting
-
-            chosen = BoostingSettings(**options)
-            return fit_boosting(dags, target_B, sizes, seed=seed, settings=chosen)
+            trees = BoostingSettings(**options)
+            return fit_boosting(dags, target_B, sizes, seed=seed, settings=trees)
+        if family == "additive":
+            costs = AdditiveSettings(**options)
+            return fit_additive(dags, target_B, sizes, seed=seed, settings=costs)
         if family == "message_passing":
             from layerdag.surrogates.families._message_passing import fit_message_passing
             from layerdag.surrogates.families._training import NetworkSettings
@@ -106,3 +114,51 @@ def fit_with(family: str, settings: Settings) -> Fit:
         return fit_dag_transformer(dags, target_B, sizes, seed=seed, settings=transformer)
 
     return fit
+
+
+def _fit_boosting(
+    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+) -> SurrogateModel:
+    return fit_boosting(dags, target_B, sizes, seed=seed)
+
+
+def _fit_message_passing(
+    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+) -> SurrogateModel:
+    # PyTorch Geometric takes seconds to import: only who needs it pays.
+    from layerdag.surrogates.families._message_passing import fit_message_passing
+
+    return fit_message_passing(dags, target_B, sizes, seed=seed)
+
+
+def _fit_dag_transformer(
+    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+) -> SurrogateModel:
+    from layerdag.surrogates.families._dag_transformer import fit_dag_transformer
+
+    return fit_dag_transformer(dags, target_B, sizes, seed=seed)
+
+
+def _fit_stacked(
+    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+) -> SurrogateModel:
+    from layerdag.surrogates.families._stacked import fit_stacked
+
+    return fit_stacked(dags, target_B, sizes, SINGLE, seed=seed)
+
+
+def _fit_additive(
+    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+) -> SurrogateModel:
+    return fit_additive(dags, target_B, sizes, seed=seed)
+
+
+SINGLE = {
+    "boosting": _fit_boosting,
+    "message_passing": _fit_message_passing,
+    "dag_transformer": _fit_dag_transformer,
+}
+"""The members of the stacked ensemble."""
+
+FAMILIES = SINGLE | {"additive": _fit_additive, "stacked": _fit_stacked}
+"""Fitting function by family name: ``fit(dags, target_B, sizes, seed)``."""

@@ -31,7 +31,7 @@ def few_trees(dags, target_B, sizes, seed) -> SurrogateModel:
     return fit_boosting(dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5))
 
 
-@pytest.fixture(params=["boosting", "message_passing", "dag_transformer", "stacked"])
+@pytest.fixture(params=["boosting", "message_passing", "dag_transformer", "additive", "stacked"])
 def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     if request.param == "boosting":
         return few_trees(real.dags, real.target_B, sizes, 0)

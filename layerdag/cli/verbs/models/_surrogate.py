@@ -27,7 +27,7 @@ DATA_HELP = (
     "(num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
 LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
-FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "stacked")
+FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive", "stacked")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

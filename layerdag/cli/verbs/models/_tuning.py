@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from layerdag.surrogates import Trial, Tuning
 
-FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer")
+FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive")
 SCORE_NAMES = ("pearson", "pearson_log", "spearman", "kendall", "mae", "mape", "within_10_percent")
 SHOWN_TRIALS = 5
 

@@ -7,6 +7,7 @@ LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (
 output shape (5); labels are latencies in milliseconds.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,7 @@ def load_dgrl(
     if family is not None:
         parts = split_graphs(read_family(folder, family, label, num_graphs), seed)
         return GraphDataset.build(f"dgrl/{folder.name}", "flow", parts, num_bins=num_bins)
-    graphs = _read(folder, label or LABELS[0], num_graphs)
+    graphs = _read(folder, {LABEL: label or LABELS[0]}, num_graphs)
     parts = split_graphs(graphs, seed)
     columns = _columns(parts["train"])
     chosen: dict[Split, list[AttributedGraph]] = {
@@ -75,16 +76,36 @@ def load_dgrl(
     return GraphDataset.build(f"dgrl/{folder.name}", "flow", chosen, num_bins=num_bins)
 
 
-def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGraph]:
-    """Read the graphs, every column of a node as a number."""
-    if label not in LABELS:
-        raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
+def read_networks(
+    folder: str | Path, labels: Sequence[str] = LABELS[:3], num_graphs: int | None = None
+) -> list[AttributedGraph]:
+    """Read computational graphs as they come: no split, every column of a node as a number.
+
+    Args:
+        folder: Of a family of networks.
+        labels: Latencies in milliseconds that become conditions of these names.
+        num_graphs: Use the first so many; all by default.
+
+    Raises:
+        DataError: If a file is missing, malformed, or of another length than the others.
+    """
+    if not labels:
+        raise DataError(f"{folder}: name at least one label of {', '.join(LABELS)}.")
+    return _read(Path(folder), {label: label for label in labels}, num_graphs)
+
+
+def _read(folder: Path, labels: Mapping[str, str], num_graphs: int | None) -> list[AttributedGraph]:
+    """Read the graphs, every column of a node as a number, and labels by condition."""
+    for label in labels.values():
+        if label not in LABELS:
+            raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
     sizes = Sizes.of(folder, num_graphs)
     nodes_B, edges_B = sizes.nodes_B, sizes.edges_B
-    label_B = _labels(folder, label)[:num_graphs]
+    label_LB = [_labels(folder, label)[:num_graphs] for label in labels.values()]
     edge_E2 = read_table(folder, "edge", np.int64, int(edges_B.sum()))
     node_N = read_table(folder, "node-feat", _NODE, int(nodes_B.sum()))[:, 0]
-    sizes.require(folder, len(label_B), len(node_N), len(edge_E2))
+    for label_B in label_LB:
+        sizes.require(folder, len(label_B), len(node_N), len(edge_E2))
     ptrs = [np.cumsum(counts)[:-1] for counts in (nodes_B, edges_B)]
     columns = np.split(node_N["op"], ptrs[0])
     numbers = np.split(node_N["numbers"], ptrs[0])
@@ -97,18 +118,16 @@ def _read(folder: Path, label: str, num_graphs: int | None) -> list[AttributedGr
             numbers=dict(zip(COLUMNS, numbers[b].T, strict=True)),
             edge_index_2E=edges[b],
             edge_type_E=np.zeros(edges[b].shape[1], dtype=np.int64),
-            conditions=_conditions(label_B[b], layers[b]),
+            conditions=_conditions(dict(zip(labels, rows, strict=True)), layers[b]),
         )
-        for b in range(len(nodes_B))
+        for b, rows in enumerate(zip(*label_LB, strict=True))
     ]
 
 
-def _conditions(label: float, layer_N: np.ndarray) -> dict[str, Condition]:
-    """Return label and sizes; a network that was not measured has no label."""
-    found = size_conditions(layer_N)
-    if np.isfinite(label):
-        found[LABEL] = float(label)
-    return found
+def _conditions(labels: Mapping[str, float], layer_N: np.ndarray) -> dict[str, Condition]:
+    """Return labels and sizes; a network that was not measured has no label."""
+    known = {name: float(label) for name, label in labels.items() if np.isfinite(label)}
+    return {**size_conditions(layer_N), **known}
 
 
 def _labels(folder: Path, label: str) -> np.ndarray:

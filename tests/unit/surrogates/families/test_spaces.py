@@ -7,6 +7,7 @@ from layerdag.errors import UsageError
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import Labeled
 from layerdag.surrogates.families import (
+    AdditiveSettings,
     BoostingSettings,
     NetworkSettings,
     TransformerSettings,
@@ -16,6 +17,7 @@ from layerdag.surrogates.families import (
 )
 
 SETTINGS = {
+    "additive": AdditiveSettings,
     "boosting": BoostingSettings,
     "message_passing": NetworkSettings,
     "dag_transformer": TransformerSettings,

@@ -7,6 +7,7 @@ from dgrl_files import write_family
 from layerdag.datasets.schema import CategoryAttribute
 from layerdag.datasets.schema._numeric import NumericAttribute
 from layerdag.datasets.sources import load_dgrl
+from layerdag.datasets.sources.dgrl import read_networks
 from layerdag.errors import DataError
 
 
@@ -88,3 +89,18 @@ def test_repeated_edges_count_once_and_files_may_be_plain(family):
     }
     assert edges.pop(f"{family.name}/0") == 1
     assert set(edges.values()) == {2}
+
+
+def test_networks_as_they_come_have_every_column_as_a_number_and_each_label(family):
+    (family / "label-630gpu.csv.gz").write_bytes((family / "label-cortex.csv.gz").read_bytes())
+    graphs = read_networks(family, ("cortex", "630gpu"), 5)
+    assert [graph.name for graph in graphs] == [f"{family.name}/{b}" for b in range(5)]
+    assert all(set(graph.categories) == {"op"} and len(graph.numbers) == 16 for graph in graphs)
+    assert all(
+        graph.conditions["cortex"] == graph.conditions["630gpu"]
+        for graph in graphs
+        if "cortex" in graph.conditions
+    )
+    assert any("cortex" in graph.conditions for graph in graphs)
+    with pytest.raises(DataError, match="name at least one label"):
+        read_networks(family, ())
