@@ -86,9 +86,8 @@ class Surrogate:
 
         Args:
             data: The data set.
-            family: "boosting" (boosted trees on graph statistics), "message_passing",
-                "dag_transformer", "additive" (costs of nodes that add up), or "stacked", an
-                ensemble of the first three.
+            family: "boosting" (trees on graph statistics), "message_passing", "dag_transformer",
+                "additive" (costs of nodes add up), or "stacked", an ensemble of the first three.
             graphs: What to fit on instead of the training part, such as samples.
             target: Condition to predict, or several, of which each graph may have some: "predict"
                 and "evaluate" are then those of the first, ``of(name)`` gives the others.
