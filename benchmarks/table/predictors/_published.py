@@ -26,8 +26,8 @@ NN_METER = (
     "**GraphSAGE**: the example `nn-meter_dataset_for_gnn.ipynb` of microsoft/nn-Meter, 20,732 "
     "training and 5,173 test graphs of the same 13 families (the last fifth of each family by "
     "name), 20 epochs, labels of the CPU alone. **nn-Meter** (MobiSys 2021; figures of its "
-    "package page): predictors of kernels, fitted to kernels that were measured on the devices, on all "
-    "26,000 networks. **Not comparable** one to one: nn-Meter has measurements that we do not "
+    "package page): predictors of kernels, fitted to kernels that were measured on the devices, on "
+    "all 26,000 networks. **Not comparable** one to one: nn-Meter has measurements that we do not "
     "have and no label of a network; the GNN has more than thirty times our training graphs, and "
     "its last fifth is by name, ours by place in the file."
 )
