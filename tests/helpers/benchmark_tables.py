@@ -13,6 +13,7 @@ from table import (
     _learners,
     _page,
     _runs,
+    _summary,
     _tables,
 )
 from table.baselines import _diffusion, _language_model, _markov, _recurrent, _resampler
@@ -25,6 +26,7 @@ from table.labels import (
     _scheduled,
     _tpu_tile,
 )
+from table.training import _curves, _curves_page, _fit, _judge, _lines
 
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
 few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
@@ -32,3 +34,11 @@ label_quintile, learners, tables = _label_quintile, _learners, _tables
 diffusion, language_model = _diffusion, _language_model
 markov, recurrent, resampler = _markov, _recurrent, _resampler
 tpu_tile = _tpu_tile
+curves, curves_page, fits, judge, lines, summary = (
+    _curves,
+    _curves_page,
+    _fit,
+    _judge,
+    _lines,
+    _summary,
+)
