@@ -195,6 +195,7 @@ LINES: Mapping[str, Lines] = {
     "tpu-tile": _tpu_tile,
     "generators": _generators,
     "curves": _curves,
+    "ablations": lambda records: [],
 }
 
 NOTES = (

@@ -8,9 +8,17 @@ from ._er_dag import ErDag
 from ._latent_preferential import LatentPreferential
 from ._runs import Record, Store
 from .labels import FewReal, LabelQuintile, TpuTile
-from .training import Curves
+from .training import Ablations, Curves
 
-NAMES = ("latent-preferential", "er-dag", "label-quintile", "few-real", "tpu-tile", "curves")
+NAMES = (
+    "latent-preferential",
+    "er-dag",
+    "label-quintile",
+    "few-real",
+    "tpu-tile",
+    "curves",
+    "ablations",
+)
 
 SUMMARY = "summary"
 """On the command line, of the page of all tables."""
@@ -31,6 +39,7 @@ def table_named(name: str, tpu_tile: Path | None = None, na_edge: Path | None = 
         FewReal(tpu_tile, na_edge),
         TpuTile(tpu_tile),
         Curves(tpu_tile),
+        Ablations(tpu_tile),
     )
     return {table.name: table for table in tables}[name]
 

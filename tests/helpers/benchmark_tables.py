@@ -26,7 +26,15 @@ from table.labels import (
     _scheduled,
     _tpu_tile,
 )
-from table.training import _curves, _curves_page, _fit, _judge, _lines
+from table.training import (
+    _ablations,
+    _ablations_page,
+    _curves,
+    _curves_page,
+    _judge,
+    _lines,
+    _variants,
+)
 
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
 few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
@@ -34,11 +42,5 @@ label_quintile, learners, tables = _label_quintile, _learners, _tables
 diffusion, language_model = _diffusion, _language_model
 markov, recurrent, resampler = _markov, _recurrent, _resampler
 tpu_tile = _tpu_tile
-curves, curves_page, fits, judge, lines, summary = (
-    _curves,
-    _curves_page,
-    _fit,
-    _judge,
-    _lines,
-    _summary,
-)
+curves, curves_page, judge, lines, summary = _curves, _curves_page, _judge, _lines, _summary
+ablations, ablations_page, variants = _ablations, _ablations_page, _variants

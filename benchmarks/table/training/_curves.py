@@ -31,7 +31,7 @@ STEPS_A_SECOND = 10
 SHORT, LONG, LONGEST = 1 / 3, 10 / 3, 10
 """Other training times, times the usual one; the longest for the first data set and seed alone."""
 
-DRAWS = 3
+DRAWS, REAL_DRAWS = 3, 10
 SETTINGS = {"batch_nodes": 1350, "learning_rate": 2e-3, "evaluations": 6}
 
 
@@ -78,8 +78,8 @@ def points_of(source: Source, usual: int) -> list[Point]:
     return [
         Point("usual", usual),
         *(trained(usual, times) for times in (LONG, SHORT)),
-        *(Point(f"graphs{count}", usual, graphs=count) for count in source.graphs),
         *(Point(f"width{width}", usual, width=width) for width in source.widths),
+        *(Point(f"graphs{count}", usual, graphs=count) for count in source.graphs),
     ]
 
 
@@ -158,13 +158,8 @@ class Curves:
 
     def sources(self) -> list[Source]:
         """Return the data sets that are at hand."""
-        jobs = Source(
-            "jobs", partial(load_corpus, max_nodes=160), 60, (50, 200), (64,), hidden=("duration",)
-        )
-        if self.folder is None:
-            return [jobs]
-        load = partial(load_tpu_tile, self.folder)
-        return [Source("tpu_tile", load, 200, (25, 100, 50, 200), (32, 64)), jobs]
+        tpu_tile, jobs = _sources(self.folder or Path())
+        return [jobs] if self.folder is None else [tpu_tile, jobs]
 
     def make(self, store: Store, options: Options) -> Iterator[Record]:
         """Make the runs: one seed of all data sets, further ones of the first, the longest fit."""
@@ -181,11 +176,35 @@ class Curves:
 
     def page(self, records: Sequence[Record]) -> str:
         """Return the page."""
-        return page_of(records)
+        return page_of(records, missing(records))
 
     def pictures(self, records: Sequence[Record]) -> Mapping[str, str]:
         """Return the charts by the names of their files."""
         return charts_of(records)
+
+
+def _sources(folder: Path) -> tuple[Source, Source]:
+    """Return TPU Tile, which lies in a folder, and the jobs."""
+    jobs = partial(load_corpus, max_nodes=160)
+    return (
+        Source("tpu_tile", partial(load_tpu_tile, folder), 200, (25, 100, 50, 200), (32, 64)),
+        Source("jobs", jobs, 60, (50, 200), (64,), hidden=("duration",)),
+    )
+
+
+def missing(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Return the names of the points of each data set that no fit has been made of."""
+    fits = [record.run for record in records if record.run.learner != "real"]
+    usual = next((run.config["steps"] for run in fits if run.config["name"] == "usual"), 0)
+    made = {(run.config["task"], run.config["name"]) for run in fits}
+    longest = trained(usual, LONGEST)
+    found: dict[str, list[str]] = {}
+    for source in _sources(Path()):
+        points = [*points_of(source, usual), *([longest] if source.name == "tpu_tile" else [])]
+        names = [point.name for point in points if (source.name, point.name) not in made]
+        if names:
+            found[source.name] = names
+    return found
 
 
 def _made(
@@ -194,12 +213,11 @@ def _made(
     judge = Judge(source.load(), source.hidden)
     common: dict[str, Any] = {
         "task": source.name,
-        "draws": DRAWS,
         "samples": min(source.samples, 2 * options.samples),
     }
-    real = Run(f"{source.name}-real", "real", 0, common)
+    real = Run(f"{source.name}-real", "real", 0, {**common, "draws": REAL_DRAWS})
     yield store.made(real, partial(real_figures, judge))
     for point in points:
-        config = {**common, "part": "final", "settings": SETTINGS, **asdict(point)}
+        config = {**common, "draws": DRAWS, "part": "final", "settings": SETTINGS, **asdict(point)}
         run = Run(f"{source.name}-{point.name}-seed{seed}", "fast", seed, config)
         yield store.made(run, partial(figures_of, judge))

@@ -216,8 +216,13 @@ def _panels(
     return Panels([title for title, _ in lines], columns, log, ends)
 
 
-def page_of(records: Sequence[Record]) -> str:
-    """Return the page."""
+def page_of(records: Sequence[Record], missing: Mapping[str, Sequence[str]]) -> str:
+    """Return the page.
+
+    Args:
+        records: All runs.
+        missing: Names of points by data set that no run has been made of.
+    """
     parts = [f"# {WORDS.title}", WORDS.before]
     for task, mine in by_task(records).items():
         parts += [
@@ -226,7 +231,11 @@ def page_of(records: Sequence[Record]) -> str:
         ]
         for across in ACROSS:
             parts += [f"### {across.heading}", table_of(mine, across)]
-    parts += ["## How it was made", made_on(records), _draws(records), WORDS.published, MADE]
+    parts += ["## How it was made", made_on(records), _draws(records), WORDS.published]
+    if missing:
+        names = [f"{WORDS.tasks[task]}: {', '.join(points)}" for task, points in missing.items()]
+        parts.append(f"Not made yet: {'; '.join(names)}.")
+    parts.append(MADE)
     return "\n\n".join(parts) + "\n"
 
 
@@ -245,9 +254,10 @@ def made_on(records: Sequence[Record]) -> str:
 
 def _draws(records: Sequence[Record]) -> str:
     """Return how many samples stand behind a figure, and what intervals are of."""
-    counts: Mapping[str, str] = {
+    fits = [record for record in records if record.run.learner != "real"]
+    counts = {
         task: f"{mine[0].run.config['draws']} x {mine[0].run.config['samples']}"
-        for task, mine in by_task(records).items()
+        for task, mine in by_task(fits).items()
     }
     each = ", ".join(f"{count} ({WORDS.tasks[task]})" for task, count in counts.items())
     return (
@@ -271,8 +281,8 @@ WORDS = Words(
         "real training graphs. *New neighborhoods*: nodes of a sample whose neighborhood of radius "
         "1 no real training graph has, seen by the model or not. *Pearson* and *Spearman*: of "
         "boosted trees that were fitted to a draw of samples and predict the labels of the test "
-        "graphs. Real graphs: training graphs drawn again, as many as a draw has; copies and "
-        "neighborhoods are those of the test part."
+        "graphs. Real graphs: training graphs drawn again with replacement, as many as a draw "
+        "has, ten draws; copies and neighborhoods are those of the test part."
     ),
     tasks={
         "tpu_tile": "TPU Tile, its validation file",

@@ -23,15 +23,16 @@ from ..baselines._base import most_nodes
 PLAIN = {"guidance": 1.0, "best_of": 1, "batch_size": 100}
 
 
-def trained(data: GraphDataset, spec: ModelSpec, settings: ld.TrainSettings) -> LoadedCheckpoint:
-    """Train a model and return the weights that the validation part chooses."""
-    with tempfile.TemporaryDirectory() as folder:
-        batches = data.batch("train"), data.batch("val")
-        run = TrainingRun(spec, *batches, Path(folder), schema=data.schema.to_dict())
-        result = train(run, settings)
-        if result.reason != "budget":
-            raise SystemExit(f"Stopped by {result.reason}; the same command goes on.")
-        return load_checkpoint(result.best)
+def trained_in(
+    folder: Path, data: GraphDataset, spec: ModelSpec, settings: ld.TrainSettings
+) -> LoadedCheckpoint:
+    """Train a model in a folder and return the weights that the validation part chooses."""
+    batches = data.batch("train"), data.batch("val")
+    run = TrainingRun(spec, *batches, folder, schema=data.schema.to_dict())
+    result = train(run, settings)
+    if result.reason != "budget":
+        raise SystemExit(f"Stopped by {result.reason}; the same command goes on.")
+    return load_checkpoint(result.best)
 
 
 def fit_steps(
@@ -58,5 +59,6 @@ def fit_steps(
         evaluate_every=max(steps // settings["evaluations"], 1),
         log_every=1,
     )
-    checkpoint = trained(data, spec_for(data, "fast", options), given)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = trained_in(Path(folder), data, spec_for(data, "fast", options), given)
     return FittedModel(checkpoint, {**PLAIN, "max_nodes": 2 * most_nodes(data)})

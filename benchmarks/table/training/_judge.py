@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, Split
 from layerdag.datasets.schema import LABEL
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import (
@@ -37,10 +37,12 @@ class Judge:
     Attributes:
         data: All parts; the whole training part is the yardstick, however few a model saw.
         hidden: Attributes that surrogates may not see.
+        split: Part that samples are held against.
     """
 
     data: GraphDataset
     hidden: Sequence[str] = field(default_factory=tuple)
+    split: Split = "test"
 
     def figures(self, samples: Sequence[DAG], seen: Sequence[DAG]) -> dict[str, Any]:
         """Return the figures of a draw; without two graphs there is only their number.
@@ -59,8 +61,8 @@ class Judge:
         }
 
     def similarity(self, samples: Sequence[DAG]) -> dict[str, Any]:
-        """Return ratios of distances to the test part, their mean, and new neighborhoods."""
-        train, test = self.data.graphs["train"], self.data.graphs["test"]
+        """Return ratios of distances to real graphs, their mean, and new neighborhoods."""
+        train, test = self.data.graphs["train"], self.data.graphs[self.split]
         views = attribute_views(self.data.schema)
         report = compare(train, test, samples, views, metrics=self._metrics(), replicates=2)
         found = {row.metric.name: row for row in report.rows}
@@ -74,11 +76,11 @@ class Judge:
         }
 
     def taught(self, dags: Sequence[DAG]) -> dict[str, float | None]:
-        """Return the scores on the test part of boosted trees that were fitted to graphs."""
+        """Return the scores on real graphs of boosted trees that were fitted to graphs."""
         schema = self.data.schema
         shown, test = (
             hide([dag for dag in part if LABEL in dag.conditions], schema, self.hidden)
-            for part in (dags, self.data.graphs["test"])
+            for part in (dags, self.data.graphs[self.split])
         )
         model = FAMILIES[FAMILY](shown, labels_of(shown), schema.sizes(), 0)
         found = scores(labels_of(test), model.predict(test))

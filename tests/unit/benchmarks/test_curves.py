@@ -135,6 +135,8 @@ def test_the_page_has_a_row_for_each_point_and_what_real_graphs_teach() -> None:
     assert graphs in text
     assert "2 x 60 (Jobs of the corpus of at most 160 nodes)" in text
     assert "TPU Tile" not in text.split("## How it was made")[0]
+    assert "; Jobs of the corpus of at most 160 nodes: steps100, graphs200." in text
+    assert curves.missing(MADE)["tpu_tile"][0] == "usual"
 
 
 def test_charts_are_well_formed_and_have_the_points_of_the_page() -> None:
