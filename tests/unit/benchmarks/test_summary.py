@@ -85,14 +85,33 @@ def test_gains_of_both_families_stand_in_one_row() -> None:
     assert summary.lines_of({"few-real": made[1:]}) == []
 
 
-def test_generators_stand_beside_the_reference_where_it_was_run() -> None:
+def test_the_nearest_other_generator_stands_beside_and_no_training_graphs() -> None:
     fast = record("generators", "a", "tpu_tile", {"ratio": 1.5})
-    reference = record("generators", "b", "tpu_tile", {"ratio": 2.5}, learner="reference")
+    others = [
+        record("generators", name, "tpu_tile", {"ratio": ratio}, learner=name)
+        for name, ratio in (("real", 1.0), ("resampler", 1.1), ("recipes", 1.3), ("dvae", 2.0))
+    ]
+    failed = record("generators", "b", "tpu_tile", {"ratio": None}, learner="markov")
     ((_, alone),) = summary.lines_of({"generators": [fast]})
-    ((_, both),) = summary.lines_of({"generators": [fast, reference]})
-    assert (alone.ours, both.ours) == ("1.50", "1.50")
-    assert both.other == "`reference` 2.50, equal time"
-    assert summary.lines_of({"generators": [reference]}) == []
+    ((_, beside),) = summary.lines_of({"generators": [fast, *others, failed]})
+    assert (alone.ours, alone.other) == ("1.50", "")
+    assert (beside.ours, beside.other) == ("1.50", "the nearest of 2 others: recipes 1.30")
+    assert summary.lines_of({"generators": others}) == []
+
+
+def test_latencies_of_all_families_come_before_those_of_one_split() -> None:
+    def scored(group: str, share: float) -> Any:
+        shares = {"within_10": [share, share - 0.1, share]}
+        figures = {"scores": {"id": {"mean": shares}}}
+        run = runs.Run(group, "additive", 0, {"group": group, "label": "cortex"})
+        return runs.Record("predictors", run, figures, 60.0, 30.0, HARDWARE)
+
+    split, everything = scored("cg", 0.9), scored("all", 0.8)
+    ((_, one),) = summary.lines_of({"predictors": [split]})
+    ((_, both),) = summary.lines_of({"predictors": [split, everything]})
+    assert (one.ours, both.ours) == ("90.0 [80, 90]", "80.0 [70, 80]")
+    assert "GraphSAGE 60.0" in both.other
+    assert summary.lines_of({"predictors": [scored("amp", 0.5)]}) == []
 
 
 def test_readme_without_its_marks_is_refused() -> None:
