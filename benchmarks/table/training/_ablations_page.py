@@ -56,7 +56,7 @@ def _missing(records: Sequence[Record]) -> str:
     steps = sorted({record.run.config["steps"] for record in records})
     text = f"{' or '.join(f'{count:,}' for count in steps)} steps each."
     missing = [name for name in VARIANTS if name not in made]
-    return f"{text} Not made: {', '.join(missing)}." if missing else text
+    return f"{text} Not made, or like another one here: {'; '.join(missing)}." if missing else text
 
 
 WORDS = Words(
@@ -65,8 +65,9 @@ WORDS = Words(
         "The fast model without one of its parts: every variant is a file of "
         "`configs/experiment/ablation` or a setting of sampling, trained for equally many steps "
         "from scratch (variants of sampling, and without out-degree constraints, have the weights "
-        "of the full model). Best validation weights; guidance and the best of several graphs as "
-        "usual unless the variant says otherwise.\n\n"
+        "of the full model). Best validation weights; guidance and the number of graphs of "
+        "which the best is kept are the usual ones (1.5 and 4 in flow graphs, 1 and 8 in jobs) "
+        "unless the variant says otherwise.\n\n"
         "*Nats*: of a validation graph, without its conditions. *Mean ratio*: of seven distances "
         "to the validation graphs over those of the training graphs. *New neighborhoods*: nodes "
         "whose neighborhood of radius 1 no training graph has. *Agreement*: log-likelihood of the "
