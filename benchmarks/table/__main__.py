@@ -3,6 +3,7 @@
 python -m benchmarks.table latent-preferential           # what is missing of it
 python -m benchmarks.table latent-preferential --quick   # a minute, into outputs/
 python -m benchmarks.table latent-preferential --page    # docs/results/ from the files
+python -m benchmarks.table summary --page                # all tables in one, in README, too
 """
 
 import argparse
@@ -16,13 +17,16 @@ from layerdag._runtime import write_text
 from ._base import QUICK, Options, Table
 from ._page import ROOT
 from ._runs import Store
-from ._tables import NAMES, table_named
+from ._summary import summary_page, with_summary
+from ._tables import NAMES, SUMMARY, pictures_of, records_of_all, table_named
 
 
 def main() -> int:
     """Make the runs that are missing, or the page."""
     args = _arguments()
     torch.set_num_threads(1)
+    if args.name == SUMMARY:
+        return _write_summary(args.out or ROOT / "benchmarks" / "results")
     chosen = table_named(args.name, args.tpu_tile, args.na_edge, args.dgrl, args.dgrl_amp)
     results = ROOT / "benchmarks" / "results"
     folder = ROOT / "outputs" / "tables" if args.quick else results
@@ -39,11 +43,11 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", choices=(*NAMES, SUMMARY))
     parser.add_argument("--quick", action="store_true", help="a minute; figures mean nothing")
     parser.add_argument("--page", action="store_true", help="write the page from the files")
     parser.add_argument(
-        "--tpu-tile", type=Path, metavar="FOLDER", help="of label-quintile, few-real"
+        "--tpu-tile", type=Path, metavar="FOLDER", help="of the tables with a part on it"
     )
     parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real")
     parser.add_argument("--dgrl", type=Path, metavar="FOLDER", help="of predictors: networks")
@@ -77,6 +81,19 @@ def _write_page(chosen: Table, store: Store) -> int:
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, chosen.page(records))
     print(page.relative_to(ROOT))
+    for name, text in pictures_of(chosen, records).items():
+        write_text(ROOT / "docs" / "images" / name, text)
+        print(f"docs/images/{name}")
+    return 0
+
+
+def _write_summary(results: Path) -> int:
+    """Write the page of all tables, and README's part of it."""
+    records = records_of_all(results)
+    readme, page = ROOT / "README.md", ROOT / "docs" / "results" / "index.md"
+    write_text(readme, with_summary(readme.read_text(encoding="utf-8"), records))
+    write_text(page, summary_page(records))
+    print("docs/results/index.md\nREADME.md")
     return 0
 
 

@@ -1,9 +1,9 @@
 """What a table is, and the part that all tables of generators share."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from layerdag.datasets import GraphDataset
 from layerdag.graph import DAG
@@ -34,6 +34,15 @@ class Table(Protocol):
 
     def page(self, records: Sequence[Record]) -> str:
         """Return the page."""
+        ...
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A table with charts on its page."""
+
+    def pictures(self, records: Sequence[Record]) -> Mapping[str, str]:
+        """Return the text of SVG files by name."""
         ...
 
 

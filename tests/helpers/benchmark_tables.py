@@ -13,6 +13,7 @@ from table import (
     _learners,
     _page,
     _runs,
+    _summary,
     _tables,
 )
 from table.baselines import _diffusion, _language_model, _markov, _recurrent, _resampler
@@ -26,6 +27,15 @@ from table.labels import (
     _tpu_tile,
 )
 from table.predictors import _data, _page as _predictors_page, _scores, _table
+from table.training import (
+    _ablations,
+    _ablations_page,
+    _curves,
+    _curves_page,
+    _judge,
+    _lines,
+    _variants,
+)
 
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
 few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
@@ -35,3 +45,5 @@ markov, recurrent, resampler = _markov, _recurrent, _resampler
 tpu_tile = _tpu_tile
 predictors, predictors_data = _table, _data
 predictors_page, predictors_scores = _predictors_page, _scores
+curves, curves_page, judge, lines, summary = _curves, _curves_page, _judge, _lines, _summary
+ablations, ablations_page, variants = _ablations, _ablations_page, _variants

@@ -230,21 +230,25 @@ def _pearson_table(records: Sequence[Record]) -> str:
     )
     rows = []
     for name in names:
-        found = [r.figures["rows"][name] for r in records if name in r.figures["rows"]]
-        pearson = np.array([one["pearson"] for one in found])
-        spread = pearson.std(ddof=1) if len(found) > 1 else 0.0
-        half = 1.96 * float(np.hypot(np.mean([one["sd"] for one in found]), spread))
-        mean = float(pearson.mean())
-        rows.append(
-            [
-                f"samples for {name}" if name.startswith(LABEL) else name,
-                f"{number(mean)} [{number(mean - half)}, {number(min(mean + half, 1.0))}]",
-                str(found[0]["graphs"]),
-                str(len(found)),
-            ]
-        )
+        found = _found(records, name)
+        title = f"samples for {name}" if name.startswith(LABEL) else name
+        rows.append([title, pearson_of(records, name), str(found[0]["graphs"]), str(len(found))])
     head = ("a surrogate fitted to", "Pearson on real graphs of the quintile", "graphs", "fits")
     return table(head, rows)
+
+
+def pearson_of(records: Sequence[Record], name: str) -> str:
+    """Return the mean over fits of a row's correlation, with its interval."""
+    found = _found(records, name)
+    pearson = np.array([one["pearson"] for one in found])
+    spread = pearson.std(ddof=1) if len(found) > 1 else 0.0
+    half = 1.96 * float(np.hypot(np.mean([one["sd"] for one in found]), spread))
+    mean = float(pearson.mean())
+    return f"{number(mean)} [{number(mean - half)}, {number(min(mean + half, 1.0))}]"
+
+
+def _found(records: Sequence[Record], name: str) -> list[Mapping[str, Any]]:
+    return [r.figures["rows"][name] for r in records if name in r.figures["rows"]]
 
 
 WORDS = Words(

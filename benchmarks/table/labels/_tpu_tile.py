@@ -175,6 +175,18 @@ class TpuTile:
 
 def transfer_table(records: Sequence[Record], family: str) -> str:
     """Return the scores of one family on the held-out graphs of all folds together."""
+    drawn = drawn_scores(records, family)
+    head = (FAMILY_TITLES[family], "Pearson", "Spearman", "of real, Pearson", "of real, Spearman")
+    rows = []
+    for how, found in drawn.items():
+        plain = [number(float(found[score][0])) for score in RATED]
+        reached = [fraction(drawn, how, score) for score in RATED]
+        rows.append([how, *plain, *(reached if how != REAL else ["", ""])])
+    return table(head, rows)
+
+
+def drawn_scores(records: Sequence[Record], family: str) -> dict[str, Mapping[str, np.ndarray]]:
+    """Return the scores by what a surrogate learned from: of all graphs, then of resamples."""
     label_B = _joined([record.figures["labels"] for record in records])
     rng = numpy_generator(0, "held-out graphs")
     weights_RB = np.concatenate(
@@ -184,22 +196,18 @@ def transfer_table(records: Sequence[Record], family: str) -> str:
     for how in (REAL, POSTERIOR, TAUGHT):
         rows = [record.figures["predictions"][family][how] for record in records]
         drawn[how] = scores(label_B, _joined(rows), weights_RB)
-    head = (FAMILY_TITLES[family], "Pearson", "Spearman", "of real, Pearson", "of real, Spearman")
-    rows = []
-    for how, found in drawn.items():
-        plain = [number(float(found[score][0])) for score in RATED]
-        reached = [_fraction(found[score] / drawn[REAL][score]) for score in RATED]
-        rows.append([how, *plain, *(reached if how != REAL else ["", ""])])
-    return table(head, rows)
+    return drawn
+
+
+def fraction(drawn: Mapping[str, Mapping[str, np.ndarray]], how: str, score: str) -> str:
+    """Return the score over that of real graphs, with its interval."""
+    drawn_R = drawn[how][score] / drawn[REAL][score]
+    low, high = np.quantile(drawn_R[1:], (0.025, 0.975))
+    return f"{number(float(drawn_R[0]))} [{number(float(low))}, {number(float(high))}]"
 
 
 def _joined(rows: Sequence[Sequence[float]]) -> np.ndarray:
     return np.concatenate([np.asarray(row, dtype=np.float64) for row in rows])
-
-
-def _fraction(drawn_R: np.ndarray) -> str:
-    low, high = np.quantile(drawn_R[1:], (0.025, 0.975))
-    return f"{number(float(drawn_R[0]))} [{number(float(low))}, {number(float(high))}]"
 
 
 def ratio_table(ratios: Sequence[Mapping[str, Any]]) -> str:

@@ -124,12 +124,18 @@ def test_sizes_that_are_asked_for_follow_from_the_label() -> None:
     assert set(label_quintile.requests(found, sizes=False)[0]) == {"label"}
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.glob("*.md")))
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
+)
 def test_the_page_is_what_the_files_give(name: str) -> None:
     records = runs.Store(name, RESULTS / name).records()
     assert records
     written = (PAGES / f"{name}.md").read_text()
-    assert written == tables.table_named(name).page(records)
+    made = tables.table_named(name)
+    assert written == made.page(records)
+    for file, text in tables.pictures_of(made, records).items():
+        assert (ROOT / "docs" / "images" / file).read_text() == text
+        assert f"(../images/{file})" in written
 
 
 def test_every_file_of_a_run_names_its_table_seed_time_and_machine() -> None:
