@@ -23,7 +23,7 @@ def main() -> int:
     """Make the runs that are missing, or the page."""
     args = _arguments()
     torch.set_num_threads(1)
-    chosen = table_named(args.name, args.tpu_tile, args.na_edge)
+    chosen = table_named(args.name, args.tpu_tile, args.na_edge, args.amp)
     results = ROOT / "benchmarks" / "results"
     folder = ROOT / "outputs" / "tables" if args.quick else results
     store = Store(chosen.name, (args.out or folder) / chosen.name)
@@ -43,9 +43,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute; figures mean nothing")
     parser.add_argument("--page", action="store_true", help="write the page from the files")
     parser.add_argument(
-        "--tpu-tile", type=Path, metavar="FOLDER", help="of label-quintile, few-real"
+        "--tpu-tile",
+        type=Path,
+        metavar="FOLDER",
+        help="of label-quintile, few-real, tpu-tile, generators",
     )
-    parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real")
+    parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real, generators")
+    parser.add_argument("--amp", type=Path, metavar="FOLDER", help="of generators")
     parser.add_argument("--out", type=Path, help="folder of results; benchmarks/results")
     defaults = Options()
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each fit")

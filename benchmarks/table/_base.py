@@ -1,11 +1,11 @@
 """What a table is, and the part that all tables of generators share."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, Split
 from layerdag.graph import DAG
 
 from ._figures import Sample, distances, validity
@@ -15,6 +15,16 @@ from .baselines import Fitted
 
 TUNING_SEED = 10_000
 """First of the sampling seeds that choose among trials; no reported figure uses them."""
+
+DRAWS = 3
+
+Further = Callable[[GraphDataset, Split, Sequence[Sample]], Figures]
+"""Figures of samples beside the graphs of a split."""
+
+
+def nothing_further(data: GraphDataset, split: Split, samples: Sequence[Sample]) -> Figures:
+    """Return no figures."""
+    return {}
 
 
 class Table(Protocol):
@@ -45,7 +55,7 @@ class Options:
         seconds: Processor seconds of each fit, on one thread.
         trial_seconds: The same of each trial, by which settings are chosen.
         seeds: Training seeds, from 0, of the first task; the others have one.
-        samples: Graphs for each of three sampling seeds.
+        samples: Graphs for each sampling seed.
         train: Training graphs; None: as many as the table has.
         trials: Settings that are tried for each learner at most.
         tasks: How many of the table's tasks are made.
@@ -73,13 +83,19 @@ class Task:
         name: In the names of runs.
         load: Returns the data set, given the number of training graphs.
         is_valid: The rule that a graph must keep.
-        others: Real graphs that no part has, to pose as samples.
+        others: Real graphs that no model learns from, to pose as samples.
+        further: Figures beside validity and sizes; a "ratio" among them chooses settings.
+        draws: Sampling seeds of a fit.
+        left_out: Learners that are not run here, with the reason.
     """
 
     name: str
     load: Callable[[int | None], GraphDataset]
     is_valid: Callable[[DAG], bool]
     others: Callable[[int], Sequence[DAG]]
+    further: Further = nothing_further
+    draws: int = DRAWS
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_runs(
@@ -103,20 +119,31 @@ def make_runs(
         for seed in range(options.seeds if task is tasks[0] else 1):
             for learner in learners:
                 run = _final(task, learner, chosen[learner.name], seed, options)
-                if task is tasks[0] or learner.everywhere:
+                applies = task is tasks[0] or learner.everywhere
+                if applies and learner.name not in task.left_out:
                     yield store.made(run, _judge(task, learner))
 
 
 def best_trial(records: Sequence[Record]) -> int:
-    """Return the number of the trial with the best V.U.N.; 0 without trials."""
+    """Return the number of the trial with the best figure; 0 without trials.
+
+    That is the mean ratio of distances where there is one, and V.U.N. otherwise.
+    """
     if not records:
         return 0
-    best = max(records, key=lambda record: float(record.figures["vun"]))
+    best = max(records, key=lambda record: _worth(record.figures))
     return int(best.run.config["trial"])
 
 
+def _worth(figures: Figures) -> float:
+    if "ratio" not in figures:
+        return float(figures["vun"])
+    return float("-inf") if figures["ratio"] is None else -float(figures["ratio"])
+
+
 def _config(task: Task, options: Options) -> dict[str, Any]:
-    return {"task": task.name, "samples": options.samples, "train": options.train}
+    draws = {} if task.draws == DRAWS else {"draws": task.draws}
+    return {"task": task.name, "samples": options.samples, "train": options.train, **draws}
 
 
 def _trial(task: Task, learner: Learner, trial: int, options: Options) -> Run:
@@ -146,7 +173,7 @@ def _real(task: Task) -> Callable[[Run], Figures]:
 
     def compute(run: Run) -> Figures:
         data = task.load(run.config["train"])
-        return _judged(task, data, task.others(3 * run.config["samples"]))
+        return _judged(task, data, task.others(task.draws * run.config["samples"]))
 
     return compute
 
@@ -160,7 +187,8 @@ def _chooser(task: Task, learner: Learner) -> Callable[[Run], Figures]:
         samples = fitted.sample(run.config["samples"], TUNING_SEED)
         shapes = distances(data.graphs["val"], samples)
         found = validity(data.graphs["train"], samples, task.is_valid)
-        return {**found, "distances": shapes, "steps": fitted.steps}
+        further = task.further(data, "val", samples)
+        return {**found, **further, "distances": shapes, "steps": fitted.steps}
 
     return compute
 
@@ -173,9 +201,8 @@ def _judge(task: Task, learner: Learner) -> Callable[[Run], Figures]:
         began = time.process_time()
         fitted = learner.fit(data, run.config["seconds"], run.seed, **run.config["settings"])
         fit_seconds = time.process_time() - began
-        draws = [fitted.sample(run.config["samples"], 1000 * draw) for draw in range(3)]
+        samples = _drawn(task, fitted.sample, run)
         sampling = time.process_time() - began - fit_seconds
-        samples = [dag for draw in draws for dag in draw]
         found = {
             **_judged(task, data, samples),
             "parameters": fitted.parameters,
@@ -184,11 +211,17 @@ def _judge(task: Task, learner: Learner) -> Callable[[Run], Figures]:
             "sampling_seconds": round(sampling / len(samples), 4),
         }
         for name, sample in variants_of(fitted).items():
-            drawn = [dag for draw in range(3) for dag in sample(run.config["samples"], 1000 * draw)]
+            drawn = _drawn(task, sample, run)
             found.setdefault("variants", {})[name] = _judged(task, data, drawn)
         return found
 
     return compute
+
+
+def _drawn(task: Task, sample: Callable[[int, int], list[Sample]], run: Run) -> list[Sample]:
+    """Return the samples of all sampling seeds."""
+    seeds = [1000 * draw for draw in range(task.draws)]
+    return [dag for seed in seeds for dag in sample(run.config["samples"], seed)]
 
 
 def variants_of(fitted: Fitted) -> dict[str, Callable[[int, int], list[Sample]]]:
@@ -200,5 +233,6 @@ def variants_of(fitted: Fitted) -> dict[str, Callable[[int, int], list[Sample]]]
 def _judged(task: Task, data: GraphDataset, samples: Sequence[Sample]) -> Figures:
     return {
         **validity(data.graphs["train"], samples, task.is_valid),
+        **task.further(data, "test", samples),
         "distances": distances(data.graphs["test"], samples),
     }

@@ -1,0 +1,4 @@
+"""A table of all generators on several data sets, after equal time and with equal parameters."""
+
+from ._table import Generators as Generators
+from ._tasks import Folders as Folders
