@@ -7,7 +7,7 @@ from statistics import mean
 from .._page import Row, conditions_of, number, rows_of, share, table
 from .._runs import Record
 from ._tasks import LEFT_OUT
-from ._words import AFTER, BEFORE, FIGURES, REASONS, TASKS, TITLE
+from ._words import AFTER, BEFORE, FIGURES, REASONS, TASKS, THIRD, TITLE
 
 COPIES = "resampler"
 """Learner that makes no new graphs; it is never the best."""
@@ -45,7 +45,7 @@ def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> 
         parts += [f"## {TASKS[task]}", _table(rows, titles), _behind(task, rows, titles)]
         parts += _missing(task, rows, titles)
     parts += ["## Trials", _trials(records, titles), "## How it was made"]
-    parts += [conditions_of(records), AFTER]
+    parts += [conditions_of(records), _choice(records)]
     made = (
         f"This page is made from `benchmarks/results/{name}` by `python -m benchmarks.table {name} "
         f"--page`; `python -m benchmarks.table {name} --seconds 30 --seeds 1 --tpu-tile FOLDER "
@@ -196,6 +196,13 @@ def _missing(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> l
         if name not in rows
     ]
     return [f"Not run: {'; '.join(missing)}."] if missing else []
+
+
+def _choice(records: Sequence[Record]) -> str:
+    """Return how settings were chosen."""
+    made = [r.run.learner for r in records if r.run.config.get("part") == "trial"]
+    most = max(map(made.count, made), default=0)
+    return AFTER.format(trials=("no", "no", "two", "three")[most], third=THIRD if most > 2 else "")
 
 
 def _trials(records: Sequence[Record], titles: Mapping[str, str]) -> str:

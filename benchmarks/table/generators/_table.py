@@ -45,11 +45,11 @@ _OTHER_RATE = {"reference": 3e-3, "reference_one_step": 3e-3}
 
 
 def _three(learner: Learner) -> Learner:
-    """Return the learner with as many trials as `fast` has: wide, at another rate, and narrow."""
+    """Return the learner with trials as `fast` has them: wide, narrow, and at another rate."""
     if learner.name not in _WIDE:
         return learner
     wide, rate = _WIDE[learner.name], _OTHER_RATE.get(learner.name, 1e-3)
-    return replace(learner, trials=(wide, {**wide, "learning_rate": rate}, dict(learner.trials[0])))
+    return replace(learner, trials=(wide, learner.trials[0], {**wide, "learning_rate": rate}))
 
 
 LEARNERS = (
@@ -57,9 +57,9 @@ LEARNERS = (
         "fast",
         "`fast`",
         fit_fast,
-        (_fast(), _fast(learning_rate=2e-3, batch_nodes=1350), _fast(batch_nodes=500)),
+        (_fast(), _fast(width=64, depth=2), _fast(learning_rate=2e-3)),
     ),
-    *(_three(learner) for learner in (*REFERENCES, *BASELINES)),
+    *(_three(learner) for learner in (*BASELINES, *REFERENCES)),
 )
 
 

@@ -153,6 +153,15 @@ def test_the_page_says_who_is_ahead_and_what_was_not_run(text: str) -> None:
     assert "| `fast` | 1.30 after 70 steps |" in text
 
 
+def test_how_many_trials_there_were_is_counted() -> None:
+    def trials(count: int) -> list[runs.Record]:
+        return [record("fast", 1.3, 0.1, 0.8, part="trial") for _ in range(count)]
+
+    assert "got no trials" in generator_page._choice([record("fast", 1.2, 0.1, 0.8)])
+    assert "got two trials" in generator_page._choice(trials(2))
+    assert "its own, then at another learning rate;" in generator_page._choice(trials(3))
+
+
 def test_reasons_are_of_figures_and_tasks_that_the_page_has() -> None:
     for task, reasons in generator_page.REASONS.items():
         assert task in generator_page.TASKS
