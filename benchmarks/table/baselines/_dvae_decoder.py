@@ -33,7 +33,7 @@ class Decoder(nn.Module):
     def loss(self, dags: Sequence[DAG], flat: Flat, code_BZ: Tensor) -> Tensor:
         """Return the negative log-likelihood, mean per node."""
         start_BD = self.start(code_BZ)
-        state_MD = self.unit.states(flat, start_BD[flat.graph_M])
+        state_MD = self.unit.states(flat, start_BD.index_select(0, flat.graph_M))
         padding = padded(dags, max(dag.num_nodes for dag in dags))
         loss = self._kind_loss(state_MD, start_BD, padding[0], padding[2])
         loss = loss + self._edge_loss(state_MD, start_BD, flat, padding[1], padding[2])
@@ -70,9 +70,12 @@ class Decoder(nn.Module):
         source_E, target_E = flat.edge_index_2E  # by target, the nearest parent first
         parents_M = torch.bincount(target_E, minlength=len(state_MD))
         first_M = parents_M.cumsum(0) - parents_M
-        total_ED = F.pad(self.unit.message(state_MD)[source_E].cumsum(0), (0, 0, 1, 0))
-        into_ED = total_ED[1:] - total_ED[first_M[target_E]] + start_BD[flat.graph_M[target_E]]
-        into_MD = start_BD[flat.graph_M]
+        # index_select and not [...]: its gradient is many times faster on processors.
+        message_ED = self.unit.message(state_MD).index_select(0, source_E)
+        total_ED = F.pad(message_ED.cumsum(0), (0, 0, 1, 0))
+        into_MD = start_BD.index_select(0, flat.graph_M)
+        into_ED = total_ED[1:] - total_ED.index_select(0, first_M[target_E])
+        into_ED = into_ED + into_MD.index_select(0, target_E)
         kinds = torch.cat([flat.kind_M, flat.kind_M[target_E]])
         child = self.child(self.unit(kinds, torch.cat([into_MD, into_ED])))
         parent_MD = self.parent(state_MD)
@@ -82,7 +85,6 @@ class Decoder(nn.Module):
         drawn_BNN = (edge_BNN.flip(2).cumsum(2).flip(2) - edge_BNN).long()
         drawn_P = drawn_BNN[graph_P, node_P, other_P]
         state_P = torch.where(drawn_P == 0, row_P, len(state_MD) + first_M[row_P] + drawn_P - 1)
-        # index_select and not [...]: its gradient is many times faster on processors.
         pair_PD = child.index_select(0, state_P)
         pair_PD = pair_PD + parent_MD.index_select(0, first_B[graph_P] + other_P)
         logits_P = self.is_edge(pair_PD)[:, 0]

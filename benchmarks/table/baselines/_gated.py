@@ -84,7 +84,7 @@ class GatedUnit(nn.Module):
         rank_M = torch.empty_like(order_M)
         for rows, into in parts:
             rank_M[rows] = torch.arange(len(rows))
-            sum_MD = start_MD[rows].index_add(
+            sum_MD = start_MD.index_select(0, rows).index_add(
                 0, rank_M[target_E[into]], message_MD.index_select(0, source_E[into])
             )
             state_MD = self(flat.kind_M[rows], sum_MD)
