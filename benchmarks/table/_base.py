@@ -101,27 +101,32 @@ class Task:
 def make_runs(
     store: Store, tasks: Sequence[Task], learners: Sequence[Learner], options: Options
 ) -> Iterator[Record]:
-    """Make the runs of learners on tasks; trials on the first task choose each one's settings."""
+    """Make the runs of learners on tasks; trials on the first task choose each one's settings.
+
+    A learner's trials come just before its first fit, so that what is finished is a table.
+    """
     chosen: dict[str, int] = {}
-    for learner in learners:
-        trials = [
-            store.made(_trial(tasks[0], learner, trial, options), _chooser(tasks[0], learner))
-            for trial in range(min(len(learner.trials), options.trials))
-            if min(len(learner.trials), options.trials) > 1
-        ]
-        yield from trials
-        chosen[learner.name] = best_trial(trials)
     for task in tasks[: options.tasks]:
         if options.only not in (None, task.name):
             continue
         real = Run(f"{task.name}-real", "real", 0, _config(task, options))
         yield store.made(real, _real(task))
+        mine = [learner for learner in learners if task is tasks[0] or learner.everywhere]
         for seed in range(options.seeds if task is tasks[0] else 1):
-            for learner in learners:
+            for learner in (learner for learner in mine if learner.name not in task.left_out):
+                if learner.name not in chosen:
+                    trials = list(_trials(store, tasks[0], learner, options))
+                    yield from trials
+                    chosen[learner.name] = best_trial(trials)
                 run = _final(task, learner, chosen[learner.name], seed, options)
-                applies = task is tasks[0] or learner.everywhere
-                if applies and learner.name not in task.left_out:
-                    yield store.made(run, _judge(task, learner))
+                yield store.made(run, _judge(task, learner))
+
+
+def _trials(store: Store, task: Task, learner: Learner, options: Options) -> Iterator[Record]:
+    """Make the trials of a learner; none where there is nothing to choose."""
+    count = min(len(learner.trials), options.trials)
+    for trial in range(count if count > 1 else 0):
+        yield store.made(_trial(task, learner, trial, options), _chooser(task, learner))
 
 
 def best_trial(records: Sequence[Record]) -> int:

@@ -36,7 +36,7 @@ _WIDE: Mapping[str, Mapping[str, Any]] = {
     },
     "recurrent": {"width": 288, "edge_width": 64},
     "language_model": {"width": 128},
-    "diffusion": {"width": 148},
+    "diffusion": {"width": 96, "rounds": 10},
     "dvae": {"width": 140},
 }
 """Settings with which a learner has about as many parameters as `fast`."""
