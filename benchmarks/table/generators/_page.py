@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import mean
 
+from .._figures import wilson
 from .._page import Row, conditions_of, number, rows_of, share, table
 from .._runs import Record
 from ._tasks import LEFT_OUT
@@ -22,12 +24,14 @@ class Column:
         value: Returns it from a row; None where there is none.
         text: Returns what the table says.
         loss: Returns how bad a value is, given that of real graphs.
+        interval: Returns the ends of the 95 % interval of a row; NaN where there is none.
     """
 
     name: str
     value: Callable[[Row], float | None]
     text: Callable[[Row], str]
     loss: Callable[[float, float], float]
+    interval: Callable[[Row], tuple[float, float]] = lambda row: (nan, nan)
 
 
 def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> str:
@@ -66,7 +70,10 @@ def _share_column(key: str) -> Column:
     def text(row: Row) -> str:
         return share(*row.count(key))
 
-    return Column(key, value, text, lambda value, real: -value)
+    def interval(row: Row) -> tuple[float, float]:
+        return wilson(*row.count(key))
+
+    return Column(key, value, text, lambda value, real: -value, interval)
 
 
 def _ratio(row: Row) -> float | None:
@@ -84,6 +91,14 @@ def _local(name: str, place: int = 0) -> Callable[[Row], float | None]:
     return value
 
 
+def _ends(name: str) -> Callable[[Row], tuple[float, float]]:
+    def interval(row: Row) -> tuple[float, float]:
+        low, high = (_local(name, place)(row) for place in (1, 2))
+        return (nan, nan) if low is None or high is None else (low, high)
+
+    return interval
+
+
 def _nearest(name: str) -> Column:
     """Return the column of a share of nodes, best where it is nearest to that of real graphs."""
     value = _local(name)
@@ -92,7 +107,7 @@ def _nearest(name: str) -> Column:
         found = value(row)
         return "" if found is None else f"{100 * found:.1f}"
 
-    return Column(name, value, text, lambda value, real: abs(value - real))
+    return Column(name, value, text, lambda value, real: abs(value - real), _ends(name))
 
 
 def _distance(name: str) -> Column:
@@ -105,7 +120,7 @@ def _distance(name: str) -> Column:
             "" if found is None else f"{number(found)} ({number(found / other)})" if other else ""
         )
 
-    return Column(name, value, text, lambda value, real: value)
+    return Column(name, value, text, lambda value, real: value, _ends(name))
 
 
 COLUMNS = (
@@ -174,7 +189,7 @@ def _behind(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> st
         if "fast" not in losses:
             continue
         ahead = [
-            titles[name]
+            titles[name] + _unsure(column, rows, name)
             for name in titles
             if losses.get(name, losses["fast"]) < losses["fast"] and not name.startswith("fast")
         ]
@@ -182,9 +197,18 @@ def _behind(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> st
             reason = REASONS.get(task, {}).get(column.name, "")
             text = f"- {FIGURES[column.name]}: {', '.join(ahead)}."
             lines.append(f"{text} {reason}".rstrip())
+    if "fast" not in rows:
+        return ""
     if not lines:
         return "`fast` is ahead of every baseline in every figure."
     return "Ahead of `fast`:\n\n" + "\n".join(lines)
+
+
+def _unsure(column: Column, rows: Mapping[str, Row], name: str) -> str:
+    """Return a remark if a learner's figure lies inside the interval of that of `fast`."""
+    low, high = column.interval(rows["fast"])
+    inside = low <= (column.value(rows[name]) or 0.0) <= high
+    return " (inside the interval of `fast`)" if inside else ""
 
 
 def _missing(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> list[str]:

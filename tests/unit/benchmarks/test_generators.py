@@ -153,6 +153,24 @@ def test_the_page_says_who_is_ahead_and_what_was_not_run(text: str) -> None:
     assert "| `fast` | 1.30 after 70 steps |" in text
 
 
+def test_a_lead_inside_the_interval_is_told() -> None:
+    made = [
+        record("real", 1.0, 0.1, 0.9, part="real"),
+        record("fast", 1.2, 0.12, 0.8),
+        record("markov", 1.3, 0.12, 0.85),
+        record("dvae", 1.3, 0.12, 0.99),
+    ]
+    titles = {"fast": "`fast`", "markov": "Markov", "dvae": "D-VAE"}
+    text = generator_page.page_of("generators", made, titles)
+    assert "- V.U.N., %: Markov (inside the interval of `fast`), D-VAE." in text
+
+
+def test_where_nothing_is_ahead_the_page_says_so() -> None:
+    made = [record("real", 1.0, 0.1, 0.9, part="real"), record("fast", 1.2, 0.12, 0.8)]
+    text = generator_page.page_of("generators", made, {"fast": "`fast`"})
+    assert "`fast` is ahead of every baseline in every figure." in text
+
+
 def test_how_many_trials_there_were_is_counted() -> None:
     def trials(count: int) -> list[runs.Record]:
         return [record("fast", 1.3, 0.1, 0.8, part="trial") for _ in range(count)]
