@@ -81,7 +81,27 @@ REASONS: dict[str, dict[str, str]] = {
         "neighborhood_repetition:1": _PARTS,
         "neighborhood_repetition:2": _PARTS,
         "type_hashes": _PARTS,
-        "path_frequencies:3": "A hundred graphs of ten nodes do not tell the three apart.",
+        "path_frequencies:3": "A hundred graphs of ten nodes do not tell them apart.",
+    },
+    "jobs": {
+        "vun": (
+            "Half of the recipes are training graphs again, but nearly all keep the rule; `fast` "
+            "has not learned operators of 115 kinds in graphs of ninety nodes after so few steps."
+        ),
+        "valid": "As for V.U.N.: too few steps of training.",
+        "ratio": (
+            "The choice among eight candidates by neighbors, made for trained models, prefers "
+            "small graphs while the model is not; drawn once `fast` is nearer than Markov tables."
+        ),
+        "neighborhood_novelty:1": (
+            "Too few steps of training; recipes, on the other hand, are nearer to training graphs "
+            "than real graphs are."
+        ),
+        "neighborhood_novelty:2": "As at radius 1.",
+        "neighborhood_repetition:1": _PARTS,
+        "neighborhood_repetition:2": _PARTS,
+        "type_hashes": _PARTS,
+        "path_frequencies:3": _PARTS,
     },
 }
 """Why another learner is ahead of `fast`, by task and figure."""
