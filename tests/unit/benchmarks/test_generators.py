@@ -98,6 +98,7 @@ def test_all_that_learns_has_as_many_trials() -> None:
     assert set(counts.values()) == {1, 3}
 
 
+@pytest.mark.slow
 def test_wide_baselines_have_about_the_parameters_of_fast() -> None:
     data = generator_tasks.operators_alone(
         load_latent_preferential(num_train=4, num_val=2, num_test=2).conditioned_on(())
