@@ -14,7 +14,7 @@ import torch
 
 from layerdag._runtime import write_text
 
-from ._base import QUICK, Options, Table
+from ._base import QUICK, Folders, Options, Table
 from ._page import ROOT
 from ._runs import Store
 from ._summary import summary_page, with_summary
@@ -27,7 +27,8 @@ def main() -> int:
     torch.set_num_threads(1)
     if args.name == SUMMARY:
         return _write_summary(args.out or ROOT / "benchmarks" / "results")
-    chosen = table_named(args.name, args.tpu_tile, args.na_edge, args.dgrl, args.dgrl_amp)
+    folders = Folders(args.tpu_tile, args.na_edge, args.dgrl, args.amp)
+    chosen = table_named(args.name, folders)
     results = ROOT / "benchmarks" / "results"
     folder = ROOT / "outputs" / "tables" if args.quick else results
     store = Store(chosen.name, (args.out or folder) / chosen.name)
@@ -49,9 +50,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--tpu-tile", type=Path, metavar="FOLDER", help="of the tables with a part on it"
     )
-    parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real")
+    parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real, generators")
     parser.add_argument("--dgrl", type=Path, metavar="FOLDER", help="of predictors: networks")
-    parser.add_argument("--dgrl-amp", type=Path, metavar="FOLDER", help="of predictors: amplifiers")
+    parser.add_argument(
+        "--amp", type=Path, metavar="FOLDER", help="of predictors, generators: amplifiers"
+    )
     parser.add_argument("--out", type=Path, help="folder of results; benchmarks/results")
     defaults = Options()
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of each fit")

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from layerdag.datasets import GraphDataset
+from layerdag.datasets import GraphDataset, Split
 from layerdag.graph import DAG
 
 from ._figures import Sample, distances, validity
@@ -15,6 +16,16 @@ from .baselines import Fitted
 
 TUNING_SEED = 10_000
 """First of the sampling seeds that choose among trials; no reported figure uses them."""
+
+DRAWS = 3
+
+Further = Callable[[GraphDataset, Split, Sequence[Sample]], Figures]
+"""Figures of samples beside the graphs of a split."""
+
+
+def nothing_further(data: GraphDataset, split: Split, samples: Sequence[Sample]) -> Figures:
+    """Return no figures."""
+    return {}
 
 
 class Table(Protocol):
@@ -47,6 +58,26 @@ class Illustrated(Protocol):
 
 
 @dataclass(frozen=True)
+class Folders:
+    """Where data sets lie that do not come with the repository; None: not at hand.
+
+    Attributes:
+        tpu_tile: TPU Tile.
+        na_edge: NA-Edge, DGRL's family nasbench201s.
+        dgrl: All of DGRL's families of computational graphs.
+        amp: DGRL's operational amplifiers.
+    """
+
+    tpu_tile: Path | None = None
+    na_edge: Path | None = None
+    dgrl: Path | None = None
+    amp: Path | None = None
+
+
+NOWHERE = Folders()
+
+
+@dataclass(frozen=True)
 class Options:
     """How much a table spends.
 
@@ -54,7 +85,7 @@ class Options:
         seconds: Processor seconds of each fit, on one thread.
         trial_seconds: The same of each trial, by which settings are chosen.
         seeds: Training seeds, from 0, of the first task; the others have one.
-        samples: Graphs for each of three sampling seeds.
+        samples: Graphs for each sampling seed.
         train: Training graphs; None: as many as the table has.
         trials: Settings that are tried for each learner at most.
         tasks: How many of the table's tasks are made.
@@ -82,50 +113,72 @@ class Task:
         name: In the names of runs.
         load: Returns the data set, given the number of training graphs.
         is_valid: The rule that a graph must keep.
-        others: Real graphs that no part has, to pose as samples.
+        others: Real graphs that no model learns from, to pose as samples.
+        further: Figures beside validity and sizes; a "ratio" among them chooses settings.
+        draws: Sampling seeds of a fit.
+        left_out: Learners that are not run here, with the reason.
     """
 
     name: str
     load: Callable[[int | None], GraphDataset]
     is_valid: Callable[[DAG], bool]
     others: Callable[[int], Sequence[DAG]]
+    further: Further = nothing_further
+    draws: int = DRAWS
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_runs(
     store: Store, tasks: Sequence[Task], learners: Sequence[Learner], options: Options
 ) -> Iterator[Record]:
-    """Make the runs of learners on tasks; trials on the first task choose each one's settings."""
+    """Make the runs of learners on tasks; trials on the first task choose each one's settings.
+
+    A learner's trials come just before its first fit, so that what is finished is a table.
+    """
     chosen: dict[str, int] = {}
-    for learner in learners:
-        trials = [
-            store.made(_trial(tasks[0], learner, trial, options), _chooser(tasks[0], learner))
-            for trial in range(min(len(learner.trials), options.trials))
-            if min(len(learner.trials), options.trials) > 1
-        ]
-        yield from trials
-        chosen[learner.name] = best_trial(trials)
     for task in tasks[: options.tasks]:
         if options.only not in (None, task.name):
             continue
         real = Run(f"{task.name}-real", "real", 0, _config(task, options))
         yield store.made(real, _real(task))
+        mine = [learner for learner in learners if task is tasks[0] or learner.everywhere]
         for seed in range(options.seeds if task is tasks[0] else 1):
-            for learner in learners:
+            for learner in (learner for learner in mine if learner.name not in task.left_out):
+                if learner.name not in chosen:
+                    trials = list(_trials(store, tasks[0], learner, options))
+                    yield from trials
+                    chosen[learner.name] = best_trial(trials)
                 run = _final(task, learner, chosen[learner.name], seed, options)
-                if task is tasks[0] or learner.everywhere:
-                    yield store.made(run, _judge(task, learner))
+                yield store.made(run, _judge(task, learner))
+
+
+def _trials(store: Store, task: Task, learner: Learner, options: Options) -> Iterator[Record]:
+    """Make the trials of a learner; none where there is nothing to choose."""
+    count = min(len(learner.trials), options.trials)
+    for trial in range(count if count > 1 else 0):
+        yield store.made(_trial(task, learner, trial, options), _chooser(task, learner))
 
 
 def best_trial(records: Sequence[Record]) -> int:
-    """Return the number of the trial with the best V.U.N.; 0 without trials."""
+    """Return the number of the trial with the best figure; 0 without trials.
+
+    That is the mean ratio of distances where there is one, and V.U.N. otherwise.
+    """
     if not records:
         return 0
-    best = max(records, key=lambda record: float(record.figures["vun"]))
+    best = max(records, key=lambda record: _worth(record.figures))
     return int(best.run.config["trial"])
 
 
+def _worth(figures: Figures) -> float:
+    if "ratio" not in figures:
+        return float(figures["vun"])
+    return float("-inf") if figures["ratio"] is None else -float(figures["ratio"])
+
+
 def _config(task: Task, options: Options) -> dict[str, Any]:
-    return {"task": task.name, "samples": options.samples, "train": options.train}
+    draws = {} if task.draws == DRAWS else {"draws": task.draws}
+    return {"task": task.name, "samples": options.samples, "train": options.train, **draws}
 
 
 def _trial(task: Task, learner: Learner, trial: int, options: Options) -> Run:
@@ -155,7 +208,7 @@ def _real(task: Task) -> Callable[[Run], Figures]:
 
     def compute(run: Run) -> Figures:
         data = task.load(run.config["train"])
-        return _judged(task, data, task.others(3 * run.config["samples"]))
+        return _judged(task, data, task.others(task.draws * run.config["samples"]))
 
     return compute
 
@@ -169,7 +222,8 @@ def _chooser(task: Task, learner: Learner) -> Callable[[Run], Figures]:
         samples = fitted.sample(run.config["samples"], TUNING_SEED)
         shapes = distances(data.graphs["val"], samples)
         found = validity(data.graphs["train"], samples, task.is_valid)
-        return {**found, "distances": shapes, "steps": fitted.steps}
+        further = task.further(data, "val", samples)
+        return {**found, **further, "distances": shapes, "steps": fitted.steps}
 
     return compute
 
@@ -182,9 +236,8 @@ def _judge(task: Task, learner: Learner) -> Callable[[Run], Figures]:
         began = time.process_time()
         fitted = learner.fit(data, run.config["seconds"], run.seed, **run.config["settings"])
         fit_seconds = time.process_time() - began
-        draws = [fitted.sample(run.config["samples"], 1000 * draw) for draw in range(3)]
+        samples = _drawn(task, fitted.sample, run)
         sampling = time.process_time() - began - fit_seconds
-        samples = [dag for draw in draws for dag in draw]
         found = {
             **_judged(task, data, samples),
             "parameters": fitted.parameters,
@@ -193,11 +246,17 @@ def _judge(task: Task, learner: Learner) -> Callable[[Run], Figures]:
             "sampling_seconds": round(sampling / len(samples), 4),
         }
         for name, sample in variants_of(fitted).items():
-            drawn = [dag for draw in range(3) for dag in sample(run.config["samples"], 1000 * draw)]
+            drawn = _drawn(task, sample, run)
             found.setdefault("variants", {})[name] = _judged(task, data, drawn)
         return found
 
     return compute
+
+
+def _drawn(task: Task, sample: Callable[[int, int], list[Sample]], run: Run) -> list[Sample]:
+    """Return the samples of all sampling seeds."""
+    seeds = [1000 * draw for draw in range(task.draws)]
+    return [dag for seed in seeds for dag in sample(run.config["samples"], seed)]
 
 
 def variants_of(fitted: Fitted) -> dict[str, Callable[[int, int], list[Sample]]]:
@@ -209,5 +268,6 @@ def variants_of(fitted: Fitted) -> dict[str, Callable[[int, int], list[Sample]]]
 def _judged(task: Task, data: GraphDataset, samples: Sequence[Sample]) -> Figures:
     return {
         **validity(data.graphs["train"], samples, task.is_valid),
+        **task.further(data, "test", samples),
         "distances": distances(data.graphs["test"], samples),
     }

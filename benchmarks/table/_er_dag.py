@@ -18,7 +18,7 @@ from layerdag.datasets import SPLITS, GraphDataset
 from layerdag.graph import DAG
 
 from ._base import Options, Task, make_runs
-from ._learners import BASELINES, Learner, fit_fast, fit_reference
+from ._learners import BASELINES, REFERENCES, Learner, fit_fast
 from ._page import Words, page_of_tasks
 from ._runs import Record, Store
 
@@ -43,12 +43,7 @@ LEARNERS = (
         (_FREE, {**_FREE, "learning_rate": 1e-3}, {**_FREE, "sampling": {"temperature": 0.7}}),
     ),
     Learner("fast_default", "`fast`, default settings", fit_fast),
-    Learner(
-        "reference",
-        "`reference` (LayerDAG)",
-        fit_reference,
-        ({}, {"learning_rate": 3e-3}, {"batch_nodes": 500}),
-    ),
+    *REFERENCES,
     *BASELINES,
 )
 

@@ -9,7 +9,7 @@ from layerdag.datasets.sources import is_valid, load_latent_preferential
 from layerdag.graph import DAG
 
 from ._base import Options, Task, make_runs
-from ._learners import BASELINES, Learner, fit_fast, fit_reference
+from ._learners import BASELINES, REFERENCES, Learner, fit_fast
 from ._page import Words, page_of_tasks
 from ._runs import Record, Store
 
@@ -37,12 +37,7 @@ def _fast(temperature: float) -> dict[str, Any]:
 
 LEARNERS = (
     Learner("fast", "`fast`", fit_fast, (_fast(1.0), _fast(0.7), _fast(0.5))),
-    Learner(
-        "reference",
-        "`reference` (LayerDAG)",
-        fit_reference,
-        ({}, {"learning_rate": 3e-3}, {"batch_nodes": 500}),
-    ),
+    *REFERENCES,
     *BASELINES,
     Learner("fast_default", "`fast`, default settings, one draw", fit_fast, everywhere=False),
 )

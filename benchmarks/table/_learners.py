@@ -29,8 +29,10 @@ from layerdag.training import (
 from .baselines import (
     Fit,
     fit_diffusion,
+    fit_dvae,
     fit_language_model,
     fit_markov,
+    fit_recipes,
     fit_recurrent,
     fit_resampler,
 )
@@ -219,14 +221,39 @@ class Learner:
     budget: float = 1.0
 
 
+_ONE_STEP: Mapping[str, Any] = {"node": {"steps": 1}, "edge": {"steps": 1}}
+
+REFERENCES = (
+    Learner(
+        "reference",
+        "`reference` (LayerDAG)",
+        fit_reference,
+        ({}, {"learning_rate": 3e-3}, {"batch_nodes": 500}),
+    ),
+    Learner(
+        "reference_one_step",
+        "`reference`, T = 1",
+        fit_reference,
+        (_ONE_STEP, {**_ONE_STEP, "learning_rate": 3e-3}, {**_ONE_STEP, "batch_nodes": 500}),
+    ),
+)
+"""The published method, and the same with a single denoising step."""
+
 BASELINES = (
     Learner("resampler", "training graphs drawn again", fit_resampler),
+    Learner("recipes", "recipes, WfGen-like", fit_recipes),
     Learner("markov", "layerwise Markov tables", fit_markov),
     Learner(
         "recurrent",
         "GraphRNN-like",
         fit_recurrent,
         ({}, {"learning_rate": 1e-3}, {"width": 192, "edge_width": 96}),
+    ),
+    Learner(
+        "dvae",
+        "D-VAE-like",
+        fit_dvae,
+        ({}, {"learning_rate": 1e-3}, {"width": 64}),
     ),
     Learner(
         "language_model",

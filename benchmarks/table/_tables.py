@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ._base import Illustrated, Table
+from ._base import NOWHERE, Folders, Illustrated, Table
 from ._er_dag import ErDag
 from ._latent_preferential import LatentPreferential
 from ._runs import Record, Store
+from .generators import Generators
 from .labels import FewReal, LabelQuintile, TpuTile
 from .predictors import Predictors
 from .training import Ablations, Curves
@@ -14,6 +15,7 @@ from .training import Ablations, Curves
 NAMES = (
     "latent-preferential",
     "er-dag",
+    "generators",
     "label-quintile",
     "few-real",
     "tpu-tile",
@@ -26,31 +28,23 @@ SUMMARY = "summary"
 """On the command line, of the page of all tables."""
 
 
-def table_named(
-    name: str,
-    tpu_tile: Path | None = None,
-    na_edge: Path | None = None,
-    dgrl: Path | None = None,
-    dgrl_amp: Path | None = None,
-) -> Table:
+def table_named(name: str, folders: Folders = NOWHERE) -> Table:
     """Return a table.
 
     Args:
         name: One of ``NAMES``.
-        tpu_tile: Folder of TPU Tile, for the tables that have a part on it.
-        na_edge: Folder of NA-Edge, for the table that has a part on it.
-        dgrl: Folder of DGRL's families of computational graphs, for the table of predictors.
-        dgrl_amp: Folder of DGRL's amplifiers, for the same.
+        folders: Of the data sets; a table without any of its own can show its page alone.
     """
     tables: tuple[Table, ...] = (
         LatentPreferential(),
         ErDag(),
-        LabelQuintile(tpu_tile),
-        FewReal(tpu_tile, na_edge),
-        TpuTile(tpu_tile),
-        Predictors(dgrl, dgrl_amp),
-        Curves(tpu_tile),
-        Ablations(tpu_tile),
+        LabelQuintile(folders.tpu_tile),
+        FewReal(folders.tpu_tile, folders.na_edge),
+        TpuTile(folders.tpu_tile),
+        Generators(folders),
+        Predictors(folders.dgrl, folders.amp),
+        Curves(folders.tpu_tile),
+        Ablations(folders.tpu_tile),
     )
     return {table.name: table for table in tables}[name]
 

@@ -16,7 +16,23 @@ from table import (
     _summary,
     _tables,
 )
-from table.baselines import _diffusion, _language_model, _markov, _recurrent, _resampler
+from table.baselines import (
+    _diffusion,
+    _dvae,
+    _dvae_decoder,
+    _gated,
+    _language_model,
+    _markov,
+    _recipes,
+    _recurrent,
+    _resampler,
+)
+from table.generators import (
+    _figures as _generator_figures,
+    _page as _generator_page,
+    _table as _generators,
+    _tasks as _generator_tasks,
+)
 from table.labels import (
     _few_real,
     _gains,
@@ -40,7 +56,10 @@ from table.training import (
 base, er_dag, figures, page, quintile, runs = _base, _er_dag, _figures, _page, _quintile, _runs
 few_real, gains, parts, scheduling = _few_real, _gains, _parts, _scheduled
 label_quintile, learners, tables = _label_quintile, _learners, _tables
-diffusion, language_model = _diffusion, _language_model
+diffusion, language_model, recipes = _diffusion, _language_model, _recipes
+dvae, dvae_decoder, gated = _dvae, _dvae_decoder, _gated
+generators, generator_figures = _generators, _generator_figures
+generator_page, generator_tasks = _generator_page, _generator_tasks
 markov, recurrent, resampler = _markov, _recurrent, _resampler
 tpu_tile = _tpu_tile
 predictors, predictors_data = _table, _data

@@ -121,3 +121,12 @@ def dag_of(kind_N: Tensor, edge_NN: Tensor) -> DAG | None:
 def most_nodes(data: GraphDataset) -> int:
     """Return the nodes of the largest training graph."""
     return max(dag.num_nodes for dag in data.graphs["train"])
+
+
+CELLS = 420_000
+"""Pairs of nodes of a batch at most: 16 graphs of 160 nodes."""
+
+
+def graphs_within(data: GraphDataset, count: int, cells: int = CELLS) -> int:
+    """Return so many graphs, or fewer where the pairs of their nodes are too many for memory."""
+    return max(min(count, cells // most_nodes(data) ** 2), 1)

@@ -21,7 +21,10 @@ from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.datasets import GraphDataset
 from layerdag.graph import DAG
 
-from ._base import Orders, dag_of, most_nodes, padded, parameters_of, train
+from ._base import Orders, dag_of, graphs_within, most_nodes, padded, parameters_of, train
+
+SAMPLED_CELLS = 1_000_000
+"""Pairs of nodes that are drawn side by side at most; each takes some kilobytes."""
 
 
 class Denoiser(nn.Module):
@@ -175,13 +178,15 @@ def _drawn(weight_K: Tensor, generator: torch.Generator) -> Tensor:
 class FittedDiffusion:
     """A trained denoiser."""
 
-    def __init__(self, chain: Diffusion, steps: int) -> None:
+    def __init__(self, chain: Diffusion, steps: int, together: int) -> None:
         self.chain, self.steps, self.parameters = chain, steps, parameters_of(chain.model)
+        self.together = together
 
     def sample(self, num: int, seed: int) -> list[DAG | None]:
         """Return graphs."""
         generator = torch.Generator().manual_seed(derive_seed(seed, "diffusion"))
-        return self.chain.draw(num, generator)
+        counts = [min(self.together, num - first) for first in range(0, num, self.together)]
+        return [dag for count in counts for dag in self.chain.draw(count, generator)]
 
 
 def fit_diffusion(  # noqa: PLR0913 - settings beside the interface
@@ -207,5 +212,6 @@ def fit_diffusion(  # noqa: PLR0913 - settings beside the interface
     model = Denoiser(kinds, most_nodes(data), width, rounds)
     diffusion = Diffusion(model, kind_K / kind_K.sum(), density, sizes, chain)
     orders = Orders(dags, numpy_generator(seed, "diffusion"))
-    steps = train(model, lambda: diffusion.loss(orders.draw(batch)), seconds, learning_rate)
-    return FittedDiffusion(diffusion, steps)
+    count = graphs_within(data, batch)
+    steps = train(model, lambda: diffusion.loss(orders.draw(count)), seconds, learning_rate)
+    return FittedDiffusion(diffusion, steps, graphs_within(data, 1000, SAMPLED_CELLS))

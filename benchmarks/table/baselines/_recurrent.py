@@ -17,7 +17,7 @@ from layerdag._runtime import derive_seed, numpy_generator
 from layerdag.datasets import GraphDataset
 from layerdag.graph import DAG
 
-from ._base import Orders, dag_of, most_nodes, padded, parameters_of, train
+from ._base import Orders, dag_of, graphs_within, most_nodes, padded, parameters_of, train
 
 
 class Recurrent(nn.Module):
@@ -151,9 +151,10 @@ def fit_recurrent(
     kinds = data.schema.sizes().attributes[0]
     model = Recurrent(kinds, most_nodes(data), width, edge_width)
     orders = Orders(data.graphs["train"], numpy_generator(seed, "recurrent"))
+    count = graphs_within(data, batch)
 
     def loss() -> Tensor:
-        dags = orders.draw(batch)
+        dags = orders.draw(count)
         found: Tensor = model(*padded(dags, max(dag.num_nodes for dag in dags)))
         return found
 

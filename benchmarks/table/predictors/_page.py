@@ -253,6 +253,6 @@ TRAINING = (
 )
 END = (
     "This page is made from `benchmarks/results/predictors` by `python -m benchmarks.table "
-    "predictors --page`; `python -m benchmarks.table predictors --dgrl FOLDER --dgrl-amp FOLDER` "
+    "predictors --page`; `python -m benchmarks.table predictors --dgrl FOLDER --amp FOLDER` "
     "makes the runs that are missing there."
 )

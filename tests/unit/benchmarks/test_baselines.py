@@ -5,7 +5,15 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from benchmark_tables import diffusion, language_model, markov, recurrent, resampler
+from benchmark_tables import (
+    diffusion,
+    dvae,
+    language_model,
+    markov,
+    recipes,
+    recurrent,
+    resampler,
+)
 
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.sources import load_latent_preferential
@@ -17,8 +25,10 @@ FITS = {
     "recurrent": recurrent.fit_recurrent,
     "language_model": language_model.fit_language_model,
     "diffusion": diffusion.fit_diffusion,
+    "dvae": dvae.fit_dvae,
+    "recipes": recipes.fit_recipes,
 }
-LEARNED = ("recurrent", "language_model", "diffusion")
+LEARNED = ("recurrent", "language_model", "diffusion", "dvae")
 
 
 @pytest.fixture(scope="module")

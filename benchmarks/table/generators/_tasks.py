@@ -1,0 +1,72 @@
+"""The data sets: operators and edges alone, so that every generator can take part."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from layerdag.datasets import SPLITS, GraphDataset, Split
+from layerdag.datasets.schema import GraphSchema
+from layerdag.datasets.sources import load_corpus, load_dgrl, load_tpu_tile
+from layerdag.graph import DAG
+
+from .._base import Folders, Task
+from ._figures import rule_of, similarity
+
+DRAWS = 1
+AMP_GRAPHS, NA_GRAPHS, MOST_NODES = 2000, 600, 160
+
+
+def tasks_in(folders: Folders) -> list[Task]:
+    """Return the tasks of which the data is at hand; settings are chosen on the first."""
+    loads: dict[str, Callable[[], GraphDataset]] = {}
+    if folders.tpu_tile is not None:
+        loads["tpu_tile"] = partial(load_tpu_tile, folders.tpu_tile)
+    if folders.amp is not None:
+        loads["amp"] = partial(load_dgrl, folders.amp, num_graphs=AMP_GRAPHS)
+    loads["jobs"] = partial(load_corpus, max_nodes=MOST_NODES)
+    if folders.na_edge is not None:
+        loads["na_edge"] = partial(load_dgrl, folders.na_edge, num_graphs=NA_GRAPHS)
+    return [_task(name, load) for name, load in loads.items()]
+
+
+def _task(name: str, load: Callable[[], GraphDataset]) -> Task:
+    once = cache(lambda: operators_alone(load()))
+
+    def shortened(train: int | None) -> GraphDataset:
+        return first_graphs(once(), train)
+
+    def others(count: int) -> Sequence[DAG]:
+        return once().graphs["val"][:count]
+
+    is_valid = rule_of(once)
+    return Task(name, shortened, is_valid, others, similarity, DRAWS, LEFT_OUT.get(name, {}))
+
+
+def operators_alone(data: GraphDataset) -> GraphDataset:
+    """Return the graphs with their first attribute, one type of edge, and no conditions."""
+    attributes, edge_types = data.schema.attributes[:1], data.schema.edge_types[:1]
+    schema = GraphSchema(data.schema.kind, attributes, edge_types)
+    graphs = {split: tuple(map(_plain, data.graphs[split])) for split in SPLITS}
+    return GraphDataset(data.name, schema, graphs, data.names)
+
+
+def _plain(dag: DAG) -> DAG:
+    return DAG.build(dag.x_NA[:, :1], dag.edge_index_2E, layer_N=dag.layer_N)
+
+
+def first_graphs(data: GraphDataset, train: int | None) -> GraphDataset:
+    """Return the data set with so many training graphs at most."""
+    if train is None:
+        return data
+    graphs: dict[Split, tuple[DAG, ...]] = {
+        split: tuple(data.graphs[split][: train if split == "train" else None]) for split in SPLITS
+    }
+    names = {split: data.names[split][: len(graphs[split])] for split in SPLITS}
+    return GraphDataset(data.name, data.schema, graphs, names)
+
+
+LEFT_OUT = {
+    "na_edge": {
+        "reference": "sampling takes 237 times as long as with `fast`, `benchmarks/model.py`"
+    }
+}
+"""Learners that are not run on a task, with the reason."""

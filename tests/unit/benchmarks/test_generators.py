@@ -1,0 +1,203 @@
+"""The table of all generators: its rule, its figures, its data sets, and its page."""
+
+from typing import Any
+
+import pytest
+import torch
+from benchmark_tables import (
+    base,
+    generator_figures,
+    generator_page,
+    generator_tasks,
+    generators,
+    learners,
+    runs,
+)
+
+from layerdag.datasets.sources import load_corpus, load_latent_preferential
+from layerdag.graph import DAG
+
+HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
+
+
+def dag(kinds: list[int], edges: list[tuple[int, int]]) -> DAG:
+    edge_index_2E = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
+    return DAG.build(torch.tensor(kinds)[:, None], edge_index_2E)
+
+
+TRAIN = [dag([0, 1, 2], [(0, 1), (1, 2)]), dag([0, 1, 1, 2], [(0, 1), (0, 2), (1, 3), (2, 3)])]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "edges", "valid"),
+    [
+        ([0, 1, 1, 1, 2], [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4)], True),
+        ([0, 1, 2, 0], [(0, 1), (1, 2)], False),  # two components
+        ([0, 1, 1, 2], [(0, 1), (0, 2), (1, 3)], False),  # two sinks
+        ([0, 2, 1, 2], [(0, 1), (1, 2), (2, 3)], False),  # 2 has no children
+        ([0, 1, 1, 1, 2], [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)], False),  # three
+        ([0, 3, 2], [(0, 1), (1, 2)], False),  # nobody knows 3
+    ],
+)
+def test_valid_is_what_training_graphs_have_in_common(
+    kinds: list[int], edges: list[tuple[int, int]], valid: bool
+) -> None:
+    assert generator_figures.Rule.of(TRAIN).holds(dag(kinds, edges)) is valid
+
+
+def test_what_differs_between_training_graphs_is_free() -> None:
+    rule = generator_figures.Rule.of([*TRAIN, dag([0, 1, 2, 2], [(0, 1), (1, 2), (1, 3)])])
+    assert set(rule.constant) == {"components", "sources"}
+    assert all(rule.holds(dag) for dag in TRAIN)
+
+
+def test_real_graphs_are_near_and_shuffled_operators_are_not() -> None:
+    data = load_latent_preferential(num_train=30, num_val=10, num_test=20).conditioned_on(())
+    near = generator_figures.similarity(data, "test", [*data.graphs["train"][:20], None])
+    constant = [d.with_columns(torch.zeros_like(d.x_NA)) for d in data.graphs["train"][:20]]
+    far = generator_figures.similarity(data, "test", constant)
+    assert near["local"]["neighborhood_novelty:1"][0] == 0
+    assert far["ratios"][f"attribute:{data.schema.attributes[0].name}"] > 2
+    assert near["ratio"] < far["ratio"]
+    assert near["local"]["type_hashes"][0] < far["local"]["type_hashes"][0]
+    assert generator_figures.similarity(data, "test", [None]) == {
+        "ratio": None,
+        "ratios": {},
+        "local": {},
+    }
+
+
+def test_generators_see_operators_and_edges_alone() -> None:
+    whole = load_corpus(families=("mlp",), max_nodes=60)
+    data = generator_tasks.operators_alone(whole)
+    assert [attribute.name for attribute in data.schema.attributes] == ["op"]
+    sizes = data.schema.sizes()
+    assert (sizes.edge_types, sizes.numeric_conditions, sizes.category_conditions) == (1, 0, ())
+    first, before = data.graphs["train"][0].check(), whole.graphs["train"][0]
+    assert first.conditions == {}
+    assert torch.equal(first.x_NA[:, 0], before.x_NA[:, 0])
+    assert torch.equal(first.edge_index_2E, before.edge_index_2E)
+    assert int(first.edge_type_E.max()) == 0
+    short = generator_tasks.first_graphs(data, 3)
+    assert len(short.graphs["train"]) == len(short.names["train"]) == 3
+    assert len(short.graphs["test"]) == len(data.graphs["test"])
+
+
+def test_without_folders_jobs_are_left() -> None:
+    tasks = generator_tasks.tasks_in(base.NOWHERE)
+    assert [task.name for task in tasks] == ["jobs"]
+
+
+def test_all_that_learns_has_as_many_trials() -> None:
+    counts = {learner.name: len(learner.trials) for learner in generators.LEARNERS}
+    assert {name for name, count in counts.items() if count == 1} == {
+        "resampler",
+        "recipes",
+        "markov",
+    }
+    assert set(counts.values()) == {1, 3}
+
+
+@pytest.mark.slow
+def test_wide_baselines_have_about_the_parameters_of_fast() -> None:
+    data = generator_tasks.operators_alone(
+        load_latent_preferential(num_train=4, num_val=2, num_test=2).conditioned_on(())
+    )
+    known = {learner.name: learner for learner in generators.LEARNERS}
+    for name in ("recurrent", "language_model", "diffusion", "dvae"):
+        fitted = known[name].fit(data, 0.001, 0, **known[name].trials[0])
+        assert 450_000 < fitted.parameters < 800_000, name
+
+
+def judged(ratio: float, novelty: float, vun: float) -> dict[str, Any]:
+    local = {name: [0.5, 0.4, 0.6, 0.25] for name in generator_figures.LOCAL}
+    local["neighborhood_novelty:1"] = [novelty, None, None, 0.1]
+    return {"samples": 100, "valid": 0.5, "vun": vun, "ratio": ratio, "local": local}
+
+
+def record(learner: str, ratio: float, novelty: float, vun: float, **changes: Any) -> runs.Record:
+    config = {"task": "jobs", "part": "final", "seconds": 30.0, **changes}
+    figures = {**judged(ratio, novelty, vun), "parameters": 1234, "steps": 70}
+    figures["sampling_seconds"] = 0.012
+    run = runs.Run(f"{learner}-0", learner, 0, config)
+    return runs.Record("generators", run, figures, 60.0, 30.0, HARDWARE)
+
+
+@pytest.fixture
+def text() -> str:
+    made = [
+        record("real", 1.0, 0.1, 0.9, part="real"),
+        record("fast", 1.2, 0.12, 0.8),
+        record("resampler", 0.9, 0.1, 0.0),
+        record("markov", 1.1, 0.01, 0.7),
+        record("fast", 1.3, 0.1, 0.8, part="trial", seconds=9.0),
+    ]
+    titles = {"fast": "`fast`", "resampler": "copies", "markov": "Markov", "dvae": "D-VAE"}
+    return generator_page.page_of("generators", made, titles)
+
+
+def test_the_best_of_what_is_new_is_bold(text: str) -> None:
+    (fast,) = (line for line in text.splitlines() if line.startswith("| `fast` | **"))
+    (markov,) = (line for line in text.splitlines() if line.startswith("| Markov"))
+    (copies,) = (line for line in text.splitlines() if line.startswith("| copies"))
+    assert "**80.0 [71, 87]**" in fast
+    assert "**12.0**" in fast  # .02 from real graphs, and .09 of the Markov tables
+    assert "**1.10**" in markov
+    assert "**" not in copies
+    assert ".50 (2.00)" in copies
+
+
+def test_the_page_says_who_is_ahead_and_what_was_not_run(text: str) -> None:
+    assert "Ahead of `fast`:\n\n- mean ratio: Markov." in text
+    assert "- unseen" not in text
+    assert "Not run: D-VAE." in text
+    assert "| `fast` | 1.30 after 70 steps |" in text
+
+
+def test_a_lead_inside_the_interval_is_told() -> None:
+    made = [
+        record("real", 1.0, 0.1, 0.9, part="real"),
+        record("fast", 1.2, 0.12, 0.8),
+        record("markov", 1.3, 0.12, 0.85),
+        record("dvae", 1.3, 0.12, 0.99),
+    ]
+    titles = {"fast": "`fast`", "markov": "Markov", "dvae": "D-VAE"}
+    text = generator_page.page_of("generators", made, titles)
+    assert "- V.U.N., %: Markov (inside the interval of `fast`), D-VAE." in text
+
+
+def test_where_nothing_is_ahead_the_page_says_so() -> None:
+    made = [record("real", 1.0, 0.1, 0.9, part="real"), record("fast", 1.2, 0.12, 0.8)]
+    text = generator_page.page_of("generators", made, {"fast": "`fast`"})
+    assert "`fast` is ahead of every baseline in every figure." in text
+
+
+def test_how_many_trials_there_were_is_counted() -> None:
+    def trials(count: int) -> list[runs.Record]:
+        return [record("fast", 1.3, 0.1, 0.8, part="trial") for _ in range(count)]
+
+    assert "got no trials" in generator_page._choice([record("fast", 1.2, 0.1, 0.8)])
+    assert "got two trials" in generator_page._choice(trials(2))
+    assert "its own, then at another learning rate;" in generator_page._choice(trials(3))
+
+
+def test_reasons_are_of_figures_and_tasks_that_the_page_has() -> None:
+    for task, reasons in generator_page.REASONS.items():
+        assert task in generator_page.TASKS
+        assert set(reasons) <= set(generator_page.FIGURES)
+    names = {learner.name for learner in generators.LEARNERS}
+    for reasons in generator_tasks.LEFT_OUT.values():
+        assert set(reasons) <= names
+
+
+def test_trials_are_chosen_by_the_least_ratio() -> None:
+    def trial(number: int, ratio: float | None) -> runs.Record:
+        run = runs.Run(f"t{number}", "fast", 0, {"trial": number})
+        return runs.Record("a", run, {"vun": 1.0, "ratio": ratio}, 0, 0)
+
+    assert base.best_trial([trial(0, None), trial(1, 1.5), trial(2, 2.5)]) == 1
+
+
+def test_a_learner_without_settings_of_its_own_stays_as_it_is() -> None:
+    known = {learner.name: learner for learner in learners.BASELINES}
+    assert generators._three(known["markov"]) is known["markov"]
