@@ -15,34 +15,49 @@ from layerdag.graph import DAG
 
 from ._parts import generators_data, labels_of
 
+BOUNDS = {"top": (0.8, 1.0), "fourth": (0.6, 0.8)}
+"""Which labels are held out, as fractions of the graphs in order of their labels."""
+
 
 @dataclass(frozen=True)
 class Quintile:
-    """A data set cut by its labels.
+    """A data set of which a fifth is held out by its labels.
 
     Attributes:
-        data: Training and validation graphs, all below the quintile; its scale of labels, too.
-        asked: Real graphs of the quintile whose labels are asked for.
-        test: The other real graphs of the quintile.
+        data: Training and validation graphs, all outside the quintile; its scale of labels, too.
+        halves: The real graphs of the quintile: the labels of one half are asked for, and the other
+            half tests.
     """
 
     data: GraphDataset
-    asked: tuple[DAG, ...]
-    test: tuple[DAG, ...]
+    halves: tuple[tuple[DAG, ...], tuple[DAG, ...]]
+
+    @property
+    def held_out(self) -> tuple[DAG, ...]:
+        """All real graphs of the quintile."""
+        return self.halves[0] + self.halves[1]
 
 
-def cut(data: GraphDataset, seed: int = 0) -> Quintile:
-    """Cut a data set; of the graphs below the quintile a tenth validates."""
+def cut(data: GraphDataset, seed: int = 0, which: str = "top") -> Quintile:
+    """Hold out a fifth of the graphs by their labels; of the others a tenth validates.
+
+    Args:
+        data: Labeled graphs.
+        seed: Of the order of graphs, which decides on halves and validation.
+        which: One of ``BOUNDS``.
+    """
     dags = [dag for part in data.graphs.values() for dag in part if LABEL in dag.conditions]
     label_B = labels_of(dags)
     rng = numpy_generator(seed, "quintile")
     order_B = rng.permutation(len(dags))
-    is_top_B = label_B > np.quantile(label_B, 0.8)
-    below = [dags[i] for i in order_B if not is_top_B[i]]
-    top = [dags[i] for i in order_B if is_top_B[i]]
-    held_out = max(len(below) // 10, 1)
-    kept = generators_data(data, below[held_out:], below[:held_out])
-    return Quintile(kept, tuple(top[: len(top) // 2]), tuple(top[len(top) // 2 :]))
+    low, high = np.quantile(label_B, BOUNDS[which])
+    is_inside_B = (label_B > low) & (label_B <= high)
+    outside = [dags[i] for i in order_B if not is_inside_B[i]]
+    inside = [dags[i] for i in order_B if is_inside_B[i]]
+    validating = max(len(outside) // 10, 1)
+    kept = generators_data(data, outside[validating:], outside[:validating])
+    half = len(inside) // 2
+    return Quintile(kept, (tuple(inside[:half]), tuple(inside[half:])))
 
 
 class LinearTeacher:

@@ -99,14 +99,31 @@ def test_a_sparse_or_single_graph_is_no_dense_random_dag() -> None:
     assert not er_dag.is_valid(chain(1))
 
 
-def test_the_quintile_is_seen_by_no_training_and_no_validation() -> None:
-    found = quintile.cut(scheduling.scheduled(40))
-    below = parts.labels_of([*found.data.graphs["train"], *found.data.graphs["val"]])
-    above = parts.labels_of([*found.asked, *found.test])
-    assert below.max() <= above.min()
-    assert abs(len(found.asked) - len(found.test)) <= 1
+@pytest.mark.parametrize("which", list(quintile.BOUNDS))
+def test_the_quintile_is_seen_by_no_training_and_no_validation(which: str) -> None:
+    data = scheduling.scheduled(40)
+    found = quintile.cut(data, which=which)
+    kept = [*found.data.graphs["train"], *found.data.graphs["val"]]
+    outside, inside = parts.labels_of(kept), parts.labels_of(found.held_out)
+    assert not ((outside >= inside.min()) & (outside <= inside.max())).any()
+    assert len(kept) + len(found.held_out) == sum(map(len, data.graphs.values()))
+    assert (outside.max() > inside.max()) == (which == "fourth")
+    assert abs(len(found.halves[0]) - len(found.halves[1])) <= 1
     scale = next(c for c in found.data.schema.numeric_conditions if c.name == "label")
-    assert scale.quantiles[-1] <= below.max()
+    assert scale.quantiles[-1] <= outside.max()
+
+
+def test_what_was_asked_for_one_half_predicts_the_other() -> None:
+    """Labels of the wrong half teach nothing here: each half has its own constant."""
+    found = quintile.cut(scheduling.scheduled(60))
+    taught = [(half, parts.labels_of(half)) for half in found.halves]
+    right = label_quintile.crossed(found, taught, 0)
+    assert right["graphs"] == len(found.held_out)
+    constant = [(half, np.full(len(half), 1.0 + i)) for i, half in enumerate(found.halves)]
+    predicted = np.concatenate([np.full(len(half), 2.0 - i) for i, half in enumerate(found.halves)])
+    assert label_quintile.crossed(found, constant, 0) == label_quintile.scored(
+        found, predicted, len(found.held_out)
+    )
 
 
 def test_a_line_through_logarithms_goes_on_beyond_its_graphs() -> None:
@@ -118,7 +135,7 @@ def test_a_line_through_logarithms_goes_on_beyond_its_graphs() -> None:
 def test_sizes_that_are_asked_for_follow_from_the_label() -> None:
     found = quintile.cut(scheduling.scheduled(40))
     rows = label_quintile.requests(found, sizes=True)
-    assert len(rows) == label_quintile.COPIES * len(found.asked)
+    assert len(rows) == label_quintile.COPIES * len(found.halves[0])
     largest = max(dag.num_nodes for dag in found.data.graphs["train"])
     assert max(row["num_nodes"] for row in rows) > 0.8 * largest
     assert set(label_quintile.requests(found, sizes=False)[0]) == {"label"}
