@@ -48,9 +48,11 @@ from .families import FAMILIES as FAMILIES
 from .tstr import (
     CONDITIONS as CONDITIONS,
     REAL as REAL,
+    RELABELED as RELABELED,
     RELATIVE as RELATIVE,
     SHUFFLED as SHUFFLED,
     SYNTHETIC as SYNTHETIC,
+    ConditionalError as ConditionalError,
     Gain as Gain,
     Labeled as Labeled,
     ReachedFraction as ReachedFraction,

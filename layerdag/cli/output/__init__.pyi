@@ -24,5 +24,6 @@ from ._surrogate import (
     operator_lines as operator_lines,
     prediction_rows as prediction_rows,
     prediction_text as prediction_text,
+    transfer_lines as transfer_lines,
 )
 from ._watch import Watch as Watch

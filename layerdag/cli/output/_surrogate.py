@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from layerdag.graph import DAG
-from layerdag.surrogates import Evaluation, OperatorErrors, ScoreEstimate, Surrogate
+from layerdag.surrogates import (
+    RELATIVE,
+    Evaluation,
+    OperatorErrors,
+    ScoreEstimate,
+    Surrogate,
+    TransferReport,
+)
 
 _COLUMNS = ("spearman", "mape", "within_10_percent")
 
@@ -88,3 +95,34 @@ def _around(score: ScoreEstimate) -> str:
     if score.interval is None:
         return ""
     return f"  ({score.interval.low:.3g} to {score.interval.high:.3g})"
+
+
+def transfer_lines(report: TransferReport) -> Iterator[str]:
+    """Yield one line for each family and condition, then what the rows say together."""
+    yield f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}"
+    width = max(len(row.condition) for row in report.rows)
+    for row in report.rows:
+        figures = "  ".join(f"{name} {one.mean:7.3f}" for name, one in row.scores.items())
+        yield f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}"
+    for reached in report.fractions:
+        if reached.score in RELATIVE and reached.interval is not None:
+            yield (
+                f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
+                f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
+                f"{reached.interval.high:.0%})"
+            )
+    for gain in report.gains:
+        if gain.score in RELATIVE and gain.interval is not None:
+            yield (
+                f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
+                f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
+                f"{gain.interval.high:+.3f})"
+            )
+    for one in report.conditional:
+        off, off_real = (100 * found["mape"].mean for found in (one.synthetic, one.real))
+        rank, rank_real = (found["spearman"].mean for found in (one.synthetic, one.real))
+        yield (
+            f"{one.family:16} of all real graphs is off the labels of samples by {off:.0f} %, off "
+            f"those of real test graphs by {off_real:.0f} % in the mean (spearman {rank:.3f} and "
+            f"{rank_real:.3f})"
+        )

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from layerdag.report import ReportContent
 from layerdag.report.sections._words import condition_words, family_words, score_words
-from layerdag.surrogates import RELATIVE, SCORES, ReachedFraction, TransferReport, TransferRow
+from layerdag.surrogates import (
+    RELATIVE,
+    SCORES,
+    ConditionalError,
+    ReachedFraction,
+    TransferReport,
+    TransferRow,
+)
 from layerdag.viz import Markup, element, interval, joined, number, section, table, text
 
 
@@ -26,6 +33,7 @@ def usefulness(content: ReportContent) -> Markup | None:
         rows = [_transfer_row(row) for row in report.rows if row.family == family]
         caption = f"{family_words(family)}{_ceiling(report, family)}"
         tables.append(table(caption, head, rows, *range(1, len(head))))
+    tables += [element("p", _conditional(one)) for one in report.conditional]
     return section("usefulness", "Train on synthetic, test on real", explanation, joined(tables))
 
 
@@ -35,6 +43,17 @@ def fits(seeds: Sequence[int]) -> str:
         return f"one fit, seed {seeds[0]}"
     listed = ", ".join(map(str, seeds[:-1]))
     return f"mean of {len(seeds)} fits, seeds {listed} and {seeds[-1]}"
+
+
+def _conditional(error: ConditionalError) -> str:
+    """Return in words how far recorded labels are from those of a predictor of real graphs."""
+    off, off_real = (number(100 * one["mape"].mean, 2) for one in (error.synthetic, error.real))
+    rank, rank_real = (number(one["spearman"].mean, 2) for one in (error.synthetic, error.real))
+    return (
+        f"Do samples have the labels that stand beside them? {family_words(error.family)}, fitted "
+        f"to real graphs, differ from them by {off}% in the mean, and from those of real test "
+        f"graphs by {off_real}%; rank correlation {rank} and {rank_real}."
+    )
 
 
 def _ceiling(report: TransferReport, family: str) -> str:

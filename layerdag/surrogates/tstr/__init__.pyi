@@ -1,5 +1,6 @@
 from ._report import (
     RELATIVE as RELATIVE,
+    ConditionalError as ConditionalError,
     Gain as Gain,
     ReachedFraction as ReachedFraction,
     Score as Score,
@@ -11,6 +12,7 @@ from ._training_sets import (
     CONDITIONS as CONDITIONS,
     REAL as REAL,
     REDRAWN as REDRAWN,
+    RELABELED as RELABELED,
     SHUFFLED as SHUFFLED,
     SUBSAMPLE as SUBSAMPLE,
     SYNTHETIC as SYNTHETIC,

@@ -31,7 +31,7 @@ class TransferRow:
 
     Attributes:
         family: Name of the family.
-        condition: One of ``CONDITIONS`` or of ``few_real``.
+        condition: One of ``CONDITIONS`` or of ``few_real``, or ``RELABELED``.
         trained_on: Number of training graphs.
         scores: Score by name of ``SCORES``.
     """
@@ -80,6 +80,23 @@ class Gain:
     interval: Interval | None
 
 
+@dataclass(frozen=True)
+class ConditionalError:
+    """How far the labels that stand beside synthetic graphs are from those of a surrogate.
+
+    The surrogate was fitted to all real training graphs, and no generator ever saw it.
+
+    Attributes:
+        family: Name of its family.
+        synthetic: Score on the synthetic graphs, by name of ``EVALUATED``.
+        real: The same on real test graphs: what the surrogate gets wrong itself.
+    """
+
+    family: str
+    synthetic: Mapping[str, Score]
+    real: Mapping[str, Score]
+
+
 @takes_old_names(shares="fractions", share="fraction")
 @dataclass(frozen=True)
 class TransferReport:
@@ -92,6 +109,7 @@ class TransferReport:
         seeds: Seeds of the fits.
         gains: One per family, score and condition of real and synthetic graphs together, where the
             same real graphs alone were run, too.
+        conditional: One per family, where condition "real" was run.
     """
 
     rows: tuple[TransferRow, ...]
@@ -99,6 +117,7 @@ class TransferReport:
     tested_on: int
     seeds: tuple[int, ...]
     gains: tuple[Gain, ...] = ()
+    conditional: tuple[ConditionalError, ...] = ()
 
     def row(self, family: str, condition: str) -> TransferRow:
         """Return one row."""

@@ -18,6 +18,9 @@ REAL, SYNTHETIC, SUBSAMPLE, REDRAWN, SHUFFLED, AUGMENTED = CONDITIONS = (
     "real, shuffled targets",
     "real + synthetic",
 )
+RELABELED = "synthetic, labels of surrogates"
+"""Needs two families: each learns from the labels that the others, fitted to real graphs, give."""
+
 SUBSAMPLE_FRACTION = 0.25
 TOGETHER = " + synthetic"
 _FEW = re.compile(r"\d+ real( \+ synthetic)?")
@@ -75,9 +78,10 @@ def few_real(counts: Sequence[int], available: int) -> tuple[str, ...]:
 
 def require_condition(name: str) -> None:
     """Raise UsageError unless a condition is known."""
-    if name not in CONDITIONS and not _FEW.fullmatch(name):
+    known = (*CONDITIONS, RELABELED)
+    if name not in known and not _FEW.fullmatch(name):
         raise UsageError(
-            f"There is no condition '{name}'; known are {', '.join(CONDITIONS)}, and those of "
+            f"There is no condition '{name}'; known are {', '.join(known)}, and those of "
             "few_real(counts, available)."
         )
 
@@ -91,7 +95,7 @@ def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -
     Args:
         condition: One of ``CONDITIONS`` or of ``few_real``.
         real: All real training graphs.
-        synthetic: All synthetic graphs.
+        synthetic: All synthetic graphs, with the labels that the condition asks for.
         seed: Of what is drawn.
     """
     if condition == SYNTHETIC:

@@ -4,6 +4,9 @@ A score says nothing alone. Beside training on synthetic graphs stand the ceilin
 real graphs), a real subsample, the real graphs drawn again with replacement, the floor (real graphs
 with shuffled targets), and real plus synthetic graphs together. All are tested on the same real
 graphs, which no training saw.
+
+The other way round, surrogates that were fitted to real graphs and that no generator ever saw tell
+whether samples have the labels that stand beside them: the conditional error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +17,10 @@ from layerdag._runtime import numpy_generator, track
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Goal, Interval, bootstrap_weights
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates import SCORES, PredictionScore, scores
+from layerdag.surrogates import EVALUATED, SCORES, PredictionScore, scores
 from layerdag.surrogates.families import SurrogateModel
 from layerdag.surrogates.tstr._report import (
+    ConditionalError,
     Gain,
     ReachedFraction,
     Score,
@@ -26,6 +30,7 @@ from layerdag.surrogates.tstr._report import (
 from layerdag.surrogates.tstr._training_sets import (
     CONDITIONS,
     REAL,
+    RELABELED,
     SYNTHETIC,
     TOGETHER,
     Labeled,
@@ -56,23 +61,33 @@ def transfer(
         sizes: Codes that the graphs may have.
         families: Fitting function by family name.
         seeds: Seeds of the fits.
-        conditions: Which of ``CONDITIONS`` and of ``few_real`` to run. The latter show what a
-            generator adds to few graphs only if it learned from no others.
+        conditions: Which of ``CONDITIONS`` and of ``few_real`` to run, and ``RELABELED``. Those of
+            ``few_real`` show what a generator adds to few graphs only if it learned from no others.
 
     Raises:
-        UsageError: If a set is too small, a target is not finite, a condition is unknown, or there
-            is no seed.
+        UsageError: If a set is too small, a target is not finite, a condition is unknown or needs
+            more families, or there is no seed.
     """
     if not seeds:
         raise UsageError("Surrogates are fitted once per seed; pass at least one seed.")
     for condition in conditions:
         require_condition(condition)
+    if RELABELED in conditions and len(families) < 2:
+        raise UsageError(
+            f"'{RELABELED}' gives each family the labels of the others, and there is only "
+            f"{', '.join(families) or 'none'}; name two families."
+        )
     cases = [(family, condition) for family in families for condition in conditions]
-    rows, draws = [], {}
+    fits = _Fits(real, synthetic, sizes, families)
+    rows, draws, conditional = [], {}, []
     for family, condition in track(cases, "train on synthetic, test on real", len(cases)):
-        trained = [training_set(condition, real, synthetic, seed) for seed in seeds]
-        draws[family, condition] = _draws(families[family], trained, test, sizes, seeds)
+        trained = [fits.training_set(family, condition, seed) for seed in seeds]
+        models = [fits.model(family, condition, seed) for seed in seeds]
+        draws[family, condition] = _draws(models, test, seeds)
         rows.append(_row(family, condition, trained, draws[family, condition]))
+        if condition == REAL:
+            found = (_summary(_draws(models, on, seeds, EVALUATED)) for on in (synthetic, test))
+            conditional.append(ConditionalError(family, *found))
     fractions = [
         _reached(family, metric.name, draws[family, SYNTHETIC], draws[family, REAL])
         for family in families
@@ -86,30 +101,90 @@ def transfer(
         and (alone := condition.removesuffix(TOGETHER)) in conditions
         for metric in SCORES
     ]
-    return TransferReport(tuple(rows), tuple(fractions), len(test.dags), tuple(seeds), tuple(gains))
+    return TransferReport(
+        rows=tuple(rows),
+        fractions=tuple(fractions),
+        tested_on=len(test.dags),
+        seeds=tuple(seeds),
+        gains=tuple(gains),
+        conditional=tuple(conditional),
+    )
+
+
+class _Fits:
+    """Surrogates by family, condition and seed; those of all real graphs are fitted once.
+
+    Args:
+        real: Real training graphs.
+        synthetic: Generated graphs with the requested targets.
+        sizes: Codes that the graphs may have.
+        families: Fitting function by family name.
+    """
+
+    def __init__(
+        self, real: Labeled, synthetic: Labeled, sizes: GraphSizes, families: Mapping[str, Fit]
+    ) -> None:
+        self.real, self.synthetic = real, synthetic
+        self.sizes, self.families = sizes, families
+        self._of_real: dict[tuple[str, int], SurrogateModel] = {}
+
+    def training_set(self, family: str, condition: str, seed: int) -> Labeled:
+        """Return what a family learns from; the labels may be those of the other families."""
+        if condition == RELABELED:
+            return Labeled(self.synthetic.dags, self._labels_of_others(family, seed))
+        return training_set(condition, self.real, self.synthetic, seed)
+
+    def model(self, family: str, condition: str, seed: int) -> SurrogateModel:
+        """Return a fitted surrogate."""
+        if condition != REAL:
+            return self._fitted(family, self.training_set(family, condition, seed), seed)
+        if (family, seed) not in self._of_real:
+            self._of_real[family, seed] = self._fitted(family, self.real, seed)
+        return self._of_real[family, seed]
+
+    def _fitted(self, family: str, training: Labeled, seed: int) -> SurrogateModel:
+        return self.families[family](training.dags, training.target_B, self.sizes, seed)
+
+    def _labels_of_others(self, family: str, seed: int) -> np.ndarray:
+        """Return the median label that the other families give, fitted to real graphs."""
+        others = [name for name in self.families if name != family]
+        found_FB = [self.model(name, REAL, seed).predict(self.synthetic.dags) for name in others]
+        label_B: np.ndarray = np.median(np.stack(found_FB), axis=0).astype(np.float64)
+        return label_B
 
 
 def _draws(
-    fit: Fit, trained: Sequence[Labeled], test: Labeled, sizes: GraphSizes, seeds: Sequence[int]
+    models: Sequence[SurrogateModel],
+    tested: Labeled,
+    seeds: Sequence[int],
+    named: Sequence[PredictionScore] = SCORES,
 ) -> dict[str, np.ndarray]:
-    """Return each score with each seed, on the test graphs and on resamples of them, (S, 1 + R).
+    """Return each score with each seed, on graphs and on resamples of them, (S, 1 + R).
 
     The resamples depend on the seed alone, so that two conditions can be paired.
     """
     found = []
-    for training, seed in zip(trained, seeds, strict=True):
-        predicted_B = fit(training.dags, training.target_B, sizes, seed).predict(test.dags)
+    for model, seed in zip(models, seeds, strict=True):
+        predicted_B = model.predict(tested.dags)
         rng = numpy_generator(seed, "test graphs")
-        drawn_RB = bootstrap_weights(rng, 200, len(test.dags))
-        weights_RB = np.concatenate([np.ones((1, len(test.dags))), drawn_RB])
-        found.append(scores(test.target_B, predicted_B, weights_RB))
-    return {metric.name: np.stack([one[metric.name] for one in found]) for metric in SCORES}
+        drawn_RB = bootstrap_weights(rng, 200, len(tested.dags))
+        weights_RB = np.concatenate([np.ones((1, len(tested.dags))), drawn_RB])
+        found.append(scores(tested.target_B, predicted_B, weights_RB, named))
+    return {metric.name: np.stack([one[metric.name] for one in found]) for metric in named}
 
 
 def _row(family: str, condition: str, trained: Sequence[Labeled], draws: _Draws) -> TransferRow:
     """Summarize one family under one condition."""
-    by_name = {metric.name: _score(metric, draws[metric.name]) for metric in SCORES}
-    return TransferRow(family, condition, len(trained[-1].dags), by_name)
+    return TransferRow(family, condition, len(trained[-1].dags), _summary(draws))
+
+
+def _summary(draws: _Draws) -> dict[str, Score]:
+    """Return each score with its interval."""
+    return {
+        metric.name: _score(metric, draws[metric.name])
+        for metric in EVALUATED
+        if metric.name in draws
+    }
 
 
 def _reached(family: str, score: str, synthetic: _Draws, real: _Draws) -> ReachedFraction:

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -252,11 +252,12 @@ def _eval(args: argparse.Namespace) -> int:
 
 def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
+    from layerdag.cli.output import transfer_lines
     from layerdag.cli.settings import RealData
     from layerdag.surrogates import (
         CONDITIONS,
         FAMILIES,
-        RELATIVE,
+        RELABELED,
         few_real,
         labeled,
         read_samples,
@@ -266,37 +267,20 @@ def _tstr(args: argparse.Namespace) -> int:
     data = RealData(args.data, args.labels).beside_samples(args.samples)
     schema = data.schema
     real = labeled(data.graphs["train"], schema, args.target, args.exclude)
+    families = list(dict.fromkeys(args.family or FAMILY_NAMES[:2]))
+    relabeled = (RELABELED,) if len(families) > 1 else ()
     report = transfer(
         real,
         labeled(read_samples(args.samples, schema), schema, args.target, args.exclude),
         labeled(data.graphs["test"], schema, args.target, args.exclude),
         schema.sizes(),
-        {name: FAMILIES[name] for name in args.family or FAMILY_NAMES[:2]},
+        {name: FAMILIES[name] for name in families},
         seeds=range(args.seeds),
-        conditions=(*CONDITIONS, *few_real(args.real, len(real.dags))),
+        conditions=(*CONDITIONS, *relabeled, *few_real(args.real, len(real.dags))),
     )
     if args.json:
         found = asdict(report)
         print(json.dumps({**found, "shares": found["fractions"]}))  # the key until now
         return 0
-    print(f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}")
-    width = max(len(row.condition) for row in report.rows)
-    for row in report.rows:
-        shown: Mapping[str, float] = {name: score.mean for name, score in row.scores.items()}
-        figures = "  ".join(f"{name} {value:7.3f}" for name, value in shown.items())
-        print(f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}")
-    for reached in report.fractions:
-        if reached.score in RELATIVE and reached.interval is not None:
-            print(
-                f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
-                f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
-                f"{reached.interval.high:.0%})"
-            )
-    for gain in report.gains:
-        if gain.score in RELATIVE and gain.interval is not None:
-            print(
-                f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
-                f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
-                f"{gain.interval.high:+.3f})"
-            )
+    print("\n".join(transfer_lines(report)))
     return 0

@@ -11,6 +11,7 @@ from layerdag.surrogates.families import BoostingSettings, NetworkSettings, fit_
 from layerdag.surrogates.tstr import (
     AUGMENTED,
     CONDITIONS,
+    RELABELED,
     ReachedFraction,
     TransferReport,
     few_real,
@@ -102,11 +103,60 @@ def test_graphs_without_targets_to_learn_add_nothing(
     assert report.gain("trees", "30 real + synthetic", "pearson").value < 0
 
 
+def test_labels_that_samples_do_not_have_are_told_from_those_that_they_have(
+    real: Labeled, test_set: Labeled, sizes: GraphSizes
+) -> None:
+    """Real graphs pose as samples; with twice the label the error is a half of it and more."""
+    doubled = Labeled(real.dags, 2 * real.target_B)
+    right, wrong = (
+        transfer(
+            real, samples, test_set, sizes, {"trees": _fit}, seeds=(0, 1), conditions=(REAL,)
+        ).conditional[0]
+        for samples in (real, doubled)
+    )
+    assert right.synthetic["mape"].mean < right.real["mape"].mean < 0.3
+    assert wrong.synthetic["mape"].mean > 0.4
+    assert wrong.synthetic["within_10_percent"].mean == 0
+    assert wrong.real == right.real
+    interval = wrong.synthetic["mape"].interval
+    assert interval is not None
+    assert interval.low < wrong.synthetic["mape"].mean < interval.high
+
+
+def test_a_family_can_learn_from_the_labels_of_the_others(
+    real: Labeled, test_set: Labeled, sizes: GraphSizes
+) -> None:
+    """Recorded labels are shuffled, so that only those of the other family teach anything."""
+    learned: list[np.ndarray] = []
+
+    def remembering(dags, target_B, sizes, seed):
+        learned.append(target_B)
+        return _fit(dags, target_B, sizes, seed)
+
+    wrong = training_set(SHUFFLED, real, real, 0)
+    report = transfer(
+        real,
+        wrong,
+        test_set,
+        sizes,
+        {"trees": _fit, "remembering": remembering},
+        seeds=(0,),
+        conditions=(REAL, SYNTHETIC, RELABELED),
+    )
+    assert report.row("remembering", RELABELED).scores["spearman"].mean > 0.6
+    assert report.row("remembering", SYNTHETIC).scores["spearman"].mean < 0.4
+    trees = _fit(real.dags, real.target_B, sizes, 0)
+    np.testing.assert_allclose(learned[-1], trees.predict(wrong.dags))
+    assert len(learned) == 3, "the surrogate of all real graphs is fitted once"
+
+
 def test_wrong_use_is_refused(real: Labeled, sizes: GraphSizes) -> None:
     with pytest.raises(UsageError, match="one target per graph"):
         Labeled(real.dags, real.target_B[:3])
     with pytest.raises(UsageError, match=r"no condition 'imaginary'.*few_real"):
         transfer(real, real, real, sizes, {"trees": _fit}, conditions=["imaginary"])
+    with pytest.raises(UsageError, match="only trees; name two families"):
+        transfer(real, real, real, sizes, {"trees": _fit}, conditions=[RELABELED])
     with pytest.raises(UsageError, match="at least one seed"):
         transfer(real, real, real, sizes, {"trees": _fit}, seeds=())
 
