@@ -35,13 +35,10 @@ _FREE: dict[str, Any] = {
     "encoder": {"dropout": 0.0, "token_dropout": 0.0},
     "copies": 4,
 }
+_SHARP = {**_FREE, "sampling": {"temperature": 0.7}}
 LEARNERS = (
-    Learner(
-        "fast",
-        "`fast`",
-        fit_fast,
-        (_FREE, {**_FREE, "learning_rate": 1e-3}, {**_FREE, "sampling": {"temperature": 0.7}}),
-    ),
+    Learner("fast", "`fast`", fit_fast, (_FREE, {**_FREE, "learning_rate": 1e-3}, _SHARP)),
+    Learner("fast_longer", "`fast`, three times as long", fit_fast, (_SHARP,), budget=3.0),
     Learner("fast_default", "`fast`, default settings", fit_fast),
     *REFERENCES,
     *BASELINES,
