@@ -16,6 +16,7 @@ from ._bounds import (
 )
 from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
+from ._posterior import Posterior as Posterior
 from ._resampling import resample as resample
 from ._spec import (
     RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
@@ -23,10 +24,4 @@ from ._spec import (
     build_model as build_model,
     model_config as model_config,
     takes_loose_settings as takes_loose_settings,
-)
-from .posteriors import (
-    BLOCK as BLOCK,
-    Posterior as Posterior,
-    Progress as Progress,
-    SizeForecast as SizeForecast,
 )

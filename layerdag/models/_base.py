@@ -79,8 +79,7 @@ class SampleRequest:
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the neighbors that training shows; `reference` draws one.
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
-            none. Only the choice among several candidates knows it, while they are drawn (if the
-            model forecasts sizes) and of finished ones.
+            none. Only the choice among several candidates knows it.
         prefix: First layers that every graph begins with; `reference` takes none.
         possible: What is ruled out while `fast` samples; None rules out nothing.
         faults: What counts against candidates beside the model's own score; None is nothing.
@@ -133,9 +132,8 @@ class DAGModel(nn.Module, ABC):
         """
 
     def posterior_objectives(self) -> tuple[str, ...]:
-        """Return the objectives of p(conditions | graph), whole or its first nodes.
+        """Return the objectives of p(conditions | graph), which do not affect sampled graphs.
 
-        They are no part of the likelihood of graphs; sampling only chooses by them.
         Every checkpoint holds their parameters at the best validation likelihood. For generators
         likelihood is a poor measure of sample quality (docs/explanation/fast-model.md).
         """

@@ -9,7 +9,6 @@ from layerdag.graph import shared_statistics
 from layerdag.models._spec import ModelSpec, model_config
 
 _OPEN = "predict_out_degree"
-_FORECAST = "forecast_size"
 
 
 def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object) -> ModelSpec:
@@ -17,8 +16,8 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
 
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
-    default. So is ``forecast_size=None``: in jobs, not in flow graphs. So are ``neighbors=None``
-    and ``attributes=None`` of ``constraints``: "observed" in jobs, "unlimited" in flow graphs.
+    default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
+    jobs, "unlimited" in flow graphs.
 
     Args:
         data: The data set.
@@ -31,8 +30,6 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     config = model_config(name, settings)
     if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
         config = replace(config, **{_OPEN: predicts_out_degree(data)})
-    if hasattr(config, _FORECAST) and getattr(config, _FORECAST) is None:
-        config = replace(config, **{_FORECAST: data.schema.kind == "trace"})
     if hasattr(config, "constraints"):
         choice = "unlimited" if data.schema.kind == "flow" else "observed"
         left_open = {

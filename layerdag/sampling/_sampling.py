@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -35,10 +34,8 @@ from layerdag.sampling.drawing import (
 from layerdag.sampling.numbers import NumberAssigner
 from layerdag.training import LoadedCheckpoint
 
-_AGAIN = ((0,), (1, 2), (3, 4, 5, 6, 7))
-"""Trials of a job that contradicts itself, or of several silent ranks, by when they are drawn: the
-first by itself, those of hard cases side by side. A step costs about as much for five graphs as for
-one."""
+_AGAIN = 8
+"""Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 
 
 def generate(
@@ -174,14 +171,11 @@ class _Drawing:
         seeds = [self.settings.seed + i for i in numbers]
         found = self._graphs(numbers, seeds, rows)
         faults = self._faults.counts([graph.dag for graph in found], rows)
-        for trials in _AGAIN:
-            wrong = [k for k, count in enumerate(faults) if count for _ in trials]
+        for trial in range(_AGAIN):
+            wrong = [k for k, count in enumerate(faults) if count]
             if not wrong:
                 break
-            further = [
-                derive_seed(seeds[k], "communication", trial)
-                for k, trial in zip(wrong, cycle(trials), strict=False)
-            ]
+            further = [derive_seed(seeds[k], "communication", trial) for k in wrong]
             asked = [rows[k] for k in wrong]
             again = self._graphs([numbers[k] for k in wrong], further, asked)
             fewer = self._faults.counts([graph.dag for graph in again], asked)

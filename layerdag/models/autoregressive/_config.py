@@ -161,10 +161,6 @@ class FastConfig:
             as in training jobs (docs/explanation/fast-model.md, "What each part is worth"). None
             leaves it to the data set: in flow graphs, not in jobs. Without a data set it is
             predicted.
-        forecast_size: Whether to learn, too, how many nodes a graph will have by its first ones, so
-            that where several graphs are drawn for one those go on that come near the number asked
-            for. None leaves it to the data set: in jobs, not in flow graphs. Without a data set,
-            and in older checkpoints, there is no forecast.
         encoder: The causal encoder.
         conditioning: How conditions reach the tokens.
         heads: The decisions about a node.
@@ -178,7 +174,6 @@ class FastConfig:
     width: int = 128
     depth: int = 3
     predict_out_degree: bool | None = None
-    forecast_size: bool | None = None
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     conditioning: ConditioningConfig = field(default_factory=ConditioningConfig)
     heads: HeadsConfig = field(default_factory=HeadsConfig)

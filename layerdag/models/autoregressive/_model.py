@@ -22,7 +22,6 @@ from layerdag.models import (
     Posterior,
     SampleRequest,
     SampleResult,
-    SizeForecast,
     resample,
     takes_loose_settings,
 )
@@ -53,7 +52,6 @@ from layerdag.models.layers import dropout, row_dropout
 
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
 POSTERIOR_OBJECTIVES = ("condition",)
-FORECAST_OBJECTIVES = ("forecast",)
 # Log of the ratio of violations (nodes whose out-degree no training node of their kind has) in
 # samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
 # (docs/explanation/fast-model.md).
@@ -61,8 +59,6 @@ _NATS_PER_VIOLATION = 3.0
 # Of the distance of the logarithms of the number of nodes found and asked for
 # (docs/dev/experiments.md, "Sizes").
 _NATS_PER_LOG_SIZE = 20.0
-# The same where candidates were steered to that number, so that the price is low.
-_NATS_PER_LOG_SIZE_STEERED = 60.0
 
 
 @takes_loose_settings("fast")
@@ -98,37 +94,26 @@ class FastLayerDAG(DAGModel):
         limited = config.constraints.attributes != "unlimited"
         self.allowed = AllowedCodes(sizes, statistics if limited else None)
         self.posterior = _posterior(sizes, config)
-        # Made last, so that the weights of models without it start as they always did.
-        self.forecast = SizeForecast(sizes) if config.forecast_size else None
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
-        """Return the parameters of the generator, and separately of what judges graphs."""
-        judges: dict[tuple[str, ...], list[nn.Parameter]] = {
-            objectives: list(network.parameters())
-            for objectives, network in (
-                (POSTERIOR_OBJECTIVES, self.posterior),
-                (FORECAST_OBJECTIVES, self.forecast),
-            )
-            if network is not None
-        }
-        own = {id(parameter) for parameters in judges.values() for parameter in parameters}
+        """Return the parameters of the generator and, separately, those of the posterior."""
+        if self.posterior is None:
+            return {GRAPH_OBJECTIVES: list(self.parameters())}
+        posterior = list(self.posterior.parameters())
+        own = {id(parameter) for parameter in posterior}
         generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
-        return {GRAPH_OBJECTIVES: generator, **judges}
+        return {GRAPH_OBJECTIVES: generator, POSTERIOR_OBJECTIVES: posterior}
 
     def posterior_objectives(self) -> tuple[str, ...]:
-        """Return the objectives of the posterior and of the forecast of sizes."""
-        return (
-            *(() if self.posterior is None else POSTERIOR_OBJECTIVES),
-            *(() if self.forecast is None else FORECAST_OBJECTIVES),
-        )
+        """Return the objective of the posterior."""
+        return () if self.posterior is None else POSTERIOR_OBJECTIVES
 
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
         """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".
 
         The first three sums add up to -log p(graph, order inside layers | conditions), the last is
-        -log p(conditions | graph), present if the data set has conditions. A model that forecasts
-        sizes has "forecast", too. The terms count layers ("layer_size"), nodes ("node", "edge"),
-        graphs ("condition") and blocks of nodes ("forecast").
+        -log p(conditions | graph), present if the data set has conditions. The terms count layers
+        ("layer_size"), nodes ("node", "edge") and graphs ("condition").
         """
         noise = generator if self.training else None
         targets, encoded_TD = self._teacher_forced(batch, noise)
@@ -140,8 +125,6 @@ class FastLayerDAG(DAGModel):
         }
         if self.posterior is not None:
             terms["condition"] = self.posterior.loss(batch, noise)
-        if self.forecast is not None:
-            terms["forecast"] = self.forecast.loss(batch, noise)
         return terms
 
     def log_prefix_likelihood(self, batch: DAGBatch) -> float:
@@ -260,9 +243,9 @@ class FastLayerDAG(DAGModel):
 
         It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
         node with more or fewer children than any training node of its kind, and less
-        ``_NATS_PER_LOG_SIZE`` (or more, see there) times the distance to the number of nodes asked
-        for. The number of violations is scaled to the mean size of the candidates, so that small
-        graphs, which have fewer nodes that can violate a constraint, are not preferred.
+        ``_NATS_PER_LOG_SIZE`` times the distance to the number of nodes asked for. The number of
+        violations is scaled to the mean size of the candidates, so that small graphs, which have
+        fewer nodes that can violate a constraint, are not preferred.
         """
         batch = batch.to(self.constraints.source_K.device)
         candidates = request.best_of
@@ -274,8 +257,7 @@ class FastLayerDAG(DAGModel):
             score_B = log_weight_B * mean_B / nodes_B
             if request.nodes_B is not None:
                 wanted_B = request.nodes_B.to(nodes_B.device).repeat_interleave(candidates)
-                price = _NATS_PER_LOG_SIZE if self.forecast is None else _NATS_PER_LOG_SIZE_STEERED
-                score_B = score_B - price * _log_distance(nodes_B, wanted_B)
+                score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(nodes_B, wanted_B)
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
@@ -305,7 +287,6 @@ class FastLayerDAG(DAGModel):
             self.neighbors,
             self.allowed,
             self.block,
-            self.forecast,
         )
         with torch.inference_mode():
             return Sampler(modules, replace(request, best_of=particles)).run()

@@ -92,9 +92,7 @@ def _fast(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
         axes |= _readout(f"heads.other_readouts.{i}", AttributeCodes(i + 1))
     if heads.out_degree is not None:
         axes |= _readout("heads.plan_readout", _bins("out-degree", heads.out_degree))
-    return (
-        axes | _fast_conditions(model, sizes) | _posterior(model, sizes) | _forecast(model, sizes)
-    )
+    return axes | _fast_conditions(model, sizes) | _posterior(model, sizes)
 
 
 def _fast_conditions(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
@@ -126,17 +124,6 @@ def _posterior(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
         "posterior.answer.2.bias": Axis(tuple(answers)),
         **_edge_kinds(model.posterior.named_modules(prefix="posterior"), ("",)),
     }
-
-
-def _forecast(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Axis]:
-    """Return the axes of the forecast of sizes."""
-    if model.forecast is None:
-        return {}
-    kinds = {f"forecast.codes.{name}": Axis((AttributeCodes(0),)) for name in model.forecast.codes}
-    codes = [CategoryCodes(i, unknown=True) for i in range(len(sizes.category_conditions))]
-    if not codes:
-        return kinds
-    return {**kinds, "forecast.categories.weight": Axis(tuple(codes), summed=True)}
 
 
 def _reference(model: ReferenceLayerDAG, spec: ModelSpec) -> dict[str, Axis]:

@@ -28,7 +28,6 @@ TUNABLE = frozenset(
     {
         *("encoder.dropout", "encoder.token_dropout", "conditioning.dropout", "posterior.dropout"),
         *("constraints.out_degree", "constraints.neighbors", "budget", "sampling_precision"),
-        "forecast_size",
     }
 )
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -157,8 +156,7 @@ def _settings(spec: ModelSpec) -> dict[str, Any]:
     config = spec.config
     if isinstance(config, FastConfig):
         plans = config.predict_out_degree is not False
-        forecasts = config.forecast_size is True
-        config = replace(config, predict_out_degree=plans, forecast_size=forecasts)
+        config = replace(config, predict_out_degree=plans)
     return _plain(asdict(config))
 
 

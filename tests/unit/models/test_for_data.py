@@ -1,7 +1,5 @@
 """The description of a model takes its sizes and statistics from the data set."""
 
-from dataclasses import replace
-
 import pytest
 from warm_starts import TINY, data_of, jobs
 
@@ -36,20 +34,6 @@ def test_out_degrees_are_predicted_for_jobs_only_if_asked(
     spec = spec_for(data, "fast", {"predict_out_degree": given})
     assert spec.arguments["predict_out_degree"] is settled
     assert (build_model(spec).heads.out_degree is not None) is settled
-
-
-@pytest.mark.parametrize(("given", "settled"), [(None, True), (True, True), (False, False)])
-def test_sizes_of_jobs_are_forecast_unless_it_is_refused(
-    data: GraphDataset, given: bool | None, settled: bool
-):
-    spec = spec_for(data, "fast", {"forecast_size": given})
-    assert spec.arguments["forecast_size"] is settled
-    assert (build_model(spec).forecast is not None) is settled
-
-
-def test_sizes_of_flow_graphs_are_not_forecast(data: GraphDataset):
-    flow = replace(data, schema=replace(data.schema, kind="flow"))
-    assert spec_for(flow, "fast", {}).arguments["forecast_size"] is False
 
 
 def test_settings_may_be_a_tree_or_plain_data(data: GraphDataset):

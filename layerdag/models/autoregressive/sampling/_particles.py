@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerdag.models import BLOCK, Progress, SampleRequest, SizeForecast
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
 from layerdag.models.autoregressive.sampling._ancestry import Ancestries
 from layerdag.models.autoregressive.sampling._cache import PositionBuffer
@@ -33,74 +32,8 @@ NATS_PER_FIRST = 1.0
 """What a candidate costs whose ancestry no earlier node of the graph has, when one is chosen. It is
 part of no graph's weight: graphs that repeat one layer for ever would have the largest."""
 
-INTERVAL = BLOCK
+INTERVAL = 8
 """Nodes between two resamplings. Copying a particle costs about as much as drawing a node."""
-
-_DOUBT = 0.05
-"""Standard deviation that is added to that of a forecast, of the logarithm of a size. Without it
-particles are lost that are off by a few nodes."""
-
-_FURTHEST = 6.0
-"""Standard deviations beyond which a size is no less probable."""
-
-
-@dataclass(eq=False)
-class SizeGuide:
-    """How probable the number of nodes asked for is, as graphs are drawn.
-
-    A particle's weight is multiplied by what its newest nodes have made of that probability: the
-    twisting functions of a filter that looks ahead (Whiteley and Lee, arXiv 1210.0220).
-
-    Attributes:
-        forecast: What tells sizes by the first nodes.
-        asked_B: Logarithm of the number asked for, by sample; the last one is for padding.
-        category_BM: Categorical conditions, likewise.
-        nats_B: Log-probability of each row when it was asked for last.
-    """
-
-    forecast: SizeForecast
-    asked_B: Float[Tensor, " _"]
-    category_BM: Int[Tensor, "_ M"]
-    nats_B: Float[Tensor, " B"]
-
-    @classmethod
-    def of(cls, forecast: SizeForecast, request: SampleRequest) -> "SizeGuide | None":
-        """Return the guide of a request; None if it asks for no number of nodes."""
-        if request.nodes_B is None:
-            return None
-        device = request.category_BM.device
-        asked_B = request.nodes_B.to(device).float().clamp(min=1).log()
-        return cls(
-            forecast,
-            torch.nn.functional.pad(asked_B, (0, 1), value=torch.nan),
-            torch.nn.functional.pad(request.category_BM, (0, 0, 0, 1), value=-1),
-            torch.zeros(asked_B.shape[0], device=device),
-        )
-
-    def gain(
-        self, kind_BN: Int[Tensor, "B N"], layers_B: Int[Tensor, " B"], sample_B: Int[Tensor, " B"]
-    ) -> Float[Tensor, " B"]:
-        """Return by how much the log-probability has grown since it was asked for last.
-
-        Args:
-            kind_BN: Kinds of all nodes so far.
-            layers_B: Number of layers so far.
-            sample_B: Index of the sample in the request.
-        """
-        category_BM = self.category_BM[sample_B]
-        found = self.forecast(
-            Progress.of_kinds(kind_BN, layers_B, category_BM, self.forecast.kinds)
-        )
-        deviation_B = torch.hypot(found.deviation_R, torch.full_like(found.deviation_R, _DOUBT))
-        distance_B = (self.asked_B[sample_B] - found.mean_R) / deviation_B
-        distance_B = distance_B.clamp(-_FURTHEST, _FURTHEST)
-        nats_B = (-0.5 * distance_B.square() - deviation_B.log()).nan_to_num(nan=0.0)
-        gained_B, self.nats_B = nats_B - self.nats_B, nats_B
-        return gained_B
-
-    def select(self, row_R: Int[Tensor, " R"]) -> None:
-        """Keep the rows ``row_R``."""
-        self.nats_B = self.nats_B[row_R]
 
 
 @dataclass(eq=False)
@@ -116,7 +49,6 @@ class ParticleWeights:
         children: State of each position's children.
         ancestries: Of all nodes so far.
         log_weight_B: Of each graph since the last resampling, nats.
-        guide: What weighs sizes, too.
     """
 
     neighbors: NeighborKinds
@@ -124,7 +56,6 @@ class ParticleWeights:
     children: PositionBuffer
     ancestries: Ancestries
     log_weight_B: Float[Tensor, " B"]
-    guide: SizeGuide | None = None
 
     @classmethod
     def start(cls, neighbors: NeighborKinds, rows: int, device: torch.device) -> "ParticleWeights":
@@ -174,22 +105,6 @@ class ParticleWeights:
         self.children.select(row_R)
         self.ancestries.select(row_R)
         self.log_weight_B = self.log_weight_B[row_R]
-        if self.guide is not None:
-            self.guide.select(row_R)
-
-    def weigh_sizes(
-        self, position: int, layers_B: Int[Tensor, " B"], sample_B: Int[Tensor, " B"]
-    ) -> None:
-        """Add what the nodes since the last time say about the size.
-
-        Args:
-            position: Of the newest nodes.
-            layers_B: Number of layers so far.
-            sample_B: Index of each row's sample.
-        """
-        if self.guide is not None:
-            kind_BN = self.kind.data[:, 1 : position + 1]
-            self.log_weight_B = self.log_weight_B + self.guide.gain(kind_BN, layers_B, sample_B)
 
 
 def surviving_particles(weight_O: Float[np.ndarray, " O"], uniform: float) -> Int[np.ndarray, " O"]:

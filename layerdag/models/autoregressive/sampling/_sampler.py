@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int, UInt64
 from torch import Tensor, nn
 
-from layerdag.models import Conditions, SampleRequest, SampleResult, SizeForecast
+from layerdag.models import Conditions, SampleRequest, SampleResult
 from layerdag.models.autoregressive import (
     NEVER,
     AllowedCodes,
@@ -45,7 +45,6 @@ from layerdag.models.autoregressive.sampling._particles import (
     NATS_PER_FIRST,
     NODE_CANDIDATES,
     ParticleWeights,
-    SizeGuide,
     resampled_rows,
 )
 from layerdag.models.autoregressive.sampling._slots import RandomSlot
@@ -69,7 +68,6 @@ class SamplerModules:
         neighbors: The parents and children that training graphs have.
         allowed: The attributes that go together in training graphs.
         block: Number of tokens per attention block.
-        forecast: Of the number of nodes, if the model has one.
     """
 
     tokens: TokenEmbedding
@@ -81,7 +79,6 @@ class SamplerModules:
     neighbors: NeighborKinds
     allowed: AllowedCodes
     block: int
-    forecast: SizeForecast | None = None
 
 
 class Sampler:
@@ -108,8 +105,6 @@ class Sampler:
         self.weights: ParticleWeights | None = None
         if request.best_of > 1 and modules.neighbors.any_listed:
             self.weights = ParticleWeights.start(modules.neighbors, self.rows, device)
-            if modules.forecast is not None:
-                self.weights.guide = SizeGuide.of(modules.forecast, request)
         self.x_BA = modules.tokens.start_A.expand(self.rows, -1)
         self.u_BU = torch.zeros(0)
         self.newest_edges: tuple[EdgesToParents, ...] = ()
@@ -160,7 +155,6 @@ class Sampler:
     ) -> Float[Tensor, "R D"]:
         """Replace particles of little weight by copies of others of the same graph."""
         particles = self.request.best_of
-        weights.weigh_sizes(position, self.state.structure.layer_T + 1, self.state.sample_B)
         active_B = self.state.sample_B < self.padding_sample
         row_X = active_B.nonzero()[:, 0]
         source_X = resampled_rows(

@@ -56,7 +56,6 @@ def small_model(
     dropout: float = 0.0,
     predict_out_degree: bool = True,
     heads: HeadsConfig | None = None,
-    forecast_size: bool = False,
 ) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
@@ -64,7 +63,6 @@ def small_model(
         width=32,
         depth=2,
         predict_out_degree=predict_out_degree,
-        forecast_size=forecast_size,
         encoder=EncoderConfig(block=block, dropout=dropout),
         heads=heads or HeadsConfig(),
     )

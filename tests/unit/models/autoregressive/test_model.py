@@ -51,21 +51,9 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_graphs():
         assert term.total.item() == pytest.approx(alone, rel=1e-5)
 
 
-def test_a_forecast_of_sizes_has_a_loss_of_its_own_and_changes_no_other():
-    plain, forecasting = small_model(small_dags()), small_model(small_dags(), forecast_size=True)
-    weights = {k: v for k, v in forecasting.state_dict().items() if not k.startswith("forecast.")}
-    plain.load_state_dict(weights)
-    for part in (plain, forecasting):
-        part.train()
-    found = totals(forecasting, small_dags())
-    assert found.pop("forecast") != 0
-    assert found == totals(plain, small_dags())
-    assert forecasting.posterior_objectives() == ("condition", "forecast")
-
-
 @pytest.mark.parametrize("plans", [True, False])
 def test_every_parameter_belongs_to_one_objective_and_learns(plans):
-    model = small_model(small_dags(), predict_out_degree=plans, forecast_size=plans).train()
+    model = small_model(small_dags(), predict_out_degree=plans).train()
     groups = model.objective_parameters()
     listed = [parameter for group in groups.values() for parameter in group]
     assert len(listed) == len({id(p) for p in listed}) == len(list(model.parameters()))

@@ -13,7 +13,6 @@ from layerdag.models.warm_start import Trained, axes_of, carry_over, spec_from
 MODELS = [
     ("fast", {}),
     ("fast", {"predict_out_degree": True}),
-    ("fast", {"forecast_size": True}),
     ("reference", {}),
 ]
 
@@ -168,16 +167,6 @@ def test_settings_come_from_the_old_model_and_dropout_may_differ(schema) -> None
     assert (spec.name, spec.arguments["width"], spec.arguments["depth"]) == ("fast", 32, 1)
     assert spec.arguments["encoder"]["dropout"] == 0.3
     assert spec.arguments["predict_out_degree"] is False
-
-
-def test_a_forecast_of_sizes_may_be_added_and_is_by_no_default(schema) -> None:
-    old, data = trained(schema, jobs(), "fast"), data_of(jobs())
-    assert spec_from(old, data).arguments["forecast_size"] is False
-    asked = spec_from(old, data, given={"forecast_size": True})
-    carried = carry_over(old, asked, schema)
-    build_model(asked).load_state_dict(dict(carried.weights))
-    kept = spec_from(trained(schema, jobs(), "fast", forecast_size=True), data)
-    assert kept.arguments["forecast_size"] is True
 
 
 def test_what_contradicts_the_old_model_is_refused(schema) -> None:

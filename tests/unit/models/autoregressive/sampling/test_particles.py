@@ -8,17 +8,15 @@ import torch
 from hypothesis import given, strategies as st
 
 from layerdag.graph import DAGBatch, neighbor_kinds
-from layerdag.models import Progress, SampleResult, SizeForecast
+from layerdag.models import SampleResult
 from layerdag.models.autoregressive import NATS_PER_VIOLATION, FastLayerDAG, NeighborKinds
 from layerdag.models.autoregressive.sampling import _sampler as fast_sampling
 from layerdag.models.autoregressive.sampling._output_buffer import OutputBuffer
 from layerdag.models.autoregressive.sampling._particles import (
     ParticleWeights,
-    SizeGuide,
     resampled_rows,
     surviving_particles,
 )
-from layerdag.models.posteriors import Normal
 from tests.unit.models.autoregressive.sampling.single_nodes import node_of
 from tests.unit.models.autoregressive.small_models import (
     SIZES,
@@ -181,73 +179,3 @@ def test_a_sample_that_branched_has_the_history_of_its_source_and_goes_on_by_its
     codes = [dag.x_NA[:, 0].tolist() for dag in buffer.result().dags]
     assert codes == [[20, 21, 12], [20, 21, 22], [20, 21, 12]]
     assert [dag.edge_index_2E.T.tolist() for dag in buffer.result().dags] == [[[0, 1]]] * 3
-
-
-class CountsFirstKind(SizeForecast):
-    """Forecasts twice as many nodes as there are of kind 0, within a tenth."""
-
-    def forward(self, progress: Progress) -> Normal:
-        mean_R = (2 * progress.count_RK[:, 0]).clamp(min=1).log()
-        return Normal(mean_R, torch.full_like(mean_R, 0.1))
-
-
-def guide_of(*asked: float) -> SizeGuide:
-    nodes_B = torch.tensor(asked)
-    guide = SizeGuide.of(CountsFirstKind(SIZES), request(len(asked), nodes_B=nodes_B))
-    assert guide is not None
-    return guide
-
-
-def gain(guide: SizeGuide, kinds: list[list[int]], samples: list[int] | None = None) -> list[float]:
-    kind_BN = torch.tensor(kinds)
-    sample_B = torch.arange(len(kinds)) if samples is None else torch.tensor(samples)
-    return guide.gain(kind_BN, torch.ones_like(sample_B), sample_B).tolist()
-
-
-def test_a_graph_gains_that_comes_near_the_number_of_nodes_asked_for():
-    near, far = gain(guide_of(16, 16), [[0] * 8, [0] * 4 + [1] * 4])
-    assert near > far + 10
-
-
-def test_gains_add_up_to_the_last_probability():
-    stepwise, at_once = guide_of(16), guide_of(16)
-    first = gain(stepwise, [[0] * 4])
-    assert first[0] + gain(stepwise, [[0] * 7])[0] == pytest.approx(gain(at_once, [[0] * 7])[0])
-
-
-def test_who_goes_on_from_another_graph_takes_over_its_probability():
-    guide = guide_of(16, 16)
-    gain(guide, [[0] * 8, [1] * 8])
-    guide.select(torch.tensor([0, 0]))
-    assert gain(guide, [[0] * 8, [0] * 8]) == [0, 0]
-
-
-def test_without_a_number_asked_for_nothing_is_gained():
-    assert gain(guide_of(torch.nan, 16), [[0] * 8] * 2)[0] == 0
-    assert gain(guide_of(16), [[0] * 8], samples=[1]) == [0]  # padding
-    assert SizeGuide.of(CountsFirstKind(SIZES), request(2)) is None
-
-
-def test_a_hopeless_graph_is_not_infinitely_improbable():
-    assert gain(guide_of(1e9), [[0] * 8])[0] > -40
-
-
-def test_graphs_drawn_follow_the_forecast_to_the_number_asked_for():
-    dags = small_dags(8)
-    model = with_lists(small_model(dags), dags)
-    model.forecast = ForecastsByLayers(SIZES)
-
-    def layers(asked: float) -> float:
-        nodes_B = torch.full((8,), asked)
-        result = drawn(model, 8, best_of=6, max_nodes=40, nodes_B=nodes_B)
-        return float(np.mean([dag.num_layers / dag.num_nodes for dag in result.dags]))
-
-    assert layers(400) > layers(10) + 0.05
-
-
-class ForecastsByLayers(SizeForecast):
-    """Forecasts more nodes, the more layers the nodes so far are in."""
-
-    def forward(self, progress: Progress) -> Normal:
-        mean_R = 10 * progress.layers_R / progress.position_R
-        return Normal(mean_R, torch.full_like(mean_R, 0.6))

@@ -8,8 +8,8 @@ import torch
 
 from layerdag.graph import DAG, DAGBatch, GraphStatistics
 from layerdag.models import Posterior
+from layerdag.models._posterior import _log_sizes, scale_gradient
 from layerdag.models.autoregressive import FastConfig, FastLayerDAG
-from layerdag.models.posteriors._posterior import _log_sizes, scale_gradient
 from tests.unit.models.autoregressive.small_models import SIZES, collated, small_dags, small_model
 
 

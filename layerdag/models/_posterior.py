@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.graph import DAGBatch, GraphSizes
-from layerdag.models import LossTerm
+from layerdag.models._base import LossTerm
 from layerdag.models.layers import (
     CountCode,
     Counter,
