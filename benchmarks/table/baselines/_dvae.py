@@ -67,7 +67,9 @@ class FittedDvae:
         self.parameters, self.steps = sizes
 
     def sample(self, num: int, seed: int) -> list[DAG | None]:
-        """Return graphs."""
+        """Return graphs; None where training ran away, so that there is nothing to draw from."""
+        if not all(bool(weight.isfinite().all()) for weight in self.decoder.parameters()):
+            return [None] * num
         generator = torch.Generator().manual_seed(derive_seed(seed, "dvae"))
         mean_Z, spread_Z = self.moments
         code_BZ = mean_Z + spread_Z * torch.randn(num, len(mean_Z), generator=generator)
