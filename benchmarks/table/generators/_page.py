@@ -153,7 +153,13 @@ def _losses(column: Column, rows: Mapping[str, Row]) -> dict[str, float]:
 
 
 def _table(rows: Mapping[str, Row], titles: Mapping[str, str]) -> str:
-    head = ["", *(FIGURES[column.name] for column in COLUMNS), "ms a sample", "parameters", "steps"]
+    head = [
+        "",
+        *(FIGURES[column.name] for column in COLUMNS),
+        "ms per sample",
+        "parameters",
+        "steps",
+    ]
     best = {}
     for column in COLUMNS:
         losses = _losses(column, rows)

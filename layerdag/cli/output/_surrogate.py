@@ -122,7 +122,7 @@ def transfer_lines(report: TransferReport) -> Iterator[str]:
         off, off_real = (100 * found["mape"].mean for found in (one.synthetic, one.real))
         rank, rank_real = (found["spearman"].mean for found in (one.synthetic, one.real))
         yield (
-            f"{one.family:16} of all real graphs is off the labels of samples by {off:.0f} %, off "
-            f"those of real test graphs by {off_real:.0f} % in the mean (spearman {rank:.3f} and "
+            f"{one.family:16} fitted to real graphs: mean error {off:.0f} % on the labels of "
+            f"samples, {off_real:.0f} % on those of real test graphs (spearman {rank:.3f} and "
             f"{rank_real:.3f})"
         )

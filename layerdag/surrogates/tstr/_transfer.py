@@ -82,7 +82,10 @@ def transfer(
     rows, draws, conditional = [], {}, []
     for family, condition in track(cases, "train on synthetic, test on real", len(cases)):
         trained = [fits.training_set(family, condition, seed) for seed in seeds]
-        models = [fits.model(family, condition, seed) for seed in seeds]
+        models = [
+            fits.of_real(family, seed) if condition == REAL else fits.model(family, training, seed)
+            for training, seed in zip(trained, seeds, strict=True)
+        ]
         draws[family, condition] = _draws(models, test, seeds)
         rows.append(_row(family, condition, trained, draws[family, condition]))
         if condition == REAL:
@@ -134,21 +137,20 @@ class _Fits:
             return Labeled(self.synthetic.dags, self._labels_of_others(family, seed))
         return training_set(condition, self.real, self.synthetic, seed)
 
-    def model(self, family: str, condition: str, seed: int) -> SurrogateModel:
-        """Return a fitted surrogate."""
-        if condition != REAL:
-            return self._fitted(family, self.training_set(family, condition, seed), seed)
-        if (family, seed) not in self._of_real:
-            self._of_real[family, seed] = self._fitted(family, self.real, seed)
-        return self._of_real[family, seed]
-
-    def _fitted(self, family: str, training: Labeled, seed: int) -> SurrogateModel:
+    def model(self, family: str, training: Labeled, seed: int) -> SurrogateModel:
+        """Return a surrogate that is fitted now."""
         return self.families[family](training.dags, training.target_B, self.sizes, seed)
+
+    def of_real(self, family: str, seed: int) -> SurrogateModel:
+        """Return the surrogate of all real training graphs."""
+        if (family, seed) not in self._of_real:
+            self._of_real[family, seed] = self.model(family, self.real, seed)
+        return self._of_real[family, seed]
 
     def _labels_of_others(self, family: str, seed: int) -> np.ndarray:
         """Return the median label that the other families give, fitted to real graphs."""
         others = [name for name in self.families if name != family]
-        found_FB = [self.model(name, REAL, seed).predict(self.synthetic.dags) for name in others]
+        found_FB = [self.of_real(name, seed).predict(self.synthetic.dags) for name in others]
         label_B: np.ndarray = np.median(np.stack(found_FB), axis=0).astype(np.float64)
         return label_B
 

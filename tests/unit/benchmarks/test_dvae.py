@@ -108,3 +108,11 @@ def test_the_code_reaches_every_decision_and_the_graph_reaches_the_code(dags: li
     for name, weight in [*encoder.named_parameters(), *model.named_parameters()]:
         assert weight.grad is not None or name.startswith(unused), name
         assert weight.grad is None or bool(weight.grad.any()), name
+
+
+def test_a_decoder_that_ran_away_draws_no_graph() -> None:
+    broken, moments = decoder(), (torch.zeros(3), torch.ones(3))
+    with torch.no_grad():
+        next(broken.parameters()).fill_(torch.nan)
+    fitted = dvae.FittedDvae(broken, moments, 8, (1, 1))
+    assert fitted.sample(3, seed=0) == [None] * 3
