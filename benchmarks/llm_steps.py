@@ -208,14 +208,14 @@ class _TestPoints:
         error = np.array([abs(f.makespan_s / t.makespan_s - 1) for f, t in pairs])
         return {
             **self.ratios(dags),
-            "layers": _fraction(
+            "layers": fraction(
                 [f.attention == n for f, n in zip(found, self._attention, strict=True)]
             ),
-            "program": _fraction([f.colors == t.colors for f, t in pairs]),
-            "makespan": _quantiles(error),
-            "within_tenth": _fraction([bool(e <= TENTH) for e in error]),
-            "flops": _quantiles(_errors(pairs, "flops")),
-            "communication": _quantiles(_errors(pairs, "comm_bytes")),
+            "program": fraction([f.colors == t.colors for f, t in pairs]),
+            "makespan": quantiles(error),
+            "within_tenth": fraction([bool(e <= TENTH) for e in error]),
+            "flops": quantiles(_errors(pairs, "flops")),
+            "communication": quantiles(_errors(pairs, "comm_bytes")),
             "violations": dict(sum((f.rules for f in found), Counter[str]())),
             "repairs": dict(sum((f.repairs for f in found), Counter[str]())),
         }
@@ -246,12 +246,13 @@ def _errors(pairs: Sequence[tuple[Outcome, Outcome]], name: str) -> np.ndarray:
     return np.array([abs(own / true - 1) for own, true in held])
 
 
-def _quantiles(error: np.ndarray) -> dict[str, float]:
+def quantiles(error: np.ndarray) -> dict[str, float]:
+    """Return the median and the 90th percentile."""
     median, most = np.percentile(error, (50, 90)).tolist()
     return {"median": round(median, 4), "90 %": round(most, 4)}
 
 
-def _fraction(hits: Sequence[bool]) -> list[float]:
+def fraction(hits: Sequence[bool]) -> list[float]:
     """Return a fraction with the ends of its interval."""
     interval = binomtest(sum(hits), len(hits)).proportion_ci(method="wilson")
     return [round(v, 3) for v in (sum(hits) / len(hits), interval.low, interval.high)]

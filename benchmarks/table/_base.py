@@ -117,6 +117,7 @@ class Task:
         further: Figures beside validity and sizes; a "ratio" among them chooses settings.
         draws: Sampling seeds of a fit.
         left_out: Learners that are not run here, with the reason.
+        budget: Times the usual seconds of each final fit.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Task:
     further: Further = nothing_further
     draws: int = DRAWS
     left_out: Mapping[str, str] = field(default_factory=dict)
+    budget: float = 1.0
 
 
 def make_runs(
@@ -198,7 +200,7 @@ def _final(task: Task, learner: Learner, trial: int, seed: int, options: Options
         "part": "final",
         "trial": trial,
         "settings": dict(learner.trials[trial]),
-        "seconds": options.seconds * learner.budget,
+        "seconds": options.seconds * learner.budget * task.budget,
     }
     return Run(f"{task.name}-{learner.name}-seed{seed}", learner.name, seed, config)
 

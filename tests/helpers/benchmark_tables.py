@@ -29,6 +29,7 @@ from table.baselines import (
 )
 from table.generators import (
     _figures as _generator_figures,
+    _overlap,
     _page as _generator_page,
     _table as _generators,
     _tasks as _generator_tasks,
@@ -61,7 +62,7 @@ dvae, dvae_decoder, gated = _dvae, _dvae_decoder, _gated
 generators, generator_figures = _generators, _generator_figures
 generator_page, generator_tasks = _generator_page, _generator_tasks
 markov, recurrent, resampler = _markov, _recurrent, _resampler
-tpu_tile = _tpu_tile
+overlap, tpu_tile = _overlap, _tpu_tile
 predictors, predictors_data = _table, _data
 predictors_page, predictors_scores = _predictors_page, _scores
 curves, curves_page, judge, lines, summary = _curves, _curves_page, _judge, _lines, _summary

@@ -26,6 +26,7 @@ from layerdag.graph import DAG
 
 from .._figures import Sample
 from .._runs import Figures
+from ._overlap import shared_with_one
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 LOCAL = (
@@ -54,11 +55,12 @@ def similarity(data: GraphDataset, split: Split, samples: Sequence[Sample]) -> F
         "ratios": distances of shapes and of the frequencies of operators, each over that of as many
         training graphs; "ratio": their mean, None without any; "local": of each metric of local
         structure the value, the ends of its interval, and that of real graphs: of as many training
-        graphs if it is a distance, otherwise of those of the split.
+        graphs if it is a distance, otherwise of those of the split; "shared": mean and standard
+        error of the largest fraction of a sample that one training graph has.
     """
     drawn = [dag for dag in samples if dag is not None and dag.num_nodes]
     if not drawn:
-        return {"ratio": None, "ratios": {}, "local": {}}
+        return {"ratio": None, "ratios": {}, "local": {}, "shared": None}
     views = attribute_views(data.schema)
     real = data.graphs["train"], data.graphs[split]
     report = compare(*real, drawn, views, metrics=_METRICS, replicates=REPLICATES)
@@ -70,7 +72,14 @@ def similarity(data: GraphDataset, split: Split, samples: Sequence[Sample]) -> F
         "ratio": round(mean(ratios.values()), 4) if ratios else None,
         "ratios": ratios,
         "local": {name: row for name, row in local.items() if row},
+        "shared": _mean_and_error(shared_with_one(data.graphs["train"], drawn)),
     }
+
+
+def _mean_and_error(value_B: np.ndarray) -> list[float]:
+    """Return the mean and its standard error."""
+    error = value_B.std(ddof=1) / np.sqrt(len(value_B)) if len(value_B) > 1 else 0.0
+    return [round(float(value_B.mean()), 4), round(float(error), 4)]
 
 
 def _plain(row: SimilarityRow) -> list[float | None]:

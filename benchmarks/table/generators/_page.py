@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import hypot, nan
 from statistics import mean
 
 from .._figures import wilson
@@ -52,8 +52,8 @@ def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> 
     parts += [conditions_of(records), _choice(records)]
     made = (
         f"This page is made from `benchmarks/results/{name}` by `python -m benchmarks.table {name} "
-        f"--page`; `python -m benchmarks.table {name} --seconds 30 --seeds 1 --tpu-tile FOLDER "
-        "--na-edge FOLDER --amp FOLDER` makes the runs that are missing there."
+        f"--page`; `python -m benchmarks.table {name} --seconds 90 --seeds 1 --trials 2 --tpu-tile "
+        "FOLDER --na-edge FOLDER --amp FOLDER` makes the runs that are missing there."
     )
     return "\n\n".join([*parts, made]) + "\n"
 
@@ -123,6 +123,24 @@ def _distance(name: str) -> Column:
     return Column(name, value, text, lambda value, real: value, _ends(name))
 
 
+def _shared(row: Row) -> float | None:
+    found = [one.get("shared") for one in row.figures]
+    return None if None in found else mean(one[0] for one in found if one)
+
+
+def _shared_text(row: Row) -> str:
+    value = _shared(row)
+    return "" if value is None else f"{100 * value:.0f}"
+
+
+def _shared_ends(row: Row) -> tuple[float, float]:
+    value, errors = _shared(row), [one["shared"][1] for one in row.figures if one.get("shared")]
+    if value is None:
+        return nan, nan
+    reach = 1.96 * hypot(*errors) / len(errors)
+    return value - reach, value + reach
+
+
 COLUMNS = (
     _share_column("vun"),
     _share_column("valid"),
@@ -138,6 +156,7 @@ COLUMNS = (
     _nearest("neighborhood_repetition:2"),
     _distance("type_hashes"),
     _distance("path_frequencies:3"),
+    Column("shared", _shared, _shared_text, lambda value, real: abs(value - real), _shared_ends),
 )
 
 

@@ -51,18 +51,21 @@ class CorpusPoint:
         }
 
 
-def draw_points(space: CorpusSpace, seed: int) -> Iterator[CorpusPoint]:
+def draw_points(
+    space: CorpusSpace, seed: int, stream: str = "points of a corpus"
+) -> Iterator[CorpusPoint]:
     """Yield different points that are possible and fit into the memory of the space's machine.
 
     Args:
         space: What is drawn from.
-        seed: The same seed gives the same points.
+        seed: The same seed and stream give the same points.
+        stream: Name of the random generator.
 
     Raises:
         UsageError: If no further point is found.
         ConfigError: If a model of the space is unknown.
     """
-    rng = numpy_generator(seed, "points of a corpus")
+    rng = numpy_generator(seed, stream)
     shapes = {family: model(name) for family, name in sorted(space.models.items())}
     seen: set[CorpusPoint] = set()
     failed = 0

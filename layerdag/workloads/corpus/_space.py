@@ -69,6 +69,8 @@ class CorpusSpace:
         models: Presets or ``config.json`` files by the word that the condition "family" gets. A
             point has the proportions of the model with other numbers of layers and width.
         layers: Transformer layers; of these, pipeline stages get equal shares.
+        test_layers: Layers of the points of the test part, to see how a model does on deeper jobs
+            than it learned from; empty: those of the others.
         hidden: Widths.
         sequence: Tokens of a sequence.
         micro_batch_size: Sequences of a micro-batch on one replica.
@@ -99,11 +101,18 @@ class CorpusSpace:
     recompute: tuple[Recompute, ...] = ("none", "full")
     most_passes: int = 4
     machine: Machine = field(default_factory=Machine)
+    test_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in _CHOICES:
             if not getattr(self, name):
                 raise ConfigError(f"'{name}' is empty; a point needs a value of it.")
+        both = sorted(set(self.layers) & set(self.test_layers))
+        if both:
+            raise ConfigError(
+                f"'layers' and 'test_layers' both have {both[0]}; the test part would hold points "
+                "of the training part."
+            )
         if not self.models:
             raise ConfigError("'models' is empty; name at least one family and its model.")
         if set(self.zero) - {0, 1}:
@@ -144,7 +153,7 @@ def _space(where: str, content: Mapping[str, Any]) -> CorpusSpace:
     models = values.pop("models", None) or dict(FAMILIES)
     if not isinstance(models, Mapping):
         raise ConfigError(f"{where}: 'models' must map families to models, {{mine: gpt3-13b}}.")
-    for name in _CHOICES:
+    for name in (*_CHOICES, "test_layers"):
         if name in values and not isinstance(values[name], list | tuple):
             values[name] = [values[name]]
     try:

@@ -6,7 +6,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from layerdag.codec import AttributedGraph
 from layerdag.datasets.files import encode_json
 from layerdag.datasets.schema import LABEL
 from layerdag.workloads.corpus._graph import has_its_layers, labelled, point_graph
-from layerdag.workloads.corpus._points import draw_points
-from layerdag.workloads.corpus._space import CorpusSpace
+from layerdag.workloads.corpus._points import CorpusPoint, draw_points
+from layerdag.workloads.corpus._space import CorpusSpace, Machine
 
 MANIFEST, LABELS, GRAPHS = "corpus.json", "labels.csv", "graphs"
 _FORMAT = "layerdag-llm-corpus"
@@ -67,14 +67,22 @@ def write_corpus(
 
 def _graphs(space: CorpusSpace, num: int, seed: int) -> Iterator[AttributedGraph]:
     """Yield labelled graphs of points whose layers roll up, in the order of their drawing."""
-    found = 0
-    for point in draw_points(space, seed):
-        if found == num:
-            return
-        graph = point_graph(point, f"point-{found:05d}")
+    points = draw_points(space, seed)
+    test_points = points
+    if space.test_layers:
+        deeper = replace(space, layers=space.test_layers, test_layers=())
+        test_points = draw_points(deeper, seed, "test points of a corpus")
+    for i in range(num):
+        yield _next_graph(test_points if _part(i) == "test" else points, i, space.machine)
+
+
+def _next_graph(points: Iterator[CorpusPoint], index: int, machine: Machine) -> AttributedGraph:
+    """Return the labelled graph of the next point whose layers roll up."""
+    for point in points:
+        graph = point_graph(point, f"point-{index:05d}")
         if has_its_layers(graph, point):
-            yield labelled(graph, point, space.machine)
-            found += 1
+            return labelled(graph, point, machine)
+    raise AssertionError("draw_points ends by an error")
 
 
 def _part(index: int) -> str:

@@ -11,6 +11,7 @@ from benchmark_tables import (
     generator_tasks,
     generators,
     learners,
+    overlap,
     runs,
 )
 
@@ -64,7 +65,31 @@ def test_real_graphs_are_near_and_shuffled_operators_are_not() -> None:
         "ratio": None,
         "ratios": {},
         "local": {},
+        "shared": None,
     }
+
+
+CHAIN = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_a_copy_is_shared_whole_and_a_graph_of_other_operators_not_at_all() -> None:
+    train = [dag([0, 1, 2, 3, 4, 5], CHAIN), dag([5, 5, 5], [(0, 1), (1, 2)])]
+    assert overlap.shared_with_one(train, [train[0], dag([6], [])]).tolist() == [1.0, 0.0]
+
+
+def test_parts_of_two_training_graphs_do_not_add_up() -> None:
+    train = [dag([0, 1, 2], [(0, 1), (1, 2)]), dag([3, 4], [(0, 1)])]
+    both = dag([0, 1, 2, 3, 4], [(0, 1), (1, 2), (3, 4)])
+    assert overlap.shared_with_one(train, [both]).tolist() == [3 / 5]
+
+
+def test_what_a_sample_has_more_often_is_not_shared() -> None:
+    assert overlap.shared_with_one([dag([7, 7], [])], [dag([7, 7, 7, 7], [])]).tolist() == [0.5]
+
+
+def test_a_change_in_the_middle_counts_for_what_sees_it() -> None:
+    train, changed = dag([0, 1, 2, 3, 4, 5], CHAIN), dag([0, 1, 2, 9, 4, 5], CHAIN)
+    assert overlap.shared_with_one([train], [changed]).tolist() == [1 / 6]  # radius 2: node 0
 
 
 def test_generators_see_operators_and_edges_alone() -> None:
@@ -112,7 +137,8 @@ def test_wide_baselines_have_about_the_parameters_of_fast() -> None:
 def judged(ratio: float, novelty: float, vun: float) -> dict[str, Any]:
     local = {name: [0.5, 0.4, 0.6, 0.25] for name in generator_figures.LOCAL}
     local["neighborhood_novelty:1"] = [novelty, None, None, 0.1]
-    return {"samples": 100, "valid": 0.5, "vun": vun, "ratio": ratio, "local": local}
+    figures = {"valid": 0.5, "vun": vun, "ratio": ratio, "local": local, "shared": [0.4, 0.01]}
+    return {"samples": 100, **figures}
 
 
 def record(learner: str, ratio: float, novelty: float, vun: float, **changes: Any) -> runs.Record:

@@ -18,7 +18,8 @@ EXAMPLE = (
     "    models: {llama3: llama3-8b, mine: my/config.json}\n"
     "    tensor: [1, 2, 4]\n"
     "    world_size: [8, 16, 32]\n"
-    "    machine: {device: h100, node_ranks: 8, node_gb_per_s: 450, gb_per_s: 50}"
+    "    machine: {device: h100, node_ranks: 8, node_gb_per_s: 450, gb_per_s: 50}\n"
+    "    test_layers: [96, 128]   # of the test part alone: beyond training"
 )
 
 

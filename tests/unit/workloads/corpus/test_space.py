@@ -27,6 +27,7 @@ def test_what_a_file_leaves_out_is_as_without_one(tmp_path: Path) -> None:
         ({"models": {}, "zero": [3]}, "ZeRO stages 0 and 1"),
         ({"models": ["gpt2"]}, "must map families to models"),
         ({"machine": {"node_ranks": "many"}}, "node_ranks"),
+        ({"layers": [8, 12], "test_layers": 12}, "'layers' and 'test_layers' both have 12"),
     ],
 )
 def test_what_is_not_possible_is_refused_by_name(content: dict[str, object], told: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from small_spaces import small_space
 
 from layerdag.datasets import load_dataset
+from layerdag.datasets.files import read_json
 from layerdag.errors import UsageError
 from layerdag.workloads.corpus import write_corpus
 
@@ -46,6 +47,16 @@ def test_the_same_seed_gives_the_same_bytes_and_more_points_begin_with_the_fewer
     assert _bytes(tmp_path / "a") == _bytes(tmp_path / "b")
     more = _bytes(tmp_path / "c")
     assert all(more[k] == v for k, v in _bytes(tmp_path / "a").items() if k.endswith(".gz"))
+
+
+def test_points_of_the_test_part_alone_have_the_layers_of_that_part(tmp_path: Path) -> None:
+    folder = tmp_path / "deeper"
+    write_corpus(folder, 10, space=small_space(test_layers=32))
+    rows = [*csv.DictReader((folder / "labels.csv").read_text().splitlines())]
+    layers = [read_json(folder / f"{row['name']}.json.gz").conditions["layers"] for row in rows]
+    deep = [number == 32 for number in layers]
+    assert deep == [row["split"] == "test" for row in rows]
+    assert sum(deep) == 1
 
 
 def test_only_a_corpus_is_replaced_and_only_if_that_is_wanted(tmp_path: Path) -> None:
