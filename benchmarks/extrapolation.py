@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Are sampled steps right that have many times the layers and nodes of any training graph?
 
-    echo "{layers: [2, 3], test_layers: [12, 16, 20, 24, 28, 32], pipeline: 1, rounds: 1}" >deep.yaml
+    echo "{layers: [2, 3], test_layers: [12,16,20,24,28,32], pipeline: 1, rounds: 1}">deep.yaml
     layerdag workload corpus --space deep.yaml --num 1000 --seed 0 --out outputs/deeper
     layerdag train experiment=llm data.folder=outputs/deeper out=outputs/deeper-model
     python benchmarks/extrapolation.py outputs/deeper outputs/deeper-model/best
