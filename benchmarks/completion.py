@@ -126,7 +126,7 @@ def _known_shares(
     removed: slice,
     seen: set[Neighborhood],
 ) -> dict[str, float]:
-    """Return the shares of new nodes, of nodes at seams, and of these in the job, that are known."""
+    """Return which shares of the nodes at seams and inside are known, of the sample and the job."""
     shares = {}
     for name, graph in {"edited": sample, "real": job}.items():
         inside_N = (graph.layer_N >= removed.start) & (graph.layer_N < removed.stop)

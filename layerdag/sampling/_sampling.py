@@ -245,9 +245,7 @@ def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLaye
     """Return the layers that every sample has, if any are given."""
     if settings.prefix is None:
         return None
-    return GivenLayers.of(
-        settings.prefix, settings.prefix_layers, schema, settings.suffix_layers
-    )
+    return GivenLayers.of(settings.prefix, settings.prefix_layers, schema, settings.suffix_layers)
 
 
 def _with_predicted_labels(

@@ -1,6 +1,6 @@
 """A gap in a graph: layers that are drawn anew between given ones.
 
-Shape letters: A node attributes, E edges, N nodes, O open edges (from a removed node to a kept one).
+Shape letters: A node attributes, E edges, N nodes, O open edges (from a removed to a kept node).
 """
 
 from dataclasses import dataclass, replace

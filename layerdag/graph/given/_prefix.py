@@ -20,8 +20,8 @@ class Prefix:
         dag: The given layers, nodes in layer order.
         out_degrees: Number of children of each given node in the whole graph, which models that
             predict out-degrees are told.
-        reserved: Number of those children that are given, too, and come after the drawn nodes; empty
-            where all that follows is drawn.
+        reserved: Number of those children that are given, too, and come after the drawn nodes;
+            empty where all that follows is drawn.
     """
 
     dag: DAG

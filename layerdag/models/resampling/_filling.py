@@ -18,7 +18,7 @@ from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch, Gap, Replacement
 from layerdag.models import SampleRequest, SampleResult
 
-WAYS = 4
+WAYS = 8
 """Ways to connect the kept later nodes with the new ones, of each candidate."""
 
 SPREAD = 1.5
