@@ -103,10 +103,10 @@ class Replacement:
             r, m = np.unravel_index(int(gain_RM.argmax()), gain_RM.shape)
             chosen_R[r] = m
             gain_RM[r] = -np.inf
-            old_R = self._degree_gain(kind_M[m], children_M[m], further_R)
+            before_R = self._degree_gain(kind_M[[m]], children_M[[m]], further_R)
             children_M[m] += further_R[r]
-            gain_RM[:, m] += self._degree_gain(kind_M[m], children_M[m], further_R) - old_R
-            gain_RM[:, m] -= _USED_ALREADY + _SHARES_CHILD * share_RR[r]
+            after_R = self._degree_gain(kind_M[[m]], children_M[[m]], further_R)
+            gain_RM[:, m] += after_R - before_R - _USED_ALREADY - _SHARES_CHILD * share_RR[r]
         return chosen_R
 
     def _degree_gain(

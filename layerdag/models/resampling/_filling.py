@@ -108,11 +108,13 @@ class GapFilling:
 
         rng = numpy_generator(seed, "nodes after a gap")
         ways = [
-            self.gap.filled(begun, self.replacement.parents(self.gap, begun, rng, spread))
+            tuple(self.replacement.parents(self.gap, begun, rng, spread).tolist())
             for spread in (0.0, *(SPREAD,) * (WAYS - 1))
         ]
-        log_W = np.array([log_likelihood(dag) for dag in ways])
-        chosen = ways[int((log_W + rng.gumbel(size=WAYS)).argmax())]
+        graphs = {way: self.gap.filled(begun, torch.tensor(way)) for way in ways}
+        known = {way: log_likelihood(dag) for way, dag in graphs.items()}
+        log_W = np.array([known[way] for way in ways])
+        chosen = graphs[ways[int((log_W + rng.gumbel(size=WAYS)).argmax())]]
         children_N = torch.bincount(chosen.edge_index_2E[0], minlength=chosen.num_nodes)
         before = log_likelihood(begun, children_N[: begun.num_nodes].to(numeric_BC.device))
         return chosen, float(np.logaddexp.reduce(log_W)) - math.log(WAYS) - before

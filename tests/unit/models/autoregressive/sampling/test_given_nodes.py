@@ -1,11 +1,19 @@
 """Graphs that begin with given nodes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, Prefix
 from tests.unit.models.autoregressive.small_models import request, small_dags, small_model
+
+
+def children_of_first(dag: DAG, start: int) -> int:
+    """Return the number of children that node 0 has from a position on."""
+    source_E, target_E = dag.edge_index_2E
+    return int(((source_E == 0) & (target_E >= start)).sum())
 
 
 def given_half_of(dag: DAG) -> Prefix:
@@ -49,3 +57,25 @@ def test_a_prefix_that_fills_the_graph_is_refused() -> None:
     prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
     with pytest.raises(UsageError, match="nothing is left to complete"):
         small_model(dags).sample(request(1, prefix=prefix, max_nodes=prefix.num_nodes))
+
+
+def test_children_that_are_given_are_not_drawn() -> None:
+    """A node whose children are all given gets new ones only where there is no other parent."""
+    dags = small_dags(8)
+    model = small_model(dags, predict_out_degree=False)
+    prefix = Prefix.of(dags[3], 2)
+
+    def new_children(reserved: int) -> int:
+        held = replace(prefix, reserved=(reserved, *[0] * (prefix.num_nodes - 1)))
+        drawn = model.sample(request(8, min_layers=4, max_layers=4, prefix=held)).dags
+        return sum(children_of_first(dag, prefix.num_nodes) for dag in drawn)
+
+    assert new_children(1000) < new_children(0) / 2
+
+
+def test_no_graph_ends_before_the_fewest_layers() -> None:
+    model = small_model(small_dags(8))
+    free = model.sample(request(8)).dags
+    fewest = min(dag.num_layers for dag in free) + 1
+    for dag in model.sample(request(8, min_layers=fewest, max_layers=fewest)).dags:
+        assert dag.num_layers == fewest or dag.num_nodes == 60
