@@ -75,7 +75,7 @@ def main() -> None:
         (sample,) = generate(checkpoint.model, schema, giving)
         (plain,) = sample_like(checkpoint.model, schema, [asked], settings)
         nearest, its = min(
-            ((other, cut(_layers(other))) for other in known),
+            ((other, _same_place(removed, other)) for other in known),
             key=lambda other: _distance_of_rest(job, removed, *other),
         )
         found[made].append(_distance(job, removed, sample.graph, removed))
@@ -103,6 +103,11 @@ def _middle_third(layers: int) -> slice:
     """Return the layers between the first and the last third of so many."""
     third = max(1, layers // 3)
     return slice(third, layers - third)
+
+
+def _same_place(removed: slice, other: AttributedGraph) -> slice:
+    """Return the layers of another job: those of the same numbers, or the middle third of its."""
+    return removed if removed.stop is None else _middle_third(_layers(other))
 
 
 def _layers(graph: AttributedGraph) -> int:
