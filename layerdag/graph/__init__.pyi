@@ -20,7 +20,6 @@ from ._neighbor_kinds import (
     ListedNeighbors as ListedNeighbors,
     neighbor_kinds as neighbor_kinds,
 )
-from ._prefix import Prefix as Prefix, require_layers as require_layers
 from ._random import random_dag as random_dag
 from ._repeats import (
     BlockNode as BlockNode,
@@ -38,3 +37,9 @@ from ._shared_statistics import (
 )
 from ._sizes import GraphSizes as GraphSizes
 from ._statistics import GraphStatistics as GraphStatistics
+from .given import (
+    Gap as Gap,
+    Prefix as Prefix,
+    Replacement as Replacement,
+    require_layers as require_layers,
+)

@@ -17,7 +17,6 @@ from ._bounds import (
 from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
 from ._posterior import Posterior as Posterior
-from ._resampling import resample as resample
 from ._spec import (
     RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
     ModelSpec as ModelSpec,
@@ -25,3 +24,4 @@ from ._spec import (
     model_config as model_config,
     takes_loose_settings as takes_loose_settings,
 )
+from .resampling import GapFilling as GapFilling, resample as resample

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from layerdag._runtime import takes_old_names
 from layerdag.errors import UsageError
-from layerdag.graph import DAG, DAGBatch, Prefix
+from layerdag.graph import DAG, DAGBatch, Gap, Prefix
 
 NO_PREFIX = (
     "This model samples whole graphs and completes no prefix; take a checkpoint of 'fast', such as "
@@ -72,6 +72,7 @@ class SampleRequest:
         seeds: One seed per graph; a graph depends only on its own seed and conditions.
         max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
         max_layers: Largest number of layers, likewise.
+        min_layers: Smallest number of layers: no graph ends before, unless it is truncated.
         steps: Denoising steps of `reference`; None takes those of training.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
         temperature: Of every decision, after guidance: logits are divided by it. 1 is the model's
@@ -81,6 +82,7 @@ class SampleRequest:
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
             none. Only the choice among several candidates knows it.
         prefix: First layers that every graph begins with; `reference` takes none.
+        gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
         possible: What is ruled out while `fast` samples; None rules out nothing.
         faults: What counts against candidates beside the model's own score; None is nothing.
     """
@@ -90,12 +92,14 @@ class SampleRequest:
     seeds: tuple[int, ...]
     max_nodes: int = 10_000
     max_layers: int = 2_000
+    min_layers: int = 0
     steps: int | None = None
     guidance: float = 1.0
     temperature: float = 1.0
     best_of: int = 1
     nodes_B: Float[Tensor, " B"] | None = None
     prefix: Prefix | None = None
+    gap: Gap | None = None
     possible: PossibleCodes | None = None
     faults: Faults | None = None
 
@@ -107,10 +111,12 @@ class SampleResult:
     Attributes:
         dags: The graphs; without conditions, which the caller has.
         truncated: True where a limit of the request cut the graph short.
+        log_weights: What a choice among the graphs adds to its own scores, nats; empty is nothing.
     """
 
     dags: tuple[DAG, ...]
     truncated: tuple[bool, ...]
+    log_weights: tuple[float, ...] = ()
 
 
 class DAGModel(nn.Module, ABC):
@@ -174,13 +180,19 @@ class DAGModel(nn.Module, ABC):
             UsageError: As ``require_options``.
         """
 
-    def log_prefix_likelihood(self, batch: DAGBatch) -> float:
+    def log_prefix_likelihood(
+        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
+    ) -> float:
         """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
+
+        Args:
+            batch: The graphs.
+            out_degree_N: Children of each node in the whole graph; None: those that are there.
 
         Raises:
             UsageError: If the model completes no prefix.
         """
-        del batch
+        del batch, out_degree_N
         raise UsageError(NO_PREFIX)
 
     def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:

@@ -1,4 +1,4 @@
-"""Graphs that begin with the given first layers of another, and the conditions they fit.
+"""Graphs that have given layers of another, and the conditions they fit.
 
 Shape letters: C numeric conditions, E edges, M categorical conditions, N nodes, O options.
 """
@@ -12,9 +12,10 @@ from layerdag._runtime import numpy_generator
 from layerdag.codec import SIZE_CONDITIONS, AttributedGraph, job_graph, rank_classes
 from layerdag.datasets.schema import GraphSchema, complete_conditions
 from layerdag.errors import DataError, VocabularyError
-from layerdag.graph import Condition, DAGBatch, Prefix, require_layers
+from layerdag.graph import DAG, Condition, DAGBatch, Gap, Prefix, require_layers
 from layerdag.models import DAGModel
 from layerdag.sampling._generated import GeneratedGraph
+from layerdag.sampling.numbers import GivenNumbers
 from layerdag.traces import Workload
 
 COMPARED = 64
@@ -23,30 +24,42 @@ COMPARED = 64
 
 @dataclass(frozen=True, eq=False)
 class GivenLayers:
-    """The first layers of a graph in the words and numbers of a checkpoint.
+    """The first layers of a graph, or the first and the last ones, in the words of a checkpoint.
 
     Attributes:
         schema: Of the checkpoint.
-        conditions: What is known of the whole graph; its size unless all layers are given.
-        numbers: Values of the numeric attributes of the given nodes, float64, NaN for absent.
-        prefix: The given nodes in codes.
+        conditions: What is known of the whole graph; without its size if all layers are given.
+        numbers: Numbers of the given nodes.
+        prefix: The first given nodes in codes.
+        gap: What is drawn anew, if last layers are given, too.
     """
 
     schema: GraphSchema
     conditions: Mapping[str, Condition]
-    numbers: Mapping[str, np.ndarray]
+    numbers: GivenNumbers
     prefix: Prefix
+    gap: Gap | None = None
 
     @classmethod
     def of(
-        cls, given: Workload | AttributedGraph, num_layers: int | None, schema: GraphSchema
+        cls,
+        given: Workload | AttributedGraph,
+        num_layers: int | None,
+        schema: GraphSchema,
+        suffix_layers: int | None = None,
     ) -> "GivenLayers":
         """Encode the first layers of a job's traces or of a graph; half of them by default.
+
+        Args:
+            given: The traces, or the graph.
+            num_layers: How many first layers are kept.
+            schema: Of the checkpoint.
+            suffix_layers: How many last layers are kept; None is none.
 
         Raises:
             DataError: If the checkpoint samples another kind of graph, a node lacks an attribute,
                 or the ranks of the job contradict each other.
-            VocabularyError: If the checkpoint has no word for a value of a given node.
+            VocabularyError: If the checkpoint has no word for a value of a node.
             UsageError: If the graph does not have so many layers.
         """
         if isinstance(given, Workload) and schema.kind != "trace":
@@ -58,38 +71,42 @@ class GivenLayers:
         layers = int(graph.layer_N.max(initial=-1)) + 1
         wanted = max(1, layers // 2) if num_layers is None else num_layers
         require_layers(wanted, layers)
-        row_N = np.argsort(graph.layer_N, kind="stable")[: int((graph.layer_N < wanted).sum())]
+        row_N = np.argsort(graph.layer_N, kind="stable")
+        if suffix_layers is not None:
+            return cls._around_gap(_induced(graph, row_N), wanted, suffix_layers, schema)
+        row_N = row_N[: int((graph.layer_N < wanted).sum())]
         first = _induced(graph, row_N)
-        try:
-            dag = schema.encode(first)
-        except VocabularyError as error:
-            raise VocabularyError(
-                f"{graph.name}: the checkpoint has no word for a given node: {error} Give fewer "
-                "layers, or take a checkpoint that was trained on such graphs."
-            ) from error
+        dag = _encoded(first, schema, "Give fewer layers, or take")
         degree_N = np.bincount(graph.edge_index_2E[0], minlength=graph.num_nodes)
         sizes = SIZE_CONDITIONS if wanted == layers else ()
         conditions = {name: v for name, v in graph.conditions.items() if name not in sizes}
         prefix = Prefix(dag, tuple(degree_N[row_N].tolist()))
-        return cls(schema, conditions, first.numbers, prefix)
+        return cls(schema, conditions, GivenNumbers.of_first(first.numbers), prefix)
+
+    @classmethod
+    def _around_gap(
+        cls, graph: AttributedGraph, first: int, last: int, schema: GraphSchema
+    ) -> "GivenLayers":
+        """Encode first and last layers of a graph, nodes in layer order."""
+        gap = Gap.of(_encoded(graph, schema, "Take"), first, last)
+        numbers = GivenNumbers(
+            {name: value_N[: gap.start] for name, value_N in graph.numbers.items()},
+            {name: value_N[gap.end :] for name, value_N in graph.numbers.items()},
+        )
+        return cls(schema, graph.conditions, numbers, gap.prefix, gap)
 
     def kept_in(self, graph: GeneratedGraph) -> GeneratedGraph:
         """Return a completed graph whose given nodes have their own numbers, in no bins."""
-        count, drawn = self.prefix.num_nodes, graph.graph.numbers
-        return graph.with_numbers(
-            {
-                name: np.concatenate([value_N, drawn[name][count:]])
-                for name, value_N in self.numbers.items()
-            }
-        )
+        return graph.with_numbers(self.numbers.in_place_of(graph.graph.numbers))
 
     def likely_conditions(
         self, model: DAGModel, wanted: Mapping[str, Condition], seeds: Sequence[int]
     ) -> list[dict[str, Condition]]:
-        """Return full conditions for each seed, drawn from p(conditions | prefix).
+        """Return full conditions for each seed, drawn from p(conditions | given graph).
 
         ``COMPARED`` draws from what training graphs were like are weighted by the likelihood of
-        the prefix under each (importance resampling). A graph still depends on its own seed alone.
+        the prefix under each (importance resampling), or of the whole graph around a gap. A graph
+        still depends on its own seed alone.
 
         Raises:
             VocabularyError: If a wanted condition or category is unknown.
@@ -113,10 +130,26 @@ class GivenLayers:
         return {**stated, **wanted}
 
     def _log_likelihood(self, model: DAGModel, row: Mapping[str, Condition]) -> float:
-        """Return log p(prefix | conditions), nats."""
+        """Return log p(prefix | conditions), nats; around a gap, log p(graph | conditions)."""
         encoded = self.schema.encode_conditions([row])
-        batch = DAGBatch.of([self.prefix.dag], *encoded)
+        dag = self.prefix.dag if self.gap is None else self.gap.dag
+        batch = DAGBatch.of([dag], *encoded)
         return model.log_prefix_likelihood(batch.to(next(model.parameters()).device))
+
+
+def _encoded(graph: AttributedGraph, schema: GraphSchema, advice: str) -> DAG:
+    """Return a graph in the codes of a checkpoint.
+
+    Raises:
+        VocabularyError: If it has no word for a value; ends with the advice.
+    """
+    try:
+        return schema.encode(graph)
+    except VocabularyError as error:
+        raise VocabularyError(
+            f"{graph.name}: the checkpoint has no word for a given node: {error} {advice} a "
+            "checkpoint that was trained on such graphs."
+        ) from error
 
 
 def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:

@@ -143,7 +143,7 @@ class _Drawing:
         model: In evaluation mode.
         schema: Of the model.
         settings: With what was left to the model.
-        given: The layers that every graph begins with.
+        given: The layers that every graph has.
         assigner: Gives nodes numbers that go together, where the schema knows costs.
     """
 
@@ -234,6 +234,7 @@ class _Drawing:
             temperature=settings.temperature,
             best_of=settings.best_of,
             prefix=None if self.given is None else self.given.prefix,
+            gap=None if self.given is None else self.given.gap,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
             possible=possible_codes(self.schema, rows),
             faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
@@ -241,10 +242,10 @@ class _Drawing:
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
-    """Return the layers that every sample begins with, if there are any."""
+    """Return the layers that every sample has, if any are given."""
     if settings.prefix is None:
         return None
-    return GivenLayers.of(settings.prefix, settings.prefix_layers, schema)
+    return GivenLayers.of(settings.prefix, settings.prefix_layers, schema, settings.suffix_layers)
 
 
 def _with_predicted_labels(

@@ -50,6 +50,8 @@ class GenerationSettings:
         prefix: Traces of a job, or a graph, whose first layers every sample begins with; `fast`
             only. Conditions that it states are not drawn, open ones by how well they fit it.
         prefix_layers: How many of its layers are given; None is half of them.
+        suffix_layers: How many of its last layers every sample ends with, too: those between are
+            drawn anew. None is none: all that follows the first layers is drawn.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
             samples in parts as many as fit into about a gigabyte.
@@ -70,19 +72,22 @@ class GenerationSettings:
     labels: str = REQUESTED
     prefix: Workload | AttributedGraph | None = None
     prefix_layers: int | None = None
+    suffix_layers: int | None = None
     max_nodes: int = 10_000
     batch_size: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in (
-            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers"
+            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
+            "suffix_layers",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"'{name}' must be at least 1, found {value}.")
-        if self.prefix is None and self.prefix_layers is not None:
-            raise UsageError("'prefix_layers' is of a 'prefix', and there is none; give one.")
+        for name in ("prefix_layers", "suffix_layers"):
+            if self.prefix is None and getattr(self, name) is not None:
+                raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
         if self.labels in OLD_LABELS:
             new = OLD_LABELS[self.labels]
             tell_renamed(f"labels={self.labels}", f"labels={new}")

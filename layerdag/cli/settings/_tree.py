@@ -103,6 +103,7 @@ class SampleConfig:
     labels: str = REQUESTED
     prefix: Path | None = None
     prefix_layers: int | None = None
+    suffix_layers: int | None = None
     max_nodes: int = 10_000
     max_ranks: int = 4096
     max_bytes: int = 16_000_000_000
@@ -131,6 +132,7 @@ class SampleConfig:
             labels=self.labels,
             prefix=None if self.prefix is None else read(self.prefix),
             prefix_layers=self.prefix_layers,
+            suffix_layers=self.suffix_layers,
             max_nodes=self.max_nodes,
             batch_size=self.batch_size,
             limits=Limits(self.max_ranks, self.max_bytes),

@@ -5,19 +5,21 @@ position buckets, K codes, M categorical conditions, N nodes, T tokens.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag._runtime import wait_briefly
 from layerdag.errors import UsageError
-from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
+from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, Replacement
 from layerdag.models import (
     Conditions,
     DAGModel,
+    GapFilling,
     LossTerm,
     Posterior,
     SampleRequest,
@@ -127,22 +129,29 @@ class FastLayerDAG(DAGModel):
             terms["condition"] = self.posterior.loss(batch, noise)
         return terms
 
-    def log_prefix_likelihood(self, batch: DAGBatch) -> float:
+    def log_prefix_likelihood(
+        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
+    ) -> float:
         """Return log p(the graphs are the first layers of graphs | conditions), summed, nats."""
         with torch.inference_mode():
-            targets, encoded_TD = self._teacher_forced(batch, None)
+            targets, encoded_TD = self._teacher_forced(batch, None, out_degree_N)
             node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
             sizes = layer_size_loss(self.heads, encoded_TD, targets.layout)
             end = end_loss(self.heads, encoded_TD, targets.layout)
             return float(end.total - sizes.total - node.total - edge.total)
 
     def _teacher_forced(
-        self, batch: DAGBatch, noise: torch.Generator | None
+        self,
+        batch: DAGBatch,
+        noise: torch.Generator | None,
+        out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> tuple[Targets, Float[Tensor, "T D"]]:
         """Return a batch as targets, and the encoding of every token."""
         layout = Layout.of(batch)
         edges = Edges.of(batch, layout)
         out_degree_T = edges.out_degree_T
+        if out_degree_N is not None:
+            out_degree_T = out_degree_T.index_copy(0, layout.token_N, out_degree_N)
         if self.heads.out_degree is None:
             out_degree_T = torch.zeros_like(out_degree_T)
         structure = StructuralFeatures.of(layout, edges, out_degree_T)
@@ -234,9 +243,19 @@ class FastLayerDAG(DAGModel):
             request.prefix.require_room(request.max_nodes, request.max_layers)
         if not request.seeds:
             return SampleResult((), ())
-        if request.best_of > 1:
-            return resample(self._score, request, partial(self._sample_once, request.best_of))
-        return self._sample_once(1, request)
+        once = partial(self._sample_once, request.best_of)
+        if request.gap is None:
+            return self._best_of(request, once)
+        replacement = Replacement(self.statistics)
+        filling = GapFilling(request.gap, replacement, self.log_prefix_likelihood)
+        filled = self._best_of(request, partial(filling.sample, sample=once))
+        return filling.require_whole(filled, request.max_nodes)
+
+    def _best_of(
+        self, request: SampleRequest, once: Callable[[SampleRequest], SampleResult]
+    ) -> SampleResult:
+        """Return what ``once`` samples, or the best of several."""
+        return once(request) if request.best_of == 1 else resample(self._score, request, once)
 
     def _score(self, batch: DAGBatch, request: SampleRequest) -> Float[Tensor, " B"]:
         """Return the log weight of finished graphs for resampling, nats, shape (B,).

@@ -51,7 +51,7 @@ class CostAssigner:
         graph: AttributedGraph,
         codes: Mapping[str, np.ndarray],
         rng: np.random.Generator,
-        kept: int = 0,
+        kept: Sequence[int] = (),
         allows: NodeAllows | None = None,
     ) -> dict[str, np.ndarray]:
         """Return ``COST_NAMES`` of all nodes, NaN for absent.
@@ -60,11 +60,12 @@ class CostAssigner:
             graph: Operators and edges.
             codes: Drawn bins of each number.
             rng: Of this job.
-            kept: Number of nodes, the first ones, that keep their costs.
+            kept: Nodes that keep their costs.
             allows: Which costs nodes may have; all by default.
         """
         options = self._options(graph, codes, rng, allows)
-        options[:kept] = _kept(graph, kept)
+        for node in kept:
+            options[node] = _kept(graph, node)
         parents, children = self._neighbors(graph)
         chosen = [0] * graph.num_nodes
         order = np.argsort(graph.layer_N, kind="stable").tolist()
@@ -119,13 +120,10 @@ class CostAssigner:
         return parents, children
 
 
-def _kept(graph: AttributedGraph, count: int) -> list[Candidates]:
-    """Return the cost of each of the first nodes as its only candidate."""
-    columns = [np.nan_to_num(graph.numbers[name][:count]).tolist() for name in COST_NAMES]
-    return [
-        Candidates([(int(flops), int(moved), int(sent))], [0.0])
-        for flops, moved, sent in zip(*columns, strict=True)
-    ]
+def _kept(graph: AttributedGraph, node: int) -> Candidates:
+    """Return the cost of a node as its only candidate."""
+    flops, moved, sent = (int(np.nan_to_num(graph.numbers[name][node])) for name in COST_NAMES)
+    return Candidates([(flops, moved, sent)], [0.0])
 
 
 def _weights(

@@ -1,6 +1,5 @@
 """The numbers of a sampled job: costs that programs have, and durations of a usual sum."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -12,6 +11,7 @@ from layerdag.datasets.schema import LABEL, GraphSchema, NumericAttribute
 from layerdag.datasets.schema.costs import COST_NAMES
 from layerdag.graph import DAG
 from layerdag.sampling.numbers._assign import CostAssigner, NodeAllows
+from layerdag.sampling.numbers._given import GivenNumbers
 
 
 class NumberAssigner:
@@ -40,7 +40,7 @@ class NumberAssigner:
         self,
         dag: DAG,
         seed: int,
-        given: Mapping[str, np.ndarray] | None = None,
+        given: GivenNumbers | None = None,
         allows: NodeAllows | None = None,
     ) -> dict[str, np.ndarray]:
         """Return the costs, and durations if there are any, of all nodes; NaN for absent.
@@ -48,17 +48,16 @@ class NumberAssigner:
         Args:
             dag: Codes, and the conditions it was asked for with.
             seed: Of the sample.
-            given: All numbers of the first nodes, where those are to be kept.
+            given: All numbers of nodes that are to be kept.
             allows: Which costs nodes may have, by row; all by default.
         """
         column = {attribute.name: i for i, attribute in enumerate(self._schema.attributes)}
         codes = {name: dag.x_NA[:, column[name]].numpy() for name in COST_NAMES}
         graph = self._schema.decode(dag)
-        kept = 0
+        kept: list[int] = []
         if given is not None:
-            kept = len(next(iter(given.values())))
-            numbers = {n: np.concatenate([given[n], v[kept:]]) for n, v in graph.numbers.items()}
-            graph = replace(graph, numbers=numbers)
+            kept = given.rows(dag.num_nodes)
+            graph = replace(graph, numbers=given.in_place_of(graph.numbers))
         rng = numpy_generator(seed, "costs of nodes")
         found = self._costs.assigned(graph, codes, rng, kept, allows)
         time, duration = self._schema.costs.time, self._numbers.get("duration")
@@ -68,5 +67,5 @@ class NumberAssigner:
         factor = time.factor(np.repeat(drawn_N, copies_of(graph)), dag.conditions.get(LABEL))
         least, most = duration.bins[0][0], duration.bins[-1][-1]
         duration_N = np.clip(np.rint(drawn_N * factor), least, most)
-        duration_N[:kept] = drawn_N[:kept]
+        duration_N[kept] = drawn_N[kept]
         return {**found, "duration": duration_N}

@@ -101,12 +101,16 @@ def request_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) ->
 
 
 def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
-    """Return what identifies the prefix, if there is one."""
+    """Return what identifies given layers, if there are any."""
     given = given_layers(settings, checkpoint_schema(checkpoint))
     if given is None:
         return {}
-    prefix = given.prefix
-    return {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
+    prefix, gap = given.prefix, given.gap
+    facts = {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
+    if gap is not None:
+        layers = gap.dag.num_layers - gap.end_layer
+        facts["suffix"] = {"graph": graph_hash(gap.dag), "layers": layers}
+    return facts
 
 
 def settled_format(file_format: str, kind: str, ranks: int | None) -> str:

@@ -67,7 +67,7 @@ def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> 
         order_N = np.argsort(sample.graph.layer_N, kind="stable")[:count]
         kind_N, given_N = (dag.x_NA[:count, 0] for dag in (sample.dag, given.prefix.dag))
         assert kind_N.tolist() == given_N.tolist()
-        for name, value_N in given.numbers.items():
+        for name, value_N in given.numbers.first.items():
             np.testing.assert_allclose(sample.graph.numbers[name][order_N], value_N)
 
 
@@ -129,3 +129,47 @@ def test_a_given_word_that_the_checkpoint_does_not_know_is_refused(chains: Graph
 def test_layers_of_no_prefix_are_refused() -> None:
     with pytest.raises(UsageError, match="'prefix_layers' is of a 'prefix', and there is none"):
         GenerationSettings(prefix_layers=3)
+    with pytest.raises(UsageError, match="'suffix_layers' is of a 'prefix', and there is none"):
+        GenerationSettings(suffix_layers=3)
+
+
+def test_layers_between_given_ones_are_drawn_anew(chains: GraphDataset) -> None:
+    middles = set()
+    for sample in completed(
+        chains, prefix=chain("mine", "abcab"), prefix_layers=1, suffix_layers=2
+    ):
+        order_N = np.argsort(sample.graph.layer_N, kind="stable")
+        kinds = [sample.graph.categories["kind"][node] for node in order_N]
+        assert kinds[0] == "a"
+        assert kinds[-2:] == ["a", "b"]
+        assert sample.graph.layer_N.max() == 4
+        middles.add("".join(kinds[1:-2]))
+    assert len(middles) > 1
+
+
+def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
+    workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
+    given = GivenLayers.of(workload, 8, jobs.schema, 2)
+    count = given.gap.num_later
+    wanted = {"prefix": workload, "prefix_layers": 8, "suffix_layers": 2, "max_nodes": 200}
+    for sample in completed(jobs, num=1, best_of=1, **wanted):
+        assert sample.dag.x_NA[-count:, 0].tolist() == given.gap.dag.x_NA[-count:, 0].tolist()
+        for name, value_N in given.numbers.last.items():
+            np.testing.assert_allclose(sample.graph.numbers[name][-count:], value_N)
+        assert sample.dag.conditions["world_size"] == "2"
+
+
+def test_an_edited_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
+    wanted = {"prefix": chain("mine", "abcab"), "prefix_layers": 1, "suffix_layers": 2}
+    together = completed(chains, **wanted)
+    (last,) = completed(chains, **wanted, num=1, seed=7)
+    assert last.dag.x_NA.tolist() == together[2].dag.x_NA.tolist()
+    assert last.dag.edge_index_2E.tolist() == together[2].dag.edge_index_2E.tolist()
+
+
+def test_conditions_around_a_gap_are_those_of_the_whole_graph(chains: GraphDataset) -> None:
+    model = model_of(chains)
+    given = GivenLayers.of(chain("mine", "abcab"), 2, chains.schema, 1)
+    whole = GivenLayers.of(chain("mine", "abcab"), 5, chains.schema)
+    row = {"label": 2.0}
+    assert given._log_likelihood(model, row) == whole._log_likelihood(model, row)

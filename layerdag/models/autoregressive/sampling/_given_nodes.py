@@ -38,6 +38,10 @@ class GivenNodes:
         """Return the attribute codes of the node at ``position``, once for each graph."""
         return self.prefix.dag.x_NA[position - 1].to(self.device).expand(rows, -1)
 
+    def reserved(self, position: int) -> int:
+        """Return the number of given children after the drawn nodes of the node at ``position``."""
+        return self.prefix.reserved[position - 1] if self.prefix.reserved else 0
+
     def node(self, position: int, rows: int) -> NodeCandidates:
         """Return the node at ``position`` as the one candidate of each graph, without states."""
         graph_B = torch.arange(rows, device=self.device)

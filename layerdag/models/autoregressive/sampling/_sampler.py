@@ -209,13 +209,16 @@ class Sampler:
         logits_BK = self.guidance.merge(
             heads.size_logits(encoded_RD, self.guidance.duplicate(structure.position_T == 0))
         )
+        full_B = structure.left_T == 0
+        layers_B = structure.layer_T + int(position > 1)
+        # Code 0 is a size of 0, which ends the graph.
+        logits_BK[layers_B < self.request.min_layers, 0] = -torch.inf
         code_B = sample_from_logits(logits_BK, self.u_BU[:, RandomSlot.LAYER_SIZE])
         size_B = heads.size.decode(code_B, self.u_BU[:, RandomSlot.LAYER_SIZE + 1])
         if self.given is not None and self.given.covers(position):
             size_B = torch.full_like(size_B, self.given.layer_size(position))
-        full_B = structure.left_T == 0
         ended_B = full_B & (size_B == 0)
-        too_deep_B = full_B & (structure.layer_T + int(position > 1) >= self.request.max_layers)
+        too_deep_B = full_B & (layers_B >= self.request.max_layers)
         truncated_B = (
             too_deep_B | torch.full_like(full_B, position > self.request.max_nodes)
         ) & ~ended_B
@@ -279,7 +282,9 @@ class Sampler:
         out_degree_B = torch.zeros_like(node.kind_P)
         if self.modules.heads.out_degree is not None:
             out_degree_B = out_degree_B + given.prefix.out_degrees[position - 1]
-        self._finish_nodes(position, given.codes(position, self.rows), out_degree_B)
+        self._finish_nodes(
+            position, given.codes(position, self.rows), out_degree_B, given.reserved(position)
+        )
 
     def _connect(self, position: int, node: NodeCandidates) -> None:
         """Connect the newest node of every graph with its parents."""
@@ -293,14 +298,25 @@ class Sampler:
             self.output.add_edges(sample_X, edges.parent_X, child_X, edges.type_X)
 
     def _finish_nodes(
-        self, position: int, x_BA: Int[Tensor, "B A"], out_degree_B: Int[Tensor, " B"]
+        self,
+        position: int,
+        x_BA: Int[Tensor, "B A"],
+        out_degree_B: Int[Tensor, " B"],
+        reserved: int = 0,
     ) -> None:
-        """Set attributes and number of children of the newest node of every graph."""
+        """Set attributes and children of the newest node of every graph.
+
+        Args:
+            position: Of the node.
+            x_BA: Codes of its attributes.
+            out_degree_B: Number of children, if it is predicted.
+            reserved: Number of children that are not drawn.
+        """
         predicted = self.modules.heads.out_degree is not None
         capacity_B = self.modules.constraints.capacity(
             x_BA[:, 0], out_degree_B if predicted else None
         )
-        self.state.set_out_degree(position, out_degree_B, capacity_B)
+        self.state.set_out_degree(position, out_degree_B, capacity_B - reserved)
         self.x_BA = x_BA
         self.output.add_nodes(self.state.sample_B, x_BA, self.state.structure.layer_T)
 

@@ -138,3 +138,15 @@ def test_a_prefix_is_less_likely_with_each_layer():
         for layers in range(1, dag.num_layers + 1)
     ]
     assert all(later < earlier for earlier, later in pairwise(found))
+
+
+def test_children_that_are_still_to_come_may_be_told():
+    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
+    first, whole = Prefix.of(dag, 3), collated([dag])
+    own_N = torch.bincount(dag.edge_index_2E[0], minlength=dag.num_nodes)
+    for predicts in (False, True):
+        model = small_model([dag], predict_out_degree=predicts)
+        assert model.log_prefix_likelihood(whole, own_N) == model.log_prefix_likelihood(whole)
+        part = collated([first.dag])
+        told = model.log_prefix_likelihood(part, torch.tensor(first.out_degrees))
+        assert (told != model.log_prefix_likelihood(part)) == predicts

@@ -69,3 +69,13 @@ def test_nodes_get_no_cost_that_they_may_not_have() -> None:
         assert int(found["flops"][1]) not in usual
         assert int(found["flops"][2]) in usual
     assert asked == set(range(graph.num_nodes))
+
+
+def test_kept_nodes_keep_their_costs_wherever_they_are() -> None:
+    graph = costed_job(8)
+    codes = {name: (~np.isnan(graph.numbers[name])).astype(int) for name in COST_NAMES}
+    numbers = {**graph.numbers, "flops": graph.numbers["flops"] + 1}
+    odd = replace(graph, numbers=numbers)
+    found = ASSIGNER.assigned(odd, codes, np.random.default_rng(0), [0, 2])
+    assert found["flops"][2] == numbers["flops"][2] != found["flops"][1]
+    assert found["flops"][1] != numbers["flops"][1]

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
 from layerdag.cli.settings import compose, sample_config
 from layerdag.cli.verbs.models._sample import PRETRAINED, checkpoint_path
+from layerdag.datasets.files import read_graphml, write_graphml
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
 from layerdag.sampling import pretrained_checkpoint
@@ -140,6 +142,23 @@ def test_samples_begin_with_the_given_layers(
     assert manifest["prefix"]["layers"] == 1
     assert sample(chains, tmp_path / "none", f"prefix={given}", "prefix_layers=99") == 2
     assert "A prefix of this graph has from 1 to" in capsys.readouterr().err
+
+
+def test_layers_between_the_given_ones_are_drawn_anew(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "mine.graphml"
+    write_graphml(given, chain("mine", "abcab"))
+    words = (f"prefix={given}", "prefix_layers=2", "max_nodes=60")
+    assert sample(chains, tmp_path / "edited", *words, "suffix_layers=2") == 0
+    manifest = json.loads((tmp_path / "edited" / "manifest.json").read_text())
+    assert (manifest["prefix"]["layers"], manifest["suffix"]["layers"]) == (2, 2)
+    assert main(["validate", str(tmp_path / "edited")]) == 0
+    edited = read_graphml(tmp_path / "edited" / "sample-00000.graphml")
+    assert edited.categories["kind"][-2:] == ["a", "b"]
+    assert edited.layer_N.max() == 4
+    assert sample(chains, tmp_path / "none", *words, "suffix_layers=3") == 2
+    assert "which leaves none between them to be drawn anew" in capsys.readouterr().err
 
 
 def test_a_prefix_that_is_not_there_is_an_error(

@@ -1,5 +1,7 @@
 """Graphs that begin with given nodes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -49,3 +51,25 @@ def test_a_prefix_that_fills_the_graph_is_refused() -> None:
     prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
     with pytest.raises(UsageError, match="nothing is left to complete"):
         small_model(dags).sample(request(1, prefix=prefix, max_nodes=prefix.num_nodes))
+
+
+def test_children_that_are_given_are_not_drawn() -> None:
+    """Nodes whose children are all given get new ones only where there is no other parent."""
+    model = small_model(small_dags(8), predict_out_degree=False, block=64)
+    first = DAG.build(torch.zeros(20, 3, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64))
+    prefix = Prefix.of(first, 1)
+
+    def even_parents(reserved: int) -> int:
+        held = replace(prefix, reserved=(reserved, 0) * 10)
+        drawn = model.sample(request(8, max_layers=2, min_layers=2, prefix=held)).dags
+        return sum(int((dag.edge_index_2E[0] % 2 == 0).sum()) for dag in drawn)
+
+    assert even_parents(1000) < 0.7 * even_parents(0)
+
+
+def test_no_graph_ends_before_the_fewest_layers() -> None:
+    model = small_model(small_dags(8))
+    free = model.sample(request(8)).dags
+    fewest = min(dag.num_layers for dag in free) + 1
+    for dag in model.sample(request(8, min_layers=fewest, max_layers=fewest)).dags:
+        assert dag.num_layers == fewest or dag.num_nodes == 60

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from layerdag._runtime import derive_seed
 from layerdag.graph import DAGBatch
-from layerdag.models._base import SampleRequest, SampleResult
+from layerdag.models import SampleRequest, SampleResult
 from layerdag.models.draws import gumbel
 
 NATS_PER_FAULT = 10.0
@@ -48,6 +48,8 @@ def resample(
     sampled = sample(repeated)
     batch = DAGBatch.of(sampled.dags, repeated.numeric_BC, repeated.category_BM)
     score_P = score(batch, request).cpu().double()
+    if sampled.log_weights:
+        score_P += torch.tensor(sampled.log_weights, dtype=torch.float64)
     if request.faults is not None:
         score_P -= NATS_PER_FAULT * torch.tensor(request.faults(sampled.dags)).double()
     score_P[torch.tensor(sampled.truncated)] -= 1e9

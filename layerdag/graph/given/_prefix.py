@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 
 from layerdag.errors import UsageError
-from layerdag.graph._dag import DAG
+from layerdag.graph import DAG
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +20,13 @@ class Prefix:
         dag: The given layers, nodes in layer order.
         out_degrees: Number of children of each given node in the whole graph, which models that
             predict out-degrees are told.
+        reserved: Number of those children that are given, too, and come after the drawn nodes;
+            empty where all that follows is drawn.
     """
 
     dag: DAG
     out_degrees: tuple[int, ...]
+    reserved: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, dag: DAG, num_layers: int) -> "Prefix":
