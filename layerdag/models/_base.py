@@ -1,7 +1,7 @@
 """Interface of every generative model of DAGs: losses and samples.
 
 Shape letters: B graphs, C numeric conditions, F feature columns (codes of all attributes), M
-categorical conditions.
+categorical conditions, N nodes.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,7 @@
 """A gap in a graph: layers that are drawn anew between given ones.
 
-Shape letters: A node attributes, E edges, N nodes, O open edges (from a removed to a kept node).
+Shape letters: A node attributes, E edges, N nodes, P pairs (of a removed and a kept node that
+depends on it).
 """
 
 from dataclasses import dataclass, replace
@@ -72,23 +73,23 @@ class Gap:
         return replace(first, reserved=tuple(reserved_N.tolist()))
 
     @cached_property
-    def open_O(self) -> Int[Tensor, " O"]:
+    def open_P(self) -> Int[Tensor, " P"]:
         """The edges of ``dag`` from a removed node to a kept later one."""
         source_E, target_E = self.dag.edge_index_2E
         inside_E = (source_E >= self.start) & (source_E < self.end) & (target_E >= self.end)
         return inside_E.nonzero()[:, 0]
 
-    def filled(self, begun: DAG, parent_O: Int[Tensor, " O"]) -> DAG:
+    def filled(self, begun: DAG, parent_P: Int[Tensor, " P"]) -> DAG:
         """Return a graph that goes on after new layers as the given one did.
 
         Args:
             begun: The kept first layers and new ones, as many as were removed.
-            parent_O: For each open edge the node of ``begun`` that it comes from; -1 leaves it out.
+            parent_P: For each open edge the node of ``begun`` that it comes from; -1 leaves it out.
         """
         shift = begun.num_nodes - self.end
         source_E, target_E = self.dag.edge_index_2E.clone()
         source_E = torch.where(source_E >= self.end, source_E + shift, source_E)
-        source_E[self.open_O] = parent_O
+        source_E[self.open_P] = parent_P
         kept_E = (target_E >= self.end) & (source_E >= 0)
         later_2E = torch.stack([source_E, target_E + shift])[:, kept_E]
         edges_2E = torch.cat([begun.edge_index_2E, later_2E], dim=1)

@@ -1,7 +1,8 @@
 """Which new nodes kept later ones depend on, in place of those that were removed.
 
-Shape letters: A node attributes, D degrees, K codes (kinds), M new nodes, N nodes, O open edges
-(from a removed node to a kept one), R removed nodes with open edges.
+Shape letters: A node attributes, C children (kept nodes), D degrees, E edges, K codes (kinds), N
+nodes, P pairs (of a removed node and a kept one that depends on it), R rows (removed nodes of such
+pairs), W new nodes.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Replacement:
 
     def parents(
         self, gap: Gap, begun: DAG, rng: np.random.Generator, spread: float
-    ) -> Int[Tensor, " O"]:
+    ) -> Int[Tensor, " P"]:
         """Return the new parent of each open edge of a gap; -1 where there is no further one.
 
         Each node of the first kept layer after the gap has a parent in the layer before, and no two
@@ -57,56 +58,56 @@ class Replacement:
             rng: Of this graph.
             spread: Of the noise on what is proposed, nats; 0 is the nearest replacement.
         """
-        source_O, target_O = gap.dag.edge_index_2E[:, gap.open_O].numpy()
-        removed_R, row_O = np.unique(source_O, return_inverse=True)
-        score_RM = self._likeness(gap, begun, removed_R, row_O, target_O)
-        score_RM += spread * rng.gumbel(size=score_RM.shape)
-        last_M = begun.layer_N[gap.start :].numpy() == gap.end_layer - 1
-        bound_O = _bound_edges(gap, source_O, target_O)
-        allowed_RM = score_RM.copy()
-        allowed_RM[np.ix_(np.unique(row_O[bound_O]), ~last_M)] = -np.inf
-        chosen_R = self._chosen(gap, begun, allowed_RM, row_O, target_O)
-        parent_O = _without_doubles(chosen_R, score_RM, row_O, target_O, bound_O)
-        return torch.from_numpy(np.where(parent_O < 0, -1, parent_O + gap.start))
+        source_P, target_P = gap.dag.edge_index_2E[:, gap.open_P].numpy()
+        removed_R, row_P = np.unique(source_P, return_inverse=True)
+        score_RW = self._likeness(gap, begun, removed_R, row_P, target_P)
+        score_RW += spread * rng.gumbel(size=score_RW.shape)
+        last_W = begun.layer_N[gap.start :].numpy() == gap.end_layer - 1
+        bound_P = _bound_edges(gap, source_P, target_P)
+        allowed_RW = score_RW.copy()
+        allowed_RW[np.ix_(np.unique(row_P[bound_P]), ~last_W)] = -np.inf
+        chosen_R = self._chosen(gap, begun, allowed_RW, row_P, target_P)
+        parent_P = _without_doubles(chosen_R, score_RW, row_P, target_P, bound_P)
+        return torch.from_numpy(np.where(parent_P < 0, -1, parent_P + gap.start))
 
     def _likeness(
-        self, gap: Gap, begun: DAG, removed_R: np.ndarray, row_O: np.ndarray, target_O: np.ndarray
-    ) -> Float[np.ndarray, "R M"]:
+        self, gap: Gap, begun: DAG, removed_R: np.ndarray, row_P: np.ndarray, target_P: np.ndarray
+    ) -> Float[np.ndarray, "R W"]:
         """Return how well each new node fits in the place of each removed one, nats."""
-        x_NA, new_MA = gap.dag.x_NA.numpy(), begun.x_NA[gap.start :].numpy()
+        x_NA, new_WA = gap.dag.x_NA.numpy(), begun.x_NA[gap.start :].numpy()
         old_NA = x_NA[gap.start : gap.end]
-        same_RMA = x_NA[removed_R][:, None] == new_MA[None]
-        score_RM = _SAME_KIND * same_RMA[..., 0] + _SAME_ATTRIBUTES * same_RMA.mean(2)
+        same_RWA = x_NA[removed_R][:, None] == new_WA[None]
+        score_RW = _SAME_KIND * same_RWA[..., 0] + _SAME_ATTRIBUTES * same_RWA.mean(2)
         layer_R = gap.dag.layer_N.numpy()[removed_R]
-        layer_M = begun.layer_N[gap.start :].numpy()
-        apart_RM = np.abs(layer_R[:, None] - layer_M) / (gap.end_layer - gap.first_layer)
+        layer_W = begun.layer_N[gap.start :].numpy()
+        apart_RW = np.abs(layer_R[:, None] - layer_W) / (gap.end_layer - gap.first_layer)
         rank_R = _rank_in_kind(old_NA[:, 0])[removed_R - gap.start]
-        ranks_RM = np.abs(rank_R[:, None] - _rank_in_kind(new_MA[:, 0]))
-        score_RM -= _LAYERS_APART * apart_RM + _RANKS_APART * ranks_RM
-        known_OM = self._known_pairs_KK[new_MA[:, 0]][:, x_NA[target_O, 0]].T
-        known_RM = np.zeros(score_RM.shape)
-        np.add.at(known_RM, row_O, known_OM)
-        return score_RM + _KNOWN_PAIR * known_RM / np.bincount(row_O)[:, None]
+        ranks_RW = np.abs(rank_R[:, None] - _rank_in_kind(new_WA[:, 0]))
+        score_RW -= _LAYERS_APART * apart_RW + _RANKS_APART * ranks_RW
+        known_PW = self._known_pairs_KK[new_WA[:, 0]][:, x_NA[target_P, 0]].T
+        known_RW = np.zeros(score_RW.shape)
+        np.add.at(known_RW, row_P, known_PW)
+        return score_RW + _KNOWN_PAIR * known_RW / np.bincount(row_P)[:, None]
 
     def _chosen(
-        self, gap: Gap, begun: DAG, score_RM: np.ndarray, row_O: np.ndarray, target_O: np.ndarray
+        self, gap: Gap, begun: DAG, score_RW: np.ndarray, row_P: np.ndarray, target_P: np.ndarray
     ) -> Int[np.ndarray, " R"]:
         """Return a new node for each removed one, the best pair first."""
-        kind_M = begun.x_NA[gap.start :, 0].numpy()
+        kind_W = begun.x_NA[gap.start :, 0].numpy()
         source_E = begun.edge_index_2E[0].numpy()
-        children_M = np.bincount(source_E, minlength=begun.num_nodes)[gap.start :]
-        further_R = np.bincount(row_O)
-        share_RR = _sharing(row_O, target_O)
-        gain_RM = score_RM + self._degree_gain(kind_M[None], children_M[None], further_R[:, None])
+        children_W = np.bincount(source_E, minlength=begun.num_nodes)[gap.start :]
+        further_R = np.bincount(row_P)
+        share_RR = _sharing(row_P, target_P)
+        gain_RW = score_RW + self._degree_gain(kind_W[None], children_W[None], further_R[:, None])
         chosen_R = np.full(len(further_R), -1)
         for _ in range(len(further_R)):
-            r, m = np.unravel_index(int(gain_RM.argmax()), gain_RM.shape)
+            r, m = np.unravel_index(int(gain_RW.argmax()), gain_RW.shape)
             chosen_R[r] = m
-            gain_RM[r] = -np.inf
-            before_R = self._degree_gain(kind_M[[m]], children_M[[m]], further_R)
-            children_M[m] += further_R[r]
-            after_R = self._degree_gain(kind_M[[m]], children_M[[m]], further_R)
-            gain_RM[:, m] += after_R - before_R - _USED_ALREADY - _SHARES_CHILD * share_RR[r]
+            gain_RW[r] = -np.inf
+            before_R = self._degree_gain(kind_W[[m]], children_W[[m]], further_R)
+            children_W[m] += further_R[r]
+            after_R = self._degree_gain(kind_W[[m]], children_W[[m]], further_R)
+            gain_RW[:, m] += after_R - before_R - _USED_ALREADY - _SHARES_CHILD * share_RR[r]
         return chosen_R
 
     def _degree_gain(
@@ -146,47 +147,47 @@ def _known_neighbors(listed: ListedNeighbors) -> Bool[np.ndarray, "K K"]:
     return known_KK
 
 
-def _bound_edges(gap: Gap, source_O: np.ndarray, target_O: np.ndarray) -> Bool[np.ndarray, " O"]:
+def _bound_edges(gap: Gap, source_P: np.ndarray, target_P: np.ndarray) -> Bool[np.ndarray, " P"]:
     """Return the edge of each node of the first kept layer that tells its layer.
 
     It is the last one from the removed layer before.
     """
     layer_N = gap.dag.layer_N.numpy()
-    near_O = (layer_N[source_O] == gap.end_layer - 1) & (layer_N[target_O] == gap.end_layer)
-    last: dict[int, int] = {int(target_O[edge]): int(edge) for edge in near_O.nonzero()[0]}
-    bound_O = np.zeros(len(source_O), dtype=bool)
-    bound_O[list(last.values())] = True
-    return bound_O
+    near_P = (layer_N[source_P] == gap.end_layer - 1) & (layer_N[target_P] == gap.end_layer)
+    last: dict[int, int] = {int(target_P[edge]): int(edge) for edge in near_P.nonzero()[0]}
+    bound_P = np.zeros(len(source_P), dtype=bool)
+    bound_P[list(last.values())] = True
+    return bound_P
 
 
 def _without_doubles(
     chosen_R: np.ndarray,
-    score_RM: np.ndarray,
-    row_O: np.ndarray,
-    target_O: np.ndarray,
-    bound_O: np.ndarray,
-) -> Int[np.ndarray, " O"]:
+    score_RW: np.ndarray,
+    row_P: np.ndarray,
+    target_P: np.ndarray,
+    bound_P: np.ndarray,
+) -> Int[np.ndarray, " P"]:
     """Return the new node of each open edge, another one where two edges would be equal.
 
     An edge is left out (-1) if its child has all new nodes as parents.
     """
-    parent_O = chosen_R[row_O]
-    taken: dict[int, set[int]] = {int(child): set() for child in target_O}
-    for edge in [*bound_O.nonzero()[0], *(~bound_O).nonzero()[0]]:
-        mine = taken[int(target_O[edge])]
-        if int(parent_O[edge]) in mine:
-            score_M = score_RM[row_O[edge]]
-            free = np.setdiff1d(np.arange(len(score_M)), sorted(mine))
-            parent_O[edge] = free[score_M[free].argmax()] if len(free) else -1
-        mine.add(int(parent_O[edge]))
-    return parent_O
+    parent_P = chosen_R[row_P]
+    taken: dict[int, set[int]] = {int(child): set() for child in target_P}
+    for edge in [*bound_P.nonzero()[0], *(~bound_P).nonzero()[0]]:
+        mine = taken[int(target_P[edge])]
+        if int(parent_P[edge]) in mine:
+            score_W = score_RW[row_P[edge]]
+            free = np.setdiff1d(np.arange(len(score_W)), sorted(mine))
+            parent_P[edge] = free[score_W[free].argmax()] if len(free) else -1
+        mine.add(int(parent_P[edge]))
+    return parent_P
 
 
-def _sharing(row_O: np.ndarray, target_O: np.ndarray) -> Bool[np.ndarray, "R R"]:
+def _sharing(row_P: np.ndarray, target_P: np.ndarray) -> Bool[np.ndarray, "R R"]:
     """Return which removed nodes have a kept child in common."""
-    _, child_O = np.unique(target_O, return_inverse=True)
-    has_RC = np.zeros((row_O.max() + 1, child_O.max() + 1), dtype=np.float32)
-    has_RC[row_O, child_O] = 1
+    _, child_P = np.unique(target_P, return_inverse=True)
+    has_RC = np.zeros((row_P.max() + 1, child_P.max() + 1), dtype=np.float32)
+    has_RC[row_P, child_P] = 1
     share_RR: np.ndarray = has_RC @ has_RC.T > 0
     return share_RR
 

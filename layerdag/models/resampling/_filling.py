@@ -1,7 +1,7 @@
 """Graphs whose layers between given ones are drawn: importance resampling by what follows them.
 
-Shape letters: C numeric conditions, M categorical conditions, N nodes, O open edges (from a removed
-node to a kept one), W ways to connect.
+Shape letters: B graphs, C numeric conditions, E edges, M categorical conditions, N nodes, O options
+(ways to connect).
 """
 
 import math
@@ -113,8 +113,8 @@ class GapFilling:
         ]
         graphs = {way: self.gap.filled(begun, torch.tensor(way)) for way in ways}
         known = {way: log_likelihood(dag) for way, dag in graphs.items()}
-        log_W = np.array([known[way] for way in ways])
-        chosen = graphs[ways[int((log_W + rng.gumbel(size=WAYS)).argmax())]]
+        log_O = np.array([known[way] for way in ways])
+        chosen = graphs[ways[int((log_O + rng.gumbel(size=WAYS)).argmax())]]
         children_N = torch.bincount(chosen.edge_index_2E[0], minlength=chosen.num_nodes)
         before = log_likelihood(begun, children_N[: begun.num_nodes].to(numeric_BC.device))
-        return chosen, float(np.logaddexp.reduce(log_W)) - math.log(WAYS) - before
+        return chosen, float(np.logaddexp.reduce(log_O)) - math.log(WAYS) - before

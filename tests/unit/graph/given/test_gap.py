@@ -13,7 +13,7 @@ SEEDS = range(5)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_removed_layers_put_back_make_the_graph(seed: int) -> None:
     gap = random_gap(seed)
-    again = gap.filled(Prefix.of(gap.dag, gap.end_layer).dag, gap.dag.edge_index_2E[0, gap.open_O])
+    again = gap.filled(Prefix.of(gap.dag, gap.end_layer).dag, gap.dag.edge_index_2E[0, gap.open_P])
     for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E", "layer_N"):
         assert torch.equal(getattr(again, name), getattr(gap.dag, name)), name
 
@@ -21,9 +21,9 @@ def test_removed_layers_put_back_make_the_graph(seed: int) -> None:
 def test_an_edge_without_a_new_parent_is_left_out() -> None:
     gap = random_gap(0)
     first = begun(gap, (2, 2))
-    whole = gap.filled(first, torch.full((len(gap.open_O),), first.num_nodes - 1))
-    fewer = gap.filled(first, torch.full((len(gap.open_O),), -1))
-    assert whole.num_edges - fewer.num_edges == len(gap.open_O) > 0
+    whole = gap.filled(first, torch.full((len(gap.open_P),), first.num_nodes - 1))
+    fewer = gap.filled(first, torch.full((len(gap.open_P),), -1))
+    assert whole.num_edges - fewer.num_edges == len(gap.open_P) > 0
 
 
 def test_children_after_the_gap_are_reserved() -> None:

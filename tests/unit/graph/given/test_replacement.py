@@ -43,7 +43,7 @@ def test_given_nodes_edges_and_layers_are_kept(seed: int, sizes: tuple[int, ...]
     assert torch.equal(dag.x_NA[first.num_nodes :], gap.dag.x_NA[gap.end :])
     assert kept_edges(gap, dag) == kept_edges(gap, gap.dag)
     found, wanted = in_degrees(dag)[first.num_nodes :], in_degrees(gap.dag)[gap.end :]
-    open_N = torch.bincount(gap.dag.edge_index_2E[1, gap.open_O], minlength=gap.dag.num_nodes)
+    open_N = torch.bincount(gap.dag.edge_index_2E[1, gap.open_P], minlength=gap.dag.num_nodes)
     lost = (open_N[gap.end :] - sum(sizes)).clamp(min=0)
     assert torch.equal(found, wanted - lost)
 
