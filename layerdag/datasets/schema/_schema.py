@@ -20,7 +20,7 @@ from layerdag.datasets.schema._condition_fit import fit_table
 from layerdag.datasets.schema._condition_table import ConditionTable
 from layerdag.datasets.schema._conditions import CategoryCondition, NumericCondition, fit_conditions
 from layerdag.datasets.schema._numeric import NumericAttribute
-from layerdag.datasets.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs
+from layerdag.datasets.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
 from layerdag.datasets.schema.laws import NO_LAWS, Laws, fit_laws
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph import DAG, SHARED_BY, Condition, GraphSizes
@@ -119,6 +119,10 @@ class GraphSchema:
         numeric_BC, category_BM = self.encode_conditions(rows)
         table = fit_table(category_BM.numpy(), numeric_BC.double().numpy())
         return replace(self, condition_table=table)
+
+    def with_times(self, graphs: Sequence[AttributedGraph]) -> "GraphSchema":
+        """Return the schema with the times that nodes have in these training graphs, jobs."""
+        return replace(self, costs=with_times(self.costs, graphs, min(SHARED_BY, len(graphs))))
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
         """Return the schema with these conditions alone.

@@ -1,6 +1,6 @@
 """The embedded corpus of collected execution traces, one graph per run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def load_corpus(
         num_bins: Bins of each numeric attribute.
         further: A corpus folder with further runs, all of them to train on, by its path or, inside
             ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
-            that a request leaves open are drawn as in the corpus alone.
+            that a request leaves open, and times of nodes, are drawn as in the corpus alone.
         blocks: "rolled" to learn repeated blocks as one copy and their number.
 
     Raises:
@@ -57,7 +57,10 @@ def load_corpus(
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
     data = replace(data, left_out=(*left_out, *data.left_out), further=added)
-    return _with_conditions_of_members(data) if added else data
+    if not added:
+        return data
+    members = [graph for graph in parts["train"] if graph.name not in added]
+    return _with_conditions_and_times_of(members, data)
 
 
 def corpus_parts(
@@ -104,14 +107,17 @@ def _read_parts(
     return parts, left_out
 
 
-def _with_conditions_of_members(data: GraphDataset) -> GraphDataset:
-    """Return the data set whose open conditions are drawn as those of the corpus itself.
+def _with_conditions_and_times_of(
+    members: Sequence[AttributedGraph], data: GraphDataset
+) -> GraphDataset:
+    """Return the data set whose open conditions and times are those of the corpus itself.
 
     Further runs were planned, not sampled: their sizes and strategies are no distribution that a
-    user of the corpus would ask for.
+    user of the corpus would ask for. They were timed in another session, too, in which the same
+    work took longer.
     """
     conditions = [dag.conditions for dag in data.members]
-    return replace(data, schema=data.schema.with_table(conditions))
+    return replace(data, schema=data.schema.with_table(conditions).with_times(members))
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

@@ -1,4 +1,4 @@
-"""The numbers of a sampled job: costs that programs have, and durations of a usual sum."""
+"""The numbers of a sampled job: costs that programs have, and durations that go with them."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from layerdag._runtime import numpy_generator
-from layerdag.codec.blocks import copies_of
-from layerdag.datasets.schema import LABEL, GraphSchema, NumericAttribute
+from layerdag.datasets.schema import GraphSchema, NumericAttribute
 from layerdag.datasets.schema.costs import COST_NAMES
 from layerdag.graph import DAG
 from layerdag.sampling.numbers._assign import CostAssigner, NodeAllows
+from layerdag.sampling.numbers._durations import assigned_durations
 from layerdag.sampling.numbers._given import GivenNumbers
 
 
@@ -18,8 +18,8 @@ class NumberAssigner:
     """Gives the nodes of sampled jobs numbers that go together.
 
     Costs take the place of those drawn, in the same bins wherever a program can have them (see
-    ``CostAssigner``). Durations keep their proportions: all of them are multiplied by one factor
-    where their sum is not one that jobs with this step time and number of nodes have.
+    ``CostAssigner``), and durations that of nodes of their operators and costs (see
+    ``assigned_durations``).
     """
 
     def __init__(self, schema: GraphSchema) -> None:
@@ -60,12 +60,12 @@ class NumberAssigner:
             graph = replace(graph, numbers=given.in_place_of(graph.numbers))
         rng = numpy_generator(seed, "costs of nodes")
         found = self._costs.assigned(graph, codes, rng, kept, allows)
-        time, duration = self._schema.costs.time, self._numbers.get("duration")
-        if time is None or duration is None or not duration.bins:
+        times, duration = self._schema.costs, self._numbers.get("duration")
+        if duration is None or not duration.bins or not (times.time or times.durations):
             return found
-        drawn_N = graph.numbers["duration"]
-        factor = time.factor(np.repeat(drawn_N, copies_of(graph)), dag.conditions.get(LABEL))
+        graph = replace(graph, numbers={**graph.numbers, **found})
+        assigned_N = assigned_durations(times, graph, kept, numpy_generator(seed, "durations"))
         least, most = duration.bins[0][0], duration.bins[-1][-1]
-        duration_N = np.clip(np.rint(drawn_N * factor), least, most)
-        duration_N[kept] = drawn_N[kept]
+        duration_N = np.clip(np.rint(assigned_N), least, most)
+        duration_N[kept] = graph.numbers["duration"][kept]
         return {**found, "duration": duration_N}

@@ -6,7 +6,7 @@ of nodes or of data dependencies, rounded to two digits.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from layerdag.codec import AttributedGraph
 from layerdag.codec.blocks import in_copy
 from layerdag.datasets.schema import LABEL
+from layerdag.datasets.schema.costs._fit_durations import fit_durations
 from layerdag.datasets.schema.costs._products import PRODUCTS, fits_shapes
 from layerdag.datasets.schema.costs._step_time import fit_step_time
 from layerdag.datasets.schema.costs._table import (
@@ -63,11 +64,29 @@ def fit_costs(graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
         for code in np.unique(nodes.rows_RC[:, 0]).tolist() + sorted(rules)
     }
     offset_G = np.cumsum([0, *size_G[:-1]])
-    return CostTable(
+    table = CostTable(
         dict(sorted(costs_of.items())),
         _steps(graphs, operators, (op_N, sizes_of(cost_NC), offset_G), needed),
         _products(operators, op_N, cost_NC),
-        fit_step_time(graphs, LABEL, needed),
+    )
+    return with_times(table, graphs, needed)
+
+
+def with_times(table: CostTable, graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
+    """Return costs with the times of these jobs, which may be other jobs than the costs are from.
+
+    Args:
+        table: Costs; none stay none.
+        graphs: Training graphs, as ``fit_costs`` needs them.
+        needed: Graphs that must stand behind everything.
+    """
+    if not table or not graphs:
+        return table
+    cost_NC = np.concatenate([cost_columns(graph.numbers, graph.num_nodes) for graph in graphs])
+    return replace(
+        table,
+        time=fit_step_time(graphs, LABEL, needed),
+        durations=fit_durations(graphs, cost_NC, LABEL, needed),
     )
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from layerdag.datasets.schema.costs._durations import Durations
 from layerdag.datasets.schema.costs._products import PRODUCTS
 from layerdag.datasets.schema.costs._step_time import StepTime
 
@@ -58,13 +59,15 @@ class CostTable:
             pairs in which the child's size is so many times the parent's.
         products: Matrix products whose FLOPs and bytes follow from shapes, as
             ``layerdag.datasets.schema.costs.PRODUCTS`` says.
-        time: How durations go with the step time; None if that is not known.
+        time: How the sum of durations goes with the step time; None if that is not known.
+        durations: How long nodes take; None if that is not known.
     """
 
     operators: Mapping[str, OperatorCosts] = field(default_factory=dict)
     steps: Mapping[tuple[str, str], Mapping[Fraction, float]] = field(default_factory=dict)
     products: tuple[str, ...] = ()
     time: StepTime | None = None
+    durations: Durations | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is any operator."""
@@ -99,6 +102,7 @@ class CostTable:
             ],
             "products": list(self.products),
             "time": None if self.time is None else self.time.to_dict(),
+            **({} if self.durations is None else {"durations": self.durations.to_dict()}),
         }
 
     @classmethod
@@ -116,7 +120,8 @@ class CostTable:
         if set(products) - set(PRODUCTS):
             raise ValueError(f"matrix products are {', '.join(PRODUCTS)}")
         time = None if data["time"] is None else StepTime.from_dict(data["time"])
-        return cls(operators, steps, products, time)
+        durations = Durations.from_dict(data["durations"]) if "durations" in data else None
+        return cls(operators, steps, products, time, durations)
 
 
 NO_COSTS = CostTable()

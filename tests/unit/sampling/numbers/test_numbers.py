@@ -11,6 +11,7 @@ from layerdag.sampling.numbers import NumberAssigner
 
 JOBS = costed_jobs([8, 16, 32] * 84)
 SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=4)
+BEFORE = replace(SCHEMA, costs=replace(SCHEMA.costs, durations=None))
 
 
 def test_real_jobs_of_shared_sizes_keep_their_costs() -> None:
@@ -20,11 +21,11 @@ def test_real_jobs_of_shared_sizes_keep_their_costs() -> None:
             np.testing.assert_array_equal(found[name], job.numbers[name])
 
 
-def test_durations_keep_their_proportions_and_get_a_usual_sum() -> None:
+def test_a_schema_of_before_keeps_proportions_of_durations_and_gives_them_a_usual_sum() -> None:
     job = replace(JOBS[1], conditions={**JOBS[1].conditions, "label": JOBS[0].conditions["label"]})
     dag = SCHEMA.encode(job)
     drawn = SCHEMA.decode(dag).numbers["duration"]
-    found = NumberAssigner(SCHEMA).numbers(dag, 0)["duration"]
+    found = NumberAssigner(BEFORE).numbers(dag, 0)["duration"]
     assert drawn.sum() / 5 < found.sum() < drawn.sum() / 1.5
     least = SCHEMA.attributes[-1].bins[0][0]
     assert (found >= least).all()
@@ -35,10 +36,25 @@ def test_durations_keep_their_proportions_and_get_a_usual_sum() -> None:
 def test_without_a_label_or_a_relation_durations_are_those_drawn() -> None:
     dag = SCHEMA.encode(costed_job(8))
     drawn = SCHEMA.decode(dag).numbers["duration"]
-    found = NumberAssigner(SCHEMA).numbers(dag, 0)
+    found = NumberAssigner(BEFORE).numbers(dag, 0)
     np.testing.assert_allclose(found["duration"], drawn, atol=0.5)
-    untimed = replace(SCHEMA, costs=replace(SCHEMA.costs, time=None))
+    untimed = replace(BEFORE, costs=replace(BEFORE.costs, time=None))
     assert "duration" not in NumberAssigner(untimed).numbers(dag, 0)
+
+
+def test_durations_go_with_the_costs_that_nodes_were_given() -> None:
+    dag = SCHEMA.encode(costed_job(8, ns_per_flop=50.0))
+    found = NumberAssigner(SCHEMA).numbers(dag, 0)
+    assert found["duration"][:4] == pytest.approx(found["flops"][:4] * 1.2, rel=0.25)
+    again = NumberAssigner(SCHEMA).numbers(dag, 0)
+    np.testing.assert_array_equal(found["duration"], again["duration"])
+
+
+def test_given_durations_stay() -> None:
+    job = JOBS[0]
+    given = {name: value[:2] for name, value in job.numbers.items()}
+    found = NumberAssigner(SCHEMA).numbers(SCHEMA.encode(job), 0, given)
+    np.testing.assert_array_equal(found["duration"][:2], given["duration"])
 
 
 def test_a_graph_with_numbers_has_them_exactly_and_in_its_codes() -> None:

@@ -16,6 +16,7 @@ SCHEMA = json.dumps(GraphSchema.fit("trace", JOBS).to_dict())
 def test_a_table_comes_back_from_json() -> None:
     assert CostTable.from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
     assert TABLE.time is not None
+    assert TABLE.durations is not None
     assert GraphSchema.from_dict(json.loads(SCHEMA)).costs == TABLE
 
 
@@ -40,6 +41,9 @@ def test_changes_of_size_are_looked_up_by_the_quotient_of_sizes() -> None:
         (("time", "low"), 2e3),
         (("time", "low"), 900.0),
         (("time",), {}),
+        (("durations", "operators", "aten::mm", "points", 0, 0), -1),
+        (("durations", "factors"), []),
+        (("durations",), None),
         (("operators",), []),
     ],
 )
@@ -58,6 +62,15 @@ def test_costs_need_operators_and_their_numbers() -> None:
     renamed = {**schema, "numbers": [{**a, "name": a["name"] + "2"} for a in schema["numbers"]]}
     with pytest.raises(CheckpointError, match="no operators or numbers"):
         GraphSchema.from_dict(renamed)
+
+
+def test_costs_of_before_have_no_durations() -> None:
+    schema = json.loads(SCHEMA)
+    del schema["costs"]["durations"]
+    again = GraphSchema.from_dict(schema)
+    assert again.costs.durations is None
+    assert again.costs.time == TABLE.time
+    assert again.to_dict()["costs"].keys() == schema["costs"].keys()
 
 
 def test_a_schema_of_before_has_no_costs() -> None:
