@@ -210,7 +210,7 @@ def two_columns(tmp_path: Path) -> Path:
 
 
 def test_several_targets_share_a_network(
-    two_columns: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_columns: Path, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, graph = str(tmp_path / "m"), str(two_columns / "g50.json")
     words = ["surrogate", "fit", str(two_columns), "--target", "time", "--target", "memory"]
@@ -228,7 +228,8 @@ def test_several_targets_share_a_network(
     assert 900 < row["others"]["memory"]["value"] < 1100
     assert main(["surrogate", "eval", model, str(two_columns)]) == 0
     assert "message_passing for memory on" in capsys.readouterr().out
-    simulated = ["simulate", "--workload", "any", "--preset", "small"]
+    job = str(repository / "data" / "examples" / "ddp_mlp")
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
     assert main([*simulated, "--compute", f"surrogate:{model}"]) == 2
     assert "predicts a number of a whole graph" in capsys.readouterr().err
 
