@@ -8,12 +8,6 @@ from ._evaluation import (
     ScoreEstimate as ScoreEstimate,
     evaluation as evaluation,
 )
-from ._files import (
-    SURROGATE as SURROGATE,
-    load_notes as load_notes,
-    load_surrogate as load_surrogate,
-    save_surrogate as save_surrogate,
-)
 from ._inputs import (
     SampleFile as SampleFile,
     SampleStream as SampleStream,
@@ -45,6 +39,12 @@ from ._tuning import (
     tune as tune,
 )
 from .families import FAMILIES as FAMILIES
+from .saving import (
+    SURROGATE as SURROGATE,
+    load_notes as load_notes,
+    load_surrogate as load_surrogate,
+    save_surrogate as save_surrogate,
+)
 from .tstr import (
     CONDITIONS as CONDITIONS,
     REAL as REAL,

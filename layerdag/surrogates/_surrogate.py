@@ -13,19 +13,21 @@ from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph import DAG
 from layerdag.surrogates._calibration import FEWEST, LEVEL, Calibration, Predictions
-from layerdag.surrogates._card import card
 from layerdag.surrogates._evaluation import Evaluation, by_group, evaluation
-from layerdag.surrogates._files import (
+from layerdag.surrogates._fitting import KnownTargets, calibration_of, fits_of, notes_of
+from layerdag.surrogates._inputs import hide as without_attributes, labeled
+from layerdag.surrogates._scores import scores
+from layerdag.surrogates._seen import SeenCodes
+from layerdag.surrogates.families import FAMILIES, SurrogateModel
+from layerdag.surrogates.saving import (
     SavedSurrogate,
+    card,
     further_folder,
+    load_further,
     load_notes,
     load_surrogate,
     save_surrogate,
 )
-from layerdag.surrogates._inputs import hide as without_attributes, labeled, targets
-from layerdag.surrogates._scores import scores
-from layerdag.surrogates._seen import SeenCodes
-from layerdag.surrogates.families import FAMILIES, Fit, SurrogateModel, fit_with
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the intervals whose coverage is measured."""
@@ -71,7 +73,7 @@ class Surrogate:
         )
 
     @classmethod
-    def fit(
+    def fit(  # noqa: PLR0913 - of what, from what, to predict what, how
         cls,
         data: GraphDataset,
         family: str = "boosting",
@@ -81,6 +83,7 @@ class Surrogate:
         exclude: Sequence[str] = (),
         seed: int = 0,
         settings: Mapping[str, int | float] | None = None,
+        shared: bool = False,
     ) -> "Surrogate":
         """Fit on the training part of a data set, and calibrate intervals on the validation part.
 
@@ -95,10 +98,12 @@ class Surrogate:
                 target.
             seed: Of the fit.
             settings: In place of the family's defaults, such as ``{"depth": 6}``; not of "stacked".
+            shared: Whether one network predicts all targets, instead of a model for each; of
+                "message_passing" and "dag_transformer".
 
         Raises:
-            UsageError: If there is no such family, setting or attribute, or there are fewer than
-                two graphs.
+            UsageError: If there is no such family, setting or attribute, the family has no network
+                to share, or there are fewer than two graphs with a target.
             DataError: If no graph has the target.
         """
         if family not in FAMILIES:
@@ -109,37 +114,22 @@ class Surrogate:
         names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
         if not names:
             raise UsageError("A surrogate predicts something; name at least one target.")
+        fit = fits_of(family, settings, shared=shared)
         dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
-        fit = fit_with(family, settings) if settings else FAMILIES[family]
+        known = KnownTargets.of(dags, data.schema, names, exclude)
+        models = fit(known.dags, known.target_B, data.schema.sizes(), seed)
         first, *others = (
-            cls._of_one(data, fit, dags, name, tuple(exclude), seed) for name in names
+            cls(
+                model,
+                data.schema,
+                name,
+                tuple(exclude),
+                notes_of(data, known, name, seed),
+                calibration_of(model, data, name, exclude),
+            )
+            for name, model in zip(names, models, strict=True)
         )
         return replace(first, others=tuple(others))
-
-    @classmethod
-    def _of_one(
-        cls,
-        data: GraphDataset,
-        fit: Fit,
-        dags: Sequence[DAG],
-        target: str,
-        exclude: tuple[str, ...],
-        seed: int,
-    ) -> "Surrogate":
-        """Return the surrogate of one target."""
-        schema = data.schema
-        known = labeled(dags, schema, target, exclude)
-        model = fit(known.dags, known.target_B, schema.sizes(), seed)
-        notes = {
-            "data": data.name,
-            "fingerprint": data.fingerprint,
-            "seed": seed,
-            "train": len(known.dags),
-            "split": data.split.to_dict(),
-            "seen": SeenCodes.of(known.dags).to_dict(),
-        }
-        fitted = cls(model, schema, target, exclude, notes)
-        return replace(fitted, calibration=fitted._calibration(data))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Surrogate":
@@ -150,18 +140,21 @@ class Surrogate:
             UsageError: If it was saved without a schema.
         """
         folder = Path(folder)
-        first = cls._load_one(folder)
+        first = cls._of_files(folder, load_surrogate(folder))
         notes = dict(first.notes)
         count = notes.pop("further_targets", 0)
         if not isinstance(count, int):
             raise CheckpointError(f"{folder}: the number of targets is damaged; fit it again.")
-        others = tuple(cls._load_one(further_folder(folder, index)) for index in range(count))
+        others = tuple(
+            cls._of_files(further_folder(folder, index), load_further(folder, index, first.model))
+            for index in range(count)
+        )
         return replace(first, notes=notes, others=others)
 
     @classmethod
-    def _load_one(cls, folder: Path) -> "Surrogate":
-        """Return the surrogate of one target."""
-        model, notes = load_surrogate(folder), load_notes(folder)
+    def _of_files(cls, folder: Path, model: SurrogateModel) -> "Surrogate":
+        """Return the surrogate of one target with the notes that lie beside it."""
+        notes = load_notes(folder)
         if "schema" not in notes:
             raise UsageError(
                 f"{folder}: was saved without a schema, so graphs cannot be encoded for it; fit it "
@@ -273,23 +266,14 @@ class Surrogate:
         }
         if self.calibration is not None:
             notes["calibration"] = self.calibration.to_dict()
-        return SavedSurrogate(self.model, notes, card(self.model.family, notes, self.targets[1:]))
+        shared = any(other.model.shares_arrays(self.model) for other in self.others)
+        where = "outputs of the same network" if shared else "a folder each"
+        told = card(self.model.family, notes, self.targets[1:], where)
+        return SavedSurrogate(self.model, notes, told)
 
     def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
         """Return the graphs without the attributes that the surrogate does not see."""
         return without_attributes(dags, self.schema, self.excluded)
-
-    def _calibration(self, data: GraphDataset) -> Calibration | None:
-        """Return the errors on the validation part of a data set."""
-        dags = translated(data.graphs["val"], data.schema, self.schema)
-        target_S = targets(dags, self.target)
-        known_s = np.flatnonzero(np.isfinite(target_S))
-        if not known_s.size:
-            return None
-        seen = self._seen([dags[i] for i in known_s.tolist()])
-        return Calibration.measure(
-            target_S[known_s], self.model.predict(seen), self.model.spread(seen)
-        )
 
     def _intervals(self, dags: Sequence[DAG], predicted_B: np.ndarray) -> list[Predictions]:
         """Return the intervals of every level that the calibration graphs suffice for."""

@@ -11,12 +11,11 @@ from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import LABEL
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Goal
-from layerdag.graph import GraphSizes, graph_hash
-from layerdag.surrogates._inputs import labeled
+from layerdag.graph import DAG, GraphSizes, graph_hash
+from layerdag.surrogates._fitting import KnownTargets, fits_of
 from layerdag.surrogates._scores import EVALUATED, SCORES, PredictionScore, scores
 from layerdag.surrogates._surrogate import Surrogate
-from layerdag.surrogates.families import Fit, draw_settings, fit_with
-from layerdag.surrogates.tstr import Labeled
+from layerdag.surrogates.families import SharedFit, SurrogateModel, draw_settings
 
 
 @final
@@ -101,8 +100,9 @@ def tune(
     family: str = "boosting",
     search: Search | None = None,
     *,
-    target: str = LABEL,
+    target: str | Sequence[str] = LABEL,
     exclude: Sequence[str] = (),
+    shared: bool = False,
 ) -> Tuning:
     """Choose a family's settings by random search (Bergstra and Bengio, JMLR 2012), and fit.
 
@@ -113,20 +113,23 @@ def tune(
         data: The data set.
         family: "boosting", "message_passing", "dag_transformer" or "additive".
         search: How to choose.
-        target: Condition to predict.
+        target: Condition to predict, or several with ``shared``: the score is the mean over them.
         exclude: Node attributes to exclude.
+        shared: Whether one network predicts all targets.
 
     Raises:
-        UsageError: If there is no such family or attribute, or too few distinct graphs.
+        UsageError: If there is no such family or attribute, too few distinct graphs, or several
+            targets that share no network or no unit of the score.
         DataError: If no graph has the target.
     """
     search = search or Search()
     seed, folds = search.seed, search.folds
     score = next(one for one in EVALUATED if one.name == search.score)
     drawn = [{}, *draw_settings(family, search.trials - 1, seed)][: search.trials]
-    train = labeled(data.graphs["train"], data.schema, target, exclude)
-    fold_B = _folds(train, folds, seed)
-    fits = [fit_with(family, settings) for settings in drawn]
+    names = _tunable(target, score, shared=shared)
+    fits = [fits_of(family, settings, shared=shared) for settings in drawn]
+    train = KnownTargets.of(data.graphs["train"], data.schema, names, exclude)
+    fold_B = _folds(train.dags, folds, seed)
     fitted = _cross_validated(fits, train, fold_B, data.schema.sizes(), score, seed)
     values = list(track(fitted, "trials", total=len(drawn) * folds))
     found = [
@@ -136,7 +139,13 @@ def tune(
     sign = -1 if score.goal is Goal.MAXIMIZE else 1
     ranked = sorted(found, key=lambda trial: (np.isnan(trial.mean), sign * trial.mean))
     best = Surrogate.fit(
-        data, family, target=target, exclude=exclude, seed=seed, settings=ranked[0].settings
+        data,
+        family,
+        target=names,
+        exclude=exclude,
+        seed=seed,
+        settings=ranked[0].settings,
+        shared=shared,
     )
     notes = {
         "trials": len(ranked),
@@ -148,15 +157,39 @@ def tune(
     return Tuning(tuned, score.name, tuple(ranked))
 
 
+def _tunable(
+    target: str | Sequence[str], score: PredictionScore, *, shared: bool
+) -> tuple[str, ...]:
+    """Return the targets. Raises UsageError where one choice of settings cannot serve them."""
+    names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
+    if not names:
+        raise UsageError("A surrogate predicts something; name at least one target.")
+    if len(names) > 1 and not shared:
+        raise UsageError(
+            f"{len(names)} targets are to be tuned, {', '.join(names)}, and each has a model with "
+            "settings of its own; tune one at a time, or one network for all with 'shared'."
+        )
+    if len(names) > 1 and score.name == "mae":
+        raise UsageError(
+            "'mae' has the unit of its target, so that it has no mean over several; choose by "
+            "another score, such as 'mape'."
+        )
+    return names
+
+
 def scored(surrogate: Surrogate, data: GraphDataset) -> Surrogate:
-    """Return a surrogate whose notes, and card, say how good it is on the test part."""
+    """Return a surrogate whose notes, and card, say how good it is on the test part.
+
+    So do those of its further targets.
+    """
     found = surrogate.evaluate(data)
     figures = {score.name: found.scores[score.name].value for score in SCORES}
     evaluated = {"test": found.graphs, "scores": figures, "evaluation": found.to_dict()}
-    return replace(surrogate, notes={**surrogate.notes, **evaluated})
+    others = tuple(scored(one, data) for one in surrogate.others)
+    return replace(surrogate, notes={**surrogate.notes, **evaluated}, others=others)
 
 
-def _folds(train: Labeled, folds: int, seed: int) -> np.ndarray:
+def _folds(dags: Sequence[DAG], folds: int, seed: int) -> np.ndarray:
     """Return the fold of each graph, int64 (B,); equal graphs are in one.
 
     Raises:
@@ -164,7 +197,7 @@ def _folds(train: Labeled, folds: int, seed: int) -> np.ndarray:
     """
     from sklearn.model_selection import GroupKFold
 
-    hashes = np.array([graph_hash(dag) for dag in train.dags])
+    hashes = np.array([graph_hash(dag) for dag in dags])
     if len(set(hashes)) < 2 * folds:
         raise UsageError(
             f"{len(set(hashes))} distinct training graphs are too few for {folds} folds; use fewer "
@@ -178,8 +211,8 @@ def _folds(train: Labeled, folds: int, seed: int) -> np.ndarray:
 
 
 def _cross_validated(
-    fits: Sequence[Fit],
-    train: Labeled,
+    fits: Sequence[SharedFit],
+    train: KnownTargets,
     fold_B: np.ndarray,
     sizes: GraphSizes,
     score: PredictionScore,
@@ -188,7 +221,18 @@ def _cross_validated(
     """Yield the score of each fitting function on each fold, one fit after the other."""
     for fit in fits:
         for fold in range(int(fold_B.max()) + 1):
-            inside, held = np.flatnonzero(fold_B != fold), np.flatnonzero(fold_B == fold)
-            model = fit([train.dags[i] for i in inside], train.target_B[inside], sizes, seed)
-            predicted_B = model.predict([train.dags[i] for i in held])
-            yield float(scores(train.target_B[held], predicted_B, named=(score,))[score.name][0])
+            inside = train.rows(np.flatnonzero(fold_B != fold))
+            held = train.rows(np.flatnonzero(fold_B == fold))
+            models = fit(inside.dags, inside.target_B, sizes, seed)
+            found = [
+                _score(model, *held.having(name), score)
+                for name, model in zip(train.target_B, models, strict=True)
+            ]
+            yield float(np.mean(found))
+
+
+def _score(
+    model: SurrogateModel, dags: Sequence[DAG], target_B: np.ndarray, score: PredictionScore
+) -> float:
+    """Return one score of the predictions of graphs."""
+    return float(scores(target_B, model.predict(dags), named=(score,))[score.name][0])

@@ -9,34 +9,31 @@ from ._boosting import (
     BoostingSettings as BoostingSettings,
     fit_boosting as fit_boosting,
 )
-from ._dag_transformer import (
-    DAGAttention as DAGAttention,
-    DAGTransformer as DAGTransformer,
-    TransformerSettings as TransformerSettings,
-    TransformerSurrogate as TransformerSurrogate,
-    fit_dag_transformer as fit_dag_transformer,
-)
 from ._features import graph_features as graph_features
-from ._message_passing import (
-    MessagePassingSurrogate as MessagePassingSurrogate,
-    fit_message_passing as fit_message_passing,
-)
-from ._network import (
-    GraphNetwork as GraphNetwork,
-    MessagePassingNetwork as MessagePassingNetwork,
-)
-from ._rebuild import rebuild as rebuild
+from ._rebuild import rebuild as rebuild, rebuild_output as rebuild_output
 from ._spaces import (
     FAMILIES as FAMILIES,
+    SHARED as SHARED,
     SINGLE as SINGLE,
     Fit as Fit,
+    SharedFit as SharedFit,
     draw_settings as draw_settings,
+    fit_shared_with as fit_shared_with,
     fit_with as fit_with,
     space_of as space_of,
 )
 from ._stacked import StackedEnsemble as StackedEnsemble, fit_stacked as fit_stacked
-from ._training import (
+from .networks import (
+    DAGAttention as DAGAttention,
+    DAGTransformer as DAGTransformer,
+    GraphNetwork as GraphNetwork,
+    MessagePassingNetwork as MessagePassingNetwork,
+    MessagePassingSurrogate as MessagePassingSurrogate,
     NetworkSettings as NetworkSettings,
     NetworkSurrogate as NetworkSurrogate,
+    TransformerSettings as TransformerSettings,
+    TransformerSurrogate as TransformerSurrogate,
+    fit_dag_transformer as fit_dag_transformer,
+    fit_message_passing as fit_message_passing,
     ranking_loss as ranking_loss,
 )

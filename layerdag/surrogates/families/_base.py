@@ -87,6 +87,11 @@ class SurrogateModel(ABC):
         """
         return np.ones(len(dags))
 
+    def shares_arrays(self, other: "SurrogateModel") -> bool:
+        """Return whether another model has the very same arrays, so that a file holds them once."""
+        del other
+        return False
+
     @abstractmethod
     def config(self) -> Mapping[str, object]:
         """Return everything but the arrays, as JSON-serializable data."""

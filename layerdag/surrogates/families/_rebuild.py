@@ -1,6 +1,7 @@
 """Surrogates from the parts of a file, which is not trusted: every size and index is checked."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from layerdag.surrogates.families._base import SurrogateModel, TargetScale
 from layerdag.surrogates.families._boosting import BoostedTrees
 
 if TYPE_CHECKING:
-    from layerdag.surrogates.families._network import GraphNetwork
+    from layerdag.surrogates.families.networks import NetworkSettings, NetworkSurrogate
 
-_MOST_MEMBERS = 100
+_MOST_MEMBERS, _MOST_OUTPUTS = 100, 1000
 
 
 def rebuild(family: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
@@ -24,6 +25,24 @@ def rebuild(family: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) 
             If a part is missing, out of bounds or misshapen.
     """
     return _REBUILD[family](config, arrays)
+
+
+def rebuild_output(model: SurrogateModel, config: dict[str, Any]) -> SurrogateModel:
+    """Return the model of another target of a network, by its ``SurrogateModel.config()``.
+
+    Args:
+        model: Of one target of the network.
+        config: Of the other one.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, OverflowError: If a part is missing or out
+            of bounds, or the network is another one.
+    """
+    from layerdag.surrogates.families.networks import NetworkSurrogate
+
+    if not isinstance(model, NetworkSurrogate) or model.outputs != _outputs(config):
+        raise ValueError("the targets are not those of the network")
+    return replace(model, scale=_scale(config), output=_output(config))
 
 
 def _sizes(config: Mapping[str, Any]) -> GraphSizes:
@@ -90,39 +109,56 @@ def _rebuild_additive(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     )
 
 
+def _rebuild_network(
+    kind: "type[NetworkSurrogate]",
+    settings_of: "type[NetworkSettings]",
+    config: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+) -> SurrogateModel:
+    """Return a network with its weights; a missing or misshapen weight raises RuntimeError."""
+    import torch
+
+    facts, outputs = config["settings"], _outputs(config)
+    _bound(facts["width"], facts["rounds"])
+    settings, sizes = settings_of(**facts), _sizes(config)
+    network = kind.build(sizes, settings, max(1, len(outputs)))
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+    network.eval()
+    return kind(sizes, _scale(config), settings, network, outputs, _output(config))
+
+
 def _rebuild_message_passing(
     config: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> SurrogateModel:
-    """Return the network with its weights; a missing or misshapen weight raises RuntimeError."""
-    from layerdag.surrogates.families._message_passing import MessagePassingSurrogate
-    from layerdag.surrogates.families._network import MessagePassingNetwork
-    from layerdag.surrogates.families._training import NetworkSettings
+    """Return the message-passing network."""
+    from layerdag.surrogates.families.networks import MessagePassingSurrogate, NetworkSettings
 
-    settings = NetworkSettings(**config["settings"])
-    _bound(settings.width, settings.rounds)
-    sizes = _sizes(config)
-    network = MessagePassingNetwork(sizes, int(settings.width), int(settings.rounds))
-    _load(network, arrays)
-    return MessagePassingSurrogate(sizes, _scale(config), settings, network)
+    return _rebuild_network(MessagePassingSurrogate, NetworkSettings, config, arrays)
 
 
 def _rebuild_dag_transformer(
     config: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> SurrogateModel:
-    """Return the transformer with its weights, as ``_rebuild_message_passing``."""
-    from layerdag.surrogates.families._dag_transformer import (
-        DAGTransformer,
-        TransformerSettings,
-        TransformerSurrogate,
-    )
+    """Return the transformer."""
+    from layerdag.surrogates.families.networks import TransformerSettings, TransformerSurrogate
 
-    facts = config["settings"]
-    _bound(facts["width"], facts["rounds"])
-    settings = TransformerSettings(**facts)
-    sizes = _sizes(config)
-    network = DAGTransformer(sizes, settings)
-    _load(network, arrays)
-    return TransformerSurrogate(sizes, _scale(config), settings, network)
+    return _rebuild_network(TransformerSurrogate, TransformerSettings, config, arrays)
+
+
+def _outputs(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the targets that share a network, with their number bounded."""
+    outputs = tuple(map(str, config.get("outputs", ())))
+    if len(outputs) > _MOST_OUTPUTS or len(set(outputs)) != len(outputs):
+        raise ValueError("outputs out of bounds")
+    return outputs
+
+
+def _output(config: Mapping[str, Any]) -> int:
+    """Return which output of a network is meant."""
+    output = int(config.get("output", 0))
+    if not 0 <= output < max(1, len(_outputs(config))):
+        raise ValueError(f"there is no output {output}")
+    return output
 
 
 def _rebuild_stacked(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
@@ -152,14 +188,6 @@ def _bound(width: object, rounds: object) -> None:
     """Raise ValueError where a file asks for a network that no fit would make."""
     if not (0 < int(str(width)) <= 4096 and 0 < int(str(rounds)) <= 64):
         raise ValueError("width or rounds out of bounds")
-
-
-def _load(network: "GraphNetwork", arrays: dict[str, np.ndarray]) -> None:
-    """Give a network its weights."""
-    import torch
-
-    network.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
-    network.eval()
 
 
 _REBUILD: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], SurrogateModel]] = {

@@ -1,7 +1,7 @@
 """Which function fits a family, and its settings: which are worth trying, how a fit takes them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,15 @@ from layerdag.surrogates.families._additive import AdditiveSettings, fit_additiv
 from layerdag.surrogates.families._base import SurrogateModel
 from layerdag.surrogates.families._boosting import BoostingSettings, fit_boosting
 
+if TYPE_CHECKING:
+    from layerdag.surrogates.families.networks import NetworkSettings, NetworkSurrogate
+
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
 """``fit(dags, target_B, sizes, seed)``."""
+SharedFit = Callable[
+    [Sequence[DAG], Mapping[str, np.ndarray], GraphSizes, int], tuple[SurrogateModel, ...]
+]
+"""``fit(dags, targets, sizes, seed)``; a target is NaN where a graph has none."""
 Settings = Mapping[str, int | float]
 
 
@@ -81,6 +88,51 @@ def fit_with(family: str, settings: Settings) -> Fit:
     Raises:
         UsageError: If the family has no such settings, or a value is out of range.
     """
+    options = _known(family, settings)
+
+    def fit(
+        dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+    ) -> SurrogateModel:
+        if family == "boosting":
+            trees = BoostingSettings(**options)
+            return fit_boosting(dags, target_B, sizes, seed=seed, settings=trees)
+        if family == "additive":
+            costs = AdditiveSettings(**options)
+            return fit_additive(dags, target_B, sizes, seed=seed, settings=costs)
+        from layerdag.surrogates.families.networks import fit_one
+
+        kind, settings_of = _network(family)
+        return fit_one(kind, dags, target_B, sizes, settings_of(**options), seed)
+
+    return fit
+
+
+def fit_shared_with(family: str, settings: Settings) -> SharedFit:
+    """Return what fits one network to several targets, with settings in place of the defaults.
+
+    Raises:
+        UsageError: If the family is no network or has no such settings, or a value is out of range.
+    """
+    if family not in SHARED:
+        raise UsageError(
+            f"'{family}' has no network that several targets could share; take one of "
+            f"{', '.join(SHARED)}, or leave out 'shared', for a model of its own for each target."
+        )
+    options = _known(family, settings)
+
+    def fit(
+        dags: Sequence[DAG], targets: Mapping[str, np.ndarray], sizes: GraphSizes, seed: int
+    ) -> tuple[SurrogateModel, ...]:
+        from layerdag.surrogates.families.networks import fit_several
+
+        kind, settings_of = _network(family)
+        return fit_several(kind, dags, targets, sizes, settings_of(**options), seed)
+
+    return fit
+
+
+def _known(family: str, settings: Settings) -> dict[str, Any]:
+    """Return settings that the family has. Raises UsageError if it lacks one."""
     known = space_of(family)
     for name in settings:
         if name not in known:
@@ -88,32 +140,17 @@ def fit_with(family: str, settings: Settings) -> Fit:
                 f"'{family}' has no setting '{name}'.{did_you_mean(name, known)} "
                 f"It has {', '.join(known)}."
             )
+    return dict(settings)
 
-    def fit(
-        dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
-    ) -> SurrogateModel:
-        options: dict[str, Any] = dict(settings)
-        if family == "boosting":
-            trees = BoostingSettings(**options)
-            return fit_boosting(dags, target_B, sizes, seed=seed, settings=trees)
-        if family == "additive":
-            costs = AdditiveSettings(**options)
-            return fit_additive(dags, target_B, sizes, seed=seed, settings=costs)
-        if family == "message_passing":
-            from layerdag.surrogates.families._message_passing import fit_message_passing
-            from layerdag.surrogates.families._training import NetworkSettings
 
-            network = NetworkSettings(**options)
-            return fit_message_passing(dags, target_B, sizes, seed=seed, settings=network)
-        from layerdag.surrogates.families._dag_transformer import (
-            TransformerSettings,
-            fit_dag_transformer,
-        )
+def _network(family: str) -> "tuple[type[NetworkSurrogate], type[NetworkSettings]]":
+    """Return what a family of networks is made of."""
+    # PyTorch Geometric takes seconds to import: only who needs it pays.
+    from layerdag.surrogates.families import networks
 
-        transformer = TransformerSettings(**options)
-        return fit_dag_transformer(dags, target_B, sizes, seed=seed, settings=transformer)
-
-    return fit
+    if family == "message_passing":
+        return networks.MessagePassingSurrogate, networks.NetworkSettings
+    return networks.TransformerSurrogate, networks.TransformerSettings
 
 
 def _fit_boosting(
@@ -126,7 +163,7 @@ def _fit_message_passing(
     dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
 ) -> SurrogateModel:
     # PyTorch Geometric takes seconds to import: only who needs it pays.
-    from layerdag.surrogates.families._message_passing import fit_message_passing
+    from layerdag.surrogates.families.networks import fit_message_passing
 
     return fit_message_passing(dags, target_B, sizes, seed=seed)
 
@@ -134,7 +171,7 @@ def _fit_message_passing(
 def _fit_dag_transformer(
     dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
 ) -> SurrogateModel:
-    from layerdag.surrogates.families._dag_transformer import fit_dag_transformer
+    from layerdag.surrogates.families.networks import fit_dag_transformer
 
     return fit_dag_transformer(dags, target_B, sizes, seed=seed)
 
@@ -159,6 +196,9 @@ SINGLE = {
     "dag_transformer": _fit_dag_transformer,
 }
 """The members of the stacked ensemble."""
+
+SHARED = ("message_passing", "dag_transformer")
+"""Families of networks, which several targets can share."""
 
 FAMILIES = SINGLE | {"additive": _fit_additive, "stacked": _fit_stacked}
 """Fitting function by family name: ``fit(dags, target_B, sizes, seed)``."""

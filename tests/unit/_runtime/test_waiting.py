@@ -16,7 +16,7 @@ from layerdag.evaluation.privacy import _membership as membership
 from layerdag.models import SampleRequest
 from layerdag.models.autoregressive import _model as fast
 from layerdag.models.diffusion import _sampler as reference_sampling
-from layerdag.surrogates.families import _training as networks
+from layerdag.surrogates.families.networks import _base as network_base, _training as networks
 from layerdag.training import _loop as loop
 
 PROCESSORS = (
@@ -88,8 +88,8 @@ class CalledError(Exception):
         (loop, loop.train, (None, None)),
         (fast, fast.FastLayerDAG.sample, (None, REQUEST)),
         (reference_sampling, reference_sampling.sample, (None, REQUEST)),
-        (networks, networks.fit_network, (None, [], [], None, None, 0)),
-        (networks, networks._evaluate, (None, [])),
+        (networks, networks.train_network, (None, [], [], None, None, 0)),
+        (network_base, network_base.standard_predictions, (None, [])),
         (membership, membership.graph_losses, (None, None, [])),
     ],
 )

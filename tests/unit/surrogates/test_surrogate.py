@@ -169,6 +169,72 @@ def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_pa
     assert "| further targets | memory" in (tmp_path / "s" / "README.md").read_text()
 
 
+SMALL = {"width": 8, "rounds": 1}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Surrogate:
+    names = ("label", "memory")
+    return Surrogate.fit(
+        two_targets(), "message_passing", target=names, settings=SMALL, shared=True
+    )
+
+
+def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_weights_once(
+    shared: Surrogate, tmp_path: Path
+) -> None:
+    assert [one.notes["train"] for one in (shared, *shared.others)] == [30, 24]
+    shared.save(tmp_path / "s")
+    assert [path.parent.name for path in tmp_path.rglob("*.safetensors")] == ["s"]
+    back = Surrogate.load(tmp_path / "s")
+    assert back.of("memory").model.shares_arrays(back.model)
+    for name in shared.targets:
+        one, wanted = back.of(name), shared.of(name)
+        assert one.predict(NOISY).tolist() == wanted.predict(NOISY).tolist()
+        assert one.calibration is not None
+        assert one.notes == wanted.notes
+    assert "| memory, outputs of the same network |" in (tmp_path / "s/README.md").read_text()
+    back.save(tmp_path / "s", overwrite=True)
+    back.of("memory").save(tmp_path / "alone")
+    alone = Surrogate.load(tmp_path / "alone")
+    assert alone.predict(NOISY).tolist() == shared.of("memory").predict(NOISY).tolist()
+
+
+def test_files_of_shared_networks_alone_are_of_the_new_format(
+    shared: Surrogate, tmp_path: Path
+) -> None:
+    alone = Surrogate.fit(two_targets(), "message_passing", settings=SMALL)
+    facts = {}
+    for name, one in (("shared", shared), ("alone", alone)):
+        one.save(tmp_path / name)
+        facts[name] = json.loads((tmp_path / name / "surrogate.json").read_text())
+    assert (facts["shared"]["format"], facts["alone"]["format"]) == (2, 1)
+    assert facts["shared"]["config"]["outputs"] == ["label", "memory"]
+    assert set(facts["alone"]["config"]) == {"sizes", "scale", "settings"}  # as ever
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"output": 5}, "there is no output 5"),
+        ({"outputs": ["label", "power"]}, "not those of the network"),
+        ({"scale": {}}, "is damaged"),
+    ],
+)
+def test_an_output_that_the_network_does_not_have_is_told(
+    shared: Surrogate, tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    shared.save(tmp_path / "s")
+    path = tmp_path / "s" / "target-2" / "surrogate.json"
+    facts = json.loads(path.read_text())
+    facts["config"] |= changes
+    path.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match=words):
+        Surrogate.load(tmp_path / "s")
+    with pytest.raises(CheckpointError, match=r"weights lie in the folder above; load .*/s\.$"):
+        Surrogate.load(tmp_path / "s" / "target-2")
+
+
 def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
     fitted: Surrogate,
 ) -> None:

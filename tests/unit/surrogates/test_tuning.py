@@ -59,7 +59,7 @@ def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(
 
 def test_equal_graphs_are_in_one_fold(data: GraphDataset) -> None:
     train = labeled([*data.graphs["train"], *data.graphs["train"]], data.schema, "label", ())
-    fold_B = _folds(train, 3, seed=0)
+    fold_B = _folds(train.dags, 3, seed=0)
     half = len(fold_B) // 2
     np.testing.assert_array_equal(fold_B[:half], fold_B[half:])
     assert set(fold_B) == {0, 1, 2}
@@ -72,6 +72,31 @@ def test_what_was_chosen_is_kept_with_the_surrogate(
     kept = Surrogate.load(tmp_path / "tuned")
     assert kept.notes["tuning"]["settings"] == dict(found.best.settings)
     assert kept.notes["test"] == 12
+
+
+def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphDataset) -> None:
+    twice = {
+        part: tuple(
+            dag.with_conditions({**dag.conditions, "twice": 2 * dag.conditions["label"]})
+            for dag in dags
+        )
+        for part, dags in data.graphs.items()
+    }
+    both, names = replace(data, graphs=twice), ("label", "twice")
+    search = Search(trials=1, folds=2)
+    found = tune(both, "message_passing", search, target=names, shared=True)
+    assert found.surrogate.targets == names
+    assert found.surrogate.others[0].model.shares_arrays(found.surrogate.model)
+    assert len(found.best.values) == 2
+    assert "tuning" in found.surrogate.notes
+    told = scored(found.surrogate, both)
+    assert [one.notes["test"] for one in (told, *told.others)] == [12, 12]
+    with pytest.raises(UsageError, match=r"2 targets are to be tuned, label, twice, .*'shared'"):
+        tune(both, "message_passing", search, target=names)
+    with pytest.raises(UsageError, match="'mae' has the unit of its target"):
+        tune(both, "message_passing", FAST, target=names, shared=True)
+    with pytest.raises(UsageError, match="'boosting' has no network"):
+        tune(both, "boosting", search, target=names, shared=True)
 
 
 def test_too_little_is_refused(data: GraphDataset) -> None:

@@ -3,12 +3,12 @@
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag._runtime import tell_renamed
-from layerdag.cli.verbs.models._tuning import configure_tune, run_tune
+from layerdag.cli.verbs.models._tuning import SHARED_HELP, configure_tune, run_tune
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CONDITION",
         help="what to predict (default: label); may be repeated",
     )
+    fit.add_argument("--shared", action="store_true", help=SHARED_HELP)
     fit.add_argument(
         "--per",
         choices=("graph", "operator"),
@@ -158,16 +159,25 @@ def _fit(args: argparse.Namespace) -> int:
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
-    fitted = Surrogate.fit(data, args.family, target=targets, exclude=args.exclude, seed=args.seed)
-    rated = [scored(one, data) for one in (fitted, *fitted.others)]
-    replace(rated[0], others=tuple(rated[1:])).save(args.out, overwrite=args.overwrite)
-    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in rated]
+    fitted = Surrogate.fit(
+        data,
+        args.family,
+        target=targets,
+        exclude=args.exclude,
+        seed=args.seed,
+        shared=args.shared,
+    )
+    rated = scored(fitted, data)
+    rated.save(args.out, overwrite=args.overwrite)
+    every = (rated, *rated.others)
     if args.json:
+        records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in every]
         others = {record["target"]: record for record in records[1:]}
         further = {"others": others} if others else {}
-        print(json.dumps(records[0] | {"family": args.family, "out": args.out} | further))
+        settings = {"family": args.family, "shared": args.shared, "out": args.out}
+        print(json.dumps(records[0] | settings | further))
         return 0
-    for one in rated:
+    for one in every:
         found = one.evaluate(data)
         print(
             f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
@@ -184,10 +194,10 @@ def _fit_operators(args: argparse.Namespace) -> int:
     from layerdag.cli.output import operator_lines
     from layerdag.surrogates import SURROGATE, fit_operators, save_surrogate
 
-    if args.target or args.exclude or args.labels or args.family != "boosting":
+    if args.target or args.exclude or args.labels or args.shared or args.family != "boosting":
         raise UsageError(
             "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
-            "--labels and --family."
+            "--labels, --shared and --family."
         )
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     trees, errors, jobs = fit_operators(args.data, args.seed)

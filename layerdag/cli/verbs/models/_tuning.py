@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive")
 SCORE_NAMES = ("pearson", "pearson_log", "spearman", "kendall", "mae", "mape", "within_10_percent")
 SHOWN_TRIALS = 5
+SHARED_HELP = (
+    "one network for all targets instead of a model for each; of the families message_passing and "
+    "dag_transformer"
+)
 
 
 def configure_tune(parser: argparse.ArgumentParser, data_help: str, labels_help: str) -> None:
@@ -31,8 +35,12 @@ def configure_tune(parser: argparse.ArgumentParser, data_help: str, labels_help:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
+        "--target",
+        action="append",
+        metavar="CONDITION",
+        help="what to predict (default: label); may be repeated with --shared",
     )
+    parser.add_argument("--shared", action="store_true", help=SHARED_HELP)
     parser.add_argument(
         "--exclude",
         action="append",
@@ -53,19 +61,29 @@ def run_tune(args: argparse.Namespace) -> int:
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
-    labeled(data.graphs["test"], data.schema, args.target, args.exclude)  # before a long search
+    targets = args.target or ["label"]
+    for target in targets:
+        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long search
     search = Search(args.trials, args.folds, args.score, args.seed)
-    found = tune(data, args.family, search, target=args.target, exclude=args.exclude)
+    found = tune(
+        data, args.family, search, target=targets, exclude=args.exclude, shared=args.shared
+    )
     best = scored(found.surrogate, data)
     best.save(args.out, overwrite=args.overwrite)
     if args.json:
         trials = [_record(trial) for trial in found.trials]
-        print(json.dumps({**best.notes, "family": args.family, "trials": trials, "out": args.out}))
+        record = {**best.notes, "family": args.family, "trials": trials, "out": args.out}
+        others = {one.target: dict(one.notes) for one in best.others}
+        print(json.dumps(record | ({"others": others} if others else {})))
         return 0
     print("\n".join(_lines(found)))
-    tested = best.evaluate(data)
-    print(f"fitted on {best.notes['train']} graphs; {args.target} on {tested.graphs} test graphs:")
-    print("\n".join((*evaluation_lines(tested), f"written to {args.out}")))
+    for one in (best, *best.others):
+        tested = one.evaluate(data)
+        print(
+            f"fitted on {one.notes['train']} graphs; {one.target} on {tested.graphs} test graphs:"
+        )
+        print("\n".join(evaluation_lines(tested)))
+    print(f"written to {args.out}")
     return 0
 
 
@@ -76,8 +94,10 @@ def _record(trial: "Trial") -> dict[str, object]:
 def _lines(found: "Tuning") -> Iterator[str]:
     """Yield the best trials and the defaults, best first."""
     folds = len(found.best.values)
+    targets = found.surrogate.targets
+    over = f", the mean over {', '.join(targets)}," if len(targets) > 1 else ""
     yield (
-        f"{found.score} by cross-validation in {folds} folds of the training part, "
+        f"{found.score}{over} by cross-validation in {folds} folds of the training part, "
         f"{len(found.trials)} settings:"
     )
     for rank, trial in enumerate(found.trials, start=1):

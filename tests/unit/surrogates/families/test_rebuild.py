@@ -9,8 +9,17 @@ import pytest
 
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import Labeled
-from layerdag.surrogates.families import BoostingSettings, SurrogateModel, fit_boosting, fit_stacked
-from layerdag.surrogates.families._rebuild import rebuild
+from layerdag.surrogates.families import (
+    BoostingSettings,
+    MessagePassingSurrogate,
+    NetworkSettings,
+    SurrogateModel,
+    fit_boosting,
+    fit_stacked,
+    rebuild,
+    rebuild_output,
+)
+from layerdag.surrogates.families.networks import fit_several
 
 REFUSED = (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError)
 
@@ -81,6 +90,47 @@ def test_networks_that_no_fit_would_make_are_refused(
     config, _ = parts(trees)
     with pytest.raises(REFUSED):
         rebuild(family, {**config, "settings": settings}, {})
+
+
+@pytest.fixture
+def network(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
+    brief = NetworkSettings(width=8, rounds=1, epochs=1)
+    targets = {"cost": real.target_B[:6], "half": real.target_B[:6] / 2}
+    return fit_several(MessagePassingSurrogate, real.dags[:6], targets, sizes, brief, 0)[1]
+
+
+def test_outputs_of_a_network_come_back_one_from_the_other(
+    network: SurrogateModel, real: Labeled
+) -> None:
+    again = rebuild(network.family, *parts(network))
+    assert again.predict(real.dags).tolist() == network.predict(real.dags).tolist()
+    first = rebuild_output(again, {**parts(network)[0], "output": 0})
+    assert first.shares_arrays(again)
+    assert first.predict(real.dags).tolist() != network.predict(real.dags).tolist()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output": 2},
+        {"output": -1},
+        {"output": "x"},
+        {"outputs": ["cost"]},
+        {"outputs": ["cost", "cost"]},
+        {"outputs": [f"target {i}" for i in range(2000)]},
+        {"outputs": 7},
+    ],
+)
+def test_outputs_that_a_network_does_not_have_are_refused(
+    network: SurrogateModel, trees: SurrogateModel, changes: dict[str, object]
+) -> None:
+    config, arrays = parts(network)
+    with pytest.raises(REFUSED):
+        rebuild("message_passing", {**config, **changes}, arrays)
+    with pytest.raises(REFUSED):
+        rebuild_output(network, {**config, **changes})
+    with pytest.raises(ValueError, match="not those of the network"):
+        rebuild_output(trees, config)
 
 
 @pytest.mark.parametrize("weights", [[], [1.0], [math.nan, 1.0], [1.0] * 200])

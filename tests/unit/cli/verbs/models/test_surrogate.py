@@ -196,6 +196,60 @@ def test_several_targets_are_columns_of_a_label_file(
     assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
 
 
+@pytest.fixture
+def two_columns(tmp_path: Path) -> Path:
+    """Return a folder of graphs with a label file of two targets, one of them with gaps."""
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,time,memory"]
+    for i in range(100):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (1 + i % 9)))
+        rows.append(f"g{i},{1 + i % 9},{1000 + i % 9 if i % 3 else ''}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    return folder
+
+
+def test_several_targets_share_a_network(
+    two_columns: Path, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, graph = str(tmp_path / "m"), str(two_columns / "g50.json")
+    words = ["surrogate", "fit", str(two_columns), "--target", "time", "--target", "memory"]
+    words += ["--shared", "--out", model]
+    assert main(words) == 2
+    assert "'boosting' has no network that several targets could share" in capsys.readouterr().err
+    assert main([*words, "--family", "message_passing", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["shared"] is True
+    assert told["train"] > told["others"]["memory"]["train"] > 40
+    assert len(list(Path(model).rglob("*.safetensors"))) == 1
+    assert main(["surrogate", "predict", model, graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 1 < row["time"] < 10
+    assert 900 < row["others"]["memory"]["value"] < 1100
+    assert main(["surrogate", "eval", model, str(two_columns)]) == 0
+    assert "message_passing for memory on" in capsys.readouterr().out
+    job = str(repository / "data" / "examples" / "ddp_mlp")
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
+    assert main([*simulated, "--compute", f"surrogate:{model}"]) == 2
+    assert "predicts a number of a whole graph" in capsys.readouterr().err
+
+
+def test_a_shared_network_is_tuned(
+    two_columns: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["surrogate", "tune", str(two_columns), "--trials", "1", "--folds", "2", "--out"]
+    words += [str(tmp_path / "m"), "--target", "time", "--target", "memory"]
+    words += ["--family", "message_passing"]
+    assert main(words) == 2
+    assert "tune one at a time, or one network for all" in capsys.readouterr().err
+    assert main([*words, "--shared"]) == 0
+    out = capsys.readouterr().out
+    assert "mape, the mean over time, memory, by cross-validation in 2 folds" in out
+    assert "memory on" in out
+    assert main([*words, "--shared", "--overwrite", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["others"]) == {"memory"}
+
+
 def test_operators_of_a_workload_are_fitted_and_simulated(
     repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from layerdag.surrogates.families import (
     NetworkSettings,
     SurrogateModel,
     TransformerSettings,
+    fit_additive,
     fit_boosting,
     fit_dag_transformer,
     fit_message_passing,
@@ -40,6 +41,8 @@ def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> 
     if request.param == "dag_transformer":
         blocks = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
         return fit_dag_transformer(real.dags, real.target_B, sizes, settings=blocks)
+    if request.param == "additive":
+        return fit_additive(real.dags, real.target_B, sizes)
     network = NetworkSettings(width=8, epochs=1)
     return fit_message_passing(real.dags, real.target_B, sizes, settings=network)
 
@@ -171,8 +174,8 @@ def test_networks_from_outside_are_bounded(
     ("text", "words"),
     [
         ("{", "is no JSON; fit the surrogate again"),
-        ("[1]", "is not of surrogate format 1"),
-        ('{"format": 2}', "use the version of layerdag that wrote it"),
+        ("[1]", "is not of surrogate format 1 or 2"),
+        ('{"format": 3}', "use the version of layerdag that wrote it"),
         ('{"format": 1, "family": "oracle"}', "the family is 'oracle'; known are boosting, mess"),
     ],
 )

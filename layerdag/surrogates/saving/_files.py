@@ -1,8 +1,13 @@
-"""Surrogates as directories: ``surrogate.json``, ``weights.safetensors`` and a card; no pickle."""
+"""Surrogates as directories: ``surrogate.json``, ``weights.safetensors`` and a card; no pickle.
+
+Each further target has a folder inside. Where it is another output of the same network (format 2),
+that folder has no weights of its own.
+"""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +19,9 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 from layerdag._runtime import FolderKind, atomic_folder, read_parsed, read_whole, strangers
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.simulator.compute import OperatorTrees
-from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild
+from layerdag.surrogates.families import FAMILIES, SurrogateModel, rebuild, rebuild_output
 
-FORMAT = 1
+FORMAT, SHARED_FORMAT = 1, 2
 FACTS, WEIGHTS, CARD = "surrogate.json", "weights.safetensors", "README.md"
 _FURTHER = "target-{}"
 _IS_FURTHER = re.compile(r"target-\d+").fullmatch
@@ -38,15 +43,21 @@ class SavedSurrogate:
 
     def write(self, folder: Path) -> None:
         """Write the files into a folder."""
+        self.write_facts(folder)
+        arrays = {n: np.ascontiguousarray(value) for n, value in self.model.arrays().items()}
+        (folder / WEIGHTS).write_bytes(save_arrays(arrays))
+
+    def write_facts(self, folder: Path) -> None:
+        """Write the files but for the weights into a folder."""
+        config = dict(self.model.config())
         facts = {
-            "format": FORMAT,
+            # A version that knows no shared networks must not take one for damaged.
+            "format": SHARED_FORMAT if "outputs" in config else FORMAT,
             "family": self.model.family,
-            "config": dict(self.model.config()),
+            "config": config,
             "notes": dict(self.notes),
         }
-        arrays = {n: np.ascontiguousarray(value) for n, value in self.model.arrays().items()}
         (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
-        (folder / WEIGHTS).write_bytes(save_arrays(arrays))
         if self.card:
             (folder / CARD).write_text(self.card)
 
@@ -68,7 +79,8 @@ def save_surrogate(
         notes: Further JSON-serializable facts (schema, data set, scores) kept beside it.
         overwrite: Whether a surrogate that stands there may be replaced; nothing else ever is.
         card: What a reader should know, Markdown; "" writes none.
-        further: Surrogates of further targets, a folder each inside.
+        further: Surrogates of further targets, a folder each inside, without weights where these
+            are the very same.
 
     Raises:
         UsageError: If something stands there that may not be replaced, or another process is
@@ -79,7 +91,19 @@ def save_surrogate(
         for index, one in enumerate(further):
             inside = further_folder(draft, index)
             inside.mkdir()
-            one.write(inside)
+            if _same_arrays(one.model, surrogate):
+                one.write_facts(inside)
+            else:
+                one.write(inside)
+
+
+def _same_arrays(
+    one: SurrogateModel | OperatorTrees, other: SurrogateModel | OperatorTrees
+) -> bool:
+    """Return whether two surrogates are outputs of the same network."""
+    if not isinstance(one, SurrogateModel) or not isinstance(other, SurrogateModel):
+        return False
+    return one.shares_arrays(other)
 
 
 def further_folder(folder: Path, index: int) -> Path:
@@ -125,7 +149,7 @@ def load_surrogate(folder: str | Path) -> SurrogateModel:
     """
     folder = Path(folder)
     facts = _facts(folder)
-    weights = folder / "weights.safetensors"
+    weights = folder / WEIGHTS
     family = facts.get("family")
     if family == "operators":
         raise CheckpointError(
@@ -137,9 +161,36 @@ def load_surrogate(folder: str | Path) -> SurrogateModel:
             f"{folder / 'surrogate.json'}: the family is {family!r}; known are "
             f"{', '.join(FAMILIES)}. Use the version of layerdag that wrote it."
         )
-    try:
+    if facts["format"] == SHARED_FORMAT and not weights.exists():
+        raise CheckpointError(
+            f"{folder}: is one of several targets that share a network, whose weights lie in the "
+            f"folder above; load {folder.parent}."
+        )
+    with _damage_told(folder):
         arrays = load_arrays(read_whole(weights, error=CheckpointError))
         return rebuild(family, facts["config"], arrays)
+
+
+def load_further(folder: str | Path, index: int, first: SurrogateModel) -> SurrogateModel:
+    """Read the surrogate of a further target, as ``load_surrogate`` reads the first one.
+
+    Args:
+        folder: Of the first target.
+        index: Of the further one, from 0.
+        first: The surrogate of the first target, whose network it may share.
+    """
+    inside = further_folder(Path(folder), index)
+    if (inside / WEIGHTS).exists() or _facts(inside)["format"] == FORMAT:
+        return load_surrogate(inside)
+    with _damage_told(inside):
+        return rebuild_output(first, _facts(inside)["config"])
+
+
+@contextmanager
+def _damage_told(folder: Path) -> Iterator[None]:
+    """Turn what a damaged file leads to into CheckpointError."""
+    try:
+        yield
     except (
         *(SafetensorError, KeyError, TypeError, ValueError, IndexError, RuntimeError),
         *(AttributeError, OverflowError, UsageError),
@@ -160,9 +211,9 @@ def _facts(folder: Path) -> dict[str, Any]:
         facts = json.loads(read_parsed(path, CheckpointError))
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: is no JSON; fit the surrogate again.") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+    if not isinstance(facts, dict) or facts.get("format") not in (FORMAT, SHARED_FORMAT):
         raise CheckpointError(
-            f"{path}: is not of surrogate format {FORMAT}; use the version of layerdag that wrote "
-            "it, or fit it again."
+            f"{path}: is not of surrogate format {FORMAT} or {SHARED_FORMAT}; use the version of "
+            "layerdag that wrote it, or fit it again."
         )
     return facts

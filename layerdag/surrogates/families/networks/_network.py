@@ -4,6 +4,8 @@ It shares its pooling with the posterior (``layerdag.models.Posterior``) and not
 purpose. The posterior chooses among candidate graphs while they are sampled; a surrogate of the
 same architecture would favor what that choice favors, and no longer measure from outside how useful
 the samples are. It also reads positions inside bins, which a posterior over codes does not have.
+
+Shape letters: B graphs, D width of a state, E edges, N nodes, T targets.
 """
 
 from abc import ABC, abstractmethod
@@ -42,11 +44,11 @@ class _Round(nn.Module):
 
 
 class GraphNetwork(nn.Module, ABC):
-    """A network that maps a PyG batch to one standardized number for each graph."""
+    """A network that maps a PyG batch to a standardized number for each graph and target."""
 
     @abstractmethod
-    def forward(self, batch: Batch) -> Float[Tensor, " B"]:
-        """Return standardized predictions, shape (B,)."""
+    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+        """Return standardized predictions, shape (B,), or (B, T) of several targets."""
 
     def prepared(self, data: Data) -> Data:
         """Return a graph with what the network would otherwise find anew in every batch."""
@@ -54,7 +56,7 @@ class GraphNetwork(nn.Module, ABC):
 
 
 class MessagePassingNetwork(GraphNetwork):
-    """Maps a batch of graphs to one standardized number each.
+    """Maps a batch of graphs to a standardized number for each of its targets.
 
     Nodes start as the sum of the embeddings of their attribute codes and a linear map of their
     positions inside the bins. The pooling joins mean, maximum and log-sum-exp: the last is a sum in
@@ -64,18 +66,21 @@ class MessagePassingNetwork(GraphNetwork):
         sizes: Number of codes of each attribute and of edge types.
         width: Number of features of a node.
         rounds: Number of message-passing rounds.
+        outputs: Number of targets.
     """
 
-    def __init__(self, sizes: GraphSizes, width: int = 64, rounds: int = 3) -> None:
+    def __init__(
+        self, sizes: GraphSizes, width: int = 64, rounds: int = 3, outputs: int = 1
+    ) -> None:
         super().__init__()
         self.embed_attribute = nn.ModuleList(nn.Embedding(k, width) for k in sizes.attributes)
         self.embed_position = nn.Linear(len(sizes.attributes), width)
         self.embed_edge_type = nn.Embedding(sizes.edge_types, width)
         self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
-        self.head = two_layers(3 * width, width, out=1)
+        self.head = two_layers(3 * width, width, out=outputs)
 
-    def forward(self, batch: Batch) -> Float[Tensor, " B"]:
-        """Return standardized predictions, shape (B,).
+    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+        """Return standardized predictions, shape (B,), or (B, T) of several targets.
 
         Args:
             batch: PyG batch with ``x`` int64 (N, A), ``u`` float32 (N, A), ``edge_index`` (2, E),

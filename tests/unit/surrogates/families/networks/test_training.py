@@ -5,6 +5,7 @@ import torch
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import Labeled
 from layerdag.surrogates.families import NetworkSettings, fit_message_passing, ranking_loss
+from layerdag.surrogates.families.networks._training import loss_of
 
 
 def test_the_ranking_loss_falls_as_pairs_come_into_order() -> None:
@@ -21,6 +22,23 @@ def test_pairs_of_equal_targets_have_no_order() -> None:
     tied_B = torch.tensor([1.0, 1.0, 2.0])
     expected = torch.nn.functional.softplus(-torch.tensor([4.0, -5.0])).mean()
     torch.testing.assert_close(ranking_loss(predicted_B, tied_B), expected)
+
+
+def test_a_missing_target_moves_its_output_nowhere_and_the_others_still_teach() -> None:
+    nan = float("nan")
+    target_BT = torch.tensor([[1.0, nan, nan], [0.0, 2.0, nan], [nan, 1.0, nan], [2.0, nan, nan]])
+    predicted_BT = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    predicted_BT.requires_grad_()
+    loss = loss_of(predicted_BT, target_BT, ranking_weight=0.5)
+    loss.backward()
+    gradient_BT = predicted_BT.grad
+    assert gradient_BT is not None
+    assert torch.equal(gradient_BT != 0, target_BT.isfinite())
+    alone = [
+        loss_of(predicted_BT[rows][:, [column]], target_BT[rows][:, [column]], 0.5)
+        for column, rows in ((0, [0, 1, 3]), (1, [1, 2]))
+    ]
+    torch.testing.assert_close(loss, alone[0] + alone[1])
 
 
 def test_the_ranking_loss_takes_part_in_a_fit_when_asked(

@@ -6,8 +6,8 @@ from laws import tried
 
 from layerdag.errors import DataError, GraphError
 from layerdag.graph import random_dag
-from layerdag.surrogates.families import _reachability
-from layerdag.surrogates.families._reachability import ancestors_of, layers_and_ancestors
+from layerdag.surrogates.families.networks import _reachability
+from layerdag.surrogates.families.networks._reachability import ancestors_of, layers_and_ancestors
 
 
 def slow_ancestors(num_nodes: int, edge_index_2E: torch.Tensor) -> np.ndarray:

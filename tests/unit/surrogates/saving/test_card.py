@@ -1,7 +1,7 @@
 import numpy as np
 
 from layerdag.surrogates import evaluation
-from layerdag.surrogates._card import card
+from layerdag.surrogates.saving._card import card
 
 NOTES = {
     "target": "label",

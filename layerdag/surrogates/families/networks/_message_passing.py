@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates.families._network import MessagePassingNetwork
-from layerdag.surrogates.families._training import NetworkSettings, NetworkSurrogate, fit_network
+from layerdag.surrogates.families.networks._base import NetworkSettings, NetworkSurrogate
+from layerdag.surrogates.families.networks._fitting import fit_one
+from layerdag.surrogates.families.networks._network import MessagePassingNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,13 @@ class MessagePassingSurrogate(NetworkSurrogate):
     def family(self) -> str:
         """The name "message_passing"."""
         return "message_passing"
+
+    @staticmethod
+    def build(
+        sizes: GraphSizes, settings: NetworkSettings, outputs: int = 1
+    ) -> MessagePassingNetwork:
+        """Return a network with initial weights."""
+        return MessagePassingNetwork(sizes, settings.width, settings.rounds, outputs)
 
 
 def fit_message_passing(
@@ -35,9 +43,4 @@ def fit_message_passing(
         DataError: If a code lies outside ``sizes``.
     """
     chosen = settings or NetworkSettings()
-
-    def build() -> MessagePassingNetwork:
-        return MessagePassingNetwork(sizes, chosen.width, chosen.rounds)
-
-    scale, network = fit_network(build, dags, target_B, sizes, chosen, seed)
-    return MessagePassingSurrogate(sizes, scale, chosen, network)
+    return fit_one(MessagePassingSurrogate, dags, target_B, sizes, chosen, seed)

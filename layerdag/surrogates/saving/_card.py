@@ -27,13 +27,16 @@ _ABOUT = {
 }
 
 
-def card(family: str, notes: Mapping[str, Any], others: Sequence[str] = ()) -> str:
+def card(
+    family: str, notes: Mapping[str, Any], others: Sequence[str] = (), where: str = "a folder each"
+) -> str:
     """Return the card, Markdown.
 
     Args:
         family: Of the surrogate.
         notes: What is saved beside it.
         others: Further targets of the same folder.
+        where: These are.
     """
     excluded = ", ".join(map(str, notes.get("excluded", ()))) or "none"
     lines = [
@@ -46,7 +49,7 @@ def card(family: str, notes: Mapping[str, Any], others: Sequence[str] = ()) -> s
         f"| family | `{family}` |",
         f"| data set | {notes.get('data', 'unknown')}, {notes.get('train', '?')} training graphs |",
         f"| attributes that it does not see | {excluded} |",
-        *([f"| further targets | {', '.join(others)}, a folder each |"] if others else []),
+        *([f"| further targets | {', '.join(others)}, {where} |"] if others else []),
         f"| seed | {notes.get('seed', '?')} |",
         f"| written by | layerdag {__version__} |",
         "",

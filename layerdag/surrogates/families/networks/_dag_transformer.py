@@ -5,6 +5,8 @@ After Luo, Thost and Shi, "Transformers over Directed Acyclic Graphs" (NeurIPS 2
 with sinusoids. Here half of the heads look at ancestors and the other half at descendants, so that
 the two are told apart, and every block also passes messages along the edges, as GraphGPS does
 (Rampasek et al., NeurIPS 2022), which carries edge types.
+
+Shape letters: B graphs, D width of a state, E edges, N nodes, T targets.
 """
 
 from collections.abc import Sequence
@@ -21,14 +23,15 @@ from torch_geometric.data import Batch, Data
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.models.layers import sinusoids
-from layerdag.surrogates.families._network import (
+from layerdag.surrogates.families.networks._base import NetworkSettings, NetworkSurrogate
+from layerdag.surrogates.families.networks._fitting import fit_one
+from layerdag.surrogates.families.networks._network import (
     GraphNetwork,
     bidirectional,
     pooled,
     two_layers,
 )
-from layerdag.surrogates.families._reachability import ancestors_of, layers_and_ancestors
-from layerdag.surrogates.families._training import NetworkSettings, NetworkSurrogate, fit_network
+from layerdag.surrogates.families.networks._reachability import ancestors_of, layers_and_ancestors
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class _Block(nn.Module):
 
 
 class DAGTransformer(GraphNetwork):
-    """Maps a batch of graphs to one standardized number each.
+    """Maps a batch of graphs to a standardized number for each of its targets.
 
     Batches need ``x``, ``u``, ``edge_index``, ``edge_attr``, as ``layerdag.datasets.to_pyg`` makes
     them. ``prepared`` adds layers and ancestors to a graph once; else every batch finds them anew.
@@ -125,9 +128,12 @@ class DAGTransformer(GraphNetwork):
     Args:
         sizes: Number of codes of each attribute and of edge types.
         settings: Of the blocks.
+        outputs: Number of targets.
     """
 
-    def __init__(self, sizes: GraphSizes, settings: TransformerSettings | None = None) -> None:
+    def __init__(
+        self, sizes: GraphSizes, settings: TransformerSettings | None = None, outputs: int = 1
+    ) -> None:
         super().__init__()
         settings = settings or TransformerSettings()
         width = settings.width
@@ -137,10 +143,10 @@ class DAGTransformer(GraphNetwork):
         self.embed_depth = nn.Linear(width // 2 * 2, width)
         self.blocks = nn.ModuleList(_Block(settings) for _ in range(settings.rounds))
         self.norm = nn.LayerNorm(width)
-        self.head = two_layers(3 * width, width, out=1)
+        self.head = two_layers(3 * width, width, out=outputs)
 
-    def forward(self, batch: Batch) -> Float[Tensor, " B"]:
-        """Return standardized predictions, shape (B,)."""
+    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+        """Return standardized predictions, shape (B,), or (B, T) of several targets."""
         if "ancestors" not in batch:
             batch = Batch.from_data_list([self.prepared(one) for one in batch.to_data_list()])
         h_ND = self.embed_position(batch.u)
@@ -182,6 +188,11 @@ class TransformerSurrogate(NetworkSurrogate):
         """The name "dag_transformer"."""
         return "dag_transformer"
 
+    @staticmethod
+    def build(sizes: GraphSizes, settings: TransformerSettings, outputs: int = 1) -> DAGTransformer:
+        """Return a transformer with initial weights."""
+        return DAGTransformer(sizes, settings, outputs)
+
 
 def fit_dag_transformer(
     dags: Sequence[DAG],
@@ -198,7 +209,4 @@ def fit_dag_transformer(
         DataError: If a code lies outside ``sizes``, or a graph is too large.
     """
     chosen = settings or TransformerSettings()
-    scale, network = fit_network(
-        lambda: DAGTransformer(sizes, chosen), dags, target_B, sizes, chosen, seed
-    )
-    return TransformerSurrogate(sizes, scale, chosen, network)
+    return fit_one(TransformerSurrogate, dags, target_B, sizes, chosen, seed)
