@@ -24,7 +24,7 @@ JOB = costed_job(8)
 
 
 def assigned(times: CostTable, job: AttributedGraph, kept: int = 0, seed: int = 0) -> np.ndarray:
-    return assigned_durations(times, job, kept, numpy_generator(seed, "durations"))
+    return assigned_durations(times, job, list(range(kept)), numpy_generator(seed, "durations"))
 
 
 def test_nodes_take_as_long_as_their_operator_and_costs_do() -> None:
