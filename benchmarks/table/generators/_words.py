@@ -69,6 +69,14 @@ REASONS: dict[str, dict[str, str]] = {
         "shared": "Both are a tenth below real graphs, most of which repeat a training graph.",
     },
     "amp": {
+        "vun": (
+            "All that `fast` draws is valid; a third of it repeats a training graph, of the real "
+            "ones more than eight in ten."
+        ),
+        "ratio": (
+            "Of sizes, degrees and operators alone: the neighborhoods that it draws are unseen "
+            "twice as often. The choice among candidates costs `fast` a tenth."
+        ),
         "neighborhood_novelty:1": _SEAMS,
         "neighborhood_novelty:2": (
             "Of graphs of ten nodes one new edge is in most neighborhoods of radius 2: nearly all "
