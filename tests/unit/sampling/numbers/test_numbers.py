@@ -7,7 +7,7 @@ from costed_jobs import costed_job, costed_jobs
 from layerdag.datasets.schema import GraphSchema
 from layerdag.datasets.schema.costs import COST_NAMES
 from layerdag.sampling import GeneratedGraph
-from layerdag.sampling.numbers import NumberAssigner
+from layerdag.sampling.numbers import GivenNumbers, NumberAssigner
 
 JOBS = costed_jobs([8, 16, 32] * 84)
 SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=4)
@@ -53,7 +53,7 @@ def test_durations_go_with_the_costs_that_nodes_were_given() -> None:
 def test_given_durations_stay() -> None:
     job = JOBS[0]
     given = {name: value[:2] for name, value in job.numbers.items()}
-    found = NumberAssigner(SCHEMA).numbers(SCHEMA.encode(job), 0, given)
+    found = NumberAssigner(SCHEMA).numbers(SCHEMA.encode(job), 0, GivenNumbers.of_first(given))
     np.testing.assert_array_equal(found["duration"][:2], given["duration"])
 
 
