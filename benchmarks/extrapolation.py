@@ -154,7 +154,7 @@ def _similarity(drawn: Sequence[DAG], real: Sequence[DAG]) -> dict[str, Any]:
         found = [report.row(name).ratio for name in SHAPE]
         whole.append(np.mean([ratio for ratio in found if ratio is not None]))
         bins = compare_by_depth(*sets, OPERATOR, replicates=2)
-        fifths.append([part.mean_ratio or np.nan for part in bins])
+        fifths.append([np.nan if b.mean_ratio is None else b.mean_ratio for b in bins])
     return {
         "mean_ratio": round(float(np.mean(whole)), 3),
         "by_depth": [round(float(ratio), 3) for ratio in np.mean(fifths, axis=0)],

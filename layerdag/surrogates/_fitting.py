@@ -11,10 +11,10 @@ import numpy as np
 
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import UsageError
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates._calibration import Calibration
-from layerdag.surrogates._inputs import hide, targets
+from layerdag.surrogates._inputs import hide, targets, unlabeled
 from layerdag.surrogates._seen import SeenCodes
 from layerdag.surrogates.families import (
     FAMILIES,
@@ -53,10 +53,7 @@ class KnownTargets:
         for name, target_B in columns.items():
             given = [isinstance(dag.conditions.get(name), int | float) for dag in dags]
             if not any(given):
-                raise DataError(
-                    f"No graph has a number '{name}'; name another condition with --target, or a "
-                    "label file with --labels."
-                )
+                raise unlabeled(name)
             if strange := int((~np.isfinite(target_B[given])).sum()):
                 raise UsageError(
                     f"{strange} graphs have a '{name}' that is not finite; label them, or leave "

@@ -156,12 +156,17 @@ def labeled(
         (dag, float(y)) for dag, y in zip(dags, known, strict=True) if isinstance(y, int | float)
     ]
     if not kept:
-        raise DataError(
-            f"No graph has a number '{target}'; name another condition with --target, or a label "
-            "file with --labels."
-        )
+        raise unlabeled(target)
     shown = hide([dag for dag, _ in kept], schema, hidden)
     return Labeled(tuple(shown), np.array([y for _, y in kept]))
+
+
+def unlabeled(target: str) -> DataError:
+    """Return the error that no graph has a target."""
+    return DataError(
+        f"No graph has a number '{target}'; name another condition with --target, or a label file "
+        "with --labels."
+    )
 
 
 def targets(dags: Sequence[DAG], target: str) -> np.ndarray:

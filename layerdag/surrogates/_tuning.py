@@ -227,8 +227,9 @@ def _cross_validated(
             found = [
                 _score(model, *held.having(name), score)
                 for name, model in zip(train.target_B, models, strict=True)
+                if np.isfinite(held.target_B[name]).any()
             ]
-            yield float(np.mean(found))
+            yield float(np.mean(found)) if found else float("nan")
 
 
 def _score(

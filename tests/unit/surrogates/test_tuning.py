@@ -11,7 +11,9 @@ import layerdag as ld
 from layerdag.datasets import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.surrogates import Search, Surrogate, Tuning, labeled, scored, tune
-from layerdag.surrogates._tuning import _folds
+from layerdag.surrogates._fitting import KnownTargets, separate_fits
+from layerdag.surrogates._scores import EVALUATED
+from layerdag.surrogates._tuning import _cross_validated, _folds
 
 FAST = Search(trials=2, folds=2, score="mae")
 
@@ -97,6 +99,21 @@ def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphData
         tune(both, "message_passing", FAST, target=names, shared=True)
     with pytest.raises(UsageError, match="'boosting' has no network"):
         tune(both, "boosting", search, target=names, shared=True)
+
+
+def test_a_fold_without_a_graph_of_a_target_is_scored_by_the_others(data: GraphDataset) -> None:
+    train = data.graphs["train"]
+    rare = tuple(
+        dag.with_conditions({**dag.conditions, "rare": float(i)}) if i < 20 else dag
+        for i, dag in enumerate(train)
+    )
+    known = KnownTargets.of(rare, data.schema, ("label", "rare"), ())
+    fold_B = np.array([int(i < 20) for i in range(len(rare))])  # fold 0 has no graph with "rare"
+    fit = separate_fits("boosting", {"trees": 20})
+    score = next(one for one in EVALUATED if one.name == "spearman")
+    sizes = data.schema.sizes()
+    folds = _cross_validated([fit], known, fold_B, sizes, score, 0)
+    assert np.isfinite(next(folds))
 
 
 def test_too_little_is_refused(data: GraphDataset) -> None:

@@ -22,6 +22,8 @@ LEVELS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.995, 0.999, 1.0)
 NEAREST = 2
 """Known points between which the usual duration of new costs lies."""
 _SOFTENING = 0.25
+_DISTANCES = 4_000_000
+"""Distances from costs to points that are held at once: a file may have many points."""
 _LARGEST = 60.0
 
 Point = tuple[int, int, int, int, float]
@@ -57,12 +59,21 @@ class OperatorDurations:
         That of a point with these costs; between the nearest points where there is none.
         """
         distinct, row_N = np.unique(cost_N4, axis=0, return_inverse=True)
+        step = max(1, _DISTANCES // len(self.points))
+        parts = [
+            self._between_points(distinct[first : first + step])
+            for first in range(0, len(distinct), step)
+        ]
+        found_N: np.ndarray = np.concatenate(parts)[row_N.ravel()]
+        return found_N
+
+    def _between_points(self, distinct: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the usual duration of some costs."""
         gap_NP = np.abs(_places(distinct)[:, None] - self._place_P4[None]).sum(axis=2)
         near_NP = np.argsort(gap_NP, axis=1, kind="stable")[:, :NEAREST]
         gap_NP = np.take_along_axis(gap_NP, near_NP, axis=1)
         weight_NP = np.where(gap_NP[:, :1] > 0, 1 / (gap_NP + _SOFTENING), gap_NP == 0)
-        log_N = (weight_NP * self._log_P[near_NP]).sum(axis=1) / weight_NP.sum(axis=1)
-        found_N: np.ndarray = log_N[row_N.ravel()]
+        found_N: np.ndarray = (weight_NP * self._log_P[near_NP]).sum(1) / weight_NP.sum(1)
         return found_N
 
 

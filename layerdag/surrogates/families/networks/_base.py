@@ -34,7 +34,7 @@ class NetworkSettings:
         width: Number of features of a node.
         rounds: Number of message-passing rounds.
         epochs: Passes over the training graphs.
-        batch_size: Graphs a step.
+        batch_size: Graphs per step.
         learning_rate: Peak of the one-cycle schedule.
         weight_decay: Of AdamW.
         validation_fraction: Fraction of graphs held back to choose the best epoch.
@@ -78,7 +78,7 @@ class NetworkSurrogate(SurrogateModel):
         """Return a network with initial weights, an output for each target."""
 
     def predict(self, dags: Sequence[DAG]) -> np.ndarray:
-        """Return one prediction a graph, float64 (B,)."""
+        """Return one prediction per graph, float64 (B,)."""
         if not dags:
             return np.zeros(0)
         data = [self.network.prepared(known_data(dag, self.sizes)) for dag in dags]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from layerdag.datasets.schema.costs import LEVELS, Durations, OperatorDurations
+from layerdag.datasets.schema.costs import LEVELS, Durations, OperatorDurations, _durations
 
 NONE = (0.0,) * len(LEVELS)
 RISING = tuple(math.log(1 + level) for level in LEVELS)
@@ -20,6 +20,13 @@ def test_a_known_cost_takes_its_usual_time_and_a_new_one_lies_between_its_neighb
     assert (known, other) == (3.0, 5.0)
     assert middle == pytest.approx(4.0, abs=0.05)
     assert 3.0 < near < middle
+
+
+def test_many_costs_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = np.array([[flops, 64, 0, 0] for flops in (1024, 256, 300, 256, 512)])
+    at_once = MM.usual(costs)
+    monkeypatch.setattr(_durations, "_DISTANCES", 4)  # two rows of two points
+    assert MM.usual(costs).tolist() == at_once.tolist()
 
 
 def test_a_message_takes_as_long_as_between_so_many_ranks() -> None:
