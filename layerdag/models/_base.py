@@ -80,7 +80,7 @@ class SampleRequest:
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the neighbors that training shows; `reference` draws one.
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
-            none. Only the choice among several candidates knows it.
+            none. `fast` counts them down and chooses candidates by it, `reference` takes none.
         prefix: First layers that every graph begins with; `reference` takes none.
         gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
         possible: What is ruled out while `fast` samples; None rules out nothing.

@@ -9,6 +9,8 @@ from typing import Any
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphSizes
 
+_LITERAL: Any = typing.Literal
+
 MAX_WIDTH = 8192
 MAX_DEPTH = 256
 MAX_STEPS = 10_000
@@ -44,9 +46,13 @@ def require_choices(model: str, group: str, settings: Any) -> None:
         ConfigError: Names the model, the setting and its choices.
     """
     for name, hint in typing.get_type_hints(type(settings)).items():
-        choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+        literals = [
+            part for part in (hint, *typing.get_args(hint)) if typing.get_origin(part) is _LITERAL
+        ]
+        choices = [choice for literal in literals for choice in typing.get_args(literal)]
         value = getattr(settings, name)
-        if choices and value not in choices:
+        optional = type(None) in typing.get_args(hint)
+        if choices and value not in choices and not (optional and value is None):
             where = f"{group}.{name}" if group else name
             raise ConfigError(
                 f"model '{model}': '{where}' must be {' or '.join(map(repr, choices))}, found "

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from layerdag.codec import NUM_NODES
 from layerdag.datasets import GraphDataset
 from layerdag.graph import shared_statistics
 from layerdag.models._spec import ModelSpec, model_config
@@ -17,7 +18,8 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
     default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
-    jobs, "unlimited" in flow graphs.
+    jobs, "unlimited" in flow graphs. ``remaining_nodes=None`` of ``conditioning`` is "encoded" in
+    jobs whose number of nodes is a condition.
 
     Args:
         data: The data set.
@@ -38,8 +40,18 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
             if getattr(config.constraints, name) is None
         }
         config = replace(config, constraints=replace(config.constraints, **left_open))
+    conditioning = getattr(config, "conditioning", None)
+    if conditioning is not None and getattr(conditioning, "remaining_nodes", "none") is None:
+        choice = "encoded" if _asks_for_sizes(data) else "none"
+        config = replace(config, conditioning=replace(conditioning, remaining_nodes=choice))
     sizes = data.schema.sizes()
     return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), asdict(config))
+
+
+def _asks_for_sizes(data: GraphDataset) -> bool:
+    """Return whether graphs are jobs whose number of nodes is a condition."""
+    names = [condition.name for condition in data.schema.numeric_conditions]
+    return data.schema.kind != "flow" and NUM_NODES in names
 
 
 def predicts_out_degree(data: GraphDataset) -> bool:

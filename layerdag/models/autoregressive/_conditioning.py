@@ -6,6 +6,9 @@ tokens. So the positions of a graph fall into buckets of growing length with a v
 conditions are also added to the encoder's output. Codes enter linearly: a nonlinearity before the
 normalization made the vectors of different conditions almost parallel.
 
+The number of nodes asked for is followed more closely: every token also knows how many are still to
+come (``RemainingNodes``).
+
 Shape letters: B graphs, C numeric conditions, D width of a state, F feature columns, J position
 buckets, M categorical conditions, R rows, T tokens.
 """
@@ -26,6 +29,13 @@ from layerdag.models.layers import SumEmbedding, gather_rows
 _INPUT_SCALE = 0.25
 # Centers of the radial basis functions, in standard deviations; their width is one.
 _CENTERS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+# Distance and number of the centers of the features of remaining nodes: of the logarithm to base 2
+# of their number, and of the fraction of nodes that are there.
+_OCTAVES, _NUM_OCTAVES = 0.5, 29
+_FRACTIONS, _NUM_FRACTIONS = 0.05, 26
+# Standard deviation of the logarithm of the factor between the nodes that a training graph has and
+# those it is said to be asked for.
+_SIZE_NOISE = 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +45,16 @@ class ConditionVectors:
     Attributes:
         before_BJD: Added to the encoder's input.
         after_BJD: Added to the encoder's output.
+        nodes_B: Number of nodes asked for; NaN is unknown.
     """
 
     before_BJD: Float[Tensor, "B J D"]
     after_BJD: Float[Tensor, "B J D"]
+    nodes_B: Float[Tensor, " B"]
 
     def select(self, row_R: Int[Tensor, " R"]) -> "ConditionVectors":
         """Return the vectors of some graphs."""
-        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R])
+        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R], self.nodes_B[row_R])
 
 
 class ConditionEncoder(nn.Module):
@@ -96,7 +108,8 @@ class ConditionEncoder(nn.Module):
             code_BJD = code_BJD + self.categories(category_BM + 1)[:, None]
             code_BJD = code_BJD + self.stage_categories(category_BM + 1).view(shape)
         normed_BJD = self.norm(code_BJD)
-        return ConditionVectors(_INPUT_SCALE * normed_BJD, self.after(normed_BJD))
+        before_BJD, after_BJD = _INPUT_SCALE * normed_BJD, self.after(normed_BJD)
+        return ConditionVectors(before_BJD, after_BJD, conditions.known_nodes_B)
 
     def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the bucket of each position of a graph."""
@@ -111,10 +124,75 @@ class ConditionEncoder(nn.Module):
         return (features_BCF * known_BC[..., None]).flatten(1)
 
 
+class RemainingNodes(nn.Module):
+    """Vectors from how many nodes of a graph are there, and how many are still to come.
+
+    The idea is that of length-difference positional encoding (Takase and Okazaki, arXiv
+    1904.07418, section 3.1). Features are radial basis functions of the logarithm of the number of
+    nodes to come and of the fraction that is there; where no number is asked for, all are zero. The
+    map is zero at first, so that weights which were trained without it mean what they did.
+
+    Args:
+        width: Width D of the encoder.
+    """
+
+    octave_F: Tensor
+    fraction_F: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        octave_F, fraction_F = torch.arange(_NUM_OCTAVES), torch.arange(_NUM_FRACTIONS)
+        self.register_buffer("octave_F", octave_F * _OCTAVES, persistent=False)
+        self.register_buffer("fraction_F", fraction_F * _FRACTIONS, persistent=False)
+        self.lift = nn.Linear(_NUM_OCTAVES + _NUM_FRACTIONS + 1, 2 * width, bias=False)
+        nn.init.zeros_(self.lift.weight)
+
+    def forward(
+        self, position_T: Int[Tensor, " T"], nodes_T: Float[Tensor, " T"]
+    ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
+        """Return what is added to the encoder's input and to its output, (T, D) each.
+
+        Args:
+            position_T: Nodes of the token's graph up to it.
+            nodes_T: Nodes that the graph is to have; NaN is unknown.
+        """
+        before_TD, after_TD = self.lift(self._features(position_T, nodes_T)).chunk(2, dim=1)
+        return before_TD, after_TD
+
+    def _features(
+        self, position_T: Int[Tensor, " T"], nodes_T: Float[Tensor, " T"]
+    ) -> Float[Tensor, "T F"]:
+        """Return radial basis functions and whether the number is known; zeros where it is not."""
+        known_T1 = ~nodes_T.isnan()[:, None]
+        nodes_T1 = nodes_T.nan_to_num(1.0).clamp(min=1.0)[:, None]
+        left_T1 = (nodes_T1 - position_T[:, None]).clamp(min=0.0)
+        octave_TF = ((1.0 + left_T1).log2() - self.octave_F) / _OCTAVES
+        fraction_TF = (
+            (position_T[:, None] / nodes_T1).clamp(max=self.fraction_F[-1]) - self.fraction_F
+        ) / _FRACTIONS
+        rbf_TF = (-0.5 * torch.cat([octave_TF, fraction_TF], dim=1).square()).exp()
+        return torch.cat([rbf_TF, torch.ones_like(nodes_T1)], dim=1) * known_T1
+
+
+def noisy_sizes(
+    nodes_B: Int[Tensor, " B"], generator: torch.Generator | None
+) -> Float[Tensor, " B"]:
+    """Return the numbers of nodes that training says were asked for: nearly those there are.
+
+    With the exact number the last decisions of a graph would be made to fit it, whatever a program
+    then does. Without a generator numbers are exact.
+    """
+    asked_B = nodes_B.float()
+    if generator is None:
+        return asked_B
+    noise_B = torch.randn(asked_B.shape, generator=generator, device=asked_B.device)
+    return asked_B * (_SIZE_NOISE * noise_B).exp()
+
+
 def drop_conditions(conditions: Conditions, rate: float, generator: torch.Generator) -> Conditions:
     """Drop conditions as ``Conditions.dropped``; all numbers of a graph are drawn in one row."""
     graphs, count = conditions.numeric_BC.shape
-    columns = count + conditions.category_BM.shape[1] + 1
+    columns = count + conditions.category_BM.shape[1] + int(conditions.nodes_B is not None) + 1
     device = conditions.numeric_BC.device
     uniform = torch.rand(graphs, columns, generator=generator, device=device)
     return conditions.dropped(uniform, rate)

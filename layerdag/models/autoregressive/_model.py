@@ -29,8 +29,10 @@ from layerdag.models import (
 )
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
+    RemainingNodes,
     at_tokens,
     drop_conditions,
+    noisy_sizes,
 )
 from layerdag.models.autoregressive._config import HEAD_WIDTH, FastConfig
 from layerdag.models.autoregressive._constraints import AllowedCodes, DegreeConstraints
@@ -85,6 +87,8 @@ class FastLayerDAG(DAGModel):
         self.num_heads, self.block = heads, config.encoder.block
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
+        counts_down = config.conditioning.remaining_nodes == "encoded"
+        self.remaining = RemainingNodes(width) if counts_down else None
         self.encoder = nn.ModuleList(
             EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
         )
@@ -118,7 +122,8 @@ class FastLayerDAG(DAGModel):
         ("layer_size"), nodes ("node", "edge") and graphs ("condition").
         """
         noise = generator if self.training else None
-        targets, encoded_TD = self._teacher_forced(batch, noise)
+        asked_B = None if self.remaining is None else noisy_sizes(batch.node_ptr.diff(), noise)
+        targets, encoded_TD = self._teacher_forced(batch, noise, asked_B)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
         terms = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, targets.layout),
@@ -134,7 +139,7 @@ class FastLayerDAG(DAGModel):
     ) -> float:
         """Return log p(the graphs are the first layers of graphs | conditions), summed, nats."""
         with torch.inference_mode():
-            targets, encoded_TD = self._teacher_forced(batch, None, out_degree_N)
+            targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
             node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
             sizes = layer_size_loss(self.heads, encoded_TD, targets.layout)
             end = end_loss(self.heads, encoded_TD, targets.layout)
@@ -144,9 +149,17 @@ class FastLayerDAG(DAGModel):
         self,
         batch: DAGBatch,
         noise: torch.Generator | None,
+        asked_B: Float[Tensor, " B"] | None = None,
         out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> tuple[Targets, Float[Tensor, "T D"]]:
-        """Return a batch as targets, and the encoding of every token."""
+        """Return a batch as targets, and the encoding of every token.
+
+        Args:
+            batch: The graphs.
+            noise: Of dropout; None in evaluation.
+            asked_B: Numbers of nodes that they are said to be asked for; None: unknown.
+            out_degree_N: Predicted out-degrees; None: those of the graphs.
+        """
         layout = Layout.of(batch)
         edges = Edges.of(batch, layout)
         out_degree_T = edges.out_degree_T
@@ -157,16 +170,20 @@ class FastLayerDAG(DAGModel):
         structure = StructuralFeatures.of(layout, edges, out_degree_T)
         targets = Targets(batch.x_NA, layout, edges, structure, Blocks.of(layout, self.block))
         encoded_TD = dropout(
-            self._encode(batch, targets, noise), self.config.encoder.dropout, noise
+            self._encode(batch, targets, noise, asked_B), self.config.encoder.dropout, noise
         )
         return targets, encoded_TD
 
     def _encode(
-        self, batch: DAGBatch, targets: Targets, noise: torch.Generator | None
+        self,
+        batch: DAGBatch,
+        targets: Targets,
+        noise: torch.Generator | None,
+        asked_B: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "T D"]:
         """Return the encoder's output for every token, shape (T, D)."""
         layout, edges, rates = targets.layout, targets.edges, self.config.encoder
-        conditions = Conditions(batch.numeric_BC, batch.category_BM)
+        conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B)
         if noise is not None:
             rate = self.config.conditioning.dropout
             conditions = drop_conditions(conditions, rate, noise)
@@ -175,8 +192,13 @@ class FastLayerDAG(DAGModel):
         x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
         x_TA[layout.token_N] = batch.x_NA
         x_TD = row_dropout(self.tokens(x_TA, targets.structure), rates.token_dropout, noise)
-        x_TD = x_TD + at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
-        x_TD = dropout(x_TD, rates.dropout, noise)
+        before_TD = at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
+        after_TD = at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
+        if self.remaining is not None:
+            nodes_T = vectors.nodes_B[layout.graph_T]
+            remaining_TD = self.remaining(targets.structure.position_T, nodes_T)
+            before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
+        x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
         context = AttentionContext(
             targets.blocks,
             *attention_biases(targets.blocks, self.num_heads),
@@ -187,7 +209,7 @@ class FastLayerDAG(DAGModel):
         for encoder_block in self._encoder_blocks():
             x_TD = encoder_block(x_TD, context)
         encoded_TD: Tensor = self.last_norm(x_TD)
-        return encoded_TD + at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
+        return encoded_TD + after_TD
 
     def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
         """Return the encoder blocks with their type."""
@@ -299,6 +321,7 @@ class FastLayerDAG(DAGModel):
         modules = SamplerModules(
             self.tokens,
             self.conditions,
+            self.remaining,
             self._encoder_blocks(),
             self.last_norm,
             self.heads,

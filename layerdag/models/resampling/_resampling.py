@@ -43,6 +43,7 @@ def resample(
         category_BM=request.category_BM.repeat_interleave(count, dim=0),
         seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
         best_of=1,
+        nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
         possible=None if request.possible is None else request.possible.repeated(count),
     )
     sampled = sample(repeated)

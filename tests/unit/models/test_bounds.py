@@ -20,6 +20,7 @@ class Choice:
 
     word: Literal["yes", "no"] = "yes"
     number: int = 1
+    open: Literal["left", "right"] | None = None
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.5])
@@ -53,6 +54,13 @@ def test_another_word_is_refused_with_its_place_and_the_choices():
         require_choices("fast", "part", Choice("maybe"))
     with pytest.raises(ConfigError, match=r"model 'fast': 'word' must be"):
         require_choices("fast", "", Choice("maybe"))
+
+
+def test_a_word_that_may_be_left_out_is_one_of_the_choices_otherwise():
+    require_choices("fast", "part", Choice(open=None))
+    require_choices("fast", "part", Choice(open="left"))
+    with pytest.raises(ConfigError, match=r"'part\.open' must be 'left' or 'right', found 'up'"):
+        require_choices("fast", "part", Choice(open="up"))
 
 
 def test_sizes_of_a_data_set_pass():

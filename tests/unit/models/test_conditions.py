@@ -56,3 +56,21 @@ def test_graphs_may_have_numbers_alone_categories_alone_or_nothing():
         assert dropped.numeric_BC.isnan().any(1).tolist() == [False, bool(numbers), False]
         assert (dropped.category_BM == -1).any(1).tolist() == [False, bool(categories), False]
         assert plain.of(torch.zeros(0, dtype=torch.int64)).numeric_BC.shape == (0, numbers)
+
+
+def test_the_number_of_nodes_asked_for_is_a_condition_that_may_be_dropped():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, torch.tensor([30.0, 70.0]))
+    uniform = torch.tensor([[0.9, 0.9, 0.9, 0.1, 0.9], [0.9, 0.9, 0.9, 0.9, 0.9]])
+    dropped = asked.dropped(uniform, 0.2)
+    assert dropped.nodes_B.isnan().tolist() == [True, False]
+    assert not dropped.numeric_BC.isnan().any()
+    everything = asked.dropped(uniform.masked_fill(uniform < 0.5, 0.9).clone(), 0.95)
+    assert everything.nodes_B.isnan().all()
+
+
+def test_rows_without_a_number_of_nodes_follow_those_with_one():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, torch.tensor([30.0, 70.0]))
+    joined = asked.followed_by(asked.unknown()).of(torch.tensor([1, 0, 3]))
+    assert joined.known_nodes_B[:2].tolist() == [70.0, 30.0]
+    assert joined.known_nodes_B[2].isnan()
+    assert KNOWN.known_nodes_B.isnan().tolist() == [True, True]

@@ -1,5 +1,7 @@
 """The description of a model takes its sizes and statistics from the data set."""
 
+from dataclasses import replace
+
 import pytest
 from warm_starts import TINY, data_of, jobs
 
@@ -34,6 +36,19 @@ def test_out_degrees_are_predicted_for_jobs_only_if_asked(
     spec = spec_for(data, "fast", {"predict_out_degree": given})
     assert spec.arguments["predict_out_degree"] is settled
     assert (build_model(spec).heads.out_degree is not None) is settled
+
+
+@pytest.mark.parametrize(
+    ("asks", "given", "settled"),
+    [(True, None, "encoded"), (False, None, "none"), (True, "none", "none")],
+)
+def test_nodes_still_to_come_are_encoded_where_jobs_are_asked_for_by_size(
+    asks: bool, given: str | None, settled: str
+):
+    graphs = [replace(job, conditions={"num_nodes": 9.0} if asks else {}) for job in jobs()]
+    spec = spec_for(data_of(graphs), "fast", {"conditioning": {"remaining_nodes": given}})
+    assert spec.arguments["conditioning"]["remaining_nodes"] == settled
+    assert (build_model(spec).remaining is not None) is (settled == "encoded")
 
 
 def test_settings_may_be_a_tree_or_plain_data(data: GraphDataset):

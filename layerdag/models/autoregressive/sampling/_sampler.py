@@ -29,6 +29,7 @@ from layerdag.models.autoregressive import (
     EncoderBlock,
     Heads,
     NeighborKinds,
+    RemainingNodes,
     TokenEmbedding,
 )
 from layerdag.models.autoregressive.sampling._cache import EncoderCache, ParentList
@@ -61,6 +62,7 @@ class SamplerModules:
     Attributes:
         tokens: Token embedding.
         conditions: Encoder of the conditions.
+        remaining: Encoder of the nodes still to come; None in a model without.
         encoder: Encoder blocks.
         last_norm: Normalization of the encoder's output.
         heads: Readouts.
@@ -72,6 +74,7 @@ class SamplerModules:
 
     tokens: TokenEmbedding
     conditions: ConditionEncoder
+    remaining: RemainingNodes | None
     encoder: tuple[EncoderBlock, ...]
     last_norm: nn.Module
     heads: Heads
@@ -129,8 +132,10 @@ class Sampler:
 
     def _conditions(self, device: torch.device) -> ConditionVectors:
         """Return the condition vectors of each encoder row."""
+        request = self.request
+        nodes_B = None if request.nodes_B is None else request.nodes_B.float().to(device)
         conditions = Conditions(
-            self.request.numeric_BC.to(device), self.request.category_BM.to(device)
+            request.numeric_BC.to(device), request.category_BM.to(device), nodes_B
         )
         if self.guidance.has_pairs:
             conditions = conditions.followed_by(conditions.unknown())
@@ -141,12 +146,14 @@ class Sampler:
         """Encode the newest token of every graph and append it to the cache."""
         modules, structure = self.modules, self.state.structure
         bucket = bisect_right(modules.conditions.position_buckets, position)
-        x_RD = (
-            self.guidance.duplicate(modules.tokens(self.x_BA, structure))
-            + self.vectors.before_BJD[:, bucket]
-        )
+        before_RD, after_RD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
+        if modules.remaining is not None:
+            position_R = self.guidance.duplicate(structure.position_T)
+            remaining_RD = modules.remaining(position_R, self.vectors.nodes_B)
+            before_RD, after_RD = before_RD + remaining_RD[0], after_RD + remaining_RD[1]
+        x_RD = self.guidance.duplicate(modules.tokens(self.x_BA, structure)) + before_RD
         x_RD = self.cache.encode(x_RD, position, self._parents())
-        encoded_RD: Tensor = modules.last_norm(x_RD) + self.vectors.after_BJD[:, bucket]
+        encoded_RD: Tensor = modules.last_norm(x_RD) + after_RD
         self.cache.append(position, encoded_RD, modules.heads.pointer.key(encoded_RD))
         return encoded_RD
 

@@ -6,6 +6,7 @@ import torch
 from layerdag.graph import DAG, DAGBatch, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import SampleRequest
 from layerdag.models.autoregressive import (
+    ConditioningConfig,
     EncoderConfig,
     FastConfig,
     FastLayerDAG,
@@ -56,6 +57,7 @@ def small_model(
     dropout: float = 0.0,
     predict_out_degree: bool = True,
     heads: HeadsConfig | None = None,
+    conditioning: ConditioningConfig | None = None,
 ) -> FastLayerDAG:
     torch.manual_seed(0)
     statistics = GraphStatistics.measure(dags, SIZES)
@@ -64,6 +66,7 @@ def small_model(
         depth=2,
         predict_out_degree=predict_out_degree,
         encoder=EncoderConfig(block=block, dropout=dropout),
+        conditioning=conditioning or ConditioningConfig(),
         heads=heads or HeadsConfig(),
     )
     model = FastLayerDAG(SIZES, statistics, config)

@@ -4,8 +4,8 @@ import torch
 
 from layerdag.graph import GraphSizes
 from layerdag.models import Conditions
-from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder
-from layerdag.models.autoregressive._conditioning import at_tokens, drop_conditions
+from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder, RemainingNodes
+from layerdag.models.autoregressive._conditioning import at_tokens, drop_conditions, noisy_sizes
 
 NONE = torch.zeros(2, 0, dtype=torch.int64)
 
@@ -140,3 +140,48 @@ def test_dropping_everything_leaves_nothing_known():
     dropped = drop_conditions(some_conditions(), 1.0, torch.Generator())
     assert dropped.numeric_BC.isnan().all()
     assert (dropped.category_BM == -1).all()
+
+
+def trained_remaining() -> RemainingNodes:
+    torch.manual_seed(0)
+    remaining = RemainingNodes(16)
+    torch.nn.init.normal_(remaining.lift.weight)
+    return remaining
+
+
+def test_remaining_nodes_add_nothing_untrained_or_where_none_are_asked_for():
+    position_T, nodes_T = torch.tensor([0, 5]), torch.tensor([20.0, 20.0])
+    assert not any(part.any() for part in RemainingNodes(16)(position_T, nodes_T))
+    unknown_T = torch.full((2,), torch.nan)
+    assert not any(part.any() for part in trained_remaining()(position_T, unknown_T))
+
+
+def test_remaining_nodes_tell_apart_what_is_left_and_what_is_there():
+    position_T = torch.tensor([10, 90, 10, 45, 0])
+    nodes_T = torch.tensor([20.0, 100.0, 100.0, 90.0, 1e6])
+    for part in trained_remaining()(position_T, nodes_T):
+        assert part.isfinite().all()
+        assert (torch.cdist(part, part) + 9 * torch.eye(5) > 0.1).all()
+
+
+def test_beyond_the_number_asked_for_nothing_is_left():
+    before_TD, after_TD = trained_remaining()(
+        torch.tensor([130, 200]), torch.tensor([100.0, 100.0])
+    )
+    assert torch.equal(before_TD[0], before_TD[1])
+    assert torch.equal(after_TD[0], after_TD[1])
+
+
+def test_sizes_of_training_graphs_are_asked_for_within_a_few_percent():
+    nodes_B = torch.full((4000,), 500)
+    ratio_B = noisy_sizes(nodes_B, torch.Generator().manual_seed(0)) / 500
+    assert 0.02 < ratio_B.log().std() < 0.05
+    assert abs(ratio_B.log().mean()) < 0.005
+    assert torch.equal(noisy_sizes(nodes_B, None), nodes_B.float())
+
+
+def test_dropping_all_conditions_hides_the_number_of_nodes():
+    whole = Conditions(torch.zeros(500, 1), torch.zeros(500, 0, dtype=torch.int64), torch.ones(500))
+    dropped = drop_conditions(whole, 0.2, torch.Generator().manual_seed(0))
+    assert 0.26 < dropped.nodes_B.isnan().float().mean() < 0.46
+    assert dropped.nodes_B.isnan().logical_xor(dropped.numeric_BC[:, 0].isnan()).any()

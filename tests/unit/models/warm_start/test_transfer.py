@@ -13,6 +13,7 @@ from layerdag.models.warm_start import Trained, axes_of, carry_over, spec_from
 MODELS = [
     ("fast", {}),
     ("fast", {"predict_out_degree": True}),
+    ("fast", {"conditioning": {"remaining_nodes": "encoded"}}),
     ("reference", {}),
 ]
 
@@ -76,6 +77,14 @@ def test_every_weight_whose_shape_depends_on_the_data_is_described(schema, name,
         elif key in shapes:
             assert tensor.shape == shapes[key], key
     assert set(axes) <= set(new.state_dict())
+
+
+def test_a_model_that_counts_nodes_down_starts_as_one_that_does_not(schema) -> None:
+    old = trained(schema, jobs())
+    spec = spec_of(schema, jobs(), conditioning={"remaining_nodes": "encoded"})
+    carried = carry_over(old, spec, schema, seed=3)
+    batch = batch_of(schema, jobs())
+    assert losses(spec, carried.weights, batch) == losses(old.spec, old.model.state_dict(), batch)
 
 
 def _with_larger_counts(statistics: GraphStatistics) -> GraphStatistics:

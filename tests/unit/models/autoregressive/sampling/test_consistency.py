@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from layerdag.graph import DAG
-from layerdag.models.autoregressive import DegreeConstraints, FastLayerDAG, HeadsConfig
+from layerdag.models.autoregressive import (
+    ConditioningConfig,
+    DegreeConstraints,
+    FastLayerDAG,
+    HeadsConfig,
+)
 from layerdag.models.autoregressive._model import GRAPH_OBJECTIVES
 from layerdag.models.autoregressive.sampling import (
     _alike as fast_alike,
@@ -93,24 +98,31 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
         lambda self, kind, out_degree: torch.full_like(kind, dag.num_nodes),
     )
     one = collated([dag])
-    model.sample(request(1, numeric_BC=one.numeric_BC, category_BM=one.category_BM))
+    asked = {"numeric_BC": one.numeric_BC, "category_BM": one.category_BM}
+    model.sample(request(1, **asked, nodes_B=torch.tensor([float(dag.num_nodes)])))
     assert next(script, None) is None
     return total
 
 
 @pytest.mark.parametrize(
-    ("block", "plans", "chosen"),
+    ("block", "plans", "chosen", "remaining"),
     [
-        *((block, plans, "last") for block in (2, 4, 64) for plans in (True, False)),
-        (4, False, "all"),
+        *((block, plans, "last", "none") for block in (2, 4, 64) for plans in (True, False)),
+        (4, False, "all", "none"),
+        (4, False, "last", "encoded"),
     ],
 )
 def test_the_sampler_gives_a_graph_the_probability_that_training_computes(
-    block, plans, chosen, monkeypatch
+    block, plans, chosen, remaining, monkeypatch
 ):
     dags = small_dags(count=9)
-    heads = HeadsConfig(chosen_parents=chosen)
-    model = small_model(dags, block=block, predict_out_degree=plans, heads=heads)
+    model = small_model(
+        dags,
+        block=block,
+        predict_out_degree=plans,
+        heads=HeadsConfig(chosen_parents=chosen),
+        conditioning=ConditioningConfig(remaining_nodes=remaining),
+    )
     losses = model.losses(collated(dags[-1:]), torch.Generator())
     trained = -sum(losses[name].total.item() for name in GRAPH_OBJECTIVES)
     forced = forced_log_likelihood(model, dags[-1], monkeypatch.setattr)
