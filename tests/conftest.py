@@ -54,7 +54,7 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def first_calls_of_a_test() -> None:
-    """Check the shapes of the first calls of each function again."""
+    """Count the calls of each function, some of which are checked, from zero again."""
     first_calls.CALLS.begin_test()
 
 

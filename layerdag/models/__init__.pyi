@@ -21,6 +21,7 @@ from ._spec import (
     RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
     ModelSpec as ModelSpec,
     build_model as build_model,
+    build_without_weights as build_without_weights,
     model_config as model_config,
     takes_loose_settings as takes_loose_settings,
 )

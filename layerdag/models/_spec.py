@@ -6,11 +6,13 @@ the arguments are checked against its tree of settings, so that a file cannot na
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from layerdag._runtime import build_settings, derive_seed, did_you_mean, tell_loose, with_new_names
 from layerdag.errors import ConfigError
@@ -169,6 +171,44 @@ def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
         except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
             raise ConfigError(f"model '{spec.name}' cannot be built: {error}.") from error
         return model
+
+
+def build_without_weights(spec: ModelSpec) -> DAGModel:
+    """Return the model on the meta device, for the shapes of its weights: no memory is spent.
+
+    Raises:
+        ConfigError: If the name or a setting is unknown, or a value is out of bounds.
+    """
+    with torch.device("meta"), _NothingDrawn():
+        return build_model(spec)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Initial weights are not drawn, nor numbers summed: on the meta device there is nothing.
+
+    For each of these operations torch would import its compiler there, which takes a second, and
+    then run it in Python.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.randn:
+            return torch.empty(*args, **kwargs)
+        if func in _FILLING:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if func in _SAME_SHAPE:
+            return torch.empty(args[0].shape, dtype=args[0].dtype)
+        return func(*args, **kwargs)
+
+
+_FILLING = (
+    nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_,
+    Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_,
+)  # fmt: skip
+_SAME_SHAPE = (Tensor.cumsum, Tensor.mul, Tensor.sub, torch.log1p)
+"""With a number or a tensor of the same shape, as the constructors use them."""
 
 
 def _part(name: str, which: int) -> type[Any]:

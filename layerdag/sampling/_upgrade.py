@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema, fit_table
@@ -24,7 +23,7 @@ from layerdag.graph import (
     neighbor_kinds,
     shared_statistics,
 )
-from layerdag.models import ModelSpec, build_model
+from layerdag.models import ModelSpec, build_without_weights
 from layerdag.training import CheckpointContents, LoadedCheckpoint, read_checkpoint
 
 OLD_FORMAT = 2
@@ -208,8 +207,8 @@ def _moved(pairs: Sequence[tuple[int, int]], cap: int) -> tuple[tuple[int, int],
 
 def _shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a model's weights; no memory is spent on them."""
-    with torch.device("meta"):
-        return {name: tuple(t.shape) for name, t in build_model(spec).state_dict().items()}
+    model = build_without_weights(spec)
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 def _rounded_pairs(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

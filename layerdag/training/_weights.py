@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import safetensors
-import torch
 from torch import Tensor
 
 from layerdag._runtime import memory_left
 from layerdag.errors import CheckpointError
-from layerdag.models import DAGModel, ModelSpec, build_model
+from layerdag.models import DAGModel, ModelSpec, build_without_weights
 
 # Weights of so many bytes are loaded without asking what is left.
 _SMALL = 1 << 26
@@ -81,8 +80,8 @@ def check_shapes(file: Path, spec: ModelSpec) -> None:
             f"{file} cannot be read ({reason}); copy or train the checkpoint again."
         ) from error
     found = with_present_names(found)
-    with torch.device("meta"):
-        wanted = {n: tuple(t.shape) for n, t in build_model(spec).state_dict().items()}
+    model = build_without_weights(spec)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     _check_memory(file, wanted.values())
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):

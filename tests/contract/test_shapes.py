@@ -1,17 +1,19 @@
 """Shapes in signatures: every public function of tensors says them, and one letter has one meaning.
 
 The annotations are checked in the tests (``--jaxtyping-packages`` in pyproject.toml), in the first
-calls of each function in each test (tests/helpers/first_calls.py).
+and some later calls of each function in each test (tests/helpers/first_calls.py).
 """
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from first_calls import CHECKED, Calls
+from beartype import beartype
+from first_calls import Calls, jaxtyped
+from jaxtyping import Float
 from rooms import PACKAGE
 
 from layerdag.models import Conditions
@@ -123,15 +125,44 @@ def test_shapes_are_checked_when_tests_make_a_dataclass() -> None:
         Conditions(torch.zeros(3, 1), torch.zeros(2, 1, dtype=torch.int64))
 
 
-def test_the_first_calls_of_a_function_are_checked_in_each_test() -> None:
+def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test() -> None:
     calls = Calls()
-    function = calls.limited(lambda: "checked", lambda: "not checked")
-    other = calls.limited(lambda: "checked", lambda: "not checked")
+    function = calls.limited(lambda: lambda: "checked", lambda: "not checked")
+    other = calls.limited(lambda: lambda: "checked", lambda: "not checked")
     for _ in range(2):
         calls.begin_test()
-        assert [function() for _ in range(CHECKED)] == CHECKED * ["checked"]
-        assert function() == "not checked"
+        called = [function() for _ in range(10)]
+        assert [n for n, how in enumerate(called, start=1) if how == "checked"] == [1, 2, 4, 8]
         assert other() == "checked"
+
+
+def test_functions_made_inside_of_a_function_are_checked_together_and_stay_their_own() -> None:
+    calls = Calls()
+
+    def check(function: Callable[[], int]) -> Callable[[], int]:
+        return lambda: -function()
+
+    def inner(number: int) -> Callable[[], int]:
+        def plain() -> int:
+            return number
+
+        return calls.limited_inside(check, plain)
+
+    calls.begin_test()
+    assert [inner(n)() for n in (1, 2, 3, 4, 5)] == [-1, -2, 3, -4, 5]
+    calls.begin_test()
+    first, second = inner(1), inner(2)
+    assert (first(), second(), first(), first()) == (-1, -2, 1, -1)
+
+
+def test_shapes_are_checked_inside_of_a_function() -> None:
+    def total(numbers: Float[torch.Tensor, "B 2"]) -> Float[torch.Tensor, " B"]:
+        return numbers.sum(1)
+
+    checked = jaxtyped(total, typechecker=beartype)
+    assert checked(torch.ones(3, 2)).tolist() == [2, 2, 2]
+    with pytest.raises(TypeError, match="total"):
+        checked(torch.ones(3, 4))
 
 
 def _public_functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:

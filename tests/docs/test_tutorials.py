@@ -1,23 +1,28 @@
 """The Python of a page, blocks tagged ``python test``, runs in order as one script."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from documentation import ROOT, blocks
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-BLOCK = re.compile(r"^```python test\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if BLOCK.search(page.read_text())]
+DOCS = ROOT / "docs"
+
+
+def script(page: Path) -> str:
+    return "\n".join(block.program() for block in blocks(page) if block.language == "python test")
+
+
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if script(page)]
 
 
 @pytest.mark.slow
 @pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
-    (tmp_path / "page.py").write_text("\n".join(BLOCK.findall(page.read_text())))
+    (tmp_path / "page.py").write_text(script(page))
     done = subprocess.run(
         [sys.executable, "page.py"],
         cwd=tmp_path,

@@ -1,18 +1,19 @@
-"""Shapes of arguments and results are checked in the first calls of each function in a test.
+"""Shapes of arguments and results are checked in some calls of each function in a test.
 
 A check costs more than most of the functions that it checks, and a sampler calls them ten thousand
-times with the same shapes.
+times with the same shapes. Checked are the first calls and some later ones: 1, 2, 4, 8 and so on.
+To write a check takes milliseconds: it is written when it is first needed, and once for all
+functions that the same lines make inside of another function.
 """
 
 import dataclasses
 import functools
 import inspect
+import threading
 from collections.abc import Callable
+from types import CodeType
 
 import jaxtyping
-
-CHECKED = 20
-"""So many calls of each function are checked in each test."""
 
 
 class Calls:
@@ -20,24 +21,65 @@ class Calls:
 
     def __init__(self) -> None:
         self._test = 0
+        self._inner: dict[CodeType, Callable] = {}
 
     def begin_test(self) -> None:
         """Count every function from zero again."""
         self._test += 1
 
-    def limited(self, checked: Callable, plain: Callable) -> Callable:
-        """Return a function that is ``checked`` in its first calls and ``plain`` later."""
-        test, count = -1, 0
+    def limited(self, check: Callable[[], Callable], plain: Callable) -> Callable:
+        """Return a function that is ``check()`` in calls 1, 2, 4, ... and ``plain`` in others."""
+        test, count, checked = -1, 0, None
 
-        @functools.wraps(checked)
+        @functools.wraps(plain)
         def call(*args: object, **kwargs: object) -> object:
-            nonlocal test, count
+            nonlocal test, count, checked
             if test != self._test:
                 test, count = self._test, 0
             count += 1
-            return (checked if count <= CHECKED else plain)(*args, **kwargs)
+            if count & (count - 1) or jaxtyping.config.jaxtyping_disable:
+                return plain(*args, **kwargs)
+            if checked is None:
+                checked = check()
+            return checked(*args, **kwargs)
 
         return call
+
+    def limited_inside(self, check: Callable[[Callable], Callable], plain: Callable) -> Callable:
+        """Return such a function for one that is made at every call of the one around it.
+
+        All functions that come from the same lines are counted together.
+        """
+        now = self._inner.get(plain.__code__)
+        if now is None:
+            now = self._inner[plain.__code__] = self._shared(check, plain)
+
+        @functools.wraps(plain)
+        def call(*args: object, **kwargs: object) -> object:
+            return now(plain, args, kwargs)
+
+        return call
+
+    def _shared(self, check: Callable[[Callable], Callable], first: Callable) -> Callable:
+        here = threading.local()
+
+        @functools.wraps(first)
+        def checked_one(*args: object, **kwargs: object) -> object:
+            return here.function(*args, **kwargs)
+
+        def plain(function: Callable, args: tuple, kwargs: dict) -> object:
+            return function(*args, **kwargs)
+
+        def with_check() -> Callable:
+            checked = check(checked_one)
+
+            def call(function: Callable, args: tuple, kwargs: dict) -> object:
+                here.function = function
+                return checked(*args, **kwargs)
+
+            return call
+
+        return self.limited(with_check, plain)
 
 
 CALLS = Calls()
@@ -50,7 +92,14 @@ def jaxtyped(checked: object, *, typechecker: object) -> object:
         return _jaxtyped_class(checked, typechecker)
     if not inspect.isfunction(checked):
         return _jaxtyped(checked, typechecker=typechecker)
-    return CALLS.limited(_jaxtyped(checked, typechecker=typechecker), checked)
+    check = functools.partial(_jaxtyped, typechecker=typechecker)
+    if _is_inside(checked):
+        return CALLS.limited_inside(check, checked)
+    return CALLS.limited(functools.partial(check, checked), checked)
+
+
+def _is_inside(function: Callable) -> bool:
+    return function.__qualname__.rpartition(".")[0].endswith("<locals>")
 
 
 def _jaxtyped_class(checked: type, typechecker: object) -> type:
@@ -58,8 +107,8 @@ def _jaxtyped_class(checked: type, typechecker: object) -> type:
     written_by_hand = getattr(plain, "__globals__", None) is globals()
     if not dataclasses.is_dataclass(checked) or written_by_hand:
         return checked
-    _jaxtyped(checked, typechecker=typechecker)
-    checked.__init__ = CALLS.limited(checked.__init__, plain)
+    check = functools.partial(_jaxtyped, plain, typechecker=typechecker)
+    checked.__init__ = CALLS.limited(check, plain)
     return checked
 
 

@@ -14,7 +14,7 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
         data=small_corpus,
         out=tmp_path / "demo",
         max_nodes=60,
-        train_steps=20,
+        train_steps=4,
         width=32,
         samples=12,
         families=("boosting",),

@@ -20,7 +20,7 @@ TINY = (
     "model.width=32",
     "model.depth=1",
     "training.max_steps=2",
-    "training.evaluate_every=1",
+    "training.evaluate_every=2",
     "training.log_every=1",
     "logger.sample_graphs=1",
     "threads=1",
@@ -86,7 +86,10 @@ def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> Non
     best, samples = out / "run" / "best", out / "samples"
     words = ("train", "data=folder", f"data.folder={data}", f"data.labels={home}/labels.csv")
     assert run(*words, *TINY, f"out={out}/run") == 0
-    assert run("sample", f"checkpoint={best}", "num=5", "max_nodes=60", f"out={samples}") == 0
+    assert (
+        run("sample", f"checkpoint={best}", "num=5", "max_nodes=20", "best_of=2", f"out={samples}")
+        == 0
+    )
     audit = ("validate", samples, "--against", out / "run", "--checkpoint", best)
     assert run(*audit, "--report", out / "audit.html") == 0
     assert_silent(out, FAMILY)

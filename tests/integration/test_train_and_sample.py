@@ -43,7 +43,7 @@ def sample(checkpoint: Path, out: Path, *more: str) -> int:
             "sample",
             f"checkpoint={checkpoint}",
             "num=3",
-            "max_nodes=60",
+            "max_nodes=24",
             "threads=1",
             f"out={out}",
             *more,

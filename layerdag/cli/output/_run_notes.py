@@ -8,7 +8,7 @@ import torch
 
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.samples import SampleRun
-from layerdag.models import ModelSpec, build_model
+from layerdag.models import ModelSpec, build_without_weights
 from layerdag.training import TrainResult
 
 UNITS = "losses are nats per decision (per graph where the name ends in per_graph); lower is better"
@@ -26,8 +26,7 @@ def announcement(data: GraphDataset, spec: ModelSpec, device: torch.device) -> s
 
 def _parameters(spec: ModelSpec) -> int:
     """Return the number of parameters of a model, without memory for them."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in build_model(spec).parameters())
+    return sum(parameter.numel() for parameter in build_without_weights(spec).parameters())
 
 
 def after_training(result: TrainResult) -> str:

@@ -36,7 +36,7 @@ def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) 
         "chains", "flow", {"train": named[:12], "val": named[12:18], "test": named[18:]}
     )
     checkpoint = ld.train(data.conditioned_on(["label"]), settings=settings, width=32, depth=1)
-    weights = ld.audit(ld.sample(checkpoint, num=3), data, checkpoint).weights
+    weights = ld.audit(ld.sample(checkpoint, num=3, max_nodes=6), data, checkpoint).weights
     assert all(0 <= attack.auc <= 1 for attack in weights)
     assert "likelihood" in weights[0].name
 
@@ -44,7 +44,7 @@ def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) 
 def test_a_checkpoint_of_another_split_is_refused(tmp_path: Path) -> None:
     checkpoint = chain_checkpoint(tmp_path)
     with pytest.raises(UsageError, match="split"):
-        ld.audit(ld.sample(checkpoint, num=2), DATA, checkpoint)
+        ld.audit(ld.sample(checkpoint, num=2, max_nodes=6), DATA, checkpoint)
 
 
 def written(folder: Path, split: object) -> Path:

@@ -25,7 +25,7 @@ DATA = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:16], "test": GR
 
 
 def test_data_sets_and_samples_are_taken_as_they_are(tmp_path: Path) -> None:
-    samples = ld.sample(chain_checkpoint(tmp_path), num=6)
+    samples = ld.sample(chain_checkpoint(tmp_path), num=6, max_nodes=6, best_of=1)
     report = ld.compare(DATA, DATA, samples, replicates=3)
     assert (report.train, report.test, report.generated) == (16, 8, 6)
     lists = ld.compare(DATA.graphs["train"], DATA.graphs["test"], samples, replicates=3)
@@ -33,7 +33,7 @@ def test_data_sets_and_samples_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_data_set_and_samples_are_enough(tmp_path: Path) -> None:
-    samples = ld.sample(chain_checkpoint(tmp_path), num=6)
+    samples = ld.sample(chain_checkpoint(tmp_path), num=6, max_nodes=6, best_of=1)
     report = ld.compare(DATA, samples, replicates=3)
     assert report.to_dict() == ld.compare(DATA, DATA, samples, replicates=3).to_dict()
     with pytest.raises(UsageError, match="split into training and test graphs"):

@@ -36,12 +36,12 @@ def test_a_graph_comes_back(tmp_path: Path, name: str) -> None:
 
 
 def test_a_sample_is_written_as_what_the_suffix_says(tmp_path: Path) -> None:
-    (sampled,) = ld.sample(job_checkpoint(tmp_path / "jobs"), num=1, max_nodes=20)
+    (sampled,) = ld.sample(job_checkpoint(tmp_path / "jobs"), num=1, max_nodes=10)
     ld.write(sampled, tmp_path / "s")
     ld.write(sampled, tmp_path / "s.graphml")
     assert isinstance(ld.read(tmp_path / "s"), ld.Workload)
     assert isinstance(ld.read(tmp_path / "s.graphml"), AttributedGraph)
-    (chained,) = ld.sample(chain_checkpoint(tmp_path / "chains"), num=1)
+    (chained,) = ld.sample(chain_checkpoint(tmp_path / "chains"), num=1, max_nodes=6)
     ld.write(chained, tmp_path / "c.json")
     assert isinstance(ld.read(tmp_path / "c.json"), AttributedGraph)
 

@@ -36,7 +36,7 @@ def test_graphs_are_checked_whether_attributed_or_coded(tmp_path: Path) -> None:
 
 
 def test_samples_are_checked_as_what_they_become(tmp_path: Path) -> None:
-    jobs = ld.sample(job_checkpoint(tmp_path / "jobs"), num=2, max_nodes=20)
+    jobs = ld.sample(job_checkpoint(tmp_path / "jobs"), num=2, max_nodes=10, best_of=2)
     assert not any(f.rule.severity.value == "error" for f in ld.validate(jobs))
-    chains = ld.validate(ld.sample(chain_checkpoint(tmp_path / "chains"), num=2))
+    chains = ld.validate(ld.sample(chain_checkpoint(tmp_path / "chains"), num=2, max_nodes=6))
     assert all(finding.sampled and "sample-0000" in finding.where for finding in chains)

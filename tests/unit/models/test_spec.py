@@ -1,17 +1,28 @@
 """A model as plain data: it survives a file, and a file cannot ask for anything else."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
-from layerdag.graph import DAG, GraphSizes, GraphStatistics
-from layerdag.models import RENAMED_ARGUMENTS, ModelSpec, build_model, model_config
+from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
+from layerdag.models import (
+    RENAMED_ARGUMENTS,
+    DAGModel,
+    ModelSpec,
+    build_model,
+    build_without_weights,
+    model_config,
+)
 from layerdag.models.autoregressive import FastConfig, FastLayerDAG
 from layerdag.models.diffusion import ReferenceConfig, ReferenceLayerDAG
 
@@ -65,6 +76,29 @@ def test_building_a_model_leaves_the_global_generator_alone(spec: ModelSpec):
     torch.manual_seed(5)
     build_model(spec, 99)
     assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec: ModelSpec):
+    bare, model = build_without_weights(spec), build_model(spec)
+    assert {tensor.device.type for tensor in bare.state_dict().values()} == {"meta"}
+    for tensors in (DAGModel.state_dict, lambda m: dict(m.named_parameters())):
+        expected = {name: (t.shape, t.dtype) for name, t in tensors(model).items()}
+        assert {name: (t.shape, t.dtype) for name, t in tensors(bare).items()} == expected
+
+
+def test_a_model_without_weights_is_made_without_the_compiler_of_torch(tmp_path: Path):
+    sizes = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+    dag = random_dag(np.random.default_rng(0), [2, 3, 2], [4, 2], num_edge_types=2)
+    spec = ModelSpec("fast", sizes, GraphStatistics.measure([dag], sizes))
+    (tmp_path / "spec.json").write_text(json.dumps(spec.to_dict()))
+    program = (
+        "import json, sys\n"
+        "from layerdag.models import ModelSpec, build_without_weights\n"
+        "build_without_weights(ModelSpec.from_dict(json.load(open(sys.argv[1]))))\n"
+        "sys.exit('torch._dynamo' in sys.modules)\n"
+    )
+    words = (sys.executable, "-c", program, tmp_path / "spec.json")
+    assert subprocess.run(words).returncode == 0
 
 
 def test_all_settings_written_out_make_the_same_model(spec: ModelSpec):

@@ -63,7 +63,7 @@ def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> 
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
     given = GivenLayers.of(workload, 3, jobs.schema)
     count = given.prefix.num_nodes
-    for sample in completed(jobs, prefix=workload, prefix_layers=3):
+    for sample in completed(jobs, prefix=workload, prefix_layers=3, max_nodes=count + 12):
         order_N = np.argsort(sample.graph.layer_N, kind="stable")[:count]
         kind_N, given_N = (dag.x_NA[:count, 0] for dag in (sample.dag, given.prefix.dag))
         assert kind_N.tolist() == given_N.tolist()

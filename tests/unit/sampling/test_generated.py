@@ -9,7 +9,7 @@ from layerdag.sampling import pretrained_checkpoint, sample
 
 
 def test_samples_come_into_memory_in_every_form(tmp_path: Path) -> None:
-    first, second = sample(job_checkpoint(tmp_path), num=2, seed=3, max_nodes=20)
+    first, second = sample(job_checkpoint(tmp_path), num=2, seed=3, max_nodes=10)
     assert (first.name, first.seed, second.seed) == ("sample-00000", 3, 4)
     assert first.graph.num_nodes == first.dag.num_nodes
     assert first.graph is first.graph
@@ -24,8 +24,10 @@ def test_samples_come_into_memory_in_every_form(tmp_path: Path) -> None:
 
 def test_a_sample_depends_on_its_seed_alone_and_on_no_file(tmp_path: Path) -> None:
     checkpoint = chain_checkpoint(tmp_path)
-    (alone,) = sample(checkpoint, num=1, seed=5, conditions={"label": 2.0})
-    many = sample(tmp_path / "model", num=3, seed=4, conditions={"label": 2.0}, batch_size=2)
+    (alone,) = sample(checkpoint, num=1, seed=5, conditions={"label": 2.0}, max_nodes=8)
+    many = sample(
+        tmp_path / "model", num=3, seed=4, conditions={"label": 2.0}, batch_size=2, max_nodes=8
+    )
     assert many[1].dag.x_NA.tolist() == alone.dag.x_NA.tolist()
     assert alone.dag.conditions["label"] == 2.0
     with pytest.raises(DataError):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,18 +49,31 @@ def costed(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
     return costed_checkpoint(tmp_path_factory.mktemp("costed"))
 
 
+@pytest.fixture(scope="module")
+def in_one_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], dict[str, str]]:
+    """Return what writes the ten samples of a checkpoint in one run, once, and reads the files."""
+
+    @cache
+    def whole(kind: str, file_format: str) -> dict[str, str]:
+        folder = tmp_path_factory.mktemp("whole") / "s"
+        return contents(written(request.getfixturevalue(kind), folder, file_format))
+
+    return whole
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("kind", ["flow", "trace", "costed"])
 @pytest.mark.parametrize("count", [2, 5])
 def test_all_shares_together_are_the_run_of_one_process(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, count: int, file_format: str
+    request: pytest.FixtureRequest, in_one_run, tmp_path: Path, kind: str, count: int, file_format
 ) -> None:
     checkpoint = request.getfixturevalue(kind)
-    whole = written(checkpoint, tmp_path / "whole", file_format)
     for index in reversed(range(count)):
         written(checkpoint, tmp_path / "shares", file_format, shard=f"{index}/{count}")
-    assert contents(tmp_path / "shares") == contents(whole)
-    assert len(contents(whole)) == 7
+    assert contents(tmp_path / "shares") == in_one_run(kind, file_format)
+    assert len(in_one_run(kind, file_format)) == 7
 
 
 @pytest.mark.parametrize("kind", ["flow", "trace"])
@@ -101,9 +115,8 @@ def stopping_after(count: int, stop: BaseException) -> Callable[[], None]:
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("finished", [1, 4, 9])
 def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(
-    trace: LoadedCheckpoint, tmp_path: Path, finished: int, file_format: str
+    trace: LoadedCheckpoint, in_one_run, tmp_path: Path, finished: int, file_format: str
 ) -> None:
-    whole = written(trace, tmp_path / "whole", file_format)
     out, parts = tmp_path / "s", PartSettings(file_format, part_size=4)
     with pytest.raises(KeyboardInterrupt, match=rf"{finished // 4} of 3 parts .* kept in .*s; "):
         write_parts(
@@ -116,7 +129,7 @@ def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(
     done: list[int] = []
     write_parts(trace, TEN, out, parts, on_each=lambda: done.append(0))
     assert len(done) == 10
-    assert contents(out) == contents(whole)
+    assert contents(out) == in_one_run("trace", file_format)
 
 
 def test_only_missing_parts_are_sampled(
