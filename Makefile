@@ -91,7 +91,7 @@ corpus: $(STAMP)
 pretrained: $(STAMP)
 	$(BIN)/python train.py experiment=pretrained out=outputs/pretrained-first
 	$(BIN)/python train.py experiment=pretrained init=outputs/pretrained-first/best data.further=further \
-		training.max_steps=10500 training.optimizer.learning_rate=1e-3
+		training.max_steps=14000 training.optimizer.learning_rate=1e-3
 
 clean:
 	rm -rf outputs build *.egg-info

@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from absl import logging as absl_logging
 from hypothesis import settings
 from laws import USUAL
 from threadpoolctl import threadpool_limits
@@ -29,6 +31,10 @@ settings.register_profile(
     "search", deadline=None, max_examples=20 * USUAL, print_blob=True, derandomize=False
 )
 settings.load_profile("fixed")
+
+# dp-accounting logs by absl, whose handler closes the stream that it began with when Hydra sets up
+# logging. That may be the one in which pytest catches standard error.
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 # Before the package is imported: pytest's plugin of jaxtyping decorates its functions then.
 first_calls.install()
