@@ -12,6 +12,7 @@ from ._run_notes import (
     after_sampling as after_sampling,
     after_training as after_training,
     announcement as announcement,
+    before_parts as before_parts,
 )
 from ._simulation import (
     interval as interval,

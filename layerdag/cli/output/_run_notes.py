@@ -9,6 +9,7 @@ import torch
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.samples import SampleRun
 from layerdag.models import ModelSpec, build_without_weights
+from layerdag.sampling import PartSettings
 from layerdag.training import TrainResult
 
 UNITS = "losses are nats per decision (per graph where the name ends in per_graph); lower is better"
@@ -56,6 +57,18 @@ def after_sampling(manifest: Path) -> str:
     return (
         f"wrote {count} to {out}. Check all: layerdag validate {shlex.quote(str(out))}; "
         f"look at the first: layerdag view {first} --out sample.svg\n"
+    )
+
+
+def before_parts(num: int, parts: PartSettings) -> str:
+    """Return a warning if there are more shards than parts, so that some draw nothing; else ""."""
+    shards, there = parts.assigned.count, -(-num // parts.part_size)
+    if shards <= there:
+        return ""
+    return (
+        f"layerdag: there is work for only {there:,} of {shards:,} shards, since {num:,} samples are "
+        f"cut into parts of {parts.part_size:,}; part_size={max(num // shards, 1)} gives each shard "
+        "its share.\n"
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from layerdag.cli.output import after_parts, after_sampling
+from layerdag.cli.output import after_parts, after_sampling, before_parts
 from layerdag.cli.settings import SampleConfig, run, sample_config
 from layerdag.cli.verbs.models._train import pick_device
 from layerdag.datasets.schema import outside_training
@@ -84,6 +84,7 @@ def _write_parts(
     shard = parts.assigned
     of = f", of which this is shard {shard.index} of {shard.count}" if shard.count > 1 else ""
     sys.stderr.write(f"{volume.describe()} in {asked.out}{of}\n")
+    sys.stderr.write(before_parts(settings.num, parts))
     with _bar(-(-settings.num // shard.count)) as bar:
         return write_parts(
             checkpoint, settings, asked.out, parts, overwrite=asked.overwrite, on_each=bar.update

@@ -8,7 +8,13 @@ import torch
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
-from layerdag.cli.output import after_parts, after_sampling, after_training, announcement
+from layerdag.cli.output import (
+    after_parts,
+    after_sampling,
+    after_training,
+    announcement,
+    before_parts,
+)
 from layerdag.datasets.sources import load_latent_preferential
 from layerdag.models import build_model, spec_for
 from layerdag.sampling import GenerationSettings, PartSettings, write_parts, write_samples
@@ -55,6 +61,14 @@ def test_sample_leaves_its_json_alone_on_standard_output(
     out, err = capsys.readouterr()
     assert json.loads(out)["num"] == 1
     assert "wrote 1 sample to " in err
+
+
+def test_more_shards_than_parts_are_told_which_size_fits() -> None:
+    told = before_parts(400, PartSettings(part_size=1000, shard="1/2"))
+    assert "work for only 1 of 2 shards" in told
+    fitting = int(told.split("part_size=")[1].split()[0])
+    assert before_parts(400, PartSettings(part_size=fitting, shard="1/2")) == ""
+    assert before_parts(400, PartSettings(part_size=1000)) == ""
 
 
 def test_the_commands_that_parts_suggest_run(tmp_path: Path, monkeypatch) -> None:
