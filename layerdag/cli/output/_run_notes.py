@@ -65,10 +65,10 @@ def before_parts(num: int, parts: PartSettings) -> str:
     shards, there = parts.assigned.count, -(-num // parts.part_size)
     if shards <= there:
         return ""
+    fitting = max(num // shards, 1)
     return (
-        f"layerdag: there is work for only {there:,} of {shards:,} shards, since {num:,} samples are "
-        f"cut into parts of {parts.part_size:,}; part_size={max(num // shards, 1)} gives each shard "
-        "its share.\n"
+        f"layerdag: there is work for only {there:,} of {shards:,} shards, since {num:,} samples "
+        f"are cut into parts of {parts.part_size:,}; part_size={fitting} gives each its share.\n"
     )
 
 
