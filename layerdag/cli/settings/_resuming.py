@@ -14,6 +14,8 @@ from layerdag.training import LAST, RUN_FILE, run_of
 _GROUPS = ("data", "model")
 # What says how to start, not what to train.
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
+# What a model did before it had the setting: the default of now has other weights.
+_BEFORE = {"model.conditioning.remaining_nodes": "none"}
 
 
 def with_own_settings(overrides: Sequence[str]) -> list[str]:
@@ -33,9 +35,10 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
         if group not in given and _is_option(group, settings.get(group))
     ]
     kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
-    leaves = [
-        f"++{key}={_word(value)}" for key, value in flattened(kept).items() if key not in given
-    ]
+    values = flattened(kept)
+    if values.get("model.name") == "fast":
+        values = {**_BEFORE, **values}
+    leaves = [f"++{key}={_word(value)}" for key, value in values.items() if key not in given]
     return [*chosen, *leaves, *overrides]
 
 
