@@ -14,6 +14,7 @@ from ._resuming import with_own_settings as with_own_settings
 from ._run_file import (
     public_config as public_config,
     read_run_file as read_run_file,
+    run_file_if_taken_up as run_file_if_taken_up,
     write_run_file as write_run_file,
 )
 from ._simulate_flags import (

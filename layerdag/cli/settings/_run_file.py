@@ -5,14 +5,15 @@ trained on. Resuming needs the data again: ``run.json`` in the run's folder, bes
 and never inside one, holds every setting, paths relative to the run's folder.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from layerdag._runtime import write_text
-from layerdag.errors import DataError
+from layerdag.errors import CheckpointError, DataError
 from layerdag.training import RUN_FILE
 
 _NOTICE = (
@@ -67,7 +68,28 @@ def write_run_file(
     settings = {k: v for k, v in config.items() if k not in _PLACES} | {"data": data}
     file = directory / RUN_FILE
     content = {"notice": _NOTICE, "config": settings, "words": dict(substitutes or {})}
-    write_text(file, json.dumps(content, indent=1) + "\n")
+    _write_for_the_owner(file, json.dumps(content, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def run_file_if_taken_up(directory: Path) -> Iterator[None]:
+    """Put the run's ``run.json`` back if its checkpoint does not fit the settings written to it.
+
+    Otherwise settings that cannot go on with a run would be those of the next attempt.
+    """
+    file = directory / RUN_FILE
+    before = file.read_text(encoding="utf-8") if file.is_file() else None
+    try:
+        yield
+    except CheckpointError:
+        if before is not None:
+            _write_for_the_owner(file, before)
+        raise
+
+
+def _write_for_the_owner(file: Path, text: str) -> None:
+    """Write a file that nobody else may read."""
+    write_text(file, text)
     file.chmod(0o600)
 
 

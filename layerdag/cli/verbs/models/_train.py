@@ -33,6 +33,7 @@ from layerdag.cli.settings import (
     given_model,
     public_config,
     run,
+    run_file_if_taken_up,
     train_config,
     warn,
     with_own_settings,
@@ -100,7 +101,9 @@ def _task(config: DictConfig) -> float | None:
         elif _is_first():
             require_free(directory, overwrite=asked.overwrite)
         make = _tuned if asked.privacy.is_on else _trained
-        result = make(config, asked, directory)
+        resumed = _is_first() and asked.resume
+        with run_file_if_taken_up(directory) if resumed else contextlib.nullcontext():
+            result = make(config, asked, directory)
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 

@@ -93,6 +93,19 @@ def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(
     assert sorted(set(steps)) == [1, 2, 3]
 
 
+def test_settings_that_cannot_go_on_with_a_run_are_not_kept_as_its_own(
+    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(ran.folder, run)
+    before = (run / "run.json").read_text()
+    words = (f"resume={run}", "training.max_steps=3", "logger.console=false")
+    assert main(["train", *words, "model.width=64"]) == 1
+    assert "cannot be resumed" in capsys.readouterr().err
+    assert (run / "run.json").read_text() == before
+    assert main(["train", *words]) == 0
+
+
 def test_an_older_run_is_replaced_only_when_told(
     ran: Ran, capsys: pytest.CaptureFixture[str]
 ) -> None:
