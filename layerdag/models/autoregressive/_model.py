@@ -137,7 +137,10 @@ class FastLayerDAG(DAGModel):
     def log_prefix_likelihood(
         self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
     ) -> float:
-        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats."""
+        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
+
+        How many nodes the whole graphs are to have is unknown beyond the conditions.
+        """
         with torch.inference_mode():
             targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
             node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
