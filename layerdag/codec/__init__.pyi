@@ -1,4 +1,5 @@
 from ._attributed_graph import (
+    NUM_LAYERS as NUM_LAYERS,
     NUM_NODES as NUM_NODES,
     SIZE_CONDITIONS as SIZE_CONDITIONS,
     AttributedGraph as AttributedGraph,

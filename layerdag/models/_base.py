@@ -81,6 +81,8 @@ class SampleRequest:
             the neighbors that training shows; `reference` draws one.
         nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
             none. `fast` counts them down and chooses candidates by it, `reference` takes none.
+        layers_B: float32 number of layers that each graph is to have, likewise; `fast` counts them
+            down.
         prefix: First layers that every graph begins with; `reference` takes none.
         gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
         possible: What is ruled out while `fast` samples; None rules out nothing.
@@ -98,10 +100,18 @@ class SampleRequest:
     temperature: float = 1.0
     best_of: int = 1
     nodes_B: Float[Tensor, " B"] | None = None
+    layers_B: Float[Tensor, " B"] | None = None
     prefix: Prefix | None = None
     gap: Gap | None = None
     possible: PossibleCodes | None = None
     faults: Faults | None = None
+
+    @property
+    def sizes_B2(self) -> Float[Tensor, "B 2"]:
+        """Numbers of nodes and of layers that each graph is to have; NaN asks for none."""
+        unknown_B = torch.full((len(self.seeds),), torch.nan)
+        sizes = (self.nodes_B, self.layers_B)
+        return torch.stack([unknown_B if s_B is None else s_B.float().cpu() for s_B in sizes], 1)
 
 
 @dataclass(frozen=True, eq=False)

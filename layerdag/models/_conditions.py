@@ -17,12 +17,12 @@ class Conditions:
     Attributes:
         numeric_BC: Standardized numbers; NaN is unknown.
         category_BM: int64 codes; -1 is unknown.
-        nodes_B: Number of nodes asked for; NaN is unknown, None is unknown for all.
+        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown, None is unknown for all.
     """
 
     numeric_BC: Float[Tensor, "B C"]
     category_BM: Int[Tensor, "B M"]
-    nodes_B: Float[Tensor, " B"] | None = None
+    sizes_B2: Float[Tensor, "B 2"] | None = None
 
     def unknown(self) -> "Conditions":
         """Return conditions of the same shape of which nothing is known."""
@@ -31,11 +31,11 @@ class Conditions:
         )
 
     @property
-    def known_nodes_B(self) -> Float[Tensor, " B"]:
-        """Number of nodes asked for, NaN where it is unknown, shape (B,)."""
-        if self.nodes_B is not None:
-            return self.nodes_B
-        return torch.full((len(self.category_BM),), torch.nan, device=self.category_BM.device)
+    def known_sizes_B2(self) -> Float[Tensor, "B 2"]:
+        """Numbers of nodes and of layers asked for, NaN where they are unknown, shape (B, 2)."""
+        if self.sizes_B2 is not None:
+            return self.sizes_B2
+        return torch.full((len(self.category_BM), 2), torch.nan, device=self.category_BM.device)
 
     def dropped(self, uniform: Float[Tensor, "B _"], rate: float) -> "Conditions":
         """Make conditions unknown at random: each with probability ``rate``, and all together.
@@ -44,29 +44,29 @@ class Conditions:
         which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
 
         Args:
-            uniform: In [0, 1): one per number, one per category, one for the number of nodes if it
-                is asked for, and one for all of a graph.
+            uniform: In [0, 1): one per number, one per category, one for each of the two sizes if
+                they are asked for, and one for all of a graph.
             rate: Probability of either kind of dropping.
         """
         drop = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
         count = self.numeric_BC.shape[1]
         stop = count + self.category_BM.shape[1]
-        nodes_B = self.nodes_B
+        sizes_B2 = self.sizes_B2
         return Conditions(
             self.numeric_BC.masked_fill(drop[:, :count], torch.nan),
             self.category_BM.masked_fill(drop[:, count:stop], -1),
-            None if nodes_B is None else nodes_B.masked_fill(drop[:, stop], torch.nan),
+            None if sizes_B2 is None else sizes_B2.masked_fill(drop[:, stop:], torch.nan),
         )
 
     def of(self, row_R: Shaped[Tensor, " R"]) -> "Conditions":
         """Return the conditions of the graphs ``row_R``."""
-        nodes_R = None if self.nodes_B is None else self.nodes_B[row_R]
-        return Conditions(self.numeric_BC[row_R], self.category_BM[row_R], nodes_R)
+        sizes_R2 = None if self.sizes_B2 is None else self.sizes_B2[row_R]
+        return Conditions(self.numeric_BC[row_R], self.category_BM[row_R], sizes_R2)
 
     def followed_by(self, other: "Conditions") -> "Conditions":
         """Return these conditions, then those of ``other``."""
         return Conditions(
             torch.cat([self.numeric_BC, other.numeric_BC]),
             torch.cat([self.category_BM, other.category_BM]),
-            torch.cat([self.known_nodes_B, other.known_nodes_B]),
+            torch.cat([self.known_sizes_B2, other.known_sizes_B2]),
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from layerdag.codec import NUM_NODES
+from layerdag.codec import SIZE_CONDITIONS
 from layerdag.datasets import GraphDataset
 from layerdag.graph import shared_statistics
 from layerdag.models._spec import ModelSpec, model_config
@@ -18,8 +18,8 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
     default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
-    jobs, "unlimited" in flow graphs. ``remaining_nodes=None`` of ``conditioning`` is "encoded" in
-    jobs whose number of nodes is a condition.
+    jobs, "unlimited" in flow graphs. ``remaining_sizes=None`` of ``conditioning`` is "encoded" in
+    jobs whose numbers of nodes and layers are conditions.
 
     Args:
         data: The data set.
@@ -41,17 +41,17 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
         }
         config = replace(config, constraints=replace(config.constraints, **left_open))
     conditioning = getattr(config, "conditioning", None)
-    if conditioning is not None and getattr(conditioning, "remaining_nodes", "none") is None:
+    if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
         choice = "encoded" if _asks_for_sizes(data) else "none"
-        config = replace(config, conditioning=replace(conditioning, remaining_nodes=choice))
+        config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
     sizes = data.schema.sizes()
     return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), asdict(config))
 
 
 def _asks_for_sizes(data: GraphDataset) -> bool:
-    """Return whether graphs are jobs whose number of nodes is a condition."""
-    names = [condition.name for condition in data.schema.numeric_conditions]
-    return data.schema.kind != "flow" and NUM_NODES in names
+    """Return whether graphs are jobs whose numbers of nodes and layers are conditions."""
+    names = {condition.name for condition in data.schema.numeric_conditions}
+    return data.schema.kind != "flow" and names.issuperset(SIZE_CONDITIONS)
 
 
 def predicts_out_degree(data: GraphDataset) -> bool:

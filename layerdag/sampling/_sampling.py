@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from layerdag._runtime import derive_seed
-from layerdag.codec import NUM_NODES
+from layerdag.codec import NUM_LAYERS, NUM_NODES
 from layerdag.datasets import encode_batch
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import CheckpointError
@@ -236,6 +236,7 @@ class _Drawing:
             prefix=None if self.given is None else self.given.prefix,
             gap=None if self.given is None else self.given.gap,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
+            layers_B=torch.tensor([float(row.get(NUM_LAYERS, math.nan)) for row in rows]),
             possible=possible_codes(self.schema, rows),
             faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
         )

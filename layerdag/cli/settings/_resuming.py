@@ -15,7 +15,7 @@ _GROUPS = ("data", "model")
 # What says how to start, not what to train.
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
 # What a model did before it had the setting: the default of now has other weights.
-_BEFORE = {"model.conditioning.remaining_nodes": "none"}
+_BEFORE = {"model.conditioning.remaining_sizes": "none"}
 
 
 def with_own_settings(overrides: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 from ._conditioning import (
     ConditionEncoder as ConditionEncoder,
     ConditionVectors as ConditionVectors,
-    RemainingNodes as RemainingNodes,
+    RemainingSizes as RemainingSizes,
 )
 from ._config import (
     POSITION_BUCKETS as POSITION_BUCKETS,

@@ -6,8 +6,8 @@ tokens. So the positions of a graph fall into buckets of growing length with a v
 conditions are also added to the encoder's output. Codes enter linearly: a nonlinearity before the
 normalization made the vectors of different conditions almost parallel.
 
-The number of nodes asked for is followed more closely: every token also knows how many are still to
-come (``RemainingNodes``).
+The numbers of nodes and of layers asked for are followed more closely: every token also knows how
+many are still to come (``RemainingSizes``).
 
 Shape letters: B graphs, C numeric conditions, D width of a state, F feature columns, J position
 buckets, M categorical conditions, R rows, T tokens.
@@ -29,12 +29,12 @@ from layerdag.models.layers import SumEmbedding, gather_rows
 _INPUT_SCALE = 0.25
 # Centers of the radial basis functions, in standard deviations; their width is one.
 _CENTERS = (-2.0, -1.0, 0.0, 1.0, 2.0)
-# Distance and number of the centers of the features of remaining nodes: of the logarithm to base 2
-# of their number, and of the fraction of nodes that are there.
+# Distance and number of the centers of the features of remaining nodes and layers: of the logarithm
+# to base 2 of their number, and of the fraction that is there.
 _OCTAVES, _NUM_OCTAVES = 0.5, 29
 _FRACTIONS, _NUM_FRACTIONS = 0.05, 26
-# Standard deviation of the logarithm of the factor between the nodes that a training graph has and
-# those it is said to be asked for.
+# Standard deviation of the logarithm of the factor between a size that a training graph has and the
+# one it is said to be asked for.
 _SIZE_NOISE = 0.03
 
 
@@ -45,16 +45,16 @@ class ConditionVectors:
     Attributes:
         before_BJD: Added to the encoder's input.
         after_BJD: Added to the encoder's output.
-        nodes_B: Number of nodes asked for; NaN is unknown.
+        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown.
     """
 
     before_BJD: Float[Tensor, "B J D"]
     after_BJD: Float[Tensor, "B J D"]
-    nodes_B: Float[Tensor, " B"]
+    sizes_B2: Float[Tensor, "B 2"]
 
     def select(self, row_R: Int[Tensor, " R"]) -> "ConditionVectors":
         """Return the vectors of some graphs."""
-        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R], self.nodes_B[row_R])
+        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R], self.sizes_B2[row_R])
 
 
 class ConditionEncoder(nn.Module):
@@ -109,7 +109,7 @@ class ConditionEncoder(nn.Module):
             code_BJD = code_BJD + self.stage_categories(category_BM + 1).view(shape)
         normed_BJD = self.norm(code_BJD)
         before_BJD, after_BJD = _INPUT_SCALE * normed_BJD, self.after(normed_BJD)
-        return ConditionVectors(before_BJD, after_BJD, conditions.known_nodes_B)
+        return ConditionVectors(before_BJD, after_BJD, conditions.known_sizes_B2)
 
     def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the bucket of each position of a graph."""
@@ -124,13 +124,14 @@ class ConditionEncoder(nn.Module):
         return (features_BCF * known_BC[..., None]).flatten(1)
 
 
-class RemainingNodes(nn.Module):
-    """Vectors from how many nodes of a graph are there, and how many are still to come.
+class RemainingSizes(nn.Module):
+    """Vectors from how many nodes and layers of a graph are there, and how many are still to come.
 
     The idea is that of length-difference positional encoding (Takase and Okazaki, arXiv
-    1904.07418, section 3.1). Features are radial basis functions of the logarithm of the number of
-    nodes to come and of the fraction that is there; where no number is asked for, all are zero. The
-    map is zero at first, so that weights which were trained without it mean what they did.
+    1904.07418, section 3.1). Features are radial basis functions of the logarithm of the number to
+    come and of the fraction that is there, for nodes and for layers; where no number is asked for,
+    they are zero. The map is zero at first, so that weights which were trained without it mean what
+    they did.
 
     Args:
         width: Width D of the encoder.
@@ -144,55 +145,62 @@ class RemainingNodes(nn.Module):
         octave_F, fraction_F = torch.arange(_NUM_OCTAVES), torch.arange(_NUM_FRACTIONS)
         self.register_buffer("octave_F", octave_F * _OCTAVES, persistent=False)
         self.register_buffer("fraction_F", fraction_F * _FRACTIONS, persistent=False)
-        self.lift = nn.Linear(_NUM_OCTAVES + _NUM_FRACTIONS + 1, 2 * width, bias=False)
+        self.lift = nn.Linear(2 * (_NUM_OCTAVES + _NUM_FRACTIONS + 1), 2 * width, bias=False)
         nn.init.zeros_(self.lift.weight)
 
     def forward(
-        self, position_T: Int[Tensor, " T"], nodes_T: Float[Tensor, " T"]
+        self,
+        position_T: Int[Tensor, " T"],
+        layer_T: Int[Tensor, " T"],
+        sizes_T2: Float[Tensor, "T 2"],
     ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
         """Return what is added to the encoder's input and to its output, (T, D) each.
 
         Args:
             position_T: Nodes of the token's graph up to it.
-            nodes_T: Nodes that the graph is to have; NaN is unknown.
+            layer_T: Layers of the token's graph before the token's own.
+            sizes_T2: Nodes and layers that the graph is to have; NaN is unknown.
         """
-        before_TD, after_TD = self.lift(self._features(position_T, nodes_T)).chunk(2, dim=1)
+        nodes_TF = self._features(position_T, sizes_T2[:, 0])
+        layers_TF = self._features(layer_T, sizes_T2[:, 1])
+        before_TD, after_TD = self.lift(torch.cat([nodes_TF, layers_TF], 1)).chunk(2, dim=1)
         return before_TD, after_TD
 
     def _features(
-        self, position_T: Int[Tensor, " T"], nodes_T: Float[Tensor, " T"]
+        self, done_T: Int[Tensor, " T"], asked_T: Float[Tensor, " T"]
     ) -> Float[Tensor, "T F"]:
         """Return radial basis functions and whether the number is known; zeros where it is not."""
-        known_T1 = ~nodes_T.isnan()[:, None]
-        nodes_T1 = nodes_T.nan_to_num(1.0).clamp(min=1.0)[:, None]
-        left_T1 = (nodes_T1 - position_T[:, None]).clamp(min=0.0)
+        known_T1 = ~asked_T.isnan()[:, None]
+        asked_T1 = asked_T.nan_to_num(1.0).clamp(min=1.0)[:, None]
+        left_T1 = (asked_T1 - done_T[:, None]).clamp(min=0.0)
         octave_TF = ((1.0 + left_T1).log2() - self.octave_F) / _OCTAVES
         fraction_TF = (
-            (position_T[:, None] / nodes_T1).clamp(max=self.fraction_F[-1]) - self.fraction_F
+            (done_T[:, None] / asked_T1).clamp(max=self.fraction_F[-1]) - self.fraction_F
         ) / _FRACTIONS
         rbf_TF = (-0.5 * torch.cat([octave_TF, fraction_TF], dim=1).square()).exp()
-        return torch.cat([rbf_TF, torch.ones_like(nodes_T1)], dim=1) * known_T1
+        return torch.cat([rbf_TF, torch.ones_like(asked_T1)], dim=1) * known_T1
 
 
 def noisy_sizes(
-    nodes_B: Int[Tensor, " B"], generator: torch.Generator | None
-) -> Float[Tensor, " B"]:
-    """Return the numbers of nodes that training says were asked for: nearly those there are.
+    sizes_B2: Int[Tensor, "B 2"], generator: torch.Generator | None
+) -> Float[Tensor, "B 2"]:
+    """Return the sizes that training says were asked for: nearly those that graphs have.
 
     With the exact number the last decisions of a graph would be made to fit it, whatever a program
     then does. Without a generator numbers are exact.
     """
-    asked_B = nodes_B.float()
+    asked_B2 = sizes_B2.float()
     if generator is None:
-        return asked_B
-    noise_B = torch.randn(asked_B.shape, generator=generator, device=asked_B.device)
-    return asked_B * (_SIZE_NOISE * noise_B).exp()
+        return asked_B2
+    noise_B2 = torch.randn(asked_B2.shape, generator=generator, device=asked_B2.device)
+    return asked_B2 * (_SIZE_NOISE * noise_B2).exp()
 
 
 def drop_conditions(conditions: Conditions, rate: float, generator: torch.Generator) -> Conditions:
     """Drop conditions as ``Conditions.dropped``; all numbers of a graph are drawn in one row."""
     graphs, count = conditions.numeric_BC.shape
-    columns = count + conditions.category_BM.shape[1] + int(conditions.nodes_B is not None) + 1
+    sizes = 0 if conditions.sizes_B2 is None else conditions.sizes_B2.shape[1]
+    columns = count + conditions.category_BM.shape[1] + sizes + 1
     device = conditions.numeric_BC.device
     uniform = torch.rand(graphs, columns, generator=generator, device=device)
     return conditions.dropped(uniform, rate)

@@ -57,9 +57,9 @@ class ConditioningConfig:
         dropout: Fraction of conditions hidden in training, for guidance.
         position_buckets: First position of each bucket after bucket 0. The tokens of a bucket get a
             condition vector of their own; without any, all tokens get the same.
-        remaining_nodes: "encoded": every token knows how many nodes are still to come of those
-            asked for; "none": it does not. None: "encoded" in jobs of traces with a number of nodes
-            among their conditions, "none" elsewhere.
+        remaining_sizes: "encoded": every token knows how many nodes and layers are still to come of
+            those asked for; "none": it does not. None: "encoded" in jobs of traces with both
+            numbers among their conditions, "none" elsewhere.
 
     Raises:
         ConfigError: If the fraction is not in [0, 1], or the positions are not ascending.
@@ -67,7 +67,7 @@ class ConditioningConfig:
 
     dropout: float = 0.1
     position_buckets: tuple[int, ...] = POSITION_BUCKETS
-    remaining_nodes: Literal["encoded", "none"] | None = None
+    remaining_sizes: Literal["encoded", "none"] | None = None
 
     def __post_init__(self) -> None:
         require_choices("fast", "conditioning", self)

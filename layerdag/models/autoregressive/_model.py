@@ -29,7 +29,7 @@ from layerdag.models import (
 )
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
-    RemainingNodes,
+    RemainingSizes,
     at_tokens,
     drop_conditions,
     noisy_sizes,
@@ -60,8 +60,8 @@ POSTERIOR_OBJECTIVES = ("condition",)
 # samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
 # (docs/explanation/fast-model.md).
 _NATS_PER_VIOLATION = 3.0
-# Of the distance of the logarithms of the number of nodes found and asked for
-# (docs/dev/experiments.md, "Sizes").
+# Of the distance of the logarithms of a size found and asked for (docs/dev/experiments.md,
+# "Sizes").
 _NATS_PER_LOG_SIZE = 20.0
 
 
@@ -87,8 +87,8 @@ class FastLayerDAG(DAGModel):
         self.num_heads, self.block = heads, config.encoder.block
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
-        counts_down = config.conditioning.remaining_nodes == "encoded"
-        self.remaining = RemainingNodes(width) if counts_down else None
+        counts_down = config.conditioning.remaining_sizes == "encoded"
+        self.remaining = RemainingSizes(width) if counts_down else None
         self.encoder = nn.ModuleList(
             EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
         )
@@ -122,8 +122,8 @@ class FastLayerDAG(DAGModel):
         ("layer_size"), nodes ("node", "edge") and graphs ("condition").
         """
         noise = generator if self.training else None
-        asked_B = None if self.remaining is None else noisy_sizes(batch.node_ptr.diff(), noise)
-        targets, encoded_TD = self._teacher_forced(batch, noise, asked_B)
+        asked_B2 = None if self.remaining is None else noisy_sizes(_sizes(batch), noise)
+        targets, encoded_TD = self._teacher_forced(batch, noise, asked_B2)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
         terms = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, targets.layout),
@@ -139,7 +139,7 @@ class FastLayerDAG(DAGModel):
     ) -> float:
         """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
 
-        How many nodes the whole graphs are to have is unknown beyond the conditions.
+        How large the whole graphs are to be is unknown beyond the conditions.
         """
         with torch.inference_mode():
             targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
@@ -152,7 +152,7 @@ class FastLayerDAG(DAGModel):
         self,
         batch: DAGBatch,
         noise: torch.Generator | None,
-        asked_B: Float[Tensor, " B"] | None = None,
+        asked_B2: Float[Tensor, "B 2"] | None = None,
         out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> tuple[Targets, Float[Tensor, "T D"]]:
         """Return a batch as targets, and the encoding of every token.
@@ -160,7 +160,7 @@ class FastLayerDAG(DAGModel):
         Args:
             batch: The graphs.
             noise: Of dropout; None in evaluation.
-            asked_B: Numbers of nodes that they are said to be asked for; None: unknown.
+            asked_B2: Nodes and layers that they are said to be asked for; None: unknown.
             out_degree_N: Predicted out-degrees; None: those of the graphs.
         """
         layout = Layout.of(batch)
@@ -173,7 +173,7 @@ class FastLayerDAG(DAGModel):
         structure = StructuralFeatures.of(layout, edges, out_degree_T)
         targets = Targets(batch.x_NA, layout, edges, structure, Blocks.of(layout, self.block))
         encoded_TD = dropout(
-            self._encode(batch, targets, noise, asked_B), self.config.encoder.dropout, noise
+            self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
         )
         return targets, encoded_TD
 
@@ -182,11 +182,11 @@ class FastLayerDAG(DAGModel):
         batch: DAGBatch,
         targets: Targets,
         noise: torch.Generator | None,
-        asked_B: Float[Tensor, " B"] | None = None,
+        asked_B2: Float[Tensor, "B 2"] | None = None,
     ) -> Float[Tensor, "T D"]:
         """Return the encoder's output for every token, shape (T, D)."""
         layout, edges, rates = targets.layout, targets.edges, self.config.encoder
-        conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B)
+        conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B2)
         if noise is not None:
             rate = self.config.conditioning.dropout
             conditions = drop_conditions(conditions, rate, noise)
@@ -198,8 +198,8 @@ class FastLayerDAG(DAGModel):
         before_TD = at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
         after_TD = at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
         if self.remaining is not None:
-            nodes_T = vectors.nodes_B[layout.graph_T]
-            remaining_TD = self.remaining(targets.structure.position_T, nodes_T)
+            structure, sizes_T2 = targets.structure, vectors.sizes_B2[layout.graph_T]
+            remaining_TD = self.remaining(structure.position_T, structure.layer_T, sizes_T2)
             before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
         x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
         context = AttentionContext(
@@ -287,21 +287,21 @@ class FastLayerDAG(DAGModel):
 
         It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
         node with more or fewer children than any training node of its kind, and less
-        ``_NATS_PER_LOG_SIZE`` times the distance to the number of nodes asked for. The number of
-        violations is scaled to the mean size of the candidates, so that small graphs, which have
-        fewer nodes that can violate a constraint, are not preferred.
+        ``_NATS_PER_LOG_SIZE`` times the distances to the numbers of nodes and of layers asked for.
+        The number of violations is scaled to the mean size of the candidates, so that small graphs,
+        which have fewer nodes that can violate a constraint, are not preferred.
         """
         batch = batch.to(self.constraints.source_K.device)
         candidates = request.best_of
         with torch.inference_mode():
-            nodes_B = batch.node_ptr.diff().float()
+            sizes_B2 = _sizes(batch).float()
+            nodes_B = sizes_B2[:, 0]
             mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
             log_weight_B = self.neighbors.log_weight(batch)
             log_weight_B = log_weight_B - _NATS_PER_VIOLATION * self.constraints.violations(batch)
             score_B = log_weight_B * mean_B / nodes_B
-            if request.nodes_B is not None:
-                wanted_B = request.nodes_B.to(nodes_B.device).repeat_interleave(candidates)
-                score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(nodes_B, wanted_B)
+            asked_B2 = request.sizes_B2.to(sizes_B2.device).repeat_interleave(candidates, dim=0)
+            score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(sizes_B2, asked_B2).sum(1)
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
@@ -337,9 +337,16 @@ class FastLayerDAG(DAGModel):
             return Sampler(modules, replace(request, best_of=particles)).run()
 
 
-def _log_distance(found_B: Tensor, wanted_B: Tensor) -> Float[Tensor, " B"]:
-    """Return |log(found / wanted)|, shape (B,); 0 where nothing is wanted (NaN)."""
-    return (found_B / wanted_B.clamp(min=1)).log().abs().nan_to_num(nan=0.0)
+def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:
+    """Return the numbers of nodes and of layers of graphs."""
+    return torch.stack([batch.node_ptr.diff(), batch.num_layers()], dim=1)
+
+
+def _log_distance(
+    found_B2: Float[Tensor, "B 2"], asked_B2: Float[Tensor, "B 2"]
+) -> Float[Tensor, "B 2"]:
+    """Return |log(found / asked)|; 0 where nothing is asked for (NaN)."""
+    return (found_B2 / asked_B2.clamp(min=1)).log().abs().nan_to_num(nan=0.0)
 
 
 def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:

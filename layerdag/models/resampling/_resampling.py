@@ -44,6 +44,7 @@ def resample(
         seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
         best_of=1,
         nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
+        layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
         possible=None if request.possible is None else request.possible.repeated(count),
     )
     sampled = sample(repeated)

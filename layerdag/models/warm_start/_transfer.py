@@ -28,7 +28,7 @@ TUNABLE = frozenset(
     {
         *("encoder.dropout", "encoder.token_dropout", "conditioning.dropout", "posterior.dropout"),
         *("constraints.out_degree", "constraints.neighbors", "budget", "sampling_precision"),
-        "conditioning.remaining_nodes",
+        "conditioning.remaining_sizes",
     }
 )
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -58,19 +58,23 @@ def test_graphs_may_have_numbers_alone_categories_alone_or_nothing():
         assert plain.of(torch.zeros(0, dtype=torch.int64)).numeric_BC.shape == (0, numbers)
 
 
-def test_the_number_of_nodes_asked_for_is_a_condition_that_may_be_dropped():
-    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, torch.tensor([30.0, 70.0]))
-    uniform = torch.tensor([[0.9, 0.9, 0.9, 0.1, 0.9], [0.9, 0.9, 0.9, 0.9, 0.9]])
+SIZES_B2 = torch.tensor([[30.0, 3.0], [70.0, 7.0]])
+
+
+def test_the_sizes_asked_for_are_conditions_that_may_be_dropped():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, SIZES_B2)
+    uniform = torch.tensor([[0.9, 0.9, 0.9, 0.1, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9, 0.1, 0.9]])
     dropped = asked.dropped(uniform, 0.2)
-    assert dropped.nodes_B.isnan().tolist() == [True, False]
+    assert dropped.sizes_B2.isnan().tolist() == [[True, False], [False, True]]
     assert not dropped.numeric_BC.isnan().any()
     everything = asked.dropped(uniform.masked_fill(uniform < 0.5, 0.9).clone(), 0.95)
-    assert everything.nodes_B.isnan().all()
+    assert everything.sizes_B2.isnan().all()
 
 
-def test_rows_without_a_number_of_nodes_follow_those_with_one():
-    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, torch.tensor([30.0, 70.0]))
+def test_rows_without_sizes_follow_those_with_them():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, SIZES_B2)
     joined = asked.followed_by(asked.unknown()).of(torch.tensor([1, 0, 3]))
-    assert joined.known_nodes_B[:2].tolist() == [70.0, 30.0]
-    assert joined.known_nodes_B[2].isnan()
-    assert KNOWN.known_nodes_B.isnan().tolist() == [True, True]
+    assert joined.known_sizes_B2[:2].tolist() == [[70.0, 7.0], [30.0, 3.0]]
+    assert joined.known_sizes_B2[2].isnan().all()
+    assert KNOWN.known_sizes_B2.shape == (2, 2)
+    assert KNOWN.known_sizes_B2.isnan().all()

@@ -40,14 +40,19 @@ def test_out_degrees_are_predicted_for_jobs_only_if_asked(
 
 @pytest.mark.parametrize(
     ("asks", "given", "settled"),
-    [(True, None, "encoded"), (False, None, "none"), (True, "none", "none")],
+    [
+        (("num_nodes", "num_layers"), None, "encoded"),
+        (("num_nodes",), None, "none"),
+        ((), None, "none"),
+        (("num_nodes", "num_layers"), "none", "none"),
+    ],
 )
-def test_nodes_still_to_come_are_encoded_where_jobs_are_asked_for_by_size(
-    asks: bool, given: str | None, settled: str
+def test_the_sizes_that_jobs_are_asked_for_are_counted_down(
+    asks: tuple[str, ...], given: str | None, settled: str
 ):
-    graphs = [replace(job, conditions={"num_nodes": 9.0} if asks else {}) for job in jobs()]
-    spec = spec_for(data_of(graphs), "fast", {"conditioning": {"remaining_nodes": given}})
-    assert spec.arguments["conditioning"]["remaining_nodes"] == settled
+    graphs = [replace(job, conditions=dict.fromkeys(asks, 9.0)) for job in jobs()]
+    spec = spec_for(data_of(graphs), "fast", {"conditioning": {"remaining_sizes": given}})
+    assert spec.arguments["conditioning"]["remaining_sizes"] == settled
     assert (build_model(spec).remaining is not None) is (settled == "encoded")
 
 

@@ -29,7 +29,7 @@ from layerdag.models.autoregressive import (
     EncoderBlock,
     Heads,
     NeighborKinds,
-    RemainingNodes,
+    RemainingSizes,
     TokenEmbedding,
 )
 from layerdag.models.autoregressive.sampling._cache import EncoderCache, ParentList
@@ -62,7 +62,7 @@ class SamplerModules:
     Attributes:
         tokens: Token embedding.
         conditions: Encoder of the conditions.
-        remaining: Encoder of the nodes still to come; None in a model without.
+        remaining: Encoder of the nodes and layers still to come; None in a model without.
         encoder: Encoder blocks.
         last_norm: Normalization of the encoder's output.
         heads: Readouts.
@@ -74,7 +74,7 @@ class SamplerModules:
 
     tokens: TokenEmbedding
     conditions: ConditionEncoder
-    remaining: RemainingNodes | None
+    remaining: RemainingSizes | None
     encoder: tuple[EncoderBlock, ...]
     last_norm: nn.Module
     heads: Heads
@@ -133,9 +133,10 @@ class Sampler:
     def _conditions(self, device: torch.device) -> ConditionVectors:
         """Return the condition vectors of each encoder row."""
         request = self.request
-        nodes_B = None if request.nodes_B is None else request.nodes_B.float().to(device)
         conditions = Conditions(
-            request.numeric_BC.to(device), request.category_BM.to(device), nodes_B
+            request.numeric_BC.to(device),
+            request.category_BM.to(device),
+            request.sizes_B2.to(device),
         )
         if self.guidance.has_pairs:
             conditions = conditions.followed_by(conditions.unknown())
@@ -148,8 +149,11 @@ class Sampler:
         bucket = bisect_right(modules.conditions.position_buckets, position)
         before_RD, after_RD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
         if modules.remaining is not None:
-            position_R = self.guidance.duplicate(structure.position_T)
-            remaining_RD = modules.remaining(position_R, self.vectors.nodes_B)
+            remaining_RD = modules.remaining(
+                self.guidance.duplicate(structure.position_T),
+                self.guidance.duplicate(structure.layer_T),
+                self.vectors.sizes_B2,
+            )
             before_RD, after_RD = before_RD + remaining_RD[0], after_RD + remaining_RD[1]
         x_RD = self.guidance.duplicate(modules.tokens(self.x_BA, structure)) + before_RD
         x_RD = self.cache.encode(x_RD, position, self._parents())

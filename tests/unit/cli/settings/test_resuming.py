@@ -46,10 +46,10 @@ def test_a_run_is_resumed_with_its_own_settings(
 @pytest.mark.parametrize("model", ["fast", "reference"])
 def test_a_run_from_before_a_setting_goes_on_without_it(tmp_path: Path, model: str) -> None:
     config = as_plain(compose("train", [f"model={model}", "out=x"]))
-    config["model"]["conditioning"].pop("remaining_nodes", None)
+    config["model"]["conditioning"].pop("remaining_sizes", None)
     write_run_file(tmp_path, config)
     found = settings(f"resume={tmp_path}")["model"]["conditioning"]
-    assert found.get("remaining_nodes") == ("none" if model == "fast" else None)
+    assert found.get("remaining_sizes") == ("none" if model == "fast" else None)
 
 
 def test_settings_that_are_given_win(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 from dataclasses import replace
 
+import pytest
 import torch
 
 from layerdag.graph import GraphSizes
 from layerdag.models import Conditions
-from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder, RemainingNodes
+from layerdag.models.autoregressive import POSITION_BUCKETS, ConditionEncoder, RemainingSizes
 from layerdag.models.autoregressive._conditioning import at_tokens, drop_conditions, noisy_sizes
 
 NONE = torch.zeros(2, 0, dtype=torch.int64)
@@ -142,46 +143,60 @@ def test_dropping_everything_leaves_nothing_known():
     assert (dropped.category_BM == -1).all()
 
 
-def trained_remaining() -> RemainingNodes:
+def trained_remaining() -> RemainingSizes:
     torch.manual_seed(0)
-    remaining = RemainingNodes(16)
+    remaining = RemainingSizes(16)
     torch.nn.init.normal_(remaining.lift.weight)
     return remaining
 
 
-def test_remaining_nodes_add_nothing_untrained_or_where_none_are_asked_for():
-    position_T, nodes_T = torch.tensor([0, 5]), torch.tensor([20.0, 20.0])
-    assert not any(part.any() for part in RemainingNodes(16)(position_T, nodes_T))
-    unknown_T = torch.full((2,), torch.nan)
-    assert not any(part.any() for part in trained_remaining()(position_T, unknown_T))
+def sizes_of(nodes: list[float], layers: list[float]) -> torch.Tensor:
+    return torch.tensor([nodes, layers]).T
 
 
-def test_remaining_nodes_tell_apart_what_is_left_and_what_is_there():
-    position_T = torch.tensor([10, 90, 10, 45, 0])
-    nodes_T = torch.tensor([20.0, 100.0, 100.0, 90.0, 1e6])
-    for part in trained_remaining()(position_T, nodes_T):
+def test_remaining_sizes_add_nothing_untrained_or_where_none_are_asked_for():
+    position_T, layer_T = torch.tensor([0, 5]), torch.tensor([0, 2])
+    sizes_T2 = sizes_of([20.0, 20.0], [7.0, 7.0])
+    assert not any(part.any() for part in RemainingSizes(16)(position_T, layer_T, sizes_T2))
+    unknown_T2 = torch.full((2, 2), torch.nan)
+    assert not any(part.any() for part in trained_remaining()(position_T, layer_T, unknown_T2))
+
+
+@pytest.mark.parametrize("counted", ["nodes", "layers"])
+def test_remaining_sizes_tell_apart_what_is_left_and_what_is_there(counted):
+    done_T, asked_T = torch.tensor([10, 90, 10, 45, 0]), [20.0, 100.0, 100.0, 90.0, 1e6]
+    zero_T, unknown_T = torch.zeros_like(done_T), [torch.nan] * 5
+    if counted == "nodes":
+        parts = trained_remaining()(done_T, zero_T, sizes_of(asked_T, unknown_T))
+    else:
+        parts = trained_remaining()(zero_T, done_T, sizes_of(unknown_T, asked_T))
+    for part in parts:
         assert part.isfinite().all()
         assert (torch.cdist(part, part) + 9 * torch.eye(5) > 0.1).all()
 
 
-def test_beyond_the_number_asked_for_nothing_is_left():
+def test_beyond_the_numbers_asked_for_nothing_is_left():
+    sizes_T2 = sizes_of([100.0, 100.0], [10.0, 10.0])
     before_TD, after_TD = trained_remaining()(
-        torch.tensor([130, 200]), torch.tensor([100.0, 100.0])
+        torch.tensor([130, 200]), torch.tensor([13, 20]), sizes_T2
     )
     assert torch.equal(before_TD[0], before_TD[1])
     assert torch.equal(after_TD[0], after_TD[1])
 
 
 def test_sizes_of_training_graphs_are_asked_for_within_a_few_percent():
-    nodes_B = torch.full((4000,), 500)
-    ratio_B = noisy_sizes(nodes_B, torch.Generator().manual_seed(0)) / 500
-    assert 0.02 < ratio_B.log().std() < 0.05
-    assert abs(ratio_B.log().mean()) < 0.005
-    assert torch.equal(noisy_sizes(nodes_B, None), nodes_B.float())
+    sizes_B2 = torch.full((4000, 2), 500)
+    ratio_B2 = noisy_sizes(sizes_B2, torch.Generator().manual_seed(0)) / 500
+    assert 0.02 < ratio_B2.log().std() < 0.05
+    assert (ratio_B2.log().mean(0).abs() < 0.005).all()
+    assert torch.equal(noisy_sizes(sizes_B2, None), sizes_B2.float())
 
 
-def test_dropping_all_conditions_hides_the_number_of_nodes():
-    whole = Conditions(torch.zeros(500, 1), torch.zeros(500, 0, dtype=torch.int64), torch.ones(500))
+def test_dropping_conditions_hides_each_of_the_two_sizes():
+    numbers, none = torch.zeros(500, 1), torch.zeros(500, 0, dtype=torch.int64)
+    whole = Conditions(numbers, none, torch.ones(500, 2))
     dropped = drop_conditions(whole, 0.2, torch.Generator().manual_seed(0))
-    assert 0.26 < dropped.nodes_B.isnan().float().mean() < 0.46
-    assert dropped.nodes_B.isnan().logical_xor(dropped.numeric_BC[:, 0].isnan()).any()
+    hidden_B2 = dropped.sizes_B2.isnan()
+    assert ((hidden_B2.float().mean(0) - 0.36).abs() < 0.1).all()
+    assert hidden_B2[:, 0].logical_xor(hidden_B2[:, 1]).any()
+    assert hidden_B2[:, 0].logical_xor(dropped.numeric_BC[:, 0].isnan()).any()

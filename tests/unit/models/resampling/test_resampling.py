@@ -111,6 +111,9 @@ def test_the_candidate_of_the_size_asked_for_is_preferred():
     sized = request(2, best_of=2, nodes_B=torch.tensor([16.0, torch.nan]))
     lost = plain - model._score(batch, sized)
     assert lost.tolist() == pytest.approx([20 * math.log(2), 0, 0, 0], abs=1e-3)
+    layers = request(2, best_of=2, layers_B=torch.tensor([torch.nan, 8.0]))
+    lost = plain - model._score(batch, layers)
+    assert lost.tolist() == pytest.approx([0, 0, 0, 20 * math.log(2)], abs=1e-3)
 
 
 def test_truncated_candidates_are_kept_only_if_all_are():

@@ -13,7 +13,7 @@ from layerdag.models.warm_start import Trained, axes_of, carry_over, spec_from
 MODELS = [
     ("fast", {}),
     ("fast", {"predict_out_degree": True}),
-    ("fast", {"conditioning": {"remaining_nodes": "encoded"}}),
+    ("fast", {"conditioning": {"remaining_sizes": "encoded"}}),
     ("reference", {}),
 ]
 
@@ -79,9 +79,9 @@ def test_every_weight_whose_shape_depends_on_the_data_is_described(schema, name,
     assert set(axes) <= set(new.state_dict())
 
 
-def test_a_model_that_counts_nodes_down_starts_as_one_that_does_not(schema) -> None:
+def test_a_model_that_counts_sizes_down_starts_as_one_that_does_not(schema) -> None:
     old = trained(schema, jobs())
-    spec = spec_of(schema, jobs(), conditioning={"remaining_nodes": "encoded"})
+    spec = spec_of(schema, jobs(), conditioning={"remaining_sizes": "encoded"})
     carried = carry_over(old, spec, schema, seed=3)
     batch = batch_of(schema, jobs())
     assert losses(spec, carried.weights, batch) == losses(old.spec, old.model.state_dict(), batch)

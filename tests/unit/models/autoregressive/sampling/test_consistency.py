@@ -99,7 +99,9 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
     )
     one = collated([dag])
     asked = {"numeric_BC": one.numeric_BC, "category_BM": one.category_BM}
-    model.sample(request(1, **asked, nodes_B=torch.tensor([float(dag.num_nodes)])))
+    nodes_B = torch.tensor([float(dag.num_nodes)])
+    layers_B = one.num_layers().float()
+    model.sample(request(1, **asked, nodes_B=nodes_B, layers_B=layers_B))
     assert next(script, None) is None
     return total
 
@@ -121,7 +123,7 @@ def test_the_sampler_gives_a_graph_the_probability_that_training_computes(
         block=block,
         predict_out_degree=plans,
         heads=HeadsConfig(chosen_parents=chosen),
-        conditioning=ConditioningConfig(remaining_nodes=remaining),
+        conditioning=ConditioningConfig(remaining_sizes=remaining),
     )
     losses = model.losses(collated(dags[-1:]), torch.Generator())
     trained = -sum(losses[name].total.item() for name in GRAPH_OBJECTIVES)
