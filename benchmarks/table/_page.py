@@ -145,7 +145,10 @@ def page_of_tasks(
         figures = words.figures.get(task, {})
         rows = rows_of(records, task)
         parts.append(generators_table(rows, titles, figures))
-        missing = [title for name, title in titles.items() if name not in rows]
+        absent = [name for name in titles if name not in rows]
+        if task != next(iter(tasks)):
+            absent = [name for name in absent if name not in words.of_first_task]
+        missing = [titles[name] for name in absent]
         if missing:
             parts.append(f"Not made yet: {'; '.join(missing)}.")
     tried = trials_table(records, titles)
@@ -214,6 +217,7 @@ class Words:
         tasks: Headings of the tasks; a task without one has none.
         published: Further figures of papers, and what is not comparable.
         figures: Figures of papers by task and learner, in percent, with what they are of.
+        of_first_task: Learners that are run on the first task alone.
     """
 
     title: str
@@ -221,3 +225,4 @@ class Words:
     tasks: Mapping[str, str]
     published: str
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    of_first_task: frozenset[str] = frozenset()

@@ -93,8 +93,8 @@ REASONS: dict[str, dict[str, str]] = {
         "valid": _ENDS,
         "ratio": (
             "Where no size is asked for, the choice among eight candidates by neighbors prefers "
-            "small graphs; drawn once, `fast` has half the ratio. Recipes have the sizes and "
-            "operators of training graphs."
+            "deep, narrow graphs; drawn once, `fast` has half the ratio. Recipes have the sizes "
+            "and operators of training graphs."
         ),
         "neighborhood_novelty:1": _SEAMS,
         "neighborhood_novelty:2": _SEAMS,
