@@ -231,9 +231,12 @@ class FastLayerDAG(DAGModel):
     def usual_best_of(self) -> int:
         """8 where neighbors are listed, else 4, beyond which little is gained.
 
-        See docs/explanation/fast-model.md, "Neighborhoods".
+        Without conditions nothing holds against the deep, narrow graphs that lists of neighbors
+        prefer, and it is 1 (docs/explanation/fast-model.md, "Neighborhoods").
         """
-        return 8 if self.neighbors.any_listed else 4
+        if not self.neighbors.any_listed:
+            return 4
+        return 1 if self.posterior is None else 8
 
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse denoising steps, which this model has none of, and no draw at all."""

@@ -106,6 +106,9 @@ def test_more_graphs_are_drawn_for_one_where_neighbors_are_listed():
     dags = small_dags()
     assert small_model(dags).usual_best_of == 4
     assert with_lists(small_model(dags), dags).usual_best_of == 8
+    unconditional = with_lists(small_model(dags), dags)
+    unconditional.posterior = None
+    assert unconditional.usual_best_of == 1
 
 
 def drawn(model: FastLayerDAG, count: int, best_of: int, **changes: object) -> SampleResult:
