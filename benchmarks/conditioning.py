@@ -5,9 +5,10 @@
 
 The conditions are those of validation jobs. A sample counts as of the family of the training job
 that is nearest to it by the operators it holds (cosine of the square roots of their counts); the
-same rule on the real validation jobs gives the ceiling, and a seventh is chance. Sizes: correlation
-of the logarithms of asked and found numbers of nodes, the median of their absolute difference, and
-the 10, 50 and 90 % quantiles of the ratio of found to asked ones.
+same rule on the real validation jobs gives the ceiling, and a seventh is chance. Sizes, for nodes
+and layers: correlation of the logarithms of asked and found numbers, the median of their absolute
+difference, the 10, 50 and 90 % quantiles of the ratio of found to asked ones, and the share of
+samples within 10 %.
 """
 
 import argparse
@@ -65,12 +66,21 @@ def main() -> None:
 
 
 def _sizes(asked: Sequence[DAG], made: Sequence[DAG]) -> dict[str, object]:
-    """Return how near the samples come to the numbers of nodes they were asked for."""
-    asked_B, made_B = (np.log([dag.num_nodes for dag in dags]) for dags in (asked, made))
+    """Return how near the samples come to the numbers of nodes and layers they were asked for."""
     return {
-        "nodes_log_correlation": round(float(np.corrcoef(asked_B, made_B)[0, 1]), 3),
-        "nodes_log_error": round(float(np.median(np.abs(asked_B - made_B))), 3),
-        "nodes_ratio": np.exp(np.quantile(made_B - asked_B, (0.1, 0.5, 0.9))).round(3).tolist(),
+        **_nearness("nodes", *([dag.num_nodes for dag in dags] for dags in (asked, made))),
+        **_nearness("layers", *([dag.num_layers for dag in dags] for dags in (asked, made))),
+    }
+
+
+def _nearness(name: str, asked: Sequence[int], made: Sequence[int]) -> dict[str, object]:
+    asked_B, made_B = np.log(asked), np.log(made)
+    ratio_B = np.exp(made_B - asked_B)
+    return {
+        f"{name}_log_correlation": round(float(np.corrcoef(asked_B, made_B)[0, 1]), 3),
+        f"{name}_log_error": round(float(np.median(np.abs(asked_B - made_B))), 3),
+        f"{name}_ratio": np.quantile(ratio_B, (0.1, 0.5, 0.9)).round(3).tolist(),
+        f"{name}_within_tenth": round(float(np.mean(np.abs(ratio_B - 1) <= 0.1)), 3),
     }
 
 
