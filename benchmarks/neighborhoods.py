@@ -3,27 +3,26 @@
     python benchmarks/neighborhoods.py data [SAMPLES ...] [--further data/further]
 
 prints, as JSON, ``NEIGHBORHOOD_METRICS`` of the corpus' test jobs against its training jobs (and
-further ones), and of each folder that ``layerdag sample`` wrote. Twice: on rank 0's traces, a color
-being the name of a node, and on the graphs that models learn from, where the ranks of a job are
-folded into one graph.
+further ones), and of each folder that ``layerdag sample`` wrote, in parts or not. Twice: on rank
+0's traces, a color being the name of a node, and on the graphs that models learn from, where the
+ranks of a job are folded into one graph.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from layerdag.datasets import GraphDataset
+from layerdag.datasets.samples import iter_samples
 from layerdag.datasets.sources import load_corpus
 from layerdag.evaluation import compare
 from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView, MetricResult
 from layerdag.graph import DAG
 from layerdag.surrogates import read_samples
 from layerdag.traces import Trace, dependency_edges, read_index, read_runs
-from layerdag.traces.chakra import read_trace
 
 
 def main() -> None:
@@ -46,9 +45,7 @@ def _of_traces(args: argparse.Namespace) -> dict[str, Any]:
         for split in ("train", "test")
     )
     made = {
-        folder: [
-            _as_graph(read_trace(path), words) for path in sorted(Path(folder).glob("*/*.0.et"))
-        ]
+        folder: [_as_graph(job.workload().traces[0], words) for job in iter_samples(folder)]
         for folder in args.samples
     }
     return _figures(train, test, made, [AttributeView("op")])

@@ -12,7 +12,7 @@ checkpoint = ld.train(data, model="fast", settings=settings, width=64, depth=2)
 print({name: round(value, 3) for name, value in checkpoint.meta.metrics.items()})
 
 # Samples in memory: as codes, as a graph with names, as traces of all ranks.
-samples = ld.sample(checkpoint, num=8, seed=0, conditions={"strategy": "ddp"}, max_nodes=100)
+samples = ld.sample(checkpoint, num=8, conditions={"strategy": "ddp"}, best_of=1, max_nodes=100)
 print(samples[0])
 
 # How near they are to real jobs that training never saw; rules that simulators rely on.

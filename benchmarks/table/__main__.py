@@ -53,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--na-edge", type=Path, metavar="FOLDER", help="of few-real, generators")
     parser.add_argument("--dgrl", type=Path, metavar="FOLDER", help="of predictors: networks")
     parser.add_argument(
-        "--amp", type=Path, metavar="FOLDER", help="of predictors, generators: amplifiers"
+        "--amp", type=Path, metavar="FOLDER", help="of few-real, predictors, generators: amplifiers"
     )
     parser.add_argument("--out", type=Path, help="folder of results; benchmarks/results")
     defaults = Options()

@@ -39,7 +39,7 @@ def table_named(name: str, folders: Folders = NOWHERE) -> Table:
         LatentPreferential(),
         ErDag(),
         LabelQuintile(folders.tpu_tile),
-        FewReal(folders.tpu_tile, folders.na_edge),
+        FewReal(folders.tpu_tile, folders.na_edge, folders.amp),
         TpuTile(folders.tpu_tile),
         Generators(folders),
         Predictors(folders.dgrl, folders.amp),

@@ -30,12 +30,16 @@ from layerdag.sampling.drawing import (
     batches_of_like_size,
     finite_sample,
     possible_codes,
+    size_miss,
 )
 from layerdag.sampling.numbers import NumberAssigner
 from layerdag.training import LoadedCheckpoint
 
-_AGAIN = 8
+_REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
+
+# Seeds of further draws follow from it; another word would change the samples of a seed.
+_FURTHER = "communication"
 
 
 def generate(
@@ -46,6 +50,7 @@ def generate(
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
+    settings = settings.settled(model, schema)
     rows = _requested(model, schema, settings)
     graphs = sample_like(model, schema, rows, settings)
     for row, graph in zip(rows, graphs, strict=True):
@@ -63,10 +68,11 @@ def generate_together(
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
+    settings = settings.settled(model, schema)
     rows = _requested(model, schema, settings)
     drawing = _Drawing.of(model, schema, settings)
     found: dict[int, GeneratedGraph] = {}
-    for batch in batches_of_like_size(rows, drawing.settings):
+    for batch in batches_of_like_size(rows, settings):
         found |= zip(batch, drawing.graphs(batch, [rows[i] for i in batch]), strict=True)
     for i, row in enumerate(rows):
         yield _finished(model, schema, row, settings, found.pop(i))
@@ -128,11 +134,25 @@ def sample_like(
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If the model cannot do what the settings ask for.
     """
+    settings = settings.settled(model, schema, asked=frozenset().union(*rows))
     drawing = _Drawing.of(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
     numbers = range(len(rows)) if numbers is None else numbers
     for start in range(0, len(rows), size):
         yield from drawing.graphs(numbers[start : start + size], rows[start : start + size])
+
+
+@dataclass(frozen=True, order=True)
+class _Miss:
+    """What is wrong with a sample; the least of several is the best.
+
+    Attributes:
+        faults: Contradictions that decoding would repair.
+        size: How far it is from the number of nodes asked for (``size_miss``).
+    """
+
+    faults: int
+    size: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,24 +185,44 @@ class _Drawing:
     ) -> list[GeneratedGraph]:
         """Return the graphs with these numbers in the run, and these conditions.
 
-        A job that contradicts itself, or of several ranks that exchange nothing, is drawn again, a
-        few times, with seeds that follow from its own: it is no program. The best one is kept.
+        A job that contradicts itself, or of several ranks that exchange nothing, is no program:
+        it is drawn again, with seeds that follow from its own, and so is a graph of another size
+        than asked for, ``settings.redraws`` times. The one with the fewest faults is kept, and of
+        these the one of the nearest size.
         """
+        redraws = self.settings.redraws
+        assert redraws is not None
         seeds = [self.settings.seed + i for i in numbers]
         found = self._graphs(numbers, seeds, rows)
-        faults = self._faults.counts([graph.dag for graph in found], rows)
-        for trial in range(_AGAIN):
-            wrong = [k for k, count in enumerate(faults) if count]
+        misses = self._misses(found, rows)
+        for trial in range(max(redraws, _REDRAWS_OF_FAULTS)):
+            wrong = [
+                k
+                for k, miss in enumerate(misses)
+                if (miss.faults and trial < _REDRAWS_OF_FAULTS) or (miss.size and trial < redraws)
+            ]
             if not wrong:
                 break
-            further = [derive_seed(seeds[k], "communication", trial) for k in wrong]
+            further = [derive_seed(seeds[k], _FURTHER, trial) for k in wrong]
             asked = [rows[k] for k in wrong]
             again = self._graphs([numbers[k] for k in wrong], further, asked)
-            fewer = self._faults.counts([graph.dag for graph in again], asked)
-            for k, graph, count in zip(wrong, again, fewer, strict=True):
-                if count < faults[k]:
-                    found[k], faults[k] = replace(graph, seed=seeds[k]), count
+            for k, graph, miss in zip(wrong, again, self._misses(again, asked), strict=True):
+                if miss < misses[k]:
+                    found[k], misses[k] = replace(graph, seed=seeds[k]), miss
         return found
+
+    def _misses(
+        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
+    ) -> list[_Miss]:
+        """Return what is wrong with each graph; sizes count where they are drawn again."""
+        faults = self._faults.counts([graph.dag for graph in graphs], rows)
+        if not self.settings.redraws:
+            return [_Miss(count, 0.0) for count in faults]
+        limit = self.settings.max_nodes
+        return [
+            _Miss(count, size_miss(graph.dag, row, limit))
+            for count, graph, row in zip(faults, graphs, rows, strict=True)
+        ]
 
     @property
     def _faults(self) -> FaultCounter:

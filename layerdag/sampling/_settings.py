@@ -1,10 +1,10 @@
 """What to sample, checked when it is made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from layerdag._runtime import Limits, takes_old_names, tell_renamed
-from layerdag.codec import AttributedGraph
+from layerdag.codec import NUM_NODES, AttributedGraph
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import UsageError
 from layerdag.graph import Condition
@@ -21,6 +21,9 @@ JOB_GUIDANCE, JOB_TEMPERATURE = 1.0, 0.7
 """Chosen on validation jobs (docs/dev/experiments.md): sharper jobs have more of the neighborhoods
 that real ones have, and are as similar otherwise. They follow their conditions without guidance,
 which would take twice the time."""
+
+JOB_REDRAWS = 3
+"""Chosen on validation jobs (docs/dev/experiments.md, "Sizes drawn again")."""
 
 OLD_NAMES = {"candidates": "best_of"}
 OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
@@ -44,6 +47,9 @@ class GenerationSettings:
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the neighbors that training shows; None takes the model's own: of `fast` 8 for jobs
             and 4 for flow graphs, 1 of `reference`, which cannot choose.
+        redraws: Times that a graph with over a tenth more or fewer nodes than asked for is drawn
+            again; the nearest is kept. None takes ``JOB_REDRAWS`` for jobs that are the best of
+            several, where a number of nodes is asked for and not drawn, and 0 otherwise.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
@@ -69,6 +75,7 @@ class GenerationSettings:
     guidance: float | None = None
     temperature: float | None = None
     best_of: int | None = None
+    redraws: int | None = None
     labels: str = REQUESTED
     prefix: Workload | AttributedGraph | None = None
     prefix_layers: int | None = None
@@ -85,6 +92,8 @@ class GenerationSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        if self.redraws is not None and self.redraws < 0:
+            raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
         for name in ("prefix_layers", "suffix_layers"):
             if self.prefix is None and getattr(self, name) is not None:
                 raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
@@ -97,8 +106,15 @@ class GenerationSettings:
         if self.seed < 0:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
-    def settled(self, model: DAGModel, schema: GraphSchema) -> "GenerationSettings":
+    def settled(
+        self, model: DAGModel, schema: GraphSchema, asked: Iterable[str] | None = None
+    ) -> "GenerationSettings":
         """Return the settings with what is left to the model filled in.
+
+        Args:
+            model: To be sampled.
+            schema: Of the model.
+            asked: Names of the conditions that are asked for; None is those of the settings.
 
         Raises:
             UsageError: If the model does not support the request.
@@ -118,7 +134,14 @@ class GenerationSettings:
         if temperature is None:
             temperature = JOB_TEMPERATURE if fast_jobs else 1.0
         model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
-        return replace(self, best_of=best_of, guidance=guidance, temperature=temperature)
+        redraws = self.redraws
+        if redraws is None:
+            sized = NUM_NODES in (self.conditions if asked is None else asked)
+            chosen = fast_jobs and best_of > 1 and self.prefix is None
+            redraws = JOB_REDRAWS if sized and chosen else 0
+        return replace(
+            self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
+        )
 
 
 def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:

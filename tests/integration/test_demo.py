@@ -13,10 +13,10 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
     settings = DemoSettings(
         data=small_corpus,
         out=tmp_path / "demo",
-        max_nodes=60,
+        max_nodes=40,
         train_steps=4,
         width=32,
-        samples=12,
+        samples=9,
         families=("boosting",),
         processes=1,
     )
@@ -28,11 +28,11 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
     page = Path(printed["report"])
     assert page.read_text().startswith("<!doctype html>")
     figures = json.loads(page.with_suffix(".json").read_text())
-    assert figures["structure"]["graphs"] == 12
+    assert figures["structure"]["graphs"] == 9
     assert len(list((tmp_path / "demo" / "samples").iterdir())) == 8
     # A second demo replaces what the first has written, and nothing else.
     (settings.out / "notes.txt").touch()
-    report(replace(settings, train_steps=2, samples=6), as_json=True)
-    assert len(list((tmp_path / "demo" / "samples").iterdir())) == 6
+    report(replace(settings, train_steps=2, samples=3), as_json=True)
+    assert len(list((tmp_path / "demo" / "samples").iterdir())) == 3
     assert (settings.out / "notes.txt").is_file()
     assert not list(settings.out.rglob(".*"))

@@ -198,7 +198,7 @@ def _table(rows: Mapping[str, Row], titles: Mapping[str, str]) -> str:
 
 
 def _spent(row: Row) -> list[str]:
-    """Return milliseconds a sample, parameters and steps, as far as they are known."""
+    """Return milliseconds per sample, parameters and steps, as far as they are known."""
     one = row.figures[0]
     time = f"{1000 * one['sampling_seconds']:.0f}" if "sampling_seconds" in one else ""
     parameters = f"{row.parameters:,}" if row.parameters else ""

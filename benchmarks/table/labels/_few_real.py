@@ -184,18 +184,21 @@ def _gains(report: TransferReport) -> dict[str, dict[str, list[float]]]:
 
 
 class FewReal:
-    """Two data sets that need no files, and two that do.
+    """Two data sets that need no files, and three that do.
 
     Args:
         tpu_tile: Folder of TPU Tile.
         na_edge: Folder of NA-Edge.
+        amp: Folder of DGRL's operational amplifiers.
     """
 
     name = "few-real"
     about = "fifty real graphs and samples of a model of these, against the fifty alone"
 
-    def __init__(self, tpu_tile: Path | None = None, na_edge: Path | None = None) -> None:
-        self.tpu_tile, self.na_edge = tpu_tile, na_edge
+    def __init__(
+        self, tpu_tile: Path | None = None, na_edge: Path | None = None, amp: Path | None = None
+    ) -> None:
+        self.tpu_tile, self.na_edge, self.amp = tpu_tile, na_edge, amp
 
     def sources(self) -> list[Source]:
         """Return the data sets that are at hand."""
@@ -209,6 +212,8 @@ class FewReal:
             found.append(Source("tpu_tile", partial(load_tpu_tile, self.tpu_tile), small))
         if self.na_edge is not None:
             found.append(Source("na_edge", partial(load_dgrl, self.na_edge, num_graphs=600), flow))
+        if self.amp is not None:
+            found.append(Source("amp", partial(load_dgrl, self.amp, num_graphs=2000), small))
         return found
 
     def make(self, store: Store, options: Options) -> Iterator[Record]:
@@ -233,9 +238,10 @@ class FewReal:
     def page(self, records: Sequence[Record]) -> str:
         """Return the page."""
         parts = [f"# {WORDS.title}", WORDS.before]
-        for task in dict.fromkeys(record.run.config["task"] for record in records):
+        for task, title in WORDS.tasks.items():
             mine = [record for record in records if record.run.config["task"] == task]
-            parts += [f"## {WORDS.tasks[task]}", *(gain_table(mine, name) for name in JUDGED)]
+            if mine:
+                parts += [f"## {title}", *(gain_table(mine, name) for name in JUDGED)]
         parts += ["## How it was made", conditions_of(records), WORDS.published]
         made = (
             "This page is made from `benchmarks/results/few-real` by `python -m benchmarks.table "

@@ -83,6 +83,7 @@ WORDS = Words(
         "jobs": "Jobs of the corpus of at most 160 nodes, step time, durations hidden",
         "tpu_tile": "TPU Tile, its validation file",
         "na_edge": "NA-Edge, 600 networks, latency",
+        "amp": "Operational amplifiers, 2,000 graphs, gain",
     },
     published="LayerDAG has no such table; papers on synthetic graphs report samples alone.",
 )

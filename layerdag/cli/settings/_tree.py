@@ -100,6 +100,7 @@ class SampleConfig:
     guidance: float | None = None
     temperature: float | None = None
     best_of: int | None = None
+    redraws: int | None = None
     labels: str = REQUESTED
     prefix: Path | None = None
     prefix_layers: int | None = None
@@ -129,6 +130,7 @@ class SampleConfig:
             guidance=self.guidance,
             temperature=self.temperature,
             best_of=self.best_of,
+            redraws=self.redraws,
             labels=self.labels,
             prefix=None if self.prefix is None else read(self.prefix),
             prefix_layers=self.prefix_layers,

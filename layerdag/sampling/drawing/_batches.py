@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from layerdag.codec import NUM_NODES
 from layerdag.graph import Condition
 from layerdag.sampling import GenerationSettings
+from layerdag.sampling.drawing._sizes import asked_nodes
 
 BATCH_SIZE = 32
 """Graphs side by side where nothing else is asked for and each is wanted as soon as possible."""
@@ -27,7 +27,8 @@ def batches_of_like_size(
         settings: With what was left to the model. Its batch size, if it has one, is that of every
             batch; otherwise each is as large as ``MOST_POSITIONS`` allows.
     """
-    sizes = [_nodes(row, settings.max_nodes) for row in rows]
+    usual = min(_USUAL_NODES, float(settings.max_nodes))
+    sizes = [asked_nodes(row, settings.max_nodes) or usual for row in rows]
     rows_of_each = (settings.best_of or 1) * (1 if settings.guidance == 1 else 2)
     batches: list[list[int]] = []
     for index in sorted(range(len(rows)), key=lambda i: (sizes[i], i)):
@@ -39,11 +40,3 @@ def batches_of_like_size(
         else:
             batches.append([index])
     return batches
-
-
-def _nodes(row: Mapping[str, Condition], max_nodes: int) -> float:
-    """Return how many nodes are expected of a graph, at least 1."""
-    asked = row.get(NUM_NODES)
-    known = isinstance(asked, int | float) and math.isfinite(asked)
-    nodes = max(float(asked), 1.0) if known and asked is not None else _USUAL_NODES
-    return min(nodes, float(max_nodes))

@@ -73,7 +73,7 @@ def drawn(
         ]
 
     monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
-    drawing = _sampling._Drawing(None, schema, GenerationSettings(seed=7), None, None)
+    drawing = _sampling._Drawing(None, schema, GenerationSettings(seed=7, redraws=0), None, None)
     return drawing.graphs(range(4), [{"world_size": "2"}] * 4), asked
 
 
@@ -93,7 +93,7 @@ def test_a_job_that_stays_silent_is_given_up_after_a_few_draws(
 ) -> None:
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=100)
     assert found[1].lacks_communication
-    assert len(asked) == 4 + _sampling._AGAIN
+    assert len(asked) == 4 + _sampling._REDRAWS_OF_FAULTS
 
 
 def test_nothing_is_drawn_again_where_no_training_job_communicated(
@@ -113,7 +113,7 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
         replace(plain, categories={**groupless, "op": ["aten::mm"] * plain.num_nodes}),
         replace(plain, categories=groupless),
     ]
-    draws = iter([*jobs, *[None] * _sampling._AGAIN])
+    draws = iter([*jobs, *[None] * _sampling._REDRAWS_OF_FAULTS])
 
     def graphs(
         self: object, numbers: Sequence[int], seeds: Sequence[int], rows: Sequence[object]
@@ -125,7 +125,7 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, SCHEMA)]
 
     monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
-    drawing = _sampling._Drawing(None, SCHEMA, GenerationSettings(seed=7), None, None)
+    drawing = _sampling._Drawing(None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None)
     (kept,) = drawing.graphs([0], [{"world_size": "2"}])
     assert kept.seed == 7
     assert kept.decoded.categories["op"] == list(plain.categories["op"])
