@@ -138,7 +138,7 @@ def _opens_a_slot(plan: JobPlan) -> np.ndarray:
     device_N = plan.column("device")
     for stage in range(plan.num_stages):
         mine_N = plan.takes_part(stage)
-        holds_N = plan.blocks(stage)
+        holds_N = plan.holds_slot(stage)
         free = [
             node
             for node in np.flatnonzero(mine_N).tolist()

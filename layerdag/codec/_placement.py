@@ -6,6 +6,7 @@ such nodes are repaired by fixed rules here, and every repair is counted.
 
 import bisect
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -132,7 +133,7 @@ class JobPlan:
             for own, peer in zip(self.stage_N, self.peer_N, strict=True)
         ]
 
-    def blocks(self, stage: int) -> list[bool]:
+    def holds_slot(self, stage: int) -> list[bool]:
         """Return for each node whether it holds the communication slot of a stage's ranks."""
         return [
             takes_part and kind != COMPUTE and (kind != MESSAGE or own == stage)
@@ -262,18 +263,33 @@ class JobPlan:
         ):
             parents[target].append((source, names[code]))
         plain = [[source for source, _ in found] for found in parents]
-        added: dict[tuple[int, int], None] = {}
-        for stage in range(self.num_stages):
-            found = missing_order(plain, self.takes_part(stage), self.blocks(stage))
-            added.update(dict.fromkeys(found))
-        for source, target in added:
-            parents[target].append((source, "data"))
+        added = 0
+        # An edge that one stage needs may hold up a receive of another stage, whose send then needs
+        # order, too.
+        while missing := self._missing_order(plain):
+            for source, target in missing:
+                plain[target].append(source)
+                parents[target].append((source, "data"))
+            added += len(missing)
         # Folding drops the order that several stages impose on each other (``_without_deadlock``),
         # so graphs of real pipelines lack it as well. The graph of one stage has it all.
         noted = self.completions if self.num_stages > 1 else self.repairs
         if added:
-            noted["communication_order_added"] = len(added)
+            noted["communication_order_added"] = added
         return parents
+
+    def _missing_order(self, parents: Sequence[Sequence[int]]) -> dict[tuple[int, int], None]:
+        """Return the edges that stages lack to issue their communication in order, each once."""
+        mine_S = [self.takes_part(stage) for stage in range(self.num_stages)]
+        prompt_N = [
+            kind == MESSAGE and peer is not None and not any(mine_S[peer][n] for n in found)
+            for kind, peer, found in zip(self.kind_N, self.peer_N, parents, strict=True)
+        ]
+        found = (
+            missing_order(parents, mine_N, self.holds_slot(stage), prompt_N)
+            for stage, mine_N in enumerate(mine_S)
+        )
+        return dict.fromkeys(edge for edges in found for edge in edges)
 
 
 def _check_words(graph: AttributedGraph) -> None:

@@ -1,4 +1,4 @@
-"""One order of communication for all ranks of an unfolded job, and why nothing can deadlock.
+"""The order of communication that ranks of an unfolded job need, and why nothing can deadlock.
 
 A rank that has entered a collective waits until the others come. Its own dependencies do not tell
 it that another rank needs a message first, or enters another collective first: that is known only
@@ -7,20 +7,26 @@ in time, since their groups and their neighbors around a ring do, so that of two
 collectives each may find another one ready first. So each rank issues what holds its communication
 slot in the order of the whole graph, as on the one communication stream of a real job.
 
+Sends among themselves mostly need no such order, and have none in the traces of real pipelines: a
+receive that depends on nothing is posted at the start, so that its send ends when the message has
+arrived, whatever else the other rank does. Such a send is *prompt*.
+
 **Claim.** Number the nodes of the graph in topological order. Let each rank run the nodes in which
-it takes part, with the edges among them, and let ``missing_order`` add edges until all its
-*blocking* nodes (sends, collectives, memory accesses) depend on each other in ascending order. Then
-the job runs to its end, however long the nodes last, wherever a ready node starts as soon as its
-slot is free, receives need no slot, and computation and memory accesses end by themselves. Sends
-may be buffered or wait for their receives.
+it takes part, with the edges among them. Sends, collectives and memory accesses hold the slot of a
+rank's communication while they run. Let ``missing_order`` add edges until they depend on each other
+in ascending order, prompt sends among themselves excepted. Then the job runs to its end, however
+long the nodes last, wherever a ready node starts as soon as its slot is free, receives need no
+slot, and computation and memory accesses end by themselves. Sends may be buffered or wait for their
+receives.
 
 **Proof.** All edges, the added ones included, lead from lower to higher numbers. Suppose everything
 stands still before the end, and let g be the lowest node that some rank has not finished. On every
 rank that takes part in g, all that g waits for has a lower number and so is finished: g is ready.
 
-1. *Its slot is free there.* A computation in the way would end by itself. A blocking node h in the
-   way is not finished, so h > g; but on this rank h depends on g if g is blocking, too, and so
-   cannot have started. Hence g has been issued on all ranks that take part in it.
+1. *Its slot is free there.* A node h in the way is not finished, so h > g. A computation would end
+   by itself, and so would a prompt send. Any other h holds the slot of communication, and so does
+   g then; but on this rank h depends on g, and so cannot have started. Hence g has been issued on
+   all ranks that take part in it.
 2. *Computations and memory accesses* end by themselves.
 3. *A message.* Both ends are issued, and its tag is the number of g, so that nothing else can be
    taken for it. It arrives, and both ends finish.
@@ -36,30 +42,41 @@ from collections.abc import Sequence
 
 
 def missing_order(
-    parents: Sequence[Sequence[int]], mine_N: Sequence[bool], blocks_N: Sequence[bool]
+    parents: Sequence[Sequence[int]],
+    mine_N: Sequence[bool],
+    holds_N: Sequence[bool],
+    prompt_N: Sequence[bool],
 ) -> list[tuple[int, int]]:
     """Return the edges that one class of ranks lacks to issue its communication in order.
 
     Args:
         parents: Parents of each node; nodes are in topological order of the whole graph.
         mine_N: Which nodes the class takes part in; only these and the edges among them count.
-        blocks_N: Which of them hold the communication slot of a rank.
+        holds_N: Which of them hold the communication slot of a rank.
+        prompt_N: Which of those need no order among themselves.
 
     Returns:
-        Edges (source, target), each from one blocking node to the next.
+        Edges (source, target) between nodes that hold the slot. None follows from the others and
+        the edges of the graph.
     """
-    # Number of blocking nodes of the class that are done when a node is, itself included.
+    # Bit k of a word is the k-th node that holds the slot: whether it is done when a node is.
     done_N = [0] * len(parents)
-    last, issued = -1, 0
+    issued: list[int] = []
     added: list[tuple[int, int]] = []
     for node, mine in enumerate(mine_N):
         if not mine:
             continue
-        done = max((done_N[parent] for parent in parents[node] if mine_N[parent]), default=0)
-        if blocks_N[node]:
-            if done < issued:
-                added.append((last, node))
-            last, issued = node, issued + 1
-            done = issued
+        done = 0
+        for parent in parents[node]:
+            if mine_N[parent]:
+                done |= done_N[parent]
+        if holds_N[node]:
+            for place in range(len(issued) - 1, -1, -1):
+                free = prompt_N[node] and prompt_N[issued[place]]
+                if not free and not done >> place & 1:
+                    added.append((issued[place], node))
+                    done |= done_N[issued[place]]
+            done |= 1 << len(issued)
+            issued.append(node)
         done_N[node] = done
     return added
