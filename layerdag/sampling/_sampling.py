@@ -28,6 +28,7 @@ from layerdag.sampling.drawing import (
     BATCH_SIZE,
     FaultCounter,
     batches_of_like_size,
+    drawn_in_order,
     finite_sample,
     possible_codes,
     size_miss,
@@ -72,8 +73,12 @@ def generate_together(
     rows = _requested(model, schema, settings)
     drawing = _Drawing.of(model, schema, settings)
     found: dict[int, GeneratedGraph] = {}
-    for batch in batches_of_like_size(rows, settings):
-        found |= zip(batch, drawing.graphs(batch, [rows[i] for i in batch]), strict=True)
+    batches = [
+        _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
+    ]
+    drawn = drawn_in_order(drawing.batch, batches, settings.processes or 1)
+    for batch, graphs in zip(batches, drawn, strict=True):
+        found |= zip(batch.numbers, graphs, strict=True)
     for i, row in enumerate(rows):
         yield _finished(model, schema, row, settings, found.pop(i))
 
@@ -138,8 +143,25 @@ def sample_like(
     drawing = _Drawing.of(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
     numbers = range(len(rows)) if numbers is None else numbers
-    for start in range(0, len(rows), size):
-        yield from drawing.graphs(numbers[start : start + size], rows[start : start + size])
+    batches = [
+        _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
+        for start in range(0, len(rows), size)
+    ]
+    for graphs in drawn_in_order(drawing.batch, batches, settings.processes or 1):
+        yield from graphs
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Graphs that are drawn side by side.
+
+    Attributes:
+        numbers: Of the graphs in the run.
+        rows: Their conditions, in their own units.
+    """
+
+    numbers: tuple[int, ...]
+    rows: tuple[Mapping[str, Condition], ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -179,6 +201,10 @@ class _Drawing:
         settings = settings.settled(model, schema)
         assigner = NumberAssigner(schema) if schema.costs else None
         return cls(model, schema, settings, given_layers(settings, schema), assigner)
+
+    def batch(self, batch: _Batch) -> list[GeneratedGraph]:
+        """Return the graphs of a batch."""
+        return self.graphs(batch.numbers, batch.rows)
 
     def graphs(
         self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]

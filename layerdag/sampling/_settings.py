@@ -61,6 +61,9 @@ class GenerationSettings:
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
             samples in parts as many as fit into about a gigabyte.
+        processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
+            here; ``layerdag sample`` takes as many as there are processors. A script that asks for
+            several must do so under ``if __name__ == "__main__":``.
         limits: The most ranks of a job and bytes of all files that may be written.
 
     Raises:
@@ -82,12 +85,13 @@ class GenerationSettings:
     suffix_layers: int | None = None
     max_nodes: int = 10_000
     batch_size: int | None = None
+    processes: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in (
             "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
-            "suffix_layers",
+            "suffix_layers", "processes",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:

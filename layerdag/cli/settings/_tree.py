@@ -109,6 +109,7 @@ class SampleConfig:
     max_ranks: int = 4096
     max_bytes: int = 16_000_000_000
     batch_size: int | None = None
+    processes: int | None = None
     device: str = "auto"
     threads: int = 1
     dry_run: bool = False
@@ -137,6 +138,7 @@ class SampleConfig:
             suffix_layers=self.suffix_layers,
             max_nodes=self.max_nodes,
             batch_size=self.batch_size,
+            processes=self.processes,
             limits=Limits(self.max_ranks, self.max_bytes),
         )
 

@@ -6,7 +6,6 @@ from laws import tried
 
 from layerdag.codec._program_order import missing_order
 
-
 NONE_3, ALL_3 = [False] * 3, [True] * 3
 
 
@@ -54,9 +53,7 @@ def test_with_the_added_edges_all_that_hold_the_slot_are_in_order_but_prompt_pai
     mine, holds, prompt = ((rng.random(size) < share).tolist() for share in (0.7, 0.6, 0.5))
     added = missing_order(parents, mine, holds, prompt)
     holding = [node for node in range(size) if mine[node] and holds[node]]
-    wanted = {
-        (a, b) for a in holding for b in holding if a < b and not (prompt[a] and prompt[b])
-    }
+    wanted = {(a, b) for a in holding for b in holding if a < b and not (prompt[a] and prompt[b])}
 
     def ordered(edges: list[tuple[int, int]]) -> list[set[int]]:
         found = [[*p, *(a for a, b in edges if b == node)] for node, p in enumerate(parents)]

@@ -17,6 +17,7 @@ from layerdag.sampling import (
     GenerationSettings,
     as_workload,
     generate,
+    generate_together,
     sample_like,
     volume_of,
     write_samples,
@@ -112,6 +113,15 @@ def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
     assert hashes(replace(SMALL, num=2, seed=9)) == together[2:]
 
 
+@pytest.mark.parametrize("draw", [generate, generate_together])
+def test_the_same_seed_gives_the_same_graph_however_many_processes_draw(flow, draw):
+    def hashes(settings: GenerationSettings) -> list[str]:
+        found = draw(flow.model, schema_of(flow), replace(settings, batch_size=1))
+        return [f"{sample.name} {sample.seed} {graph_hash(sample.dag)}" for sample in found]
+
+    assert hashes(replace(SMALL, processes=2)) == hashes(SMALL)
+
+
 def test_given_conditions_are_kept_and_open_ones_drawn(flow):
     asked = replace(SMALL, conditions={"label": 3.0})
     samples = list(generate(flow.model, schema_of(flow), asked))
@@ -193,7 +203,15 @@ def test_a_schema_of_another_model_is_refused(flow, trace, tmp_path):
 
 
 BAD_SETTINGS = [
-    *({"num": 0}, {"ranks": 0}, {"batch_size": 0}, {"best_of": 0}, {"steps": 0}, {"seed": -1}),
+    *(
+        {"num": 0},
+        {"ranks": 0},
+        {"batch_size": 0},
+        {"processes": 0},
+        {"best_of": 0},
+        {"steps": 0},
+        {"seed": -1},
+    ),
     {"labels": "guessed"},
 ]
 

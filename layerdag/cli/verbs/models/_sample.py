@@ -1,18 +1,22 @@
 """``layerdag sample`` and ``sample.py``: synthetic workloads or graphs from a checkpoint."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from layerdag._runtime import memory_left
 from layerdag.cli.output import after_parts, after_sampling, before_parts
 from layerdag.cli.settings import SampleConfig, run, sample_config
 from layerdag.cli.verbs.models._train import pick_device
 from layerdag.datasets.schema import outside_training
+from layerdag.errors import UsageError
 from layerdag.sampling import (
     SHIPPED,
     GenerationSettings,
@@ -27,6 +31,10 @@ from layerdag.sampling import (
 from layerdag.training import LoadedCheckpoint, load_checkpoint
 
 PRETRAINED = "pretrained"
+
+_MOST_PROCESSES = 8
+_PROCESS_BYTES = 2_000_000_000
+"""Of a process that draws 32 jobs of some thousand nodes side by side."""
 
 
 def main(overrides: Sequence[str]) -> int:
@@ -46,6 +54,7 @@ def _task(config: DictConfig) -> None:
     checkpoint = load_checkpoint(checkpoint_path(asked.checkpoint), pick_device(asked.device))
     for warning in outside_training(checkpoint_schema(checkpoint), settings.conditions):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
+    settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)
     else:
@@ -54,6 +63,32 @@ def _task(config: DictConfig) -> None:
     sys.stdout.write(json.dumps(summary) + "\n")
     sys.stdout.flush()
     sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
+
+
+def _processes(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, parts: PartSettings | None
+) -> int:
+    """Return how many processes draw, if nothing else is asked for one per processor.
+
+    Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
+
+    Raises:
+        UsageError: If several are asked for on an accelerator.
+    """
+    device = next(checkpoint.model.parameters()).device.type
+    if device != "cpu":
+        if (settings.processes or 1) > 1:
+            raise UsageError(
+                f"processes={settings.processes} draw on a CPU, and the device is {device}; leave "
+                "it out, or ask for device=cpu."
+            )
+        return 1
+    if settings.processes is not None:
+        return settings.processes
+    if parts is not None:
+        return 1
+    room = memory_left() // _PROCESS_BYTES
+    return max(1, min(os.cpu_count() or 1, _MOST_PROCESSES, room))
 
 
 def _write_samples(

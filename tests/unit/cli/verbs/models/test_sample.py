@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,11 +11,12 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli import main
 from layerdag.cli.settings import compose, sample_config
+from layerdag.cli.verbs.models import _sample
 from layerdag.cli.verbs.models._sample import PRETRAINED, checkpoint_path
 from layerdag.datasets.files import read_graphml, write_graphml
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
-from layerdag.sampling import pretrained_checkpoint
+from layerdag.sampling import GenerationSettings, PartSettings, pretrained_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,14 @@ def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
 
 def test_every_setting_reaches_the_generation() -> None:
     words = ["num=3", "seed=4", "ranks=2", "guidance=3", "best_of=5", "labels=predicted"]
-    words += ["max_nodes=6", "batch_size=7", "max_ranks=8", "max_bytes=9", "label=0.5"]
+    words += [
+        "max_nodes=6",
+        "batch_size=7",
+        "processes=2",
+        "max_ranks=8",
+        "max_bytes=9",
+        "label=0.5",
+    ]
     found = sample_config(
         compose("sample", [*words, "+conditions.family=gpt", "steps=11"])
     ).generation()
@@ -97,6 +106,7 @@ def test_every_setting_reaches_the_generation() -> None:
         7,
     )
     assert (found.limits.max_ranks, found.limits.max_bytes, found.steps) == (8, 9, 11)
+    assert found.processes == 2
     assert found.conditions == {"family": "gpt", "label": 0.5}
 
 
@@ -200,3 +210,40 @@ def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
         asked.parts()
     assert sample_config(compose("sample", [word, "format=tar"])).parts() is not None
     assert sample_config(compose("sample")).parts() is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "processors", "gigabytes", "found"),
+    [(None, 4, 64, 4), (None, 64, 64, 8), (None, 8, 5, 2), (None, 8, 1, 1), (3, 2, 1, 3)],
+)
+def test_a_process_draws_for_each_processor_where_there_is_memory(
+    monkeypatch: pytest.MonkeyPatch,
+    asked: int | None,
+    processors: int,
+    gigabytes: int,
+    found: int,
+) -> None:
+    monkeypatch.setattr(_sample.os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(_sample, "memory_left", lambda: gigabytes * 10**9)
+    settings = GenerationSettings(processes=asked)
+    assert _sample._processes(on_device("cpu"), settings, None) == found
+
+
+def test_one_process_draws_parts_unless_more_are_asked_for() -> None:
+    parts = PartSettings("tar")
+    assert _sample._processes(on_device("cpu"), GenerationSettings(), parts) == 1
+    assert _sample._processes(on_device("cpu"), GenerationSettings(processes=2), parts) == 2
+
+
+def test_one_process_draws_on_an_accelerator() -> None:
+    cuda = on_device("cuda")
+    assert _sample._processes(cuda, GenerationSettings(), None) == 1
+    assert _sample._processes(cuda, GenerationSettings(processes=1), None) == 1
+    with pytest.raises(UsageError, match="processes=2 draw on a CPU, and the device is cuda"):
+        _sample._processes(cuda, GenerationSettings(processes=2), None)
+
+
+def on_device(kind: str) -> SimpleNamespace:
+    """Return what stands for a checkpoint whose weights are on a device."""
+    weight = SimpleNamespace(device=SimpleNamespace(type=kind))
+    return SimpleNamespace(model=SimpleNamespace(parameters=lambda: iter([weight])))

@@ -1,0 +1,57 @@
+"""Parts that several processes draw come back in order, whatever happens to a process."""
+
+import os
+import time
+from multiprocessing import active_children
+
+import pytest
+import torch
+from other_processes import killed_at_one, refused_at_two, slow_at_zero, whose
+
+from layerdag.errors import LayerdagError, UsageError
+from layerdag.sampling.drawing import drawn_in_order
+
+
+def test_parts_come_back_in_order_from_as_many_processes_as_asked_for() -> None:
+    parts, workers, threads = zip(*drawn_in_order(whose, range(5), 2), strict=True)
+    assert parts == (0, 1, 2, 3, 4)
+    assert len(set(workers)) == 2
+    assert os.getpid() not in workers
+    assert set(threads) == {torch.get_num_threads()}
+
+
+@pytest.mark.parametrize(("parts", "processes"), [(5, 1), (1, 4), (0, 4)])
+def test_no_other_process_is_started_where_one_is_enough(parts: int, processes: int) -> None:
+    drawn = list(drawn_in_order(whose, range(parts), processes))
+    assert [part for part, _, _ in drawn] == list(range(parts))
+    assert {pid for _, pid, _ in drawn} <= {os.getpid()}
+
+
+def test_what_a_process_raises_is_raised_after_what_came_before() -> None:
+    found = drawn_in_order(refused_at_two, range(4), 2)
+    assert [next(found), next(found)] == [0, 1]
+    with pytest.raises(UsageError, match=r"two is refused\."):
+        next(found)
+
+
+def test_a_slow_part_does_not_keep_other_processes_waiting() -> None:
+    parts, workers = zip(*drawn_in_order(slow_at_zero, range(6), 2), strict=True)
+    assert parts == (0, 1, 2, 3, 4, 5)
+    assert workers.count(workers[0]) < 3
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    found = drawn_in_order(killed_at_one, range(4), 2)
+    assert next(found) == 0
+    with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
+        next(found)
+
+
+def test_no_process_stays_where_nobody_wants_the_rest() -> None:
+    found = drawn_in_order(whose, range(50), 2)
+    next(found)
+    found.close()
+    end = time.monotonic() + 20
+    while active_children() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not active_children()
