@@ -62,6 +62,7 @@ def missing_order(
     # Bit k of a word is the k-th node that holds the slot: whether it is done when a node is.
     done_N = [0] * len(parents)
     issued: list[int] = []
+    ordered = 0  # those that are not prompt
     added: list[tuple[int, int]] = []
     for node, mine in enumerate(mine_N):
         if not mine:
@@ -71,12 +72,14 @@ def missing_order(
             if mine_N[parent]:
                 done |= done_N[parent]
         if holds_N[node]:
-            for place in range(len(issued) - 1, -1, -1):
-                free = prompt_N[node] and prompt_N[issued[place]]
-                if not free and not done >> place & 1:
-                    added.append((issued[place], node))
-                    done |= done_N[issued[place]]
-            done |= 1 << len(issued)
+            bit = 1 << len(issued)
+            before = ordered if prompt_N[node] else bit - 1
+            while missing := before & ~done:
+                last = issued[missing.bit_length() - 1]
+                added.append((last, node))
+                done |= done_N[last]
+            done |= bit
+            ordered |= 0 if prompt_N[node] else bit
             issued.append(node)
         done_N[node] = done
     return added
