@@ -77,7 +77,9 @@ def _quantiles(steps: list[_Step]) -> dict[str, Any]:
     return {
         "jobs": len(steps),
         "10, 50, 90 %": np.quantile(ratio_B, (0.1, 0.5, 0.9)).round(2).tolist(),
-        "median": np.quantile(np.median(drawn_RB, axis=1), (0.025, 0.975)).round(2).tolist(),
+        "median, 95 % interval": np.quantile(np.median(drawn_RB, axis=1), (0.025, 0.975))
+        .round(2)
+        .tolist(),
     }
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 
@@ -28,7 +29,16 @@ def killed_at_one(part: int) -> int:
     return part
 
 
-def slow_at_zero(part: int) -> tuple[int, int]:
-    """Return the part and the process, after two seconds for 0."""
-    time.sleep(2.0 * (part == 0))
-    return part, os.getpid()
+def first_waits_for_last(part: tuple[Path, bool, bool]) -> bool:
+    """Return whether the last part has been drawn; the first waits for that.
+
+    Args:
+        part: A file that the last part writes, whether this is the first, and the last.
+    """
+    mark, first, last = part
+    if last:
+        mark.touch()
+    end = time.monotonic() + 60
+    while first and not mark.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return mark.exists()

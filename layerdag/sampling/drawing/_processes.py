@@ -80,7 +80,7 @@ def _send(connection: Connection, what: object) -> None:
 
     Tensors would be handed over by file descriptors, more than a process may have.
     """
-    with suppress(BrokenPipeError):
+    with suppress(ConnectionError):
         connection.send_bytes(pickle.dumps(what))
 
 

@@ -68,7 +68,8 @@ def _task(config: DictConfig) -> None:
 def _processes(
     checkpoint: LoadedCheckpoint, settings: GenerationSettings, parts: PartSettings | None
 ) -> int:
-    """Return how many processes draw, if nothing else is asked for one per processor.
+    """Return how many processes draw, if nothing else is asked for one per processor, or per
+    so many as each has threads.
 
     Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
 
@@ -88,7 +89,8 @@ def _processes(
     if parts is not None:
         return 1
     room = memory_left() // _PROCESS_BYTES
-    return max(1, min(os.cpu_count() or 1, _MOST_PROCESSES, room))
+    processors = (os.cpu_count() or 1) // torch.get_num_threads()
+    return max(1, min(processors, _MOST_PROCESSES, room))
 
 
 def _write_samples(

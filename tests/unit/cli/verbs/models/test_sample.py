@@ -213,17 +213,27 @@ def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "processors", "gigabytes", "found"),
-    [(None, 4, 64, 4), (None, 64, 64, 8), (None, 8, 5, 2), (None, 8, 1, 1), (3, 2, 1, 3)],
+    ("asked", "processors", "threads", "gigabytes", "found"),
+    [
+        (None, 4, 1, 64, 4),
+        (None, 64, 1, 64, 8),
+        (None, 8, 4, 64, 2),
+        (None, 2, 4, 64, 1),
+        (None, 8, 1, 5, 2),
+        (None, 8, 1, 1, 1),
+        (3, 2, 1, 1, 3),
+    ],
 )
 def test_a_process_draws_for_each_processor_where_there_is_memory(
     monkeypatch: pytest.MonkeyPatch,
     asked: int | None,
     processors: int,
+    threads: int,
     gigabytes: int,
     found: int,
 ) -> None:
     monkeypatch.setattr(_sample.os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(_sample.torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(_sample, "memory_left", lambda: gigabytes * 10**9)
     settings = GenerationSettings(processes=asked)
     assert _sample._processes(on_device("cpu"), settings, None) == found
