@@ -68,8 +68,7 @@ def _task(config: DictConfig) -> None:
 def _processes(
     checkpoint: LoadedCheckpoint, settings: GenerationSettings, parts: PartSettings | None
 ) -> int:
-    """Return how many processes draw, if nothing else is asked for one per processor, or per
-    so many as each has threads.
+    """Return how many processes draw: unless asked for, one for as many processors as threads.
 
     Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
 
