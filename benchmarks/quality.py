@@ -107,17 +107,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1000, 2000])
     parser.add_argument("--guidance", type=float, default=1.0)
     parser.add_argument("--temperature", type=float, default=1.0, help="of a fast model")
-    parser.add_argument(
-        "--best-of", "--candidates", type=int, default=1, help="graphs drawn for one"
-    )
+    parser.add_argument("--best-of", type=int, default=1, help="graphs drawn for one")
     parser.add_argument("--posterior", metavar="FOLDER", help="checkpoint of a fast model")
     parser.add_argument("--labels", default=REQUESTED, help="as in sample.yaml")
     parser.add_argument("--steps", type=int, help="denoising steps of the reference")
     parser.add_argument("--copies", type=int, default=1, help="samples a training graph")
     parser.add_argument("--target", help="condition that surrogates predict; none: no transfer")
-    parser.add_argument(
-        "--exclude", "--hide", action="append", default=[], help="attribute they may not see"
-    )
+    parser.add_argument("--exclude", action="append", default=[], help="attribute they may not see")
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["boosting"])
     parser.add_argument("--fits", type=int, default=3, help="seeds of each surrogate")
     parser.add_argument("--max-nodes", type=int, default=2000)

@@ -1,7 +1,6 @@
 """What the schema of a checkpoint tells of its training graphs, and what drawing from it gives.
 
     python benchmarks/schema_leak.py data
-    python benchmarks/schema_leak.py data --rows schema.json   # of a checkpoint of format 2
 
 Needs no model: schemas are fitted to random parts of the data set. A membership attack on the
 shipped checkpoint alone is indistinguishable from chance differences between training and
@@ -9,9 +8,7 @@ held-out jobs.
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import ks_2samp
@@ -25,7 +22,6 @@ from layerdag.graph import DAG, Condition
 
 REPEATS = 10
 DRAWS = 5000
-ROW_STEP = 0.25
 Rows = Sequence[Mapping[str, Condition]]
 
 
@@ -33,11 +29,8 @@ def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", help="corpus folder")
-    parser.add_argument("--rows", help="schema.json of format 2, to attack its rows")
     args = parser.parse_args()
     data = load_corpus(args.data, max_nodes=1200)
-    if args.rows:
-        _attack_rows(data, Path(args.rows))
     _attack_refitted(data)
     _attack_with_all(data)
     _compare_draws(data)
@@ -47,33 +40,6 @@ def _rows(data: GraphDataset, dags: list[DAG]) -> tuple[np.ndarray, np.ndarray]:
     """Return codes and standardized numbers of the conditions."""
     numeric_BC, category_BM = data.schema.encode_conditions([dag.conditions for dag in dags])
     return category_BM.numpy(), numeric_BC.double().numpy()
-
-
-def _attack_rows(data: GraphDataset, file: Path) -> None:
-    """Look jobs up among the rows that a schema of format 2 holds of every training graph."""
-    schema = json.loads(file.read_text())
-    known = {tuple(row) for row in schema["condition_rows"]}
-    found = {}
-    for part, dags in (("train", data.graphs["train"]), ("held out", data.held_out)):
-        category_BM, _ = _rows(data, list(dags))
-        scaled = [
-            [
-                (np.log(float(dag.conditions[c["name"]])) if c["log"] else
-                 float(dag.conditions[c["name"]])) / c["std"] - c["mean"] / c["std"]
-                for c in schema["numeric_conditions"]
-            ]
-            for dag in dags
-        ]  # fmt: skip
-        coarse_BC = (np.array(scaled, np.float32) / ROW_STEP).round() * ROW_STEP
-        found[part] = np.array(
-            [
-                float((*map(float, code), *number) in known)
-                for code, number in zip(category_BM.tolist(), coarse_BC.tolist(), strict=True)
-            ]
-        )
-    area = area_under_curve(found["train"], found["held out"])
-    shares = ", ".join(f"{part} {found[part].mean():.0%}" for part in found)
-    print(f"rows of format 2: jobs found: {shares}; area {area:.2f}")
 
 
 def _attack_refitted(data: GraphDataset) -> None:

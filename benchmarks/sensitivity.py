@@ -141,9 +141,6 @@ def main() -> None:
 def _found(out: Path, plan: Plan, pool: int) -> dict[str, Any]:
     """Return what an earlier run of the same plan measured."""
     settings = asdict(plan) | {"pool": pool}
-    for later in ("attacks", "figure"):
-        if not settings[later]:
-            del settings[later]  # as results of before have it
     if out.exists():
         found: dict[str, Any] = json.loads(out.read_text())
         if found.get("settings") != settings:

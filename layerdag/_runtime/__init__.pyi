@@ -20,18 +20,7 @@ from ._limits import (
 )
 from ._locks import LOCK as LOCK, locked as locked
 from ._memory import memory_left as memory_left
-from ._names import (
-    RenamedWarning as RenamedWarning,
-    did_you_mean as did_you_mean,
-    old_property as old_property,
-    takes_old_keywords as takes_old_keywords,
-    takes_old_names as takes_old_names,
-    tell_all_renamed as tell_all_renamed,
-    tell_loose as tell_loose,
-    tell_renamed as tell_renamed,
-    with_new_names as with_new_names,
-    with_old_names as with_old_names,
-)
+from ._names import did_you_mean as did_you_mean
 from ._native import library as library
 from ._progress import (
     log_stages as log_stages,

@@ -1,8 +1,8 @@
 """Settings from outside: YAML of bounded size, and trees of dataclasses from nested mappings.
 
 A few lines of YAML can stand for more than memory holds, since anchors multiply. One function fills
-a tree from YAML, from a checkpoint's JSON and from keywords, so that an unknown name, an old name
-and a value of another type are refused alike everywhere.
+a tree from YAML, from a checkpoint's JSON and from keywords, so that an unknown name and a value of
+another type are refused alike everywhere.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from layerdag._runtime._names import defaults_of, nearest, with_new_names
+from layerdag._runtime._names import nearest
 from layerdag.errors import ConfigError
 
 T = TypeVar("T")
@@ -124,12 +124,7 @@ def grouped(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def build_settings(
-    cls: type[T],
-    values: object,
-    where: str = "",
-    renamed: Mapping[str, str] = types.MappingProxyType({}),
-) -> T:
+def build_settings(cls: type[T], values: object, where: str = "") -> T:
     """Return the dataclass ``cls`` filled from a nested mapping; what is left out has its default.
 
     Args:
@@ -137,7 +132,6 @@ def build_settings(
             dataclasses, or one of these or None.
         values: Entries by name; a group is a mapping. What is a ``cls`` already stays as it is.
         where: Place of the group, for messages ("training").
-        renamed: New name by old one, with dots if it lies in a group.
 
     Raises:
         ConfigError: If a name is unknown or missing, a value has another type, or the dataclass
@@ -148,7 +142,6 @@ def build_settings(
     prefix = f"{where}." if where else ""
     if not isinstance(values, Mapping):
         raise ConfigError(f"'{where}' must be a group of settings, found {values!r:.40}.")
-    values = with_new_names(values, renamed, prefix, defaults_of(cls))
     hints = typing.get_type_hints(cls)
     known = [field.name for field in fields(typing.cast(Any, cls))]
     for name in values:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from layerdag._runtime import did_you_mean
 from layerdag._version import __version__
 from layerdag.cli._faults import complain
-from layerdag.cli._old_names import old_names_told
 from layerdag.cli._start import with_brief_spinning
 from layerdag.cli._stopping import TERMINATED, exit_code, terminating
 from layerdag.cli.settings import VERBS_WITH_SETTINGS, help_text
@@ -46,7 +45,6 @@ ROOMS = {
         "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
         "train": "Train a generator (Hydra overrides; the same as train.py).",
         "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
-        "checkpoint": "Convert a checkpoint that an older version wrote.",
         "surrogate": "Fit and use models that predict performance from a graph.",
         "audit": "Attack samples: what do they give away of what was trained on?",
         "release": "Make a package from your traces that you may publish, with a verdict.",
@@ -98,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _check_verb(arguments)
         verb = build_parser().parse_args(arguments[:1] or ["--help"]).verb
-        with terminating(), old_names_told():
+        with terminating():
             return _run(verb, arguments[1:])
     except KeyboardInterrupt as stop:
         code = exit_code(stop)

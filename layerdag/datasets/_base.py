@@ -220,8 +220,7 @@ class GraphDataset:
     def fingerprint(self) -> str:
         """Hash of schema and training graphs with their conditions, to tell data sets apart.
 
-        Costs of operators are left out: they follow from the graphs, and schemas of before have
-        none.
+        Costs of operators are left out: they follow from the graphs.
         """
         schema = replace(self.schema, costs=NO_COSTS)
         digest = hashlib.sha256(repr(schema.to_dict()).encode())

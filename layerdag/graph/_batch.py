@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerdag._runtime import tell_renamed
 from layerdag.errors import GraphError
 from layerdag.graph._dag import DAG, layers_of
 from layerdag.graph._layering import pointers
@@ -71,18 +70,6 @@ class DAGBatch:
             numeric_BC=numeric_BC,
             category_BM=category_BM,
         )
-
-    @classmethod
-    def collate(
-        cls,
-        dags: Sequence[DAG],
-        layers: Sequence[Tensor],
-        numeric_BC: Float[Tensor, "B C"],
-        category_BM: Int[Tensor, "B M"],
-    ) -> "DAGBatch":
-        """Lay ``dags`` end to end: old name of ``of``, when graphs did not carry their layers."""
-        tell_renamed("DAGBatch.collate", "DAGBatch.of")
-        return cls.of(dags, numeric_BC, category_BM)
 
     @property
     def num_graphs(self) -> int:

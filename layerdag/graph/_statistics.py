@@ -103,11 +103,7 @@ class GraphStatistics:
             KeyError, TypeError or ValueError: If an entry is missing or no such count.
         """
         _check_tables(data)
-        sides = {
-            name: ListedNeighbors.from_dict(data[name])
-            for name in ("parents", "children")
-            if name in data
-        }
+        sides = {name: ListedNeighbors.from_dict(data[name]) for name in ("parents", "children")}
         if any(len(side.unlisted) != len(data["attributes"][0]) for side in sides.values()):
             raise ValueError("every kind needs its neighbors")
         counts = {name: _frozen(value) for name, value in data.items() if name not in sides}
@@ -172,7 +168,7 @@ def _check_tables(data: Mapping[str, Any]) -> None:
         raise ValueError("there must be a node and a layer")
     if not len(in_degrees) == len(out_degrees) == len(data["attributes"][0]):
         raise ValueError("every kind needs its degrees")
-    if data.get("allowed_codes"):
+    if data["allowed_codes"]:
         _check_allowed(data["allowed_codes"], [len(counts) for counts in data["attributes"]])
 
 

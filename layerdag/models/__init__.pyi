@@ -18,11 +18,9 @@ from ._conditions import Conditions as Conditions
 from ._for_data import predicts_out_degree as predicts_out_degree, spec_for as spec_for
 from ._posterior import Posterior as Posterior
 from ._spec import (
-    RENAMED_ARGUMENTS as RENAMED_ARGUMENTS,
     ModelSpec as ModelSpec,
     build_model as build_model,
     build_without_weights as build_without_weights,
     model_config as model_config,
-    takes_loose_settings as takes_loose_settings,
 )
 from .resampling import GapFilling as GapFilling, resample as resample

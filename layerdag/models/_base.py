@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from layerdag._runtime import takes_old_names
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch, Gap, Prefix
 
@@ -61,7 +60,6 @@ Faults = Callable[[Sequence[DAG]], Sequence[float]]
 """How much is wrong with each of some finished graphs, the candidates of a graph in a row."""
 
 
-@takes_old_names(candidates="best_of")
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
     """What to sample: one row of conditions and one seed per graph.

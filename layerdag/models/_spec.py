@@ -4,53 +4,26 @@ A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from 
 the arguments are checked against its tree of settings, so that a file cannot name code to run.
 """
 
-import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from layerdag._runtime import build_settings, derive_seed, did_you_mean, tell_loose, with_new_names
+from layerdag._runtime import build_settings, derive_seed, did_you_mean
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphSizes, GraphStatistics
 from layerdag.models._base import DAGModel
 from layerdag.models._bounds import require_few
-
-Model = TypeVar("Model", bound=DAGModel)
 
 _HOMES = {
     "fast": ("layerdag.models.autoregressive", "FastLayerDAG", "FastConfig"),
     "reference": ("layerdag.models.diffusion", "ReferenceLayerDAG", "ReferenceConfig"),
 }
 MODEL_NAMES = tuple(_HOMES)
-
-RENAMED_ARGUMENTS: dict[str, dict[str, str]] = {
-    "fast": {
-        "plans": "predict_out_degree",
-        "block": "encoder.block",
-        "dropout": "encoder.dropout",
-        "token_dropout": "encoder.token_dropout",
-        "condition_dropout": "conditioning.dropout",
-    },
-    "reference": {
-        "size_width": "layer_size.width",
-        "size_rounds": "layer_size.rounds",
-        "node_width": "node.width",
-        "node_rounds": "node.rounds",
-        "node_blocks": "node.blocks",
-        "node_heads": "node.heads",
-        "node_steps": "node.steps",
-        "edge_width": "edge.width",
-        "edge_rounds": "edge.rounds",
-        "edge_steps": "edge.steps",
-        "condition_drop": "conditioning.dropout",
-    },
-}
-"""New name of a setting by the old one, which checkpoints and configs may still have, by model."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +41,6 @@ class ModelSpec:
     sizes: GraphSizes
     statistics: GraphStatistics
     arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        renamed = RENAMED_ARGUMENTS.get(self.name, {})
-        if renamed.keys() & self.arguments.keys():
-            arguments = with_new_names(self.arguments, renamed, "model.")
-            object.__setattr__(self, "arguments", arguments)
 
     @property
     def config(self) -> Any:
@@ -125,35 +92,7 @@ def model_config(name: str, values: object) -> Any:
     Raises:
         ConfigError: If the model or a setting is unknown, or a value is out of bounds.
     """
-    return build_settings(_part(name, 2), values, "model", RENAMED_ARGUMENTS[name])
-
-
-def takes_loose_settings(name: str) -> Callable[[type[Model]], type[Model]]:
-    """Let the constructor of the model ``name`` be called with its settings one by one, too.
-
-    That is how it was called before there was a tree of settings.
-    """
-
-    def decorate(cls: type[Model]) -> type[Model]:
-        plain = cls.__init__
-
-        @functools.wraps(plain)
-        def construct(
-            self: Model,
-            sizes: GraphSizes,
-            statistics: GraphStatistics,
-            config: Any = None,
-            **loose: Any,
-        ) -> None:
-            if loose:
-                tell_loose(cls.__name__, loose, _HOMES[name][2])
-                config = model_config(name, loose)
-            plain(self, sizes, statistics, config)
-
-        type.__setattr__(cls, "__init__", construct)
-        return cls
-
-    return decorate
+    return build_settings(_part(name, 2), values, "model")
 
 
 def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:

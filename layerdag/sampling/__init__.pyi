@@ -18,16 +18,8 @@ from ._sampling import (
 )
 from ._settings import (
     LABELS as LABELS,
-    OLD_LABELS as OLD_LABELS,
-    OLD_NAMES as OLD_NAMES,
     REQUESTED as REQUESTED,
     GenerationSettings as GenerationSettings,
-)
-from ._upgrade import (
-    read_old_checkpoint as read_old_checkpoint,
-    upgraded as upgraded,
-    with_costs as with_costs,
-    with_neighbor_kinds as with_neighbor_kinds,
 )
 from .files import as_workload as as_workload
 from .writing import (

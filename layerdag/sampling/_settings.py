@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from layerdag._runtime import Limits, takes_old_names, tell_renamed
+from layerdag._runtime import Limits
 from layerdag.codec import NUM_NODES, AttributedGraph
 from layerdag.datasets.schema import LABEL, GraphSchema
 from layerdag.errors import UsageError
@@ -25,11 +25,7 @@ which would take twice the time."""
 JOB_REDRAWS = 3
 """Chosen on validation jobs (docs/dev/experiments.md, "Sizes drawn again")."""
 
-OLD_NAMES = {"candidates": "best_of"}
-OLD_LABELS = {"asked": REQUESTED, "judged": PREDICTED}
 
-
-@takes_old_names(**OLD_NAMES)
 @dataclass(frozen=True)
 class GenerationSettings:
     """What to sample; the defaults are those of ``layerdag sample``.
@@ -101,10 +97,6 @@ class GenerationSettings:
         for name in ("prefix_layers", "suffix_layers"):
             if self.prefix is None and getattr(self, name) is not None:
                 raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
-        if self.labels in OLD_LABELS:
-            new = OLD_LABELS[self.labels]
-            tell_renamed(f"labels={self.labels}", f"labels={new}")
-            object.__setattr__(self, "labels", new)
         if self.labels not in LABELS:
             raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
         if self.seed < 0:

@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from layerdag._runtime import takes_old_names
 from layerdag.errors import ConfigError
 
 
@@ -141,10 +140,6 @@ class NetworkConfig:
         return cls((Dimension(topology, npus, bandwidth_gib, latency_ns),))
 
 
-@takes_old_names(
-    unmodeled="unsupported_collectives",
-    unmodelled="unsupported_collectives",
-)
 @dataclass(frozen=True)
 class SystemConfig:
     """What a rank does with chunks, messages and compute nodes (ASTRA-sim's ``system.json``).

@@ -162,7 +162,7 @@ class Surrogate:
             )
         schema = GraphSchema.from_dict(notes.pop("schema"))
         target = str(notes.pop("target", LABEL))
-        excluded = notes.pop("excluded", notes.pop("hidden", ()))  # "hidden" in older ones
+        excluded = notes.pop("excluded", ())
         calibration = Calibration.from_dict(notes.pop("calibration", None))
         names = tuple(str(name) for name in excluded)
         return cls(model, schema, target, names, notes, calibration)
@@ -194,8 +194,8 @@ class Surrogate:
         if self.calibration is None:
             raise UsageError(
                 "The surrogate has no calibration, so it gives no intervals: its data set had "
-                f"fewer than {FEWEST} validation graphs with '{self.target}', or an older version "
-                "wrote it. Fit it again on data with a validation part."
+                f"fewer than {FEWEST} validation graphs with '{self.target}'. "
+                "Fit it again on data with a validation part."
             )
         seen = self._seen(encoded(graphs, self.schema))
         return self.calibration.around(self.model.predict(seen), self.model.spread(seen), level)

@@ -10,7 +10,6 @@ from ._checkpoint import (
     LoadedCheckpoint as LoadedCheckpoint,
     export_checkpoint as export_checkpoint,
     load_checkpoint as load_checkpoint,
-    read_checkpoint as read_checkpoint,
     save_checkpoint as save_checkpoint,
 )
 from ._distributed import World as World, joined_world as joined_world, local_device as local_device
@@ -36,7 +35,6 @@ from ._run_folder import (
     run_of as run_of,
 )
 from ._settings import (
-    RENAMED_SETTINGS as RENAMED_SETTINGS,
     LearningRateSchedule as LearningRateSchedule,
     OptimizerConfig as OptimizerConfig,
     TrainSettings as TrainSettings,

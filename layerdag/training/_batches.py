@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag._runtime import numpy_generator, tell_renamed
+from layerdag._runtime import numpy_generator
 from layerdag.errors import ConfigError
 from layerdag.graph import DAGBatch
 
@@ -60,11 +60,6 @@ class BucketedSource:
         blurred_B = self._sizes_B * _BLUR ** rng.random(self._sizes_B.size)
         batches = in_order(np.argsort(blurred_B, kind="stable"), self._sizes_B, *self._limits)
         return [batches[i] for i in rng.permutation(len(batches))]
-
-    def plan(self, epoch: int) -> list[Tensor]:
-        """Return ``epoch_batches(epoch)``: the old name."""
-        tell_renamed("BucketedSource.plan", "BucketedSource.epoch_batches")
-        return self.epoch_batches(epoch)
 
     def load(self, graphs_G: Tensor) -> DAGBatch:
         """Return the micro-batch with these graphs."""

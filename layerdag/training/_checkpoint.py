@@ -23,20 +23,10 @@ from layerdag._version import __version__
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.training._weights import (
-    Origin,
-    check_finite,
-    check_shapes,
-    with_present_names,
-    with_present_state,
-)
+from layerdag.training._weights import Origin, check_finite, check_shapes
 from layerdag.training.private import Guarantee
 
 FORMAT_VERSION = 4
-# Format 3 differs in names of weights alone, which are converted while it is read.
-READ_FORMATS = (3, FORMAT_VERSION)
-# Formats that ``layerdag checkpoint upgrade`` reads.
-UPGRADED_FORMATS = (2,)
 MAX_JSON_BYTES = 64 * 2**20
 DATA_PATHS = ("folder", "labels")
 
@@ -184,15 +174,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     Raises:
         CheckpointError: If a file is missing, damaged, of another format, or contradicts another.
     """
-    return read_checkpoint(path, device)
-
-
-def read_checkpoint(
-    path: str | Path, device: torch.device | str = "cpu", formats: tuple[int, ...] = READ_FORMATS
-) -> LoadedCheckpoint:
-    """Read a checkpoint directory of one of some formats. Raises as ``load_checkpoint``."""
     path = Path(path)
-    meta = read_meta(path, formats)
+    meta = read_meta(path)
     config = _read_json(path / CONFIG)
     schema = _read_json(path / SCHEMA)
     try:
@@ -201,7 +184,7 @@ def read_checkpoint(
         model = build_model(spec)
     except ConfigError as error:
         raise CheckpointError(f"{path / CONFIG}: {error}") from error
-    model.load_state_dict(with_present_names(safetensors.torch.load_file(path / WEIGHTS)))
+    model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
     check_finite(path / WEIGHTS, model)
     run_config = config.get("run")
     return LoadedCheckpoint(
@@ -237,7 +220,7 @@ def load_trainer_state(path: str | Path) -> dict[str, Any]:
         raise _damaged(file, error) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{file} is not a trainer state but a {type(state).__name__}.")
-    return with_present_state(state)
+    return state
 
 
 def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool = False) -> None:
@@ -257,7 +240,7 @@ def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool
     )
 
 
-def read_meta(path: Path, formats: tuple[int, ...] = READ_FORMATS) -> CheckpointMeta:
+def read_meta(path: Path) -> CheckpointMeta:
     """Read and check ``meta.json``, first of all files.
 
     Raises:
@@ -271,8 +254,13 @@ def read_meta(path: Path, formats: tuple[int, ...] = READ_FORMATS) -> Checkpoint
         raise CheckpointError(f"{path} is not a checkpoint ({META} is missing); {hint}")
     data = _read_json(path / META)
     version = data.get("format_version")
-    if version not in formats:
-        raise _other_format(path, version, formats[-1], data.get("layerdag_version", "unknown"))
+    if version != FORMAT_VERSION:
+        writer = data.get("layerdag_version", "unknown")
+        raise CheckpointError(
+            f"{path} has checkpoint format {version!r}, and {FORMAT_VERSION} is needed here; it "
+            f"was written by layerdag {writer}. Train it again, or sample with the version that "
+            "wrote it."
+        )
     try:
         return CheckpointMeta(
             step=_natural(data["step"]),
@@ -281,26 +269,12 @@ def read_meta(path: Path, formats: tuple[int, ...] = READ_FORMATS) -> Checkpoint
             metrics={str(k): float(v) for k, v in data["metrics"].items()},
             layerdag_version=str(data["layerdag_version"]),
             torch_version=str(data["torch_version"]),
-            split=SplitFingerprint.from_dict(data.get("split")),
-            origin=Origin.from_dict(data.get("origin")),
+            split=SplitFingerprint.from_dict(data["split"]),
+            origin=Origin.from_dict(data["origin"]),
             privacy=Guarantee.from_dict(data.get("privacy")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _damaged(path / META, error) from error
-
-
-def _other_format(path: Path, version: object, wanted: int, writer: object) -> CheckpointError:
-    """Return the error for a checkpoint of another format, with what to do about it."""
-    if version in UPGRADED_FORMATS:
-        remedy = f"Convert it with 'layerdag checkpoint upgrade {path} NEW'."
-    elif version in READ_FORMATS:
-        remedy = "It needs no conversion."
-    else:
-        remedy = "Train it again, or sample with the version that wrote it."
-    return CheckpointError(
-        f"{path} has checkpoint format {version!r}, and {wanted} is needed here; it was written by "
-        f"layerdag {writer}. {remedy}"
-    )
 
 
 def _natural(value: Any) -> int:

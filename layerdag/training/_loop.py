@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerdag._runtime import derive_seed, takes_old_keywords, wait_briefly
+from layerdag._runtime import derive_seed, wait_briefly
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models import build_model
 from layerdag.training._batches import BatchSource, BucketedSource
@@ -34,7 +34,6 @@ from layerdag.training.optimization import (
 )
 
 
-@takes_old_keywords(hook="callback", job="run")
 def train(
     run: TrainingRun,
     settings: TrainSettings,

@@ -5,20 +5,10 @@ configs/training/default.yaml has the same keys.
 
 from dataclasses import dataclass, field
 
-from layerdag._runtime import takes_old_names
 from layerdag.errors import ConfigError
 
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("auto", "float32", "bfloat16")
-
-RENAMED_SETTINGS = {
-    "learning_rate": "optimizer.learning_rate",
-    "weight_decay": "optimizer.weight_decay",
-    "gradient_clip": "optimizer.gradient_clip",
-    "schedule": "lr_schedule.shape",
-    "warmup_steps": "lr_schedule.warmup_steps",
-}
-"""New name of a setting by the old one, which configs and calls may still have."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,6 @@ class LearningRateSchedule:
         _require(steps >= 0, "lr_schedule.warmup_steps", steps, "at least 0")
 
 
-@takes_old_names(**RENAMED_SETTINGS)
 @dataclass(frozen=True)
 class TrainSettings:
     """How to train any model on any data set; the defaults are those of ``layerdag train``.

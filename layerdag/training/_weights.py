@@ -1,10 +1,9 @@
-"""Weights from elsewhere: their names, checks before memory is spent, where a run starts from."""
+"""Weights from elsewhere: checks before memory is spent, and where a run starts from."""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import safetensors
 from torch import Tensor
@@ -15,10 +14,6 @@ from layerdag.models import DAGModel, ModelSpec, build_without_weights
 
 # Weights of so many bytes are loaded without asking what is left.
 _SMALL = 1 << 26
-_Value = TypeVar("_Value")
-
-# Beginnings of names up to format 3 of checkpoints, and what they are called today.
-OLD_PREFIXES = {"trunk.": "encoder.", "judge.": "posterior."}
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,6 @@ def check_shapes(file: Path, spec: ModelSpec) -> None:
         raise CheckpointError(
             f"{file} cannot be read ({reason}); copy or train the checkpoint again."
         ) from error
-    found = with_present_names(found)
     model = build_without_weights(spec)
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     _check_memory(file, wanted.values())
@@ -113,53 +107,3 @@ def check_finite(file: Path, model: DAGModel) -> None:
             raise CheckpointError(
                 f"{file}: tensor '{name}' holds NaN or infinite values; use an earlier checkpoint."
             )
-
-
-def present_name(name: str) -> str:
-    """Return the name of today of a weight; today's names are returned as they are."""
-    for old, new in OLD_PREFIXES.items():
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return name
-
-
-def with_present_names(weights: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return weights under the names of today.
-
-    A name of old stays if the one of today is there, too: such a file is of no model, and the
-    check of names reports it.
-    """
-    present = {name: present_name(name) for name in weights}
-    return {
-        name if present[name] in weights else present[name]: value
-        for name, value in weights.items()
-    }
-
-
-def with_present_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what resuming needs, its weights under the names of today.
-
-    Parts that are not what ``train`` wrote are returned as they are. The state of AdamW knows its
-    parameters by their order, which the names do not change.
-    """
-    converted = {**state, "model": _weights(state.get("model"))}
-    average, groups = state.get("average"), state.get("tracks")
-    if isinstance(average, dict):
-        converted["average"] = {**average, "shadow": _weights(average.get("shadow"))}
-    if isinstance(groups, dict):
-        converted["tracks"] = {name: _group(group) for name, group in groups.items()}
-    return {name: value for name, value in converted.items() if name in state}
-
-
-def _group(group: object) -> object:
-    """Return the state of one group of parameters with the names of today."""
-    if not isinstance(group, dict):
-        return group
-    return {**group, "weights": _weights(group.get("weights"))}
-
-
-def _weights(weights: object) -> object:
-    """Return a mapping by name with the names of today; anything else as it is."""
-    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
-        return weights
-    return with_present_names(weights)

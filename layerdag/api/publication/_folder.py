@@ -101,9 +101,8 @@ class Work:
         noted = self.stages.get(stage, {}).get(key, found)
         if noted != found:
             raise UsageError(
-                f"{self.path}: belongs to a release of other traces than there are now, or of an "
-                "earlier version, which split them otherwise; name another folder with --out, or "
-                "start anew with --overwrite."
+                f"{self.path}: belongs to a release of other traces than there are now; name "
+                "another folder with --out, or start anew with --overwrite."
             )
 
 

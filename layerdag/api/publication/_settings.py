@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag._runtime import tell_renamed
 from layerdag.api import PRETRAINED
 from layerdag.api.auditing.shadows import LEAST_SHADOWS
 from layerdag.errors import UsageError
 from layerdag.traces import INDEX, embedded_corpus
 
 STAGES = ("read", "train", "sample", "evaluate")
-OLD_STAGES = {"judge": "evaluate"}
 LEAST_BUDGET = 20.0
 MOST_FOLDS = 20
 
@@ -80,10 +78,6 @@ class ReleaseSettings:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
         if self.temperature is not None and not 0 < self.temperature <= 10:
             raise UsageError(f"'temperature' must lie in (0, 10], found {self.temperature:g}.")
-        if self.until in OLD_STAGES:
-            new = OLD_STAGES[self.until]
-            tell_renamed(f"until={self.until}", f"until={new}")
-            object.__setattr__(self, "until", new)
         if self.until not in STAGES:
             raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
         if self.shadows < LEAST_SHADOWS:
@@ -148,11 +142,12 @@ class ReleaseSettings:
 
     def request(self) -> dict[str, object]:
         """Return what determines the model, besides the traces; a later run may change the rest."""
-        asked: dict[str, object] = {
+        init = self.init
+        if init not in (None, PRETRAINED):
+            init = str(Path(init).resolve())
+        return {
             "seed": self.seed,
             "max_nodes": self.max_nodes,
             "steps": self.steps,
+            "init": init,
         }
-        if self.init != PRETRAINED:  # older folders do not say what they start from
-            asked["init"] = None if self.init is None else str(Path(self.init).resolve())
-        return asked

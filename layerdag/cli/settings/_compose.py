@@ -24,7 +24,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from layerdag._runtime import did_you_mean
-from layerdag.cli.settings._old_names import with_new_names
 from layerdag.cli.settings._places import config_dir
 from layerdag.errors import ConfigError
 
@@ -38,7 +37,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(with_new_names(name, overrides))
+    parsed = _parse(overrides)
     _check_groups(parsed)
     base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
@@ -55,7 +54,6 @@ def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequen
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
-    overrides = with_new_names(name, overrides)
     _check_words(name, overrides)
     overrides = _folders_apart(name, overrides)
     failures: list[Exception] = []

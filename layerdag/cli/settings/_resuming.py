@@ -14,8 +14,6 @@ from layerdag.training import LAST, RUN_FILE, run_of
 _GROUPS = ("data", "model")
 # What says how to start, not what to train.
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
-# What a model did before it had the setting: the default of now has other weights.
-_BEFORE = {"model.conditioning.remaining_sizes": "none"}
 
 
 def with_own_settings(overrides: Sequence[str]) -> list[str]:
@@ -36,14 +34,12 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
     ]
     kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
     values = flattened(kept)
-    if values.get("model.name") == "fast":
-        values = {**_BEFORE, **values}
     leaves = [f"++{key}={_word(value)}" for key, value in values.items() if key not in given]
     return [*chosen, *leaves, *overrides]
 
 
 def _kept(directory: Path) -> dict[str, Any]:
-    """Return the settings that a run kept: all of them, or in older runs those without paths."""
+    """Return the settings that a run kept; of one that Python code started, its checkpoint's."""
     if (directory / RUN_FILE).is_file():
         return read_run_file(directory)
     try:

@@ -20,7 +20,7 @@ from layerdag.graph import Condition
 from layerdag.models import model_config
 from layerdag.sampling import REQUESTED, GenerationSettings, PartSettings
 from layerdag.sampling.writing import PART_SIZE
-from layerdag.training import RENAMED_SETTINGS, TrainSettings
+from layerdag.training import TrainSettings
 from layerdag.training.monitoring import LoggerSettings, wandb_mode
 from layerdag.training.private import Privacy
 
@@ -171,7 +171,6 @@ def train_config(config: DictConfig) -> TrainConfig:
             & Biases is asked for and cannot be used.
     """
     plain = as_plain(config)
-    plain.setdefault("privacy", {})  # runs of before have none
     model, logger = dict(plain["model"]), dict(plain["logger"])
     name = str(model.pop("name"))
     training = {**plain["training"], "seed": plain["seed"]}
@@ -182,7 +181,7 @@ def train_config(config: DictConfig) -> TrainConfig:
             **plain,
             "data": data_config(plain["data"]),
             "model": ModelChoice(name, model_config(name, model)),
-            "training": build_settings(TrainSettings, training, "training", RENAMED_SETTINGS),
+            "training": build_settings(TrainSettings, training, "training"),
             "logger": build_settings(LoggerSettings, logger, "logger"),
             "privacy": build_settings(Privacy, plain["privacy"], "privacy"),
         },

@@ -8,29 +8,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, EnumType
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import old_property, tell_renamed
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics._comparison import SUBSETS, AttributeView, Comparison, Interval
 
-_OLD_GOALS = {"LOWER": "MINIMIZE", "HIGHER": "MAXIMIZE"}
 
-
-class _GoalType(EnumType):
-    """Lets the old names of goals be read, each with one warning."""
-
-    def __getattr__(cls, name: str) -> "Goal":
-        if name not in _OLD_GOALS:
-            raise AttributeError(f"Goal has no member '{name}'.")
-        tell_renamed(f"Goal.{name}", f"Goal.{_OLD_GOALS[name]}")
-        return Goal[_OLD_GOALS[name]]
-
-
-class Goal(Enum, metaclass=_GoalType):
+class Goal(Enum):
     """Which values are better: lower, higher, or nearer to the value of real graphs."""
 
     MINIMIZE = "lower"
@@ -57,8 +44,6 @@ class Declaration(ABC):
     lower: float = 0.0
     upper: float = math.inf
     unit: str = ""
-
-    what = old_property("Metric.what", "description")
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -16,8 +16,6 @@ from scipy.stats import rankdata
 from layerdag._runtime import (
     derive_seed,
     numpy_generator,
-    old_property,
-    takes_old_names,
     wait_briefly,
 )
 from layerdag.datasets import encode_batch
@@ -39,7 +37,6 @@ MOST_SCORED = 256
 FALSE_POSITIVE_RATE = 0.1
 
 
-@takes_old_names(what="description", caught="true_positive_rate", others="non_members")
 @dataclass(frozen=True)
 class Attack:
     """How well one score tells members of the training set from other real graphs.
@@ -79,10 +76,6 @@ class Attack:
     holdout: "Attack | None" = None
     fractions: tuple[float, float] | None = None
     sampled: int | None = None
-
-    what = old_property("Attack.what", "description")
-    caught = old_property("Attack.caught", "true_positive_rate")
-    others = old_property("Attack.others", "non_members")
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as reports save them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator, old_property, takes_old_names
+from layerdag._runtime import numpy_generator
 from layerdag.evaluation.metrics import NORMAL_95, Interval
 from layerdag.evaluation.privacy._kernel_index import kernel_distances
 from layerdag.evaluation.privacy._verdict import (
@@ -56,7 +56,6 @@ class Novelty:
         return wilson_interval(self.vun, self.graphs)
 
 
-@takes_old_names(share="dcr_share")
 @dataclass(frozen=True)
 class DistanceToClosestRecord:
     """Whether generated graphs lie nearer to the training set than to held-out graphs (DCR).
@@ -82,8 +81,6 @@ class DistanceToClosestRecord:
     samples: int
     verdict: Verdict
     need: Need | None
-
-    share = old_property("Nearness.share", "dcr_share")
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as reports save them."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from layerdag._runtime import takes_old_names
 from layerdag.errors import GraphError
 from layerdag.evaluation import GraphSet
 from layerdag.evaluation.rules._base import Finding, Severity
@@ -19,7 +18,6 @@ from layerdag.evaluation.rules._graph_table import GRAPH_RULES
 from layerdag.graph import DAG, GraphStatistics, longest_path_layers, pointers
 
 
-@takes_old_names(share="pass_rate")
 @dataclass(frozen=True, eq=False)
 class StructureReport:
     """Which rules a set of graphs keeps.

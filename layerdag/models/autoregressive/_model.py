@@ -25,7 +25,6 @@ from layerdag.models import (
     SampleRequest,
     SampleResult,
     resample,
-    takes_loose_settings,
 )
 from layerdag.models.autoregressive._conditioning import (
     ConditionEncoder,
@@ -65,7 +64,6 @@ _NATS_PER_VIOLATION = 3.0
 _NATS_PER_LOG_SIZE = 20.0
 
 
-@takes_loose_settings("fast")
 class FastLayerDAG(DAGModel):
     """Layerwise autoregressive model with one shared causal encoder.
 

@@ -126,7 +126,7 @@ class NeighborKinds(nn.Module):
 
     @property
     def any_listed(self) -> bool:
-        """Whether there is a list of any kind, which older checkpoints do not have."""
+        """Whether there is a list of any kind."""
         starts = torch.cat([self.of_parents.start_K, self.of_children.start_K])
         return bool((starts != UNCONSTRAINED).any())
 

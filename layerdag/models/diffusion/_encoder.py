@@ -1,7 +1,5 @@
 """The encoder of prefixes: message passing along and against the edges.
 
-The parameter name ``ages`` is that of earlier checkpoints.
-
 Shape letters: A node attributes, D width of a state, I prefixes, N nodes, R rows (nodes of the
 prefixes, end to end), V edges among rows.
 """

@@ -21,7 +21,6 @@ from layerdag.models import (
     LossTerm,
     SampleRequest,
     SampleResult,
-    takes_loose_settings,
 )
 from layerdag.models.diffusion._conditioning import drop_conditions
 from layerdag.models.diffusion._config import ReferenceConfig
@@ -42,7 +41,6 @@ from layerdag.models.diffusion._sampler import sample
 from layerdag.models.layers import segment_pointers, segment_ranges
 
 
-@takes_loose_settings("reference")
 class ReferenceLayerDAG(DAGModel):
     """Layerwise autoregressive diffusion with a prefix encoder per decision.
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag._runtime import flattened, grouped, with_new_names
+from layerdag._runtime import flattened, grouped
 from layerdag.datasets import GraphDataset
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import ConfigError
-from layerdag.models import RENAMED_ARGUMENTS, DAGModel, ModelSpec, build_model, spec_for
+from layerdag.models import DAGModel, ModelSpec, build_model, spec_for
 from layerdag.models.autoregressive import FastConfig
 from layerdag.models.warm_start._axes import Axis
 from layerdag.models.warm_start._describe import axes_of, counterpart
@@ -82,8 +82,7 @@ def spec_from(
             f"model={name} out, or start from a checkpoint of such a model."
         )
     kept = flattened(_settings(old.spec))
-    renamed = with_new_names(given, RENAMED_ARGUMENTS[old.spec.name], "model.")
-    wanted = flattened(_plain(renamed))
+    wanted = flattened(_plain(given))
     for key, value in wanted.items():
         if key in kept and key not in TUNABLE and value not in (None, kept[key]):
             raise ConfigError(

@@ -24,7 +24,7 @@ from layerdag._runtime import (
     write_text,
 )
 from layerdag.errors import UsageError
-from layerdag.sampling import OLD_LABELS, OLD_NAMES, sample_name
+from layerdag.sampling import sample_name
 
 MANIFEST, JOURNAL = "manifest.json", "unfinished.jsonl"
 _NAME = re.compile(r"sample-\d{5,9}")
@@ -163,7 +163,7 @@ def _goes_on(
     doubt = _doubt_unfinished(partial)
     if doubt:
         raise UsageError(f"{partial}: {doubt}; move it away.")
-    found = _in_new_names(_header(partial) or {})
+    found = _header(partial) or {}
     differing = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
     if not differing and finished <= num:
         return True
@@ -185,13 +185,6 @@ def _header(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return request if isinstance(request, dict) else None
-
-
-def _in_new_names(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of a journal that may be older than the names of its settings."""
-    found = {OLD_NAMES.get(name, name): value for name, value in request.items()}
-    labels = str(found.get("labels"))
-    return {**found, "labels": OLD_LABELS.get(labels, labels)}
 
 
 def _finished(folder: Path) -> list[dict[str, Any]]:

@@ -85,7 +85,6 @@ def run_facts(
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
-        # Left out where there are none, so that runs from before there were any go on.
         **({"redraws": settings.redraws} if settings.redraws else {}),
         **_prefix_facts(checkpoint, settings),
     }

@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from layerdag._runtime import derive_seed, takes_old_names
+from layerdag._runtime import derive_seed
 from layerdag.graph import DAG, GraphSizes
 from layerdag.surrogates.families._base import SurrogateModel, TargetScale
 from layerdag.surrogates.families._features import graph_features
 
 
-@takes_old_names(feature_share="feature_fraction")
 @dataclass(frozen=True)
 class BoostingSettings:
     """How to grow the trees.

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layerdag._runtime import takes_old_names
 from layerdag.evaluation.metrics import Interval
 
 RELATIVE = ("pearson", "spearman")
@@ -97,7 +96,6 @@ class ConditionalError:
     real: Mapping[str, Score]
 
 
-@takes_old_names(shares="fractions", share="fraction")
 @dataclass(frozen=True)
 class TransferReport:
     """The outcome with what is needed to repeat it.

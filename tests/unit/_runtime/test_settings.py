@@ -1,17 +1,10 @@
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from layerdag._runtime import (
-    RenamedWarning,
-    build_settings,
-    flattened,
-    grouped,
-    takes_old_names,
-    with_new_names,
-)
+from layerdag._runtime import build_settings, flattened, grouped
 from layerdag.errors import ConfigError
 
 
@@ -21,7 +14,6 @@ class Optimizer:
     kind: Literal["adam", "sgd"] = "adam"
 
 
-@takes_old_names(learning_rate="optimizer.rate", seeds="draws")
 @dataclass(frozen=True)
 class Run:
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -68,47 +60,7 @@ def test_a_missing_setting_without_default_is_told() -> None:
         build_settings(Needy, {}, "data")
 
 
-def test_an_old_name_moves_into_its_group() -> None:
-    renamed = {"learning_rate": "optimizer.rate", "kind": "optimizer.kind"}
-    values = {"learning_rate": 0.5, "kind": "sgd"}
-    with pytest.warns(
-        RenamedWarning, match="'a.learning_rate' and 'a.kind' are now called"
-    ) as told:
-        made = build_settings(Run, values, "a", renamed)
-    assert made == Run(Optimizer(0.5, "sgd"))
-    assert len(told) == 1
-
-
-def test_an_old_name_wins_over_the_usual_value_and_contradicts_another_one() -> None:
-    renamed = {"learning_rate": "optimizer.rate"}
-    with pytest.warns(RenamedWarning):
-        made = build_settings(Run, {"learning_rate": 5.0, "optimizer": {"rate": 0.1}}, "", renamed)
-    assert made.optimizer.rate == 5.0
-    with pytest.warns(RenamedWarning), pytest.raises(ConfigError, match="both are given"):
-        build_settings(Run, {"learning_rate": 5.0, "optimizer": {"rate": 0.2}}, "", renamed)
-
-
-def test_old_keywords_and_attributes_of_groups_still_work() -> None:
-    with pytest.warns(RenamedWarning, match="'learning_rate' is now called 'optimizer.rate'"):
-        made = Run(learning_rate=0.5)
-    assert made == Run(Optimizer(0.5))
-    with pytest.warns(RenamedWarning):
-        assert replace(made, learning_rate=0.7).optimizer == Optimizer(0.7)
-    with pytest.warns(RenamedWarning, match="'learning_rate' is now called 'optimizer.rate'"):
-        assert made.learning_rate == 0.5
-    with pytest.warns(RenamedWarning):
-        assert made.seeds == ()
-
-
 def test_groups_are_flattened_and_made_again() -> None:
     nested = {"a": {"b": 1, "c": {"d": [2]}}, "e": None}
     assert flattened(nested) == {"a.b": 1, "a.c.d": [2], "e": None}
     assert grouped(flattened(nested)) == nested
-
-
-def test_several_old_names_at_the_top_are_one_sentence() -> None:
-    with pytest.warns(
-        RenamedWarning, match="'x', 'y' and 'z' are now called 'u', 'v' and 'w'"
-    ) as t:
-        with_new_names({"x": 1, "y": 2, "z": 3}, {"x": "u", "y": "v", "z": "w"})
-    assert len(t) == 1

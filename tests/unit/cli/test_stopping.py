@@ -1,17 +1,14 @@
-"""Signals, closed pipes and old names, as every verb meets them."""
+"""Signals and closed pipes, as every verb meets them."""
 
 import os
 import signal
 import sys
 import threading
-import warnings
 
 import pytest
 
-from layerdag._runtime import tell_renamed
 from layerdag._version import __version__
 from layerdag.cli import Terminated, main
-from layerdag.cli._old_names import old_names_told
 from layerdag.cli._stopping import exit_code, terminating
 from layerdag.cli.verbs.traces import _info as info
 
@@ -74,19 +71,6 @@ def test_a_reader_that_went_away_is_no_error(monkeypatch, tmp_path) -> None:
         # What is printed afterwards, as Python does when it ends, goes nowhere.
         out.write("more")
     assert (tmp_path / "out").read_text() == ""
-
-
-def test_warnings_of_old_names_are_told_once_and_others_pass(capsys) -> None:
-    shown = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda *given: shown.append(str(given[0]))
-        with old_names_told():
-            tell_renamed("--a", "--b")
-            tell_renamed("--a", "--b")
-            warnings.warn("something else", UserWarning, stacklevel=1)
-    assert capsys.readouterr().err.count("'--a' is now called '--b'") == 1
-    assert shown == ["something else"]
 
 
 def test_the_version_is_told(capsys) -> None:

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import GraphError
 from layerdag.graph import DAG, DAGBatch
 
@@ -52,13 +51,6 @@ def test_graphs_out_of_layer_order_are_refused() -> None:
     with pytest.raises(GraphError, match="Graph 1 is not in layer order: its node 2 comes after"):
         batch_of(chain(2, 1), backwards)
     assert batch_of(chain(2, 1), backwards.in_layer_order()).num_nodes == 5
-
-
-def test_the_old_way_to_make_a_batch_still_works() -> None:
-    dags, none = [chain(2, 1)], torch.zeros(1, 0)
-    with pytest.warns(RenamedWarning, match=r"'DAGBatch.collate' is now called 'DAGBatch.of'"):
-        batch = DAGBatch.collate(dags, [dags[0].layer_N], none, none.long())
-    assert batch.layer_N.tolist() == [0, 1]
 
 
 def test_every_tensor_of_a_batch_moves() -> None:

@@ -1,13 +1,11 @@
 """What every model promises, whatever it is made of."""
 
-import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
 from layerdag.graph import DAG, DAGBatch
 from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult
@@ -67,16 +65,6 @@ def test_a_request_asks_for_one_plainly_conditioned_graph_per_seed_unless_told()
     request = asked()
     assert (request.guidance, request.best_of, request.steps) == (1.0, 1, None)
     assert (request.max_nodes, request.max_layers) == (10_000, 2_000)
-
-
-def test_the_old_name_of_best_of_still_works_with_one_warning():
-    with pytest.warns(RenamedWarning, match="'?candidates'?.*best_of") as told:
-        request = asked(candidates=3)
-    assert len(told) == 1
-    assert request.best_of == 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert asked(best_of=3).best_of == 3
 
 
 def test_requests_and_results_cannot_be_changed():

@@ -12,16 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
 from layerdag.models import (
-    RENAMED_ARGUMENTS,
     DAGModel,
     ModelSpec,
     build_model,
     build_without_weights,
-    model_config,
 )
 from layerdag.models.autoregressive import FastConfig, FastLayerDAG
 from layerdag.models.diffusion import ReferenceConfig, ReferenceLayerDAG
@@ -107,19 +104,6 @@ def test_all_settings_written_out_make_the_same_model(spec: ModelSpec):
     assert build_model(whole).state_dict().keys() == build_model(spec).state_dict().keys()
 
 
-@pytest.mark.parametrize("name", ["fast", "reference"])
-def test_old_names_of_settings_become_the_new_ones_in_their_groups(
-    name: str, sizes: GraphSizes, statistics: GraphStatistics
-):
-    defaults = asdict(model_config(name, {}))
-    for old, new in RENAMED_ARGUMENTS[name].items():
-        group, _, leaf = new.rpartition(".")
-        value = defaults[group][leaf] if group else True
-        with pytest.warns(RenamedWarning, match=new.replace(".", r"\.")):
-            renamed = ModelSpec(name, sizes, statistics, {old: value})
-        assert renamed.arguments == ({group: {leaf: value}} if group else {leaf: value})
-
-
 def test_an_unknown_model_is_refused_with_a_suggestion(
     sizes: GraphSizes, statistics: GraphStatistics
 ):
@@ -186,16 +170,3 @@ def test_a_damaged_description_is_refused_in_one_sentence(
 def test_what_is_no_description_is_refused(data: object):
     with pytest.raises(ConfigError, match="description cannot be read"):
         ModelSpec.from_dict(data)
-
-
-def test_settings_one_by_one_are_told_once_and_checked(
-    sizes: GraphSizes, statistics: GraphStatistics
-):
-    with pytest.warns(RenamedWarning, match=r"config=ReferenceConfig\(\.\.\.\)"):
-        model = ReferenceLayerDAG(sizes, statistics, budget=7)
-    assert (model.config.budget, model.budget) == (7, 7)
-    with (
-        pytest.raises(ConfigError, match=r"Unknown setting 'model\.speed'"),
-        pytest.warns(RenamedWarning),
-    ):
-        ReferenceLayerDAG(sizes, statistics, speed=3)

@@ -7,7 +7,7 @@ import torch
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag._runtime import Limits, RenamedWarning
+from layerdag._runtime import Limits
 from layerdag.datasets import GraphDataset, encode_batch
 from layerdag.datasets.files import read_graphml, read_json
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
@@ -293,20 +293,6 @@ def test_the_reference_honors_its_steps(reference, tmp_path):
     few = manifest_of(reference, tmp_path / "few", steps=1)
     assert few["steps"] == 1
     assert manifest_of(reference, tmp_path / "all")["steps"] is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"candidates": 3}, {"best_of": 3}),
-        ({"labels": "asked"}, {"labels": "requested"}),
-        ({"labels": "judged"}, {"labels": "predicted"}),
-    ],
-)
-def test_old_names_of_settings_in_python_still_work(old, new):
-    with pytest.warns(RenamedWarning, match="is now called") as told:
-        assert GenerationSettings(**old) == GenerationSettings(**new)
-    assert len(told) == 1
 
 
 def test_the_manifest_says_what_the_samples_begin_with(flow, tmp_path):

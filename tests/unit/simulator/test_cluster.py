@@ -6,7 +6,6 @@ import math
 import pytest
 from simulator_traces import system
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.simulator import (
     Congestion,
@@ -143,13 +142,3 @@ def test_a_uniform_system_uses_one_algorithm_and_one_that_can_exchange(algorithm
         assert names == (algorithm,) * 3
     assert made.all_to_all == (exchange,) * 3
     assert (made.preferred_dataset_splits, made.broadcast) == (1, ())
-
-
-@pytest.mark.parametrize("old", ["unmodeled", "unmodelled"])
-def test_old_names_of_what_becomes_of_unsupported_collectives_still_work(old: str) -> None:
-    replay = UnsupportedCollectives.REPLAY
-    with pytest.warns(RenamedWarning, match=f"'{old}' is now called 'unsupported_collectives'"):
-        changed = dataclasses.replace(system(), **{old: replay})
-    assert changed.unsupported_collectives is replay
-    with pytest.warns(RenamedWarning, match="'unsupported_collectives'"):
-        assert getattr(changed, old) is replay

@@ -58,13 +58,6 @@ def test_excluded_attributes_are_not_seen_when_predicting() -> None:
     assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
 
 
-def test_a_surrogate_with_the_old_word_for_excluded_attributes_loads(tmp_path: Path) -> None:
-    fitted = Surrogate.fit(DATA, exclude=("kind",))
-    notes = {"schema": DATA.schema.to_dict(), "target": "label", "hidden": ["kind"]}
-    save_surrogate(fitted.model, tmp_path / "old", notes)
-    assert Surrogate.load(tmp_path / "old").excluded == ("kind",)
-
-
 def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
     fitted = Surrogate.fit(DATA, graphs=GRAPHS[:10])
     assert fitted.notes["train"] == 10

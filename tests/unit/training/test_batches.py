@@ -3,7 +3,6 @@ from dataclasses import fields
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.graph import DAGBatch
 from layerdag.training import BucketedSource
@@ -14,14 +13,6 @@ def test_every_graph_occurs_once_an_epoch(data: DAGBatch):
     plan = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0).epoch_batches(3)
     assert torch.cat(plan).sort().values.tolist() == list(range(12))
     assert max(len(graphs) for graphs in plan) == 5
-
-
-def test_the_old_name_of_the_batches_of_an_epoch_still_works(data: DAGBatch):
-    source = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0)
-    with pytest.warns(RenamedWarning, match="is now called 'BucketedSource.epoch_batches'"):
-        assert [graphs.tolist() for graphs in source.plan(1)] == [
-            graphs.tolist() for graphs in source.epoch_batches(1)
-        ]
 
 
 def test_batches_hold_to_the_number_of_nodes(data: DAGBatch):

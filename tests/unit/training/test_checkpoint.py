@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_checkpoints import chain_checkpoint
 
-from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models import ModelSpec, build_model
-from layerdag.models.autoregressive import ConditioningConfig, EncoderConfig, FastConfig
 from layerdag.training import load_checkpoint
 from layerdag.training._checkpoint import (
     CheckpointContents,
@@ -204,35 +201,3 @@ def test_the_folder_above_names_the_checkpoint_inside(checkpoint: Path):
 def test_a_missing_folder_is_one_sentence(tmp_path: Path):
     with pytest.raises(CheckpointError, match="not a checkpoint directory"):
         load_checkpoint(tmp_path / "nowhere")
-
-
-def test_a_checkpoint_with_an_old_name_of_a_setting_loads_and_tells_the_new_one(tmp_path: Path):
-    folder = chain_checkpoint(tmp_path).path
-    config = json.loads((folder / "config.json").read_text())
-    config["model"]["arguments"]["plans"] = True
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.warns(RenamedWarning, match="'model.plans' is now called") as told:
-        loaded = load_checkpoint(folder)
-    assert len(told) == 1
-    assert loaded.spec.arguments["predict_out_degree"] is True
-
-
-def test_a_checkpoint_with_flat_settings_loads_as_the_same_tree(tmp_path: Path):
-    folder = chain_checkpoint(tmp_path).path
-    config = json.loads((folder / "config.json").read_text())
-    flat = {"block": 16, "dropout": 0.2, "token_dropout": 0.1, "condition_dropout": 0.3}
-    config["model"]["arguments"] = {"width": 32, "depth": 1, **flat}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.warns(RenamedWarning, match="'model.block', 'model.dropout'") as told:
-        loaded = load_checkpoint(folder)
-    assert len(told) == 1
-    encoder = EncoderConfig(block=16, dropout=0.2, token_dropout=0.1)
-    config = FastConfig(32, 1, encoder=encoder, conditioning=ConditioningConfig(dropout=0.3))
-    assert loaded.spec.config == config
-
-
-def test_the_checkpoint_of_the_package_has_the_names_of_today():
-    from importlib.resources import files
-
-    folder = Path(str(files("layerdag"))) / "pretrained" / "corpus"
-    assert load_checkpoint(folder).spec.arguments["predict_out_degree"] is False

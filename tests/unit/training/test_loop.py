@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag import training
-from layerdag._runtime import RenamedWarning
 from layerdag.datasets import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
 from layerdag.graph import DAGBatch
@@ -21,7 +19,6 @@ from layerdag.training import (
     TrainResult,
     TrainSettings,
     load_checkpoint,
-    optimization,
     train,
 )
 from layerdag.training._checkpoint import load_trainer_state
@@ -158,25 +155,6 @@ def test_the_callback_sees_averaged_weights_and_its_findings_are_logged(run: Run
     run("a", 3, callback=look, loggers=[recorder])
     assert recorder.pictures == [(3, "samples")]
     assert any(values.get("validity") == 1.0 for _, values in recorder.figures)
-
-
-def test_the_old_keyword_of_the_callback_is_taken(data: DAGBatch, spec: ModelSpec, tmp_path: Path):
-    seen = []
-
-    def look(model: DAGModel, step: int) -> CallbackResult:
-        seen.append(step)
-        return CallbackResult()
-
-    settings = TrainSettings(max_steps=1, precision="float32")
-    with pytest.warns(RenamedWarning, match="'hook' is now called 'callback'"):
-        train(TrainingRun(spec, data, data, tmp_path / "a"), settings, hook=look)
-    assert seen == [1]
-    with pytest.warns(RenamedWarning, match="'job' is now called 'run'"):
-        train(job=TrainingRun(spec, data, data, tmp_path / "b"), settings=settings)
-    with pytest.warns(RenamedWarning, match=r"'layerdag.training.TrainJob' is now called"):
-        assert training.TrainJob is TrainingRun
-    with pytest.warns(RenamedWarning, match="is now called 'learning_rate_factor'"):
-        assert optimization.rate_factor is optimization.learning_rate_factor
 
 
 def test_divergence_is_one_sentence_and_keeps_the_last_checkpoint(run: Run):

@@ -1,8 +1,5 @@
-import importlib
-
 import pytest
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.training import LearningRateSchedule, OptimizerConfig, TrainSettings
 
@@ -40,30 +37,3 @@ def test_a_run_needs_some_budget():
 def test_a_value_out_of_bounds_in_a_group_is_named(group: type, name: str, value: object):
     with pytest.raises(ConfigError, match=rf"training\.\w+\.{name} must be"):
         group(**{name: value})
-
-
-def test_old_keywords_are_taken_and_told():
-    with pytest.warns(RenamedWarning, match="'learning_rate' and 'schedule' are now called"):
-        settings = TrainSettings(learning_rate=0.1, schedule="cosine")
-    assert settings.optimizer.learning_rate == 0.1
-    assert settings.lr_schedule == LearningRateSchedule("cosine")
-    with pytest.warns(
-        RenamedWarning, match="'weight_decay' is now called 'optimizer.weight_decay'"
-    ):
-        assert settings.weight_decay == 0.01
-
-
-@pytest.mark.parametrize(
-    ("package", "old", "new"),
-    [
-        ("layerdag.training", "Track", "ParameterGroup"),
-        ("layerdag.training", "Observation", "CallbackResult"),
-        ("layerdag.training", "Hook", "Callback"),
-        ("layerdag.training.monitoring", "Window", "Meter"),
-        ("layerdag.training.optimization", "WeightAverage", "ExponentialMovingAverage"),
-    ],
-)
-def test_classes_are_found_by_their_old_names(package: str, old: str, new: str):
-    room = importlib.import_module(package)
-    with pytest.warns(RenamedWarning, match=f"'{package}.{old}' is now called '{new}'"):
-        assert getattr(room, old) is getattr(room, new)

@@ -10,7 +10,6 @@ from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.models import ModelSpec, spec_for
 from layerdag.sampling import checkpoint_fingerprint
 from layerdag.training import (
-    RENAMED_SETTINGS,
     BucketedSource,
     InitialWeights,
     LoadedCheckpoint,
@@ -92,9 +91,7 @@ def recipe_of(checkpoint: LoadedCheckpoint, data: GraphDataset, init: str | Path
     """
     recorded = checkpoint.run_config.get("training")
     try:
-        settings = build_settings(
-            TrainSettings, recorded or {}, "training", renamed=RENAMED_SETTINGS
-        )
+        settings = build_settings(TrainSettings, recorded or {}, "training")
     except ConfigError as error:
         raise CheckpointError(
             f"{checkpoint.path}: shadow models cannot be trained as it says ({error}); "

@@ -111,7 +111,7 @@ def trained_once(
     """
     path = work.path / folder
     noted = work.stages.get(stage, {})
-    if noted.get("fingerprint", data.fingerprint) != data.fingerprint:
+    if noted.get("fingerprint") != data.fingerprint:
         shutil.rmtree(path, ignore_errors=True)
     elif "steps" in noted:
         return load_checkpoint(path / BEST)

@@ -5,9 +5,8 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from layerdag._runtime import tell_renamed
 from layerdag.cli.verbs.models._tuning import SHARED_HELP, configure_tune, run_tune
 from layerdag.errors import UsageError
 
@@ -118,19 +117,8 @@ def _common(parser: argparse.ArgumentParser) -> None:
         help="node attribute that the surrogate may not see; 'duration' where it tells the target; "
         "may be repeated",
     )
-    parser.add_argument("--hide", action=_OldExclude, dest="exclude", help=argparse.SUPPRESS)
     parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-
-
-class _OldExclude(argparse.Action):
-    """``--hide``, the old name of ``--exclude``."""
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, *_: object
-    ) -> None:
-        tell_renamed("--hide", "--exclude")
-        namespace.exclude = [*namespace.exclude, values]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -289,8 +277,7 @@ def _tstr(args: argparse.Namespace) -> int:
         conditions=(*CONDITIONS, *relabeled, *few_real(args.real, len(real.dags))),
     )
     if args.json:
-        found = asdict(report)
-        print(json.dumps({**found, "shares": found["fractions"]}))  # the key until now
+        print(json.dumps(asdict(report)))
         return 0
     print("\n".join(transfer_lines(report)))
     return 0

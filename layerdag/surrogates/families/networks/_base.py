@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from layerdag._runtime import takes_old_names, wait_briefly
+from layerdag._runtime import wait_briefly
 from layerdag.datasets import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.graph import DAG, GraphSizes
@@ -25,7 +25,6 @@ from layerdag.surrogates.families.networks._network import GraphNetwork
 NODES_A_BATCH = 20_000
 
 
-@takes_old_names(validation_share="validation_fraction")
 @dataclass(frozen=True)
 class NetworkSettings:
     """How to build and train the network.

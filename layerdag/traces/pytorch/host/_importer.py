@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag._runtime import old_property
 from layerdag.errors import TraceError
 from layerdag.traces import NodeType, Trace
 from layerdag.traces.analysis import WORLD
@@ -45,8 +44,6 @@ class ImportResult:
     num_host_nodes: int
     joined_fraction: float
     guessed_groups: int
-
-    share_joined = old_property("ImportResult.share_joined", "joined_fraction")
 
 
 def import_host(

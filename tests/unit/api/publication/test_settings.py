@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from layerdag._runtime import RenamedWarning
 from layerdag.api.publication import ReleaseSettings
 from layerdag.errors import UsageError
 from layerdag.traces import embedded_corpus
@@ -78,12 +77,10 @@ def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path
     assert not ReleaseSettings(corpus, out).with_weights
 
 
-def test_what_training_starts_from_belongs_to_the_request_unless_it_is_the_usual(
-    traces: Path,
-) -> None:
+def test_what_training_starts_from_belongs_to_the_request(traces: Path) -> None:
     out = traces.with_name("out")
     usual = ReleaseSettings(traces, out).request()
-    assert "init" not in usual  # folders of older versions do not state it
+    assert usual["init"] == "pretrained"
     assert ReleaseSettings(traces, out, init=None).request() == {**usual, "init": None}
     own = ReleaseSettings(traces, out, init=traces / "base").request()["init"]
     assert own == str((traces / "base").resolve())
@@ -106,12 +103,6 @@ def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> Non
         ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
     with pytest.raises(UsageError, match="one of read, train, sample, evaluate, found 'write'"):
         ReleaseSettings(traces, traces.with_name("out"), until="write")
-
-
-def test_the_old_name_of_the_last_stage_works_and_the_new_one_is_told(traces: Path) -> None:
-    with pytest.warns(RenamedWarning, match="'until=judge' is now called 'until=evaluate'"):
-        made = ReleaseSettings(traces, traces.with_name("out"), until="judge")
-    assert made == ReleaseSettings(traces, traces.with_name("out"), until="evaluate")
 
 
 def test_traces_are_a_folder(traces: Path) -> None:

@@ -43,15 +43,6 @@ def test_a_run_is_resumed_with_its_own_settings(
     assert settings(f"resume={run}/last")["seed"] == wanted["seed"]
 
 
-@pytest.mark.parametrize("model", ["fast", "reference"])
-def test_a_run_from_before_a_setting_goes_on_without_it(tmp_path: Path, model: str) -> None:
-    config = as_plain(compose("train", [f"model={model}", "out=x"]))
-    config["model"]["conditioning"].pop("remaining_sizes", None)
-    write_run_file(tmp_path, config)
-    found = settings(f"resume={tmp_path}")["model"]["conditioning"]
-    assert found.get("remaining_sizes") == ("none" if model == "fast" else None)
-
-
 def test_settings_that_are_given_win(tmp_path: Path) -> None:
     run = run_with(tmp_path, "data=folder", "data.folder=runs", "seed=3", "model.width=64")
     found = settings("training.max_steps=7", f"resume={run}", "data.labels=other.csv", "seed=4")
@@ -61,7 +52,7 @@ def test_settings_that_are_given_win(tmp_path: Path) -> None:
     assert settings(f"resume={run}", "model=reference")["model"]["name"] == "reference"
 
 
-def test_an_older_run_without_its_own_file_gives_what_its_checkpoint_holds(tmp_path: Path) -> None:
+def test_a_run_of_python_code_gives_what_its_checkpoint_holds(tmp_path: Path) -> None:
     (tmp_path / "last").mkdir()
     kept = {"run": {"seed": 5, "training": {"max_steps": 9}, "data": {"name": "corpus"}}}
     (tmp_path / "last" / "config.json").write_text(json.dumps(kept))

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation import GraphSet, SimilarityRow, compare
 from layerdag.evaluation.metrics import (
-    CLASSIFIER_METRIC,
     DEFAULT_METRICS,
     LOCAL_METRICS,
     NORMAL_95,
@@ -169,19 +167,6 @@ def test_bounds_are_the_least_and_the_greatest_value() -> None:
 def test_a_metric_without_compute_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Metric("nodes", "number of nodes", Goal.MINIMIZE)
-
-
-@pytest.mark.parametrize(("old", "new"), [("LOWER", Goal.MINIMIZE), ("HIGHER", Goal.MAXIMIZE)])
-def test_old_names_of_goals_are_read_with_a_warning(old: str, new: Goal) -> None:
-    with pytest.warns(RenamedWarning, match=f"'Goal.{old}' is now called 'Goal.{new.name}'"):
-        assert getattr(Goal, old) is new
-    with pytest.raises(AttributeError, match="no member 'MIDDLE'"):
-        Goal.MIDDLE  # noqa: B018
-
-
-def test_the_old_name_of_a_description_is_read_with_a_warning() -> None:
-    with pytest.warns(RenamedWarning, match=r"'Metric\.what' is now called 'description'"):
-        assert CLASSIFIER_METRIC.what == CLASSIFIER_METRIC.description
 
 
 def test_an_interval_is_cut_at_the_bounds_and_needs_finite_draws() -> None:

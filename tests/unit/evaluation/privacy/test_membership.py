@@ -4,7 +4,6 @@ import torch
 from raw_graphs import chain
 from torch import nn
 
-from layerdag._runtime import RenamedWarning
 from layerdag.datasets.schema import GraphSchema
 from layerdag.errors import UsageError
 from layerdag.evaluation.privacy import Attack, Verdict, likelihood_attack
@@ -13,7 +12,7 @@ from layerdag.evaluation.privacy.attacks import sample_attacks
 from layerdag.graph import DAG, DAGBatch, random_dag
 from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult
 
-OLD_NAMES = {"what": "description", "caught": "true_positive_rate", "others": "non_members"}
+SAVED_AS = {"what": "description", "caught": "true_positive_rate", "others": "non_members"}
 
 
 def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
@@ -139,18 +138,13 @@ def test_every_held_out_graph_is_scored_by_both_attacks(rng: np.random.Generator
         assert (attack.members, attack.non_members) == (12, 9)
 
 
-def test_old_names_of_figures_are_read_and_saved_as_ever(rng: np.random.Generator) -> None:
+def test_what_is_saved_of_an_attack_makes_it_again(rng: np.random.Generator) -> None:
     attack = sample_attacks(graphs(rng, 9), graphs(rng, 8), graphs(rng, 7))[0]
-    for old, new in OLD_NAMES.items():
-        with pytest.warns(RenamedWarning, match=f"'Attack.{old}' is now called '{new}'"):
-            assert getattr(attack, old) == getattr(attack, new)
     saved = attack.to_dict()
     assert (saved["caught"], saved["others"]) == (attack.true_positive_rate, 8)
-    fields = {new: saved[old] for old, new in OLD_NAMES.items()}
-    same = {name: value for name, value in saved.items() if name not in OLD_NAMES}
+    fields = {field: saved[key] for key, field in SAVED_AS.items()}
+    same = {name: value for name, value in saved.items() if name not in SAVED_AS}
     assert Attack(**same, **fields) == attack
-    with pytest.warns(RenamedWarning):
-        assert Attack(**saved) == attack
 
 
 def test_too_few_graphs_say_how_many_it_would_take(rng: np.random.Generator) -> None:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
 from layerdag.evaluation import privacy
-from layerdag.evaluation.privacy import DistanceToClosestRecord, Verdict, novelty
+from layerdag.evaluation.privacy import Verdict, novelty
 from layerdag.evaluation.privacy._memorization import (
     kernel_distances,
     nearness,
@@ -110,16 +109,6 @@ def test_few_samples_beside_many_real_graphs_are_too_few_to_tell(rng: np.random.
     assert (result.need.of, result.need.found) == ("samples", 30)
     assert 100 < result.need.count < 3000
     assert "30 samples, about" in result.in_words()
-
-
-def test_old_names_are_read_and_saved_as_ever(rng: np.random.Generator) -> None:
-    found = nearness(_graphs(rng, 5), _graphs(rng, 5), _graphs(rng, 4))
-    with pytest.warns(RenamedWarning, match=r"'Nearness\.share' is now called 'dcr_share'"):
-        assert found.share == found.dcr_share
-    with pytest.warns(RenamedWarning, match="'share' is now called 'dcr_share'"):
-        assert DistanceToClosestRecord(**found.to_dict()) == found
-    with pytest.warns(RenamedWarning, match="is now called 'DistanceToClosestRecord'"):
-        assert privacy.Nearness is DistanceToClosestRecord
 
 
 def test_kernel_distances_are_a_metric_on_graphs(rng: np.random.Generator) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
 from layerdag.evaluation.rules import GRAPH_RULES, check_structure
 from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
@@ -123,10 +122,8 @@ def test_depth_bins_follow_one_another_and_hold_every_node(rng: np.random.Genera
     assert sum(row.nodes for row in rows) == sum(dag.num_nodes for dag in dags)
 
 
-def test_pass_rates_are_read_and_written_under_their_old_name(good: list[DAG]) -> None:
+def test_pass_rates_are_written_as_shares(good: list[DAG]) -> None:
     report = check_structure(good)
-    with pytest.warns(RenamedWarning, match="'share' is now called 'pass_rate'"):
-        assert report.share == report.pass_rate
     assert report.to_dict()["share"] == report.pass_rate
     assert list(report.to_dict()) == ["graphs", "share", "valid_B", "findings", "by_depth"]
 

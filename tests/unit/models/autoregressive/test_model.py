@@ -3,7 +3,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import ConfigError
 from layerdag.graph import GraphStatistics, Prefix
 from layerdag.models.autoregressive import EncoderConfig, FastConfig, FastLayerDAG
@@ -102,14 +101,6 @@ def test_the_weights_of_one_model_fit_another_of_the_same_description():
     other = FastLayerDAG(SIZES, GraphStatistics.measure(dags, SIZES), config)
     other.load_state_dict(model.state_dict())
     assert totals(other.eval(), dags) == totals(model, dags)
-
-
-def test_settings_one_by_one_still_make_the_model():
-    statistics = GraphStatistics.measure(small_dags(), SIZES)
-    with pytest.warns(RenamedWarning) as told:
-        model = FastLayerDAG(SIZES, statistics, width=32, depth=1, plans=False)
-    assert "config=FastConfig(...)" in str(told[0].message)
-    assert model.config == FastConfig(width=32, depth=1, predict_out_degree=False)
 
 
 def test_a_width_that_cannot_be_split_into_heads_is_refused():

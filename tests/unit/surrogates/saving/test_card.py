@@ -38,7 +38,7 @@ def test_scores_stand_in_the_card_with_their_intervals() -> None:
     assert "| pearson_log | not defined |  |" in card("boosting", {**NOTES, "evaluation": signed})
 
 
-def test_a_surrogate_of_an_older_version_has_a_card_too() -> None:
+def test_a_surrogate_without_notes_has_a_card_too() -> None:
     text = card("boosting", {})
     assert "| attributes that it does not see | none |" in text
     assert "gives no intervals" in text

@@ -1,19 +1,15 @@
 import numpy as np
 import pytest
 
-from layerdag import surrogates
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics import Interval
 from layerdag.graph import GraphSizes
 from layerdag.surrogates import REAL, SHUFFLED, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates.families import BoostingSettings, NetworkSettings, fit_boosting
+from layerdag.surrogates.families import BoostingSettings, fit_boosting
 from layerdag.surrogates.tstr import (
     AUGMENTED,
     CONDITIONS,
     RELABELED,
-    ReachedFraction,
-    TransferReport,
     few_real,
     training_set,
 )
@@ -159,17 +155,3 @@ def test_wrong_use_is_refused(real: Labeled, sizes: GraphSizes) -> None:
         transfer(real, real, real, sizes, {"trees": _fit}, conditions=[RELABELED])
     with pytest.raises(UsageError, match="at least one seed"):
         transfer(real, real, real, sizes, {"trees": _fit}, seeds=())
-
-
-def test_old_names_of_fractions_work_and_the_new_ones_are_told() -> None:
-    reached = ReachedFraction("trees", "pearson", 0.9, None)
-    with pytest.warns(RenamedWarning, match="'shares' is now called 'fractions'"):
-        report = TransferReport(rows=(), shares=(reached,), tested_on=4, seeds=(0,))
-    with pytest.warns(RenamedWarning, match="'share' is now called 'fraction'"):
-        assert report.share("trees", "pearson") is reached
-    with pytest.warns(RenamedWarning, match=r"'layerdag.surrogates.Share' is now called"):
-        assert surrogates.Share is ReachedFraction
-    with pytest.warns(RenamedWarning, match="'feature_share' is now called 'feature_fraction'"):
-        assert BoostingSettings(feature_share=0.5).feature_fraction == 0.5
-    with pytest.warns(RenamedWarning, match="'validation_share' is now called"):
-        assert NetworkSettings(validation_share=0.5).validation_fraction == 0.5

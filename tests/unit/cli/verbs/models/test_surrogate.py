@@ -93,16 +93,6 @@ def test_wrong_use_and_wrong_data_are_told_apart(
     assert not (tmp_path / "m").exists()
 
 
-def test_the_old_flag_excludes_and_is_told(
-    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--json"]
-    assert main([*words, "--hide", "kind"]) == 0
-    out, err = capsys.readouterr()
-    assert "'--hide' is now called '--exclude'" in err
-    assert json.loads(out)["excluded"] == ["kind"]
-
-
 @pytest.fixture
 def fitted(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, Path]:
     """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""

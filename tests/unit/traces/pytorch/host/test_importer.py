@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from layerdag._runtime import RenamedWarning
 from layerdag.errors import TraceError
 from layerdag.traces import CollectiveType, NodeType
 from layerdag.traces.pytorch.device import Timings, read_durations
@@ -66,9 +65,6 @@ def test_durations_are_exact_and_those_of_gloo_come_from_its_threads(tmp_path):
     assert result.trace.duration_us_N.tolist() == [3, 900, 0]
     assert result.trace.start_us_N.tolist()[:2] == [0, 3]
     assert result.joined_fraction == pytest.approx(2 / 3)
-
-    with pytest.warns(RenamedWarning, match="'ImportResult.share_joined' is now called"):
-        assert result.share_joined == result.joined_fraction
 
 
 def test_joining_nothing_is_an_error(tmp_path):
