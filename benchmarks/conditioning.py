@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--data", default="data")
     parser.add_argument("--num", type=int, default=48)
     parser.add_argument("--guidance", type=float, nargs="+", default=[1.0, 3.0])
-    parser.add_argument("--best-of", "--candidates", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--best-of", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     data = load_corpus(args.data, max_nodes=MAX_NODES)

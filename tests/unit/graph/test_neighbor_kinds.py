@@ -94,7 +94,9 @@ def test_the_share_of_unlisted_neighbors_is_that_of_nodes():
     assert children.unlisted == (0.35, 0.35, 0.05)  # half a node more of each
 
 
-def test_statistics_without_lists_say_nothing():
+def test_statistics_that_are_only_measured_say_nothing():
     data = GraphStatistics.measure([FORK], GraphSizes((3,), edge_types=1)).to_dict()
-    del data["children"], data["parents"]
     assert GraphStatistics.from_dict(data).children.multisets == ((), (), ())
+    del data["children"]
+    with pytest.raises(KeyError):
+        GraphStatistics.from_dict(data)

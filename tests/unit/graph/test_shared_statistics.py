@@ -140,5 +140,6 @@ def test_allowed_codes_are_read_back_and_damaged_ones_refused():
     for damaged in ([[[[9], [], []]], []], [[[[0]]], []], [[[[0], [], []]]]):
         with pytest.raises(ValueError, match=r"code|attribute"):
             GraphStatistics.from_dict({**data, "allowed_codes": damaged})
-    del data["allowed_codes"]  # checkpoints from before have none
-    assert GraphStatistics.from_dict(data).allowed_codes == ()
+    del data["allowed_codes"]
+    with pytest.raises(KeyError):
+        GraphStatistics.from_dict(data)

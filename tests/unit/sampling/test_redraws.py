@@ -96,7 +96,7 @@ def test_the_conditions_of_rows_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_manifest_names_redraws_where_there_are_some(tmp_path: Path) -> None:
-    """A run that was stopped before there were any goes on: it has no such entry."""
+    """Where nothing is drawn again, there is no such entry."""
     job = job_checkpoint(tmp_path)
     schema = checkpoint_schema(job)
 

@@ -7,7 +7,7 @@ import pytest
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.training import clear_run, held_run, require_free, require_resumable, run_of
 
-META = '{"format_version": 2, "layerdag_version": "0.1.0"}'
+META = '{"format_version": 4, "layerdag_version": "0.1.0"}'
 
 
 @pytest.fixture

@@ -125,8 +125,9 @@ def test_what_stays_with_the_owner_lies_beside_the_release(traces: Path) -> None
     assert made.private == traces.with_name("out.v1.private")
 
 
-def test_the_model_depends_on_seed_size_and_steps_alone(traces: Path) -> None:
+def test_the_model_depends_on_seed_size_steps_and_start_alone(traces: Path) -> None:
     plain = ReleaseSettings(traces, traces.with_name("out"))
-    assert plain.request() == {"seed": 0, "max_nodes": 2000, "steps": 120}
+    usual = {"seed": 0, "max_nodes": 2000, "steps": 120, "init": "pretrained"}
+    assert plain.request() == usual
     same = ReleaseSettings(traces, traces.with_name("out"), num=7, budget=60, until="read")
     assert same.request() == plain.request()

@@ -118,18 +118,6 @@ def test_torn_samples_are_made_again(flow: LoadedCheckpoint, tmp_path: Path, fau
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
-def test_a_stopped_run_of_an_older_version_goes_on(flow: LoadedCheckpoint, tmp_path: Path) -> None:
-    journal = stopped(flow, tmp_path / "out", 3) / JOURNAL
-    first, *rest = journal.read_text().splitlines(keepends=True)
-    request = json.loads(first)["request"]
-    request["candidates"] = request.pop("best_of")
-    request["labels"] = "asked"
-    journal.write_text("".join([json.dumps({"request": request}) + "\n", *rest]))
-    done: list[int] = []
-    write_samples(flow, SETTINGS, tmp_path / "out", on_each=lambda: done.append(0))
-    assert len(done) == 4
-
-
 def test_other_settings_do_not_go_on_from_a_stopped_run(
     flow: LoadedCheckpoint, tmp_path: Path
 ) -> None:
