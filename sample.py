@@ -2,7 +2,7 @@
 
 import sys
 
-from layerdag.cli import main
+from layerdag.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["sample", *sys.argv[1:]]))

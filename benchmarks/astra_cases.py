@@ -8,7 +8,7 @@ import gzip
 import json
 from pathlib import Path
 
-from layerdag.cli import main
+from layerdag.cli.main import main
 
 
 def flags_of(folder: Path, out: Path) -> list[str]:

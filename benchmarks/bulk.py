@@ -34,17 +34,14 @@ from typing import Any
 
 import torch
 
-from layerdag.datasets.samples import SampleRun, _parquet as tables
-from layerdag.sampling import (
-    GenerationSettings,
-    PartSettings,
-    _sampling as drawing,
-    pretrained_checkpoint,
-    write_parts,
-)
-from layerdag.sampling.files import SampleFiles
-from layerdag.sampling.numbers import NumberAssigner
-from layerdag.training import load_checkpoint
+from layerdag.codec.sample_files import SampleRun
+from layerdag.datasets import samples as tables
+from layerdag.sampling import generation as drawing
+from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.generated import SampleFiles
+from layerdag.sampling.parts import PartSettings, write_parts
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import load_checkpoint, pretrained_checkpoint
 
 
 class Stopwatch:
@@ -74,7 +71,7 @@ class Stopwatch:
 @contextlib.contextmanager
 def stages(watch: Stopwatch) -> Iterator[None]:
     """Time the stages inside the block."""
-    from layerdag.datasets.schema import GraphSchema
+    from layerdag.schema.schema import GraphSchema
 
     owners: list[tuple[Any, str, str]] = [
         (drawing, "_requested", "conditions"),

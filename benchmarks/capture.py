@@ -56,7 +56,7 @@ def _alone(name: str) -> dict[str, Any]:
 def captured(name: str) -> dict[str, Any]:
     """Capture Llama-3-8B under one plan."""
     start = time.perf_counter()
-    from layerdag.workloads.capture import capture_model
+    from layerdag.capturing.step import capture_model
 
     figures = capture_model("llama3-8b", sequence=8192, **PLANS[name]).summary()
     return {
@@ -70,8 +70,8 @@ def compared() -> dict[str, Any]:
     """Compare captured steps of small models with profiles of real ones."""
     import torch
 
-    from layerdag.workloads.capture import Transformer
-    from layerdag.workloads.symbolic import ModelShape
+    from layerdag.capturing.parallel import Transformer
+    from layerdag.workloads.transformer.shapes import ModelShape
 
     gated: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none"}
     shapes = (
@@ -88,8 +88,8 @@ def _difference(model: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
 
     import torch
 
-    from layerdag.traces.pytorch import capture
-    from layerdag.workloads.capture import capture_model
+    from layerdag.capturing.running import capture
+    from layerdag.capturing.step import capture_model
 
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 

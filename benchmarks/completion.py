@@ -25,13 +25,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.cli.verbs import checkpoint_path
-from layerdag.codec import AttributedGraph
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_corpus
-from layerdag.sampling import GenerationSettings, generate, sample_like
-from layerdag.training import load_checkpoint
+from layerdag.cli.commands.sample import checkpoint_path
+from layerdag.datasets.corpus import load_corpus
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.generation import generate, sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import load_checkpoint
 
 MAX_NODES = 300
 RESAMPLES = 2000

@@ -19,13 +19,14 @@ from itertools import product
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.cli.verbs import checkpoint_path
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_corpus
-from layerdag.graph import DAG
-from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.training import load_checkpoint
+from layerdag.cli.commands.sample import checkpoint_path
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import load_checkpoint
 
 MAX_NODES = 400
 

@@ -28,14 +28,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest
 
-from layerdag.cli.verbs import checkpoint_path
-from layerdag.codec import AttributedGraph
-from layerdag.codec.blocks import BLOCK, OUTSIDE, REPEATS, copies_of, in_copy
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_corpus
-from layerdag.graph import neighborhood_colors
-from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
-from layerdag.training import load_checkpoint
+from layerdag.cli.commands.sample import checkpoint_path
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.rolled_blocks import BLOCK, OUTSIDE, REPEATS, copies_of, in_copy
+from layerdag.graph.topology import neighborhood_colors
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
 
 SOFTMAX = ("aten::softmax", "aten::_softmax", "aten::_safe_softmax")  # not that of the loss
 FUSED = "scaled_dot_product"

@@ -33,15 +33,17 @@ import numpy as np
 import torch
 from llm_steps import Outcome, fraction, quantiles
 
-from layerdag.codec import AttributedGraph
-from layerdag.datasets.files import read_json
-from layerdag.datasets.sources import load_folder
-from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import AttributeView
-from layerdag.graph import DAG, neighborhood_colors
-from layerdag.sampling import GenerationSettings, checkpoint_schema, sample_like
-from layerdag.training import load_checkpoint
-from layerdag.workloads.corpus import read_space
+from layerdag.dag.dag import DAG
+from layerdag.datasets.folder import load_folder
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.similarity import compare, compare_by_depth
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.registry import read_json
+from layerdag.graph.topology import neighborhood_colors
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+from layerdag.workloads.llm_corpus import read_space
 
 OPERATOR = (AttributeView("op"),)
 SHAPE = (

@@ -4,7 +4,7 @@
     python benchmarks/fidelity.py DATA --json
 
 Replays every single-process trace and every profile with GPU activity of the reference data with
-its measured durations and explicit delays (`layerdag.traces.analysis`), and counts the structures
+its measured durations and explicit delays (`layerdag.traces`), and counts the structures
 of each SPMD run.
 """
 
@@ -16,13 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from replay import replay
 
-from layerdag._runtime import track
 from layerdag.errors import TraceError
-from layerdag.traces.analysis import replay
-from layerdag.traces.pytorch import import_pytorch
-from layerdag.traces.pytorch.device import read_durations
-from layerdag.traces.pytorch.host import ImportResult, import_host
+from layerdag.runtime.progress import track
+from layerdag.traces.pytorch.importer import ImportResult, import_host, import_pytorch
+from layerdag.traces.pytorch.kineto import read_durations
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from layerdag.simulator.calibration import (
-    CalibratedMachine,
-    DeviceCosts,
-    Link,
-    MeasuredRun,
-    calibrate,
-)
+from layerdag.capturing.step import capture_model
+from layerdag.simulator.calibration import CalibratedMachine, DeviceCosts, FittedLink
+from layerdag.simulator.calibration_fit import MeasuredRun, calibrate
 from layerdag.simulator.compute import DEVICES
-from layerdag.traces import Workload
-from layerdag.workloads.capture import capture_model
-from layerdag.workloads.symbolic import ModelShape, Plan, Step, SymbolicJob
+from layerdag.traces.trace import Workload
+from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.plan import Plan, Step
+from layerdag.workloads.transformer.shapes import ModelShape
 
 RANKS = 4
 LINKS = {"a100-40": 300e9, "h100": 450e9, "h200": 450e9, "b200": 900e9}
@@ -102,9 +99,9 @@ def _efficiency(device: str, model: str, seconds: float) -> float:
     return machine.costs.efficiency
 
 
-def _link(device: str) -> Link:
+def _link(device: str) -> FittedLink:
     """Return the link to one of the other GPUs; all pairs have one, so a ring uses one of three."""
-    return Link(LATENCY_NS, LINKS[device])
+    return FittedLink(LATENCY_NS, LINKS[device])
 
 
 @cache

@@ -24,7 +24,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from layerdag.traces.pytorch.host import import_host
+from layerdag.traces.pytorch.importer import import_host
 
 OFFICIAL = {
     "nodes_per_s": "7,000 at 9,000 nodes, falling to 2,500 at 89,000",

@@ -25,13 +25,16 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from layerdag._runtime import numpy_generator, track
-from layerdag.api import attribute_views, audit_of
-from layerdag.datasets import GraphDataset, Split, load_dataset
-from layerdag.evaluation._similarity import comparison_of, row_of
-from layerdag.evaluation.metrics import DEFAULT_METRICS, Comparison, Metric, metrics_for
-from layerdag.evaluation.privacy import count_copies, novelty
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.loading import load_dataset
+from layerdag.evaluation.metrics.base import Comparison, Metric, attribute_views, metrics_for
+from layerdag.evaluation.similarity import DEFAULT_METRICS, comparison_of, row_of
+from layerdag.graph.attributed_graph import Split
+from layerdag.privacy.auditing import audit_of
+from layerdag.privacy.copies import count_copies, novelty
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import numpy_generator
 
 BAR_SECONDS, BAR_MB, BAR_STREAM_MB = 60, 2000, 4000
 FOREIGN_ROWS = 0.05

@@ -39,21 +39,24 @@ import numpy as np
 import torch
 from scipy.stats import binomtest
 
-from layerdag._runtime import track
-from layerdag.codec import AttributedGraph, Unfolded
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.files import read_json
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_folder
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import AttributeView
-from layerdag.evaluation.rules import check_workload
-from layerdag.graph import DAG, Condition, neighborhood_colors
-from layerdag.sampling import GenerationSettings, checkpoint_schema, sample_like
-from layerdag.sampling.files import as_workload
-from layerdag.simulator import simulate
-from layerdag.training import load_checkpoint
-from layerdag.workloads.corpus import Machine, read_space
+from layerdag.codec.unfolding import Unfolded
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.folder import load_folder
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.similarity import compare
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.formats.registry import read_json
+from layerdag.graph.topology import neighborhood_colors
+from layerdag.runtime.progress import track
+from layerdag.sampling.generated import as_workload
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.simulator.run import simulate
+from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+from layerdag.validation.checking import check_workload
+from layerdag.workloads.llm_corpus import Machine, read_space
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 ROUNDS = 4

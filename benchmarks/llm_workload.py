@@ -8,8 +8,10 @@ import dataclasses
 
 import numpy as np
 
-from layerdag.simulator import Cluster, Dimension, NetworkConfig, SystemConfig, Topology
-from layerdag.traces import (
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.trace import (
     Attribute,
     AttributeTable,
     CollectiveType,
@@ -19,7 +21,6 @@ from layerdag.traces import (
     Wire,
     Workload,
 )
-from layerdag.traces.chakra import NodeSpec, build_trace
 
 TENSOR_GROUP, DATA_GROUP = "<tensor>", "<data>"
 OPS_BYTES = 40_000_000_000, 90_000_000

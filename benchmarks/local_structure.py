@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag.api import attribute_views
-from layerdag.datasets.schema import CategoryAttribute, NumericAttribute
-from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import LOCAL_METRICS, AttributeView, MetricResult
-from layerdag.graph import DAG
-from layerdag.surrogates import read_samples
-from layerdag.traces import Trace, dependency_edges, read_index, read_runs
-from layerdag.traces.chakra import read_trace
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.evaluation.metrics.base import AttributeView, MetricResult, attribute_views
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
+from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
+from layerdag.surrogates.data import read_samples
+from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.traces.chakra.files import read_trace
+from layerdag.traces.trace import Trace, dependency_edges
 
 NUMBERS = {"flops": "num_ops", "bytes": "tensor_size", "duration": "duration_ns"}
 """Name of each number, and that of the attribute of nodes in a trace."""

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from layerdag.cli import with_brief_spinning
+from layerdag.cli.main import limit_openmp_spin
 
 # Of the widths that fill the processor's vectors (multiples of 16), those whose parameters on TPU
 # Tile are nearest to the fast model's: 504 k and 501 k.
@@ -74,8 +74,7 @@ SHAPES = {
 def random_graphs(shape: Shape) -> list[Any]:
     """Return the random DAGs of a shape, in layer order."""
     import numpy as np
-
-    from layerdag.graph import random_dag
+    from random_graphs import random_dag
 
     rng = np.random.default_rng(0)
     layers_B = rng.integers(shape.layers[0], shape.layers[1] + 1, shape.graphs)
@@ -85,7 +84,7 @@ def random_graphs(shape: Shape) -> list[Any]:
 
 def tile_graphs(folder: Path) -> list[Any]:
     """Return the training graphs of TPU Tile."""
-    from layerdag.datasets.sources import load_tpu_tile
+    from layerdag.datasets.published import load_tpu_tile
 
     return list(load_tpu_tile(folder).graphs["train"])
 
@@ -95,7 +94,7 @@ def na_edge_graphs(folder: Path) -> list[Any]:
 
     They are the first of a random split; all 1,550 would keep the reference busy for 20 minutes.
     """
-    from layerdag.datasets.sources import load_dgrl
+    from layerdag.datasets.dgrl import load_dgrl
 
     return list(load_dgrl(folder).graphs["train"][: SHAPES["na_edge"].graphs])
 
@@ -113,16 +112,17 @@ def _collated(graphs: list[Any]) -> Any:
     """Return graphs as one batch without conditions."""
     import torch
 
-    from layerdag.graph import DAGBatch
+    from layerdag.dag.dag import DAGBatch
 
     none = torch.zeros(len(graphs), 0)
-    return DAGBatch.of(graphs, none, none.long())
+    return DAGBatch.from_dags(graphs, none, none.long())
 
 
 def _model(name: str, graphs: list[Any], arguments: dict[str, Any]) -> Any:
     """Return a new model for these graphs."""
-    from layerdag.graph import GraphSizes, GraphStatistics
-    from layerdag.models import ModelSpec, build_model
+    from layerdag.dag.dag import GraphSizes
+    from layerdag.dag.statistics import GraphStatistics
+    from layerdag.models.base import ModelSpec, build_model
 
     columns = zip(*(graph.x_NA.amax(dim=0).tolist() for graph in graphs), strict=True)
     sizes = GraphSizes(tuple(max(column) + 1 for column in columns))
@@ -145,7 +145,7 @@ def compare(name: str, set_name: str, options: argparse.Namespace) -> dict[str, 
     """Train ``name`` for a while on a set, then sample at several batch sizes."""
     import torch
 
-    from layerdag.training import BucketedSource
+    from layerdag.training.batches import BucketedSource
 
     torch.set_num_threads(options.threads)
     graphs = _graphs(set_name, options)
@@ -198,7 +198,7 @@ def _sampling(model: Any, graphs: list[Any], count: int) -> dict[str, float]:
     """Return the sampling speed at one batch size, in graphs of the set's mean size."""
     import torch
 
-    from layerdag.models import SampleRequest
+    from layerdag.models.base import SampleRequest
 
     none = torch.zeros(count, 0)
     mean = sum(graph.num_nodes for graph in graphs) / len(graphs)
@@ -238,7 +238,7 @@ def sampling_cost(nodes: int, options: argparse.Namespace) -> dict[str, float]:
     """Return the cost of sampling per graph of ``nodes`` nodes in layers of ten, at batch 8."""
     import torch
 
-    from layerdag.models import SampleRequest
+    from layerdag.models.base import SampleRequest
 
     torch.set_num_threads(options.threads)
     width, count = 10, 8
@@ -296,7 +296,7 @@ def main() -> int:
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--no-growth", dest="growth", action="store_false")
     options = parser.parse_args()
-    with_brief_spinning()  # as the command line does; the processes below inherit it
+    limit_openmp_spin()  # as the command line does; the processes below inherit it
     spawn = multiprocessing.get_context("spawn")
     clock = "processor" if options.threads == 1 else "wall"
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:

@@ -15,14 +15,16 @@ from typing import Any
 
 import torch
 
-from layerdag.datasets import GraphDataset
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.samples import iter_samples
-from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView, MetricResult
-from layerdag.graph import DAG
-from layerdag.surrogates import read_samples
-from layerdag.traces import Trace, dependency_edges, read_index, read_runs
+from layerdag.evaluation.metrics.base import AttributeView, MetricResult
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import compare
+from layerdag.surrogates.data import read_samples
+from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.traces.trace import Trace, dependency_edges
 
 
 def main() -> None:

@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator, track
-from layerdag.codec import AttributedGraph
-from layerdag.datasets.files import write_json
-from layerdag.datasets.sources.packed._format import ARRAYS, NAMES, PackedHeader, open_array
+from layerdag.datasets.packed import ARRAYS, NAMES, PackedHeader, open_array
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.registry import write_json
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import numpy_generator
 
 KINDS = tuple(f"op{i}" for i in range(20))
 

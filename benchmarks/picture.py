@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag.api.stages import kind_of
-from layerdag.cli.verbs import checkpoint_path
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_corpus
-from layerdag.graph import DAG
-from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.training import load_checkpoint
-from layerdag.viz import write_picture
+from layerdag.cli.commands.sample import checkpoint_path
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.report.gather import kind_of
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import load_checkpoint
+from layerdag.viz.drawing import write_picture
 
 KINDS = (
     "matrix product",

@@ -20,13 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets.sources import run_graph
+from layerdag.datasets.corpus import run_graph
 from layerdag.errors import ConfigError
-from layerdag.evaluation.rankings import RankedJob, compare_rankings, ranked_job, simulate_jobs
+from layerdag.evaluation.ranked_jobs import RankedJob, ranked_job, simulate_jobs
+from layerdag.evaluation.rankings import compare_rankings
+from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import Device, MeasuredCompute, RooflineCompute
-from layerdag.traces import RunRecord, Workload, read_index, read_runs
-from layerdag.workloads.symbolic import ModelShape, workload
+from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs
+from layerdag.traces.trace import Workload
+from layerdag.workloads.transformer.job import transformer_workload
+from layerdag.workloads.transformer.shapes import ModelShape
 
 FLOPS, BYTES_PER_S, NODE_NS = 3e10, 1e10, 20_000.0
 """One thread of the corpus' processor, by order of magnitude; not fitted."""
@@ -65,7 +68,7 @@ class Run:
             "pp": {"pipeline": ranks, "schedule": schedule},
         }  # fmt: skip
         batch = int(hyper["batch"]) * data * int(hyper.get("accumulate", 1))
-        return workload(
+        return transformer_workload(
             shape, **plans[self.strategy], batch=batch, sequence=int(hyper["time"]),
             micro_batches=parts, phase=self.record.phase, precision="fp32",
             attention="flash" if hyper.get("attention") == "fused" else "unfused",

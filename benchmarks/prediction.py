@@ -24,15 +24,10 @@ import numpy as np
 from gpu_steps import FIGURES, RESNETS, over_peak, predicted
 from scipy.stats import kendalltau
 
-from layerdag._runtime import track, write_text
-from layerdag.simulator.calibration import (
-    CalibratedMachine,
-    MeasuredRun,
-    Spread,
-    calibrate,
-    fit_link,
-    read_runs_of,
-)
+from layerdag.runtime.files import write_text
+from layerdag.runtime.progress import track
+from layerdag.simulator.calibration import CalibratedMachine, PredictionSpread
+from layerdag.simulator.calibration_fit import MeasuredRun, calibrate, fit_link, read_runs_of
 
 CORES = 2
 Times = Mapping[str, float]
@@ -162,7 +157,7 @@ def _linked(alone: CalibratedMachine, several: Sequence[MeasuredRun]) -> Calibra
     miss_S = [machine.predict(run.workload).seconds / run.seconds for run in several]
     low, middle, high = np.quantile(1 / np.array(miss_S), (0.1, 0.5, 0.9)).tolist()
     error = float(np.median(np.abs(np.array(miss_S) - 1)))
-    return replace(machine, together=Spread(len(several), low, middle, high, 2, error))
+    return replace(machine, together=PredictionSpread(len(several), low, middle, high, 2, error))
 
 
 def _against(

@@ -27,15 +27,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag._runtime import numpy_generator
-from layerdag.api import attribute_views, private_run
-from layerdag.datasets import CorpusConfig, GraphDataset
-from layerdag.datasets.sources import load_with_schema
-from layerdag.evaluation import compare
-from layerdag.graph import DAG
-from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
-from layerdag.training import LoadedCheckpoint, load_checkpoint
-from layerdag.training.private import Privacy, SecretGenerator, Units, graph_nats, tune
+from layerdag.api.generator import private_run
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import load_with_schema
+from layerdag.datasets.loading import CorpusConfig
+from layerdag.dp.gradients import SecretGenerator, graph_nats
+from layerdag.dp.settings import Privacy, Units
+from layerdag.dp.tuning import tune_privately
+from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.evaluation.similarity import compare
+from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 
 UNCLIPPED = 1e6
 
@@ -144,7 +149,7 @@ class _Bench:
             began = time.monotonic()
             folder = self.args.out / f"epsilon-{epsilon:g}"
             privacy = Privacy(epsilon=epsilon, learning_rate=self.args.learning_rate)
-            result = tune(self._run(privacy, folder), generator=self._generator())
+            result = tune_privately(self._run(privacy, folder), generator=self._generator())
             seconds = round(time.monotonic() - began, 1)
             utility = self.utility(load_checkpoint(result.run.best))
             return {**utility, "tuning_s": seconds, "guarantee": result.guarantee.to_dict()}
@@ -161,7 +166,7 @@ class _Bench:
             # A step is divided by the clipping norm: the same steps where nothing is clipped.
             rate = privacy.learning_rate * privacy.clip / usual.clip
             run = self._run(replace(privacy, learning_rate=rate), self.args.out / "audit")
-            return tune(run, generator=self._generator()).guarantee.to_dict()
+            return tune_privately(run, generator=self._generator()).guarantee.to_dict()
 
         return make
 
@@ -195,7 +200,7 @@ class _Bench:
         batches = [self.data.batch(part) for part in ("val", "test")]
         total = 0.0
         for batch in batches:
-            units = Units.of(batch, [str(i) for i in range(batch.num_graphs)])
+            units = Units.from_owners(batch, [str(i) for i in range(batch.num_graphs)])
             everything = np.ones(units.count, bool)
             parts = units.batches(everything)
             total += sum(float(graph_nats(checkpoint.model, part)) for part, _ in parts)

@@ -34,28 +34,34 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from layerdag._runtime import track
-from layerdag.api import attribute_views
-from layerdag.cli.verbs import checkpoint_path
-from layerdag.datasets import GraphDataset, Split, read_dataset, require_same_split
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import (
-    LOCAL_METRICS,
-    NEIGHBORHOOD_METRICS,
+from layerdag.cli.commands.sample import checkpoint_path
+from layerdag.dag.dag import DAG, DAGBatch
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.loading import read_dataset
+from layerdag.datasets.splits import require_same_split
+from layerdag.evaluation.metrics.base import (
     AttributeMetrics,
     AttributeView,
     Interval,
     Metric,
+    attribute_views,
 )
-from layerdag.evaluation.privacy import novelty
-from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG, DAGBatch
-from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult, resample
-from layerdag.sampling import REQUESTED, GenerationSettings, sample_like
-from layerdag.surrogates import FAMILIES, REAL, RELATIVE, SYNTHETIC, labeled, transfer
-from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare, compare_by_depth
+from layerdag.evaluation.validity import check_structure
+from layerdag.graph.attributed_graph import Split
+from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.models.posterior import resample
+from layerdag.privacy.copies import novelty
+from layerdag.runtime.progress import track
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import REQUESTED, GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.surrogates.data import REAL, SYNTHETIC, labeled
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.tstr import RELATIVE, evaluate_tstr
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 
@@ -310,7 +316,7 @@ def _transfer(
         for part in ("train", args.split)
     )
     synthetic = labeled(dags, schema, args.target, args.exclude)
-    report = transfer(
+    report = evaluate_tstr(
         real,
         synthetic,
         test,

@@ -21,22 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import track, write_text
 from layerdag.errors import LayerdagError
-from layerdag.graph import Blocks, repeated_runs
-from layerdag.simulator import Cluster, simulate
-from layerdag.traces import (
-    RunRecord,
-    Trace,
-    Workload,
-    dependency_edges,
-    read_index,
-    read_runs,
-)
+from layerdag.graph.repeats import RepeatedProgram, repeated_runs
+from layerdag.runtime.files import write_text
+from layerdag.runtime.progress import track
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import group_names, match_communication
-from layerdag.workloads.scaling import scale
-from layerdag.workloads.scaling._blocks import colors
-from layerdag.workloads.scaling._program import Program
+from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs
+from layerdag.traces.trace import Trace, Workload, dependency_edges
+from layerdag.workloads.scaling.layers import colors
+from layerdag.workloads.scaling.program import EditableProgram
+from layerdag.workloads.scaling.rescaling import scale
 
 HELD = 0.5
 
@@ -148,7 +144,7 @@ def unrolled(corpus: Path) -> dict[str, int]:
     found = {"programs": 0, "with blocks": 0, "equal": 0}
     for run in read_runs(corpus, track(read_index(corpus), "blocks")):
         for trace in run.traces:
-            program = Program.of(trace, (0,))
+            program = EditableProgram.from_trace(trace, (0,))
             color_N, edges = colors(program), dependency_edges(program.trace)
             order_E = np.lexsort((edges[1], edges[0][0], edges[0][1]))
             outer = repeated_runs(color_N)
@@ -156,7 +152,7 @@ def unrolled(corpus: Path) -> dict[str, int]:
             for count in {run.count for run in outer}:
                 alike = [run for run in outer if run.count == count]
                 back = [at % 2 == 1 for at in range(len(alike))]
-                made = Blocks.fold(program.num_nodes, edges, alike, back).unrolled()
+                made = RepeatedProgram.fold(program.num_nodes, edges, alike, back).unrolled()
                 equal &= np.array_equal(made.row_N, np.arange(program.num_nodes))
                 equal &= np.array_equal(made.edge_index_2E, edges[0][:, order_E])
                 equal &= np.array_equal(made.edge_type_E, edges[1][order_E])

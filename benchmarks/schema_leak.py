@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.stats import ks_2samp
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import complete_conditions
-from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation.privacy._membership import area_under_curve
-from layerdag.graph import DAG, Condition
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import Condition
+from layerdag.privacy.membership import auroc
+from layerdag.runtime.rng import numpy_generator
+from layerdag.schema.schema import complete_conditions
 
 REPEATS = 10
 DRAWS = 5000
@@ -61,7 +62,7 @@ def _attack_refitted(data: GraphDataset) -> None:
         for areas, score_B in (
             (lookups, found_B), (densities, weight_B), (informed, weight_B - reference_B)
         ):  # fmt: skip
-            areas.append(area_under_curve(score_B[inside], score_B[outside]))
+            areas.append(auroc(score_B[inside], score_B[outside]))
     for name, areas in (
         ("lookup", lookups),
         ("density", densities),
@@ -78,8 +79,8 @@ def _attack_with_all(data: GraphDataset) -> None:
     train = list(data.graphs["train"])
     rows = [_rows(data, part) for part in (train, list(data.held_out))]
     table = data.schema.condition_table
-    lookup = area_under_curve(*(table.holds(*row).astype(float) for row in rows))
-    density = area_under_curve(*(table.log_density(*row) for row in rows))
+    lookup = auroc(*(table.holds(*row).astype(float) for row in rows))
+    density = auroc(*(table.log_density(*row) for row in rows))
     print(f"table, own split: lookup {lookup:.3f}, density {density:.3f}")
     unseen = []
     for repeat in range(REPEATS):
@@ -87,7 +88,7 @@ def _attack_with_all(data: GraphDataset) -> None:
         half = len(train) // 2
         table = data.schema.with_table([train[i].conditions for i in order[:half]]).condition_table
         others = _rows(data, [train[i] for i in order[half:]])
-        unseen.append(area_under_curve(table.log_density(*others), table.log_density(*rows[1])))
+        unseen.append(auroc(table.log_density(*others), table.log_density(*rows[1])))
     print(f"  density of training jobs that a table has not seen: {np.mean(unseen):.3f}")
 
 

@@ -34,20 +34,22 @@ from faults._judged import Judged, Spread, judged
 from faults._printed import lines
 from faults._samples import Drawn
 
-from layerdag._runtime import numpy_generator, write_text
-from layerdag.api import attribute_views
-from layerdag.datasets.schema import LABEL, GraphSchema
-from layerdag.datasets.sources import load_corpus
-from layerdag.evaluation import SimilarityRow, compare
-from layerdag.evaluation.metrics import (
-    DEFAULT_METRICS,
-    LOCAL_METRICS,
-    NEIGHBORHOOD_METRICS,
-)
-from layerdag.evaluation.privacy import CopyTest, Resemblance, leak_series, novelty
-from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG, GraphStatistics
-from layerdag.surrogates import FAMILIES, labeled, scores
+from layerdag.dag.dag import DAG
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.corpus import load_corpus
+from layerdag.evaluation.metrics.base import SimilarityRow, attribute_views
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS, compare
+from layerdag.evaluation.validity import check_structure
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.privacy.copies import CopyComparison, CopyTest, novelty
+from layerdag.privacy.leak_curve import leak_curve
+from layerdag.runtime.files import write_text
+from layerdag.runtime.rng import numpy_generator
+from layerdag.schema.schema import GraphSchema
+from layerdag.surrogates.data import labeled
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.scoring import scores
 
 NODE_CLASSIFIER = next(metric for metric in LOCAL_METRICS if metric.name == "node_classifier")
 METRICS = (
@@ -208,7 +210,7 @@ class _Bench:
         """Return the graphs of a draw, and the test for copies of them, kept for the next fault."""
         if draw not in self._kept:
             drawn = Drawn.of(self._pool, self._plan.size, numpy_generator(draw, "sensitivity"))
-            test = CopyTest.of(drawn.train, drawn.held_out, self._schema.measured_columns)
+            test = CopyTest.from_sets(drawn.train, drawn.held_out, self._schema.measured_columns)
             self._kept = {draw: (drawn, test)}
         return self._kept[draw]
 
@@ -255,7 +257,7 @@ class _Bench:
     ) -> dict[str, float | None]:
         """Return fractions of copies, and how well attacks tell training from held-out graphs."""
         measured = self._schema.measured_columns
-        (leaks,) = leak_series(
+        (leaks,) = leak_curve(
             drawn.train,
             drawn.held_out,
             samples,
@@ -266,8 +268,8 @@ class _Bench:
         alike = Counter(copies.resemblances(samples))
         return {
             "copied": novelty(drawn.train, drawn.held_out, samples).copied,
-            "program_copied": alike[Resemblance.COPY] / len(samples),
-            "program_near": alike[Resemblance.NEAR] / len(samples),
+            "program_copied": alike[CopyComparison.COPY] / len(samples),
+            "program_near": alike[CopyComparison.NEAR] / len(samples),
             "dcr_share": leaks.nearness.dcr_share,
             **{attack.name: attack.auc for attack in leaks.attacks},
             **{read.name: read.advantage for read in leaks.inferences},

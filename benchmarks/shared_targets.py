@@ -29,16 +29,19 @@ import numpy as np
 import torch
 
 import layerdag as ld
-from layerdag._runtime import numpy_generator, write_text
-from layerdag.codec import AttributedGraph
-from layerdag.datasets import SPLITS, GraphDataset, Split
-from layerdag.datasets.sources import run_graph
+from layerdag.datasets.corpus import run_graph
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics import Interval, bootstrap_weights
+from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
+from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split
+from layerdag.runtime.files import write_text
+from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.analysis import local_memory
-from layerdag.surrogates import EVALUATED, Surrogate, labeled, scores
-from layerdag.surrogates.families import SHARED
-from layerdag.traces import embedded_corpus, read_index, read_runs
+from layerdag.surrogates.data import labeled
+from layerdag.surrogates.families.registry import SHARED
+from layerdag.surrogates.scoring import EVALUATED, scores
+from layerdag.surrogates.surrogate import Surrogate
+from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
 
 TARGETS = ("label", "memory", "exposed")
 ARMS = ("separate", "shared")

@@ -50,17 +50,17 @@ def single_collective(algorithm: str, ranks: int, congestion: str) -> dict[str, 
     """Simulate one 64 MiB all-reduce in 4 chunks on ``ranks`` ranks."""
     import dataclasses
 
-    from layerdag.simulator import (
-        Cluster,
+    from layerdag.simulator.cluster import Cluster
+    from layerdag.simulator.config import (
         Congestion,
         NetworkConfig,
         RunOptions,
         SystemConfig,
         Topology,
-        simulate,
     )
-    from layerdag.traces import Attribute, NodeType, Wire, Workload
-    from layerdag.traces.chakra import NodeSpec, build_trace
+    from layerdag.simulator.run import simulate
+    from layerdag.traces.builder import NodeSpec, build_trace
+    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
     attributes = (
         Attribute("comm_type", Wire.INT64, 0),
@@ -88,7 +88,7 @@ def llm_in_memory(data_parallel: int, tensor_parallel: int) -> dict[str, object]
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_cluster, llm_workload
 
-    from layerdag.simulator import simulate
+    from layerdag.simulator.run import simulate
 
     workload = llm_workload(data_parallel, tensor_parallel)
     result = simulate(workload, llm_cluster(data_parallel, tensor_parallel))
@@ -100,8 +100,8 @@ def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dic
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_cluster
 
-    from layerdag.simulator import simulate
-    from layerdag.traces import read_workload
+    from layerdag.simulator.run import simulate
+    from layerdag.traces.chakra.workload import read_workload
 
     result = simulate(read_workload(prefix), llm_cluster(data_parallel, tensor_parallel))
     return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
@@ -112,7 +112,9 @@ def compute_chain(nodes: int) -> dict[str, object]:
     sys.path.insert(0, str(FOLDER))
     from llm_workload import chain
 
-    from layerdag.simulator import Cluster, NetworkConfig, SystemConfig, Topology, simulate
+    from layerdag.simulator.cluster import Cluster
+    from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology
+    from layerdag.simulator.run import simulate
 
     workload = chain(nodes)
     start = time.process_time()
@@ -126,7 +128,7 @@ def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str
     sys.path.insert(0, str(FOLDER))
     from llm_workload import llm_workload
 
-    from layerdag.traces import write_workload
+    from layerdag.traces.chakra.workload import write_workload
 
     write_workload(llm_workload(data_parallel, tensor_parallel), prefix)
     return {}
@@ -134,8 +136,9 @@ def write_llm(prefix: str, data_parallel: int, tensor_parallel: int) -> dict[str
 
 def write_ring(folder: str, ranks: int) -> dict[str, object]:
     """Write a 64 MiB all-reduce of ``ranks`` ranks, one file each, with its configuration."""
-    from layerdag.traces import Attribute, NodeType, Wire, Workload, write_workload
-    from layerdag.traces.chakra import NodeSpec, build_trace
+    from layerdag.traces.builder import NodeSpec, build_trace
+    from layerdag.traces.chakra.workload import write_workload
+    from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
     values = {"comm_type": 0, "comm_size": 1 << 26}
     attributes = tuple(Attribute(name, Wire.INT64, value) for name, value in values.items())

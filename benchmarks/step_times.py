@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
 from layerdag.datasets.samples import iter_samples
-from layerdag.simulator import Cluster, simulate
-from layerdag.traces import Workload, read_index, read_runs
+from layerdag.runtime.rng import numpy_generator
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.run import simulate
+from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.traces.trace import Workload
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def _sampled(folder: str) -> Iterator[_Step]:
 def _step(workload: Workload, seconds: float) -> _Step:
     """Return the ratio of a job that was to take so long."""
     ranks = len(workload.traces)
-    result = simulate(workload, Cluster.preset("small").sized(ranks))
+    result = simulate(workload, Cluster.preset("small").with_ranks(ranks))
     return _Step(ranks, float(result.finish_ns.max()) / 1e9 / seconds)
 
 

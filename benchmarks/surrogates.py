@@ -25,11 +25,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag._runtime import numpy_generator, write_text
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_corpus, load_latent_preferential
-from layerdag.graph import DAG
-from layerdag.surrogates import FAMILIES, Calibration, Surrogate, labeled
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_latent_preferential
+from layerdag.runtime.files import write_text
+from layerdag.runtime.rng import numpy_generator
+from layerdag.surrogates.data import labeled
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.scoring import Calibration
+from layerdag.surrogates.surrogate import Surrogate
 
 LEVELS = (0.5, 0.8, 0.9)
 WORKERS, COSTS = 2, (1.0, 3.0)

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.traces import (
+from layerdag.traces.chakra.files import decode_trace, encode_trace, read_trace, write_trace
+from layerdag.traces.trace import (
     AttributeTable,
     NodeType,
     Ragged,
@@ -30,7 +31,6 @@ from layerdag.traces import (
     dependency_edges,
     trace_layers,
 )
-from layerdag.traces.chakra import decode_trace, encode_trace, read_trace, write_trace
 
 _NAMES = ("is_cpu_op", "num_ops", "tensor_size", "duration_ns", "device", "dtype", "stream", "seq")
 _WIRES = (

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerdag.cli import with_brief_spinning
+from layerdag.cli.main import limit_openmp_spin
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ def make_graphs(shape: Shape, count: int) -> list[Any]:
     """Return ``count`` random DAGs of a shape, in random node order."""
     import numpy as np
     import torch
-
-    from layerdag.graph import random_dag
+    from random_graphs import random_dag
 
     rng = np.random.default_rng(0)
     graphs = []
@@ -62,9 +61,12 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     """Return the figures of one model on one shape of graphs."""
     import torch
 
-    from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics
-    from layerdag.models import ModelSpec, build_model
-    from layerdag.training import TrainingRun, TrainSettings, train
+    from layerdag.dag.dag import DAGBatch, GraphSizes
+    from layerdag.dag.statistics import GraphStatistics
+    from layerdag.models.base import ModelSpec, build_model
+    from layerdag.training.loop import train
+    from layerdag.training.run import TrainingRun
+    from layerdag.training.settings import TrainSettings
 
     torch.set_num_threads(options.threads)
     shape = SHAPES[shape_name]
@@ -72,7 +74,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     start = time.perf_counter()
     ordered = [graph.in_layer_order() for graph in graphs]
     none = torch.zeros(len(ordered), 0)
-    data = DAGBatch.of(ordered, none, none.long())
+    data = DAGBatch.from_dags(ordered, none, none.long())
     sizes = GraphSizes(shape.attributes)
     spec = ModelSpec(model, sizes, GraphStatistics.measure(ordered, sizes))
     preprocessing = time.perf_counter() - start
@@ -132,7 +134,7 @@ class _Speeds:
 
 def _load(path: Path) -> Any:
     """Return the model of a checkpoint."""
-    from layerdag.training import load_checkpoint
+    from layerdag.training.checkpoint import load_checkpoint
 
     return load_checkpoint(path).model
 
@@ -141,7 +143,7 @@ def _sample(model: Any, mean_nodes: int, count: int) -> dict[str, float]:
     """Return the sampling speed at one batch of ``count`` graphs, by graphs and by nodes."""
     import torch
 
-    from layerdag.models import SampleRequest
+    from layerdag.models.base import SampleRequest
 
     none = torch.zeros(count, 0)
     request = SampleRequest(
@@ -170,7 +172,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30, help="training time of each model")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    with_brief_spinning()  # as `layerdag train` does; the processes below inherit it
+    limit_openmp_spin()  # as `layerdag train` does; the processes below inherit it
     tasks = [(model, shape, options) for shape in options.shapes for model in options.models]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:

@@ -23,26 +23,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag.api import attribute_views, warm_start
-from layerdag.codec import AttributedGraph
-from layerdag.datasets import SPLITS, GraphDataset
-from layerdag.datasets.sources._corpus import run_graph
-from layerdag.evaluation import compare
-from layerdag.evaluation.privacy import novelty
-from layerdag.graph import DAG
-from layerdag.models import spec_for
-from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.traces import RunRecord, embedded_corpus, read_index, read_runs
-from layerdag.training import (
-    LearningRateSchedule,
-    LoadedCheckpoint,
-    OptimizerConfig,
-    TrainingRun,
-    TrainSettings,
-    load_checkpoint,
-    train,
-)
-from layerdag.training._evaluate import evaluate
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import run_graph
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.evaluation.similarity import compare
+from layerdag.graph.attributed_graph import SPLITS, AttributedGraph
+from layerdag.privacy.copies import novelty
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.traces.chakra.corpus import RunRecord, embedded_corpus, read_index, read_runs
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.loop import evaluate, train
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.weight_transfer import spec_for, warm_start
 
 GRAPH = ("layer_size", "node", "edge")
 

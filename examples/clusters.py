@@ -10,8 +10,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import layerdag as ld
-from layerdag.simulator import Dimension, NetworkConfig, SystemConfig, Topology, Variation
-from layerdag.simulator.analysis import break_down, by_node, critical_path, sensitivities
+from layerdag.simulator import (
+    Dimension,
+    NetworkConfig,
+    SystemConfig,
+    Topology,
+    Variation,
+    breakdown,
+    by_node,
+    critical_path,
+    sensitivities,
+)
 
 wanted: dict[str, float | str] = {
     "family": "gpt",
@@ -69,7 +78,7 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 
 # %%
 shown = bandwidths[::3]
-parts = [break_down(ld.simulate(workload, cluster(Topology.RING, b), compute=gpu)) for b in shown]
+parts = [breakdown(ld.simulate(workload, cluster(Topology.RING, b), compute=gpu)) for b in shown]
 figure, axis = plt.subplots(figsize=(9, 2.6), layout="constrained")
 rows = [
     dict(zip(part.parts, 100 * part.time_ns_RP[0] / part.time_ns_RP[0].sum(), strict=True))

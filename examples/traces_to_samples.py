@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import layerdag as ld
-from layerdag.traces import embedded_corpus, read_index, read_runs
+from layerdag.traces.chakra import embedded_corpus, read_index, read_runs
 from layerdag.training import LearningRateSchedule, OptimizerConfig
 from layerdag.viz import save_picture, view_of_trace
 

@@ -1,43 +1,41 @@
-from ._version import __version__ as __version__
-from .api import (
-    ShadowSettings as ShadowSettings,
-    audit as audit,
+from .api.functions import (
     compare as compare,
-    diff as diff,
     fix as fix,
-    read as read,
-    release as release,
-    train as train,
     validate as validate,
-    workload as workload,
     write as write,
 )
-from .datasets import GraphDataset as GraphDataset, load_dataset as load_dataset
+from .api.generator import train as train
+from .capturing.running import capture as capture
+from .capturing.step import capture_model as capture_model, capture_step as capture_step
+from .codec.formats import read as read
+from .dag.dag import DAG as DAG
+from .datasets.corpus import load_corpus as load_corpus
+from .datasets.dataset import GraphDataset as GraphDataset
+from .datasets.loading import load_dataset as load_dataset
 from .datasets.samples import iter_samples as iter_samples
-from .datasets.sources import load_corpus as load_corpus
-from .graph import DAG as DAG
-from .sampling import (
-    GenerationSettings as GenerationSettings,
+from .differences.comparison import diff as diff
+from .dp.settings import Privacy as Privacy
+from .privacy.auditing import audit as audit
+from .privacy.shadows import ShadowSettings as ShadowSettings
+from .publication.pipeline import release as release
+from .sampling.folder import write_samples as write_samples
+from .sampling.generated import as_workload as as_workload
+from .sampling.generation import generate as generate, sample as sample
+from .sampling.parts import (
     PartSettings as PartSettings,
     SampleBatches as SampleBatches,
-    as_workload as as_workload,
-    generate as generate,
-    sample as sample,
     write_parts as write_parts,
-    write_samples as write_samples,
 )
-from .simulator import Cluster as Cluster, simulate as simulate
-from .surrogates import Surrogate as Surrogate
-from .traces import (
-    Trace as Trace,
-    Workload as Workload,
-    read_workload as read_workload,
-    write_workload as write_workload,
-)
-from .traces.chakra import read_trace as read_trace, write_trace as write_trace
-from .traces.pytorch import capture as capture
-from .training import TrainSettings as TrainSettings, load_checkpoint as load_checkpoint
-from .training.private import Privacy as Privacy
-from .workloads.capture import capture_model as capture_model, capture_step as capture_step
+from .sampling.settings import GenerationSettings as GenerationSettings
+from .simulator.cluster import Cluster as Cluster
+from .simulator.run import simulate as simulate
+from .surrogates.surrogate import Surrogate as Surrogate
+from .traces.chakra.files import read_trace as read_trace, write_trace as write_trace
+from .traces.chakra.workload import read_workload as read_workload, write_workload as write_workload
+from .traces.trace import Trace as Trace, Workload as Workload
+from .training.checkpoint import load_checkpoint as load_checkpoint
+from .training.settings import TrainSettings as TrainSettings
+from .version import __version__ as __version__
+from .workloads.by_name import workload as workload
 from .workloads.exploration import explore as explore
-from .workloads.scaling import scale as scale
+from .workloads.scaling.rescaling import scale as scale

@@ -1,5 +1,5 @@
 /* The extension module is a plain shared library: its functions are called through ctypes with
- * numpy buffers (see layerdag/_runtime/_native.py), so that no Python object is touched in a hot loop. */
+ * numpy buffers (see layerdag/runtime/native.py), so that no Python object is touched in a hot loop. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -42,7 +42,14 @@ first_calls.install()
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-WHOLE_COMMANDS = ("integration", "unit/api", "unit/cli", "unit/sampling")
+WHOLE_COMMANDS = (
+    "integration",
+    "unit/api",
+    "unit/cli",
+    "unit/privacy/test_shadows",
+    "unit/publication",
+    "unit/sampling",
+)
 """Folders of tests that train and sample from end to end."""
 
 

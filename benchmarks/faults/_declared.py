@@ -28,7 +28,8 @@ from faults._samples import (
     memorizer,
     retimed_copies,
 )
-from layerdag.datasets.schema import GraphSchema, NumericAttribute
+from layerdag.schema.attributes import NumericAttribute
+from layerdag.schema.schema import GraphSchema
 
 RETIMED_SPREAD = 0.3
 """Standard deviation of the logarithm of a duration measured again."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from layerdag.datasets.schema import NumericAttribute
-from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics.local._blocks import repeated_blocks
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.evaluation.metrics.programs import repeated_blocks
+from layerdag.schema.attributes import NumericAttribute
 
 GraphFault = Callable[[DAG, float, np.random.Generator], DAG]
 TRIES = 30
@@ -94,7 +94,7 @@ def blocks_not_repeating(dag: DAG, fraction: float, rng: np.random.Generator) ->
     layer_N = dag.layer_N.numpy()
     copies = [
         np.flatnonzero((layer_N >= start) & (layer_N < start + block.length))
-        for block in repeated_blocks(GraphSet.of([dag]))
+        for block in repeated_blocks(GraphSet.from_dags([dag]))
         for start in range(block.first, block.first + block.count * block.length, block.length)
     ]
     chosen = _drawn(len(copies), fraction, rng)

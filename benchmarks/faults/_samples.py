@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from faults._graphs import GraphFault, edited, multiplied
-from layerdag.datasets.schema import LABEL, NumericAttribute
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.schema.attributes import NumericAttribute
 
 
 @dataclass(frozen=True, eq=False)

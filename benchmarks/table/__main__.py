@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from layerdag._runtime import write_text
+from layerdag.runtime.files import write_text
 
 from ._base import QUICK, Folders, Options, Table
 from ._page import ROOT

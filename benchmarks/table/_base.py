@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from layerdag.datasets import GraphDataset, Split
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import Split
 
 from ._figures import Sample, distances, validity
 from ._learners import Learner

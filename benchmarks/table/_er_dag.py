@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from layerdag._runtime import numpy_generator
-from layerdag.codec import AttributedGraph
-from layerdag.datasets import SPLITS, GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import SPLITS, AttributedGraph
+from layerdag.runtime.rng import numpy_generator
 
 from ._base import Options, Task, make_runs
 from ._learners import BASELINES, REFERENCES, Learner, fit_fast

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
-from layerdag.graph import DAG, graph_hash
+from layerdag.dag.dag import DAG, graph_hash
 
 Sample = DAG | None
 """A sampled graph, None where what was drawn is no graph."""

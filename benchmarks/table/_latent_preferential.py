@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import is_valid, load_latent_preferential
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import is_valid, load_latent_preferential
 
 from ._base import Options, Task, make_runs
 from ._learners import BASELINES, REFERENCES, Learner, fit_fast
@@ -104,7 +104,7 @@ WORDS = Words(
         "Published are shares of valid graphs of the LayerDAG paper; at tolerance 0 it also has "
         "D-VAE 27, GraphPNAS 23 and LayerDAG without diffusion 26. They are **not comparable** one "
         "to one: the paper's generator is not public. Ours, "
-        "`layerdag.datasets.sources.load_latent_preferential`, keeps its idea (3 to 8 layers of at "
+        "`layerdag.datasets.load_latent_preferential`, keeps its idea (3 to 8 layers of at "
         "most 6 nodes, at most 6 predecessors), and our fits are short. A graph of one "
         "layer breaks no rule: read validity beside the distances."
     ),

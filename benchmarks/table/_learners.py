@@ -11,20 +11,18 @@ from typing import Any
 import numpy as np
 
 import layerdag as ld
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import GraphSchema
-from layerdag.graph import DAG, Condition
-from layerdag.models import spec_for
-from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.training import (
-    LearningRateSchedule,
-    LoadedCheckpoint,
-    OptimizerConfig,
-    TrainingRun,
-    load_checkpoint,
-    train as train_run,
-)
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import Condition
+from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.loop import train as train_run
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
+from layerdag.training.weight_transfer import spec_for
 
 from .baselines import (
     Fit,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from layerdag._runtime import write_text
+from layerdag.runtime.files import write_text
 
 Figures = dict[str, Any]
 

@@ -13,24 +13,18 @@ import numpy as np
 import torch
 from plan import RunPlan
 
-from layerdag._runtime import derive_seed, track, write_text
-from layerdag.graph import DAG, graph_hash
-from layerdag.traces import (
-    INDEX,
-    Ragged,
-    RankClass,
-    RunRecord,
-    Trace,
-    Workload,
-    read_run,
-    write_shard,
-    write_workload,
-)
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.runtime.files import write_text
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import derive_seed
 from layerdag.traces.analysis import match_communication
-from layerdag.traces.chakra import encode_trace
-from layerdag.traces.pytorch import number_groups
-from layerdag.traces.pytorch.device import read_durations
-from layerdag.traces.pytorch.host import import_operations, read_host
+from layerdag.traces.chakra.corpus import INDEX, RankClass, RunRecord, read_run, write_shard
+from layerdag.traces.chakra.files import encode_trace
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.pytorch.host_dataflow import number_groups
+from layerdag.traces.pytorch.importer import import_operations, read_host
+from layerdag.traces.pytorch.kineto import read_durations
+from layerdag.traces.trace import Ragged, Trace, Workload
 
 EXAMPLES = {
     "ddp_mlp": ("mlp", "ddp", 2),

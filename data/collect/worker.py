@@ -18,9 +18,9 @@ from plan import RunPlan, corpus_plan, further_plans, twin_plans
 from steps import Step, build_step
 from torch import distributed
 
-from layerdag._runtime import write_bytes, write_text
-from layerdag.traces.pytorch import record_raw
-from layerdag.traces.pytorch.device import read_timings, write_durations
+from layerdag.capturing.running import record_raw
+from layerdag.runtime.files import write_bytes, write_text
+from layerdag.traces.pytorch.kineto import read_timings, write_durations
 
 WARM_UP = 3
 MIN_REPEATS, MAX_REPEATS, SECONDS = 5, 10, 0.4

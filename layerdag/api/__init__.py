@@ -1,5 +1,13 @@
-"""The functions of ``import layerdag as ld`` that take several rooms together."""
+"""The calls that users make first, and the demo."""
 
-import lazy_loader
+from layerdag.api.demo import DemoSettings, report
+from layerdag.api.functions import validate
+from layerdag.api.generator import private_run, require_private
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "DemoSettings",
+    "private_run",
+    "report",
+    "require_private",
+    "validate",
+]

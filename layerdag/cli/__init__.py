@@ -1,5 +1,1 @@
-"""``layerdag <verb>``: the only room with hydra, omegaconf and argparse."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""The command ``layerdag``."""

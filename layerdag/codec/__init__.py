@@ -1,5 +1,89 @@
-"""Between the traces of a job and its graph: fold ranks into one graph, unfold it again."""
+"""Jobs as attributed graphs and back; the registry of file formats."""
 
-import lazy_loader
+from layerdag.codec.folding import (
+    CATEGORIES,
+    COMMUNICATION,
+    EDGE_TYPES,
+    NONE,
+    OPEN_VOCABULARIES,
+    VOCABULARIES,
+    RankClassTrace,
+    job_graph,
+    rank_classes,
+)
+from layerdag.codec.formats import (
+    is_flow_file,
+    print_status,
+    read,
+    read_any,
+    read_flow,
+    read_graph,
+    read_inputs,
+)
+from layerdag.codec.placement import RankTraces, fitting_ranks
+from layerdag.codec.sample_files import (
+    PART_FORMATS,
+    RUN,
+    PartIndex,
+    SampleRun,
+    StoredSample,
+    TarWriter,
+    is_run,
+    part_name,
+    read_tar,
+)
+from layerdag.codec.unfolding import Unfolded, needed_repairs, repair_in_words, unfold_sampled
+from layerdag.codec.vocabulary import (
+    COLLECTIVE_NAMES,
+    LEAST_LETTERS,
+    OTHER,
+    SEND,
+    LeakedString,
+    find_leaked_strings,
+    is_communication,
+    private_strings,
+    scrub,
+)
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "CATEGORIES",
+    "COLLECTIVE_NAMES",
+    "COMMUNICATION",
+    "EDGE_TYPES",
+    "LEAST_LETTERS",
+    "NONE",
+    "OPEN_VOCABULARIES",
+    "OTHER",
+    "PART_FORMATS",
+    "RUN",
+    "SEND",
+    "VOCABULARIES",
+    "LeakedString",
+    "PartIndex",
+    "RankClassTrace",
+    "RankTraces",
+    "SampleRun",
+    "StoredSample",
+    "TarWriter",
+    "Unfolded",
+    "find_leaked_strings",
+    "fitting_ranks",
+    "is_communication",
+    "is_flow_file",
+    "is_run",
+    "job_graph",
+    "needed_repairs",
+    "part_name",
+    "print_status",
+    "private_strings",
+    "rank_classes",
+    "read",
+    "read_any",
+    "read_flow",
+    "read_graph",
+    "read_inputs",
+    "read_tar",
+    "repair_in_words",
+    "scrub",
+    "unfold_sampled",
+]

@@ -1,5 +1,62 @@
-"""Data sets: DAGs with their schema, split by run."""
+"""DAGs with their schema, split by run."""
 
-import lazy_loader
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset, columns_to_pyg, encode_batch, from_pyg
+from layerdag.datasets.discovery import FoundJobs, read_folder
+from layerdag.datasets.encoding import CodedGraph, GraphLike, encoded, load_with_schema, translated
+from layerdag.datasets.folder import align_schemas, load_folder, publish
+from layerdag.datasets.loading import (
+    LABEL_FILES,
+    DataConfig,
+    FolderConfig,
+    data_config,
+    load_config,
+    load_dataset,
+    read_dataset,
+)
+from layerdag.datasets.packing import SCHEMA_NODES, pack_folder
+from layerdag.datasets.published import is_valid, load_latent_preferential
+from layerdag.datasets.samples import (
+    TableWriter,
+    iter_samples,
+    part_samples,
+    require_pyarrow,
+    sample_table,
+)
+from layerdag.datasets.splits import SplitFingerprint, require_same_split
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "LABEL_FILES",
+    "SCHEMA_NODES",
+    "CodedGraph",
+    "DataConfig",
+    "FolderConfig",
+    "FoundJobs",
+    "GraphDataset",
+    "GraphLike",
+    "SplitFingerprint",
+    "TableWriter",
+    "align_schemas",
+    "columns_to_pyg",
+    "data_config",
+    "encode_batch",
+    "encoded",
+    "from_pyg",
+    "is_valid",
+    "iter_samples",
+    "load_config",
+    "load_corpus",
+    "load_dataset",
+    "load_folder",
+    "load_latent_preferential",
+    "load_with_schema",
+    "pack_folder",
+    "part_samples",
+    "publish",
+    "read_dataset",
+    "read_folder",
+    "require_pyarrow",
+    "require_same_split",
+    "sample_table",
+    "translated",
+]

@@ -1,5 +1,40 @@
-"""Are graphs valid, like real ones, and no copies? Rules, metrics, privacy."""
+"""Similarity of graphs, validity, and agreement of rankings."""
 
-import lazy_loader
+from layerdag.evaluation.ranked_jobs import RankedJob, negative_controls, ranked_job, simulate_jobs
+from layerdag.evaluation.rankings import RankingReport, RankingRow, compare_rankings
+from layerdag.evaluation.similarity import (
+    DEFAULT_METRICS,
+    LOCAL_METRICS,
+    DepthSimilarity,
+    SimilarityReport,
+    compare,
+    compare_by_depth,
+    histograms_of,
+)
+from layerdag.evaluation.validity import (
+    GRAPH_RULES,
+    StructureReport,
+    StructureTally,
+    check_structure,
+)
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "DEFAULT_METRICS",
+    "GRAPH_RULES",
+    "LOCAL_METRICS",
+    "DepthSimilarity",
+    "RankedJob",
+    "RankingReport",
+    "RankingRow",
+    "SimilarityReport",
+    "StructureReport",
+    "StructureTally",
+    "check_structure",
+    "compare",
+    "compare_by_depth",
+    "compare_rankings",
+    "histograms_of",
+    "negative_controls",
+    "ranked_job",
+    "simulate_jobs",
+]

@@ -1,5 +1,96 @@
-"""One HTML page, and JSON beside it, from the results of the rooms below."""
+"""HTML pages and JSON from results."""
 
-import lazy_loader
+from layerdag.report.comparison import (
+    comparison_figures,
+    read_reports,
+    require_replaceable_comparison,
+    write_comparison,
+)
+from layerdag.report.content import (
+    MAY_BE_SHARED,
+    Answer,
+    CategoryFractions,
+    Distribution,
+    ReportContent,
+    SummaryRow,
+    SystemTimes,
+    Timeline,
+    mean_ratio,
+    median_ratio,
+    privacy_verdict,
+    similarity_verdict,
+    utility_verdict,
+)
+from layerdag.report.differences import require_replaceable_difference, write_difference
+from layerdag.report.exploration import require_replaceable_exploration, write_exploration
+from layerdag.report.gather import (
+    DecodedJobs,
+    SimulatedWorkloads,
+    attribute_shares,
+    can_be_drawn,
+    decoded_jobs,
+    neighbors_of,
+    picture_of,
+    simulate_stage,
+    simulation_parts,
+    structure_distributions,
+    summary_rows,
+    systems,
+    timelines_of,
+    transferred,
+    vocabularies,
+)
+from layerdag.report.page import (
+    plain,
+    render,
+    report_figures,
+    require_replaceable_report,
+    write_report,
+)
+from layerdag.report.sections import attack_words, fits
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "MAY_BE_SHARED",
+    "Answer",
+    "CategoryFractions",
+    "DecodedJobs",
+    "Distribution",
+    "ReportContent",
+    "SimulatedWorkloads",
+    "SummaryRow",
+    "SystemTimes",
+    "Timeline",
+    "attack_words",
+    "attribute_shares",
+    "can_be_drawn",
+    "comparison_figures",
+    "decoded_jobs",
+    "fits",
+    "mean_ratio",
+    "median_ratio",
+    "neighbors_of",
+    "picture_of",
+    "plain",
+    "privacy_verdict",
+    "read_reports",
+    "render",
+    "report_figures",
+    "require_replaceable_comparison",
+    "require_replaceable_difference",
+    "require_replaceable_exploration",
+    "require_replaceable_report",
+    "similarity_verdict",
+    "simulate_stage",
+    "simulation_parts",
+    "structure_distributions",
+    "summary_rows",
+    "systems",
+    "timelines_of",
+    "transferred",
+    "utility_verdict",
+    "vocabularies",
+    "write_comparison",
+    "write_difference",
+    "write_exploration",
+    "write_report",
+]

@@ -1,5 +1,26 @@
-"""From a checkpoint to graphs in memory and files on disk."""
+"""From a checkpoint to graphs, in memory and on disk."""
 
-import lazy_loader
+from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.folder import volume_of, why_not_sampled_jobs, why_not_samples, write_samples
+from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.sampling.generation import generate, sample_like
+from layerdag.sampling.parts import PART_SIZE, PartSettings, volume_of_parts, write_parts
+from layerdag.sampling.settings import REQUESTED, GenerationSettings
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "PART_SIZE",
+    "REQUESTED",
+    "GeneratedGraph",
+    "GenerationSettings",
+    "NumberAssigner",
+    "PartSettings",
+    "as_workload",
+    "generate",
+    "sample_like",
+    "volume_of",
+    "volume_of_parts",
+    "why_not_sampled_jobs",
+    "why_not_samples",
+    "write_parts",
+    "write_samples",
+]

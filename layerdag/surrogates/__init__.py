@@ -1,5 +1,66 @@
-"""Performance models of graphs: boosted trees, message passing, scores, transfer."""
+"""Models that predict performance from a graph."""
 
-import lazy_loader
+from layerdag.surrogates.data import (
+    CONDITIONS,
+    REAL,
+    RELABELED,
+    SHUFFLED,
+    SYNTHETIC,
+    Labeled,
+    OperatorErrors,
+    SampleFile,
+    few_real,
+    fit_operators,
+    labeled,
+    read_manifest,
+    read_samples,
+    sample_files,
+    stream_samples,
+)
+from layerdag.surrogates.files import SURROGATE, save_surrogate
+from layerdag.surrogates.scoring import SCORES, ScoreEstimate, SurrogateScores
+from layerdag.surrogates.surrogate import Surrogate
+from layerdag.surrogates.tstr import (
+    RELATIVE,
+    ConditionalError,
+    ReachedFraction,
+    TransferReport,
+    TransferRow,
+    evaluate_tstr,
+)
+from layerdag.surrogates.tuning import Search, Trial, Tuning, scored, tune
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "CONDITIONS",
+    "REAL",
+    "RELABELED",
+    "RELATIVE",
+    "SCORES",
+    "SHUFFLED",
+    "SURROGATE",
+    "SYNTHETIC",
+    "ConditionalError",
+    "Labeled",
+    "OperatorErrors",
+    "ReachedFraction",
+    "SampleFile",
+    "ScoreEstimate",
+    "Search",
+    "Surrogate",
+    "SurrogateScores",
+    "TransferReport",
+    "TransferRow",
+    "Trial",
+    "Tuning",
+    "evaluate_tstr",
+    "few_real",
+    "fit_operators",
+    "labeled",
+    "read_manifest",
+    "read_samples",
+    "sample_files",
+    "save_surrogate",
+    "scored",
+    "stream_samples",
+    "tune",
+]

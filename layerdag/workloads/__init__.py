@@ -1,9 +1,17 @@
-"""Workloads that nobody has to own: execution traces made from a model's description or program.
+"""Traces made from a model's description, and traces made larger."""
 
-One room per front; each ends in a `layerdag.traces.Workload` or in Chakra files. Importing it
-does not load torch.
-"""
+from layerdag.workloads.dlrm import RECOMMENDERS, RecommenderJob, RecommenderShape, recommender_job
+from layerdag.workloads.exploration import Exploration, PlanOutcome, explore
+from layerdag.workloads.llm_corpus import read_space, write_corpus
 
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "RECOMMENDERS",
+    "Exploration",
+    "PlanOutcome",
+    "RecommenderJob",
+    "RecommenderShape",
+    "explore",
+    "read_space",
+    "recommender_job",
+    "write_corpus",
+]

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Kept in step with layerdag/traces/pytorch/host/_scan.py. */
+/* Kept in step with layerdag/traces/pytorch/host_trace.py. */
 enum {
     JSON_OK = 0,
     JSON_CUT = 1,    /* the text ends inside a value: more may follow */

@@ -1,5 +1,5 @@
 /* Nodes of a PyTorch host execution trace (JSON) as records. Kept in step with
- * layerdag/traces/pytorch/host/_scan.py. */
+ * layerdag/traces/pytorch/host_trace.py. */
 #ifndef LAYERDAG_HOST_SCAN_H
 #define LAYERDAG_HOST_SCAN_H
 

@@ -13,7 +13,7 @@
 
 enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
-/* Kept in step with layerdag/traces/chakra/_wire.py. */
+/* Kept in step with layerdag/traces/chakra/wire.py. */
 enum {
     OK = 0,
     CUT_OFF = 1,     /* a message or field reaches past the end */
@@ -25,7 +25,7 @@ enum {
     BAD_TEXT = 7  /* a string that is not UTF-8 */
 };
 
-/* Kept in step with _COLUMNS in layerdag/traces/chakra/_wire.py. */
+/* Kept in step with _COLUMNS in layerdag/traces/chakra/wire.py. */
 typedef struct {
     uint64_t *id;
     int32_t *name;

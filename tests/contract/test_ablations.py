@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.cli.settings import as_plain, compose
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_latent_preferential
+from layerdag.cli.compose import compose, to_plain_dict
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import ConfigError
-from layerdag.models import SampleRequest, build_model, model_config, spec_for
-from layerdag.models.autoregressive import FastLayerDAG
+from layerdag.models.base import SampleRequest, build_model, model_config
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.training.weight_transfer import spec_for
 
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "experiment" / "ablation"
 ABLATIONS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -27,7 +28,7 @@ def model_of(name: str, data: GraphDataset) -> FastLayerDAG:
     config = compose("train", [f"experiment=ablation/{name}", *SMALL])
     if config.conditions is not None:
         data = data.conditioned_on(list(config.conditions))
-    settings = as_plain(config.model)
+    settings = to_plain_dict(config.model)
     model = build_model(spec_for(data, settings.pop("name"), settings))
     assert isinstance(model, FastLayerDAG)
     return model

@@ -8,22 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from layerdag.cli.settings import (
-    ModelChoice,
-    SampleConfig,
-    as_plain,
-    compose,
-    sample_config,
-    train_config,
-)
-from layerdag.datasets import LOADERS, CorpusConfig, data_config, loader_of
+from layerdag.cli.compose import compose, to_plain_dict
+from layerdag.cli.settings import ModelChoice, SampleConfig, sample_config, train_config
+from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
 from layerdag.errors import ConfigError
-from layerdag.models import model_config
-from layerdag.models.autoregressive import FastConfig
-from layerdag.models.diffusion import ReferenceConfig
-from layerdag.sampling import GenerationSettings
-from layerdag.training import TrainSettings
-from layerdag.training.monitoring import LoggerSettings
+from layerdag.models.base import model_config
+from layerdag.models.fast.config import FastConfig
+from layerdag.models.reference.config import ReferenceConfig
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.loggers import LoggerSettings
+from layerdag.training.settings import TrainSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CHOICES = [
@@ -87,7 +81,7 @@ def test_a_value_of_another_type_is_one_sentence_with_its_place(word: str, messa
 
 @pytest.mark.parametrize(("name", "cls"), [("fast", FastConfig), ("reference", ReferenceConfig)])
 def test_model_file_is_the_tree_of_the_model_with_its_defaults(name: str, cls: type) -> None:
-    listed = as_plain(compose("train", [f"model={name}"]).model)
+    listed = to_plain_dict(compose("train", [f"model={name}"]).model)
     assert listed.pop("name") == name
     assert listed == json.loads(json.dumps(asdict(cls())))
     assert model_config(name, listed) == cls()
@@ -127,7 +121,7 @@ def test_documented_settings_of_data_sets_are_accepted(words: list[str]) -> None
 
 
 def test_training_file_lists_every_setting() -> None:
-    listed = as_plain(compose("train").training)
+    listed = to_plain_dict(compose("train").training)
     usual = asdict(TrainSettings())
     assert listed == {name: value for name, value in usual.items() if name != "seed"}
 

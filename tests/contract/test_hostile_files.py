@@ -12,30 +12,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerdag._runtime import _reading as reading
-from layerdag.datasets.files import read_graphml, read_json, read_labels
-from layerdag.datasets.samples import PartIndex, SampleRun, part_samples
-from layerdag.datasets.sources import load_dgrl
+from layerdag.codec.formats import read_any
+from layerdag.codec.sample_files import PartIndex, SampleRun
+from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.samples import part_samples
 from layerdag.errors import LayerdagError
-from layerdag.simulator.astra import _config_files as cluster_files, read_network, read_system
-from layerdag.simulator.calibration import (
-    _files as machine_files,
-    _runs as measured_runs,
-    read_machine,
-    read_runs_of,
+from layerdag.graph.attributed_graph import read_labels
+from layerdag.graph.formats.graphml import read_graphml
+from layerdag.graph.formats.registry import read_json
+from layerdag.runtime import reading
+from layerdag.simulator import (
+    calibration as machine_files,
+    calibration_fit as measured_runs,
+    cluster as cluster_files,
+    sweep,
 )
-from layerdag.simulator.sweep import _run as sweep, read_sweep
-from layerdag.surrogates import load_surrogate
-from layerdag.traces import _corpus as corpus, read_any, read_index
-from layerdag.traces._workload import read_groups
-from layerdag.traces.chakra import read_trace
-from layerdag.traces.pytorch.device import (
-    _json_stream as json_stream,
-    read_durations,
-    read_profile,
-    read_timings,
-)
-from layerdag.traces.pytorch.host import _scan as host_scan, read_host_blocks
+from layerdag.simulator.calibration import read_machine
+from layerdag.simulator.calibration_fit import read_runs_of
+from layerdag.simulator.cluster import read_network, read_system
+from layerdag.simulator.sweep import read_sweep
+from layerdag.surrogates.files import load_surrogate
+from layerdag.traces.chakra import corpus
+from layerdag.traces.chakra.corpus import read_index
+from layerdag.traces.chakra.files import read_trace
+from layerdag.traces.chakra.workload import read_groups
+from layerdag.traces.pytorch import host_trace as host_scan, kineto as json_stream
+from layerdag.traces.pytorch.host_trace import read_host_blocks
+from layerdag.traces.pytorch.kineto import read_durations, read_profile, read_timings
 
 LIMIT = 1 << 20
 HOST = b'{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "nodes": ['
@@ -47,7 +50,7 @@ JSON_GRAPH = b'{"format": "layerdag-graph-1", "name": "'
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "FREE_BYTES", LIMIT)
     monkeypatch.setattr(reading, "SPARE_BYTES", 0)
-    monkeypatch.setattr(reading, "memory_left", lambda: 2 * LIMIT)
+    monkeypatch.setattr(reading, "available_memory", lambda: 2 * LIMIT)
     monkeypatch.setattr(json_stream, "LONGEST_OBJECT", LIMIT)
     monkeypatch.setattr(host_scan, "LONGEST_NODE", LIMIT)
     monkeypatch.setattr(corpus, "MAX_SHARD_BYTES", LIMIT)
@@ -217,18 +220,20 @@ def test_anchors_that_multiply_are_one_sentence(tmp_path: Path, text: str, read)
 def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from layerdag.traces import NodeType
-    from layerdag.traces.chakra import NodeSpec, _wire as wire, build_trace, encode_trace
+    from layerdag.traces.builder import NodeSpec, build_trace
+    from layerdag.traces.chakra import wire
+    from layerdag.traces.chakra.files import encode_trace
+    from layerdag.traces.trace import NodeType
 
-    monkeypatch.setattr(reading, "memory_left", lambda: 1 << 30)
-    monkeypatch.setattr(wire, "memory_left", lambda: 1 << 20)
+    monkeypatch.setattr(reading, "available_memory", lambda: 1 << 30)
+    monkeypatch.setattr(wire, "available_memory", lambda: 1 << 20)
     monkeypatch.setattr(wire, "_SMALL", 0)
     nodes = [NodeSpec(id=i, name="", type=NodeType.COMP) for i in range(10_000)]
     path = tmp_path / "x.et"
     path.write_bytes(encode_trace(build_trace(nodes)))
     with pytest.raises(LayerdagError, match="10,000 nodes"):
         read_trace(path)
-    monkeypatch.setattr(wire, "memory_left", lambda: 1 << 30)
+    monkeypatch.setattr(wire, "available_memory", lambda: 1 << 30)
     assert np.array_equal(read_trace(path).id_N, np.arange(10_000))
 
 
@@ -252,9 +257,9 @@ def test_a_stream_that_fills_the_memory_with_its_events_is_stopped(
 def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from layerdag.traces.chakra import _legacy
+    from layerdag.traces.chakra import files as _legacy
 
     monkeypatch.setattr(reading, "SPARE_BYTES", 4 * LIMIT)
     monkeypatch.setattr(_legacy, "_LOOK", 8)
     with pytest.raises(LayerdagError, match="x: does not fit into memory"):
-        list(_legacy.frames(b"\x00" * 20, "x"))
+        list(_legacy.length_prefixed_messages(b"\x00" * 20, "x"))

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerdag.simulator.engine import _event_loop
-from layerdag.simulator.engine._algorithms import Algorithm
-from layerdag.simulator.engine._nodes import NodeKind, Slot
-from layerdag.simulator.engine._phases import PhaseType, QueueChoice
-from layerdag.simulator.engine._program import TopologyCode
-from layerdag.traces.chakra import _wire
-from layerdag.traces.pytorch.host import _scan
+from layerdag.simulator import event_loop as _event_loop
+from layerdag.simulator.collectives import Algorithm, PhaseType, QueueChoice
+from layerdag.simulator.lowering import NodeKind, Slot
+from layerdag.simulator.program import TopologyCode
+from layerdag.traces.chakra import wire as _wire
+from layerdag.traces.pytorch import host_trace as _scan
 
 _WIDTHS = {
     "int64_t": ("i", 8),

@@ -10,9 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from small_reports import small_report
 
-from layerdag.evaluation.metrics import Goal
-from layerdag.evaluation.privacy import Verdict
-from layerdag.report import Lane, ReportContent, figures_of
+from layerdag.evaluation.metrics.base import Goal
+from layerdag.privacy.membership import Verdict
+from layerdag.report.content import Lane, ReportContent
+from layerdag.report.page import report_figures
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "reference" / "report.schema.json"
 
@@ -24,7 +25,7 @@ def schema() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
-    return json.loads(json.dumps(figures_of(small_report()), allow_nan=False))
+    return json.loads(json.dumps(report_figures(small_report()), allow_nan=False))
 
 
 def faults(schema: dict[str, Any], figures: object) -> list[str]:
@@ -44,14 +45,14 @@ def test_a_report_with_every_part_is_described(schema: dict[str, Any], figures: 
 
 
 def test_a_report_without_any_part_is_described(schema: dict[str, Any]) -> None:
-    assert faults(schema, figures_of(ReportContent("Empty", "Nothing."))) == []
+    assert faults(schema, report_figures(ReportContent("Empty", "Nothing."))) == []
 
 
 def test_further_parts_are_described(schema: dict[str, Any]) -> None:
     content = small_report()
     attacks = content.leaks[0].attacks
     further = replace(content, weight_attacks=attacks, repairs=(("a repair", 3),))
-    assert faults(schema, json.loads(json.dumps(figures_of(further)))) == []
+    assert faults(schema, json.loads(json.dumps(report_figures(further)))) == []
 
 
 def test_every_field_is_in_the_schema_and_nothing_else(schema: dict[str, Any]) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from layerdag.sampling import checkpoint_schema, pretrained_checkpoint
-from layerdag.training import load_checkpoint
+from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint, pretrained_checkpoint
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
@@ -35,7 +34,7 @@ def plain(kind: "pa.DataType") -> object:
 
 
 def test_jobs_of_the_shipped_checkpoint_have_these_columns() -> None:
-    from layerdag.datasets.samples._parquet import table_schema
+    from layerdag.datasets.samples import table_schema
 
     schema = table_schema(checkpoint_schema(load_checkpoint(pretrained_checkpoint())))
     assert {field.name: plain(field.type) for field in schema} == COLUMNS

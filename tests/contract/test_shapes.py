@@ -13,10 +13,10 @@ import pytest
 import torch
 from beartype import beartype
 from first_calls import Calls, jaxtyped
+from imports import PACKAGE
 from jaxtyping import Float
-from rooms import PACKAGE
 
-from layerdag.models import Conditions
+from layerdag.models.base import Conditions
 from layerdag.models.layers import segment_mean
 
 MEANINGS = {
@@ -56,7 +56,7 @@ MEANINGS = {
     "z": "pooled blocks",
 }
 # A DAG and its constructor take what users give, and ``DAG.check`` refuses it in a sentence.
-_CHECKED_BY_HAND = ("graph/_dag.py: build", "graph/_dag.py: DAG")
+_CHECKED_BY_HAND = ("dag/dag.py: build", "dag/dag.py: DAG")
 _PLACES = ("models", "graph", "surrogates")
 _SUFFIX = re.compile(r"\b[a-z_][a-z0-9_]*_([A-Zbdenqvwz0-9]{0,4}[A-Z][A-Zbdenqvwz0-9]{0,4})\b")
 _ENTRY = re.compile(r"^(\w) ([a-z ]+?)(?: \([^)]*\))?$")

@@ -65,10 +65,10 @@ def build_library(out: Path) -> Path:
 def seeds(folder: Path) -> dict[str, list[Path]]:
     """Write small traces that the mutation starts from, by target."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+    import host_json
     from trace_examples import pair_workload, rich_trace
 
-    from layerdag.traces.chakra import encode_trace
-    from tests.unit.traces import host_json
+    from layerdag.traces.chakra.files import encode_trace
 
     traces = [rich_trace(), *pair_workload().traces]
     nodes_only = [_without_first(encode_trace(trace)) for trace in traces]

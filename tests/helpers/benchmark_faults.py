@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag.datasets.schema import CategoryAttribute, GraphSchema, NumericAttribute
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
+from layerdag.schema.schema import GraphSchema
 
 # Last, so that no benchmark hides a module of the same name.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))

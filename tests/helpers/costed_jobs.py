@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from layerdag.codec import AttributedGraph
-from layerdag.codec._fold import CATEGORIES, EDGE_TYPES
+from layerdag.codec.folding import CATEGORIES, EDGE_TYPES
+from layerdag.graph.attributed_graph import AttributedGraph
 
 ROWS = 16
 OPS = ("aten::mm", "aten::relu", "aten::threshold_backward", "aten::mm", "c10d::all_reduce")

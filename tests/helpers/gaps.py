@@ -2,8 +2,10 @@
 
 import numpy as np
 import torch
+from random_graphs import random_dag
 
-from layerdag.graph import DAG, Gap, Prefix, random_dag
+from layerdag.dag.dag import DAG
+from layerdag.dag.partial import Gap, Prefix
 
 KINDS = 4
 EDGE_TYPES = 2
@@ -13,13 +15,13 @@ def random_gap(seed: int, layer_sizes: tuple[int, ...] = (2, 3, 2, 3, 2, 3)) -> 
     """Return a gap between the first and the last two layers of a random graph."""
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, [*layer_sizes], [KINDS, 3], extra_edges=1.5, num_edge_types=EDGE_TYPES)
-    return Gap.of(dag, 2, 2)
+    return Gap.from_dag(dag, 2, 2)
 
 
 def begun(gap: Gap, layer_sizes: tuple[int, ...], seed: int = 0) -> DAG:
     """Return the layers before a gap and new ones of these sizes."""
     rng = np.random.default_rng(seed)
-    first = Prefix.of(gap.dag, gap.first_layer).dag
+    first = Prefix.from_dag(gap.dag, gap.first_layer).dag
     layers = [first.layer_N]
     edges = [first.edge_index_2E]
     for number, size in enumerate(layer_sizes, start=gap.first_layer):

@@ -3,14 +3,18 @@
 from typing import Any
 
 import numpy as np
+from random_graphs import random_dag
 
-from layerdag.evaluation import SimilarityReport, compare, compare_by_depth
-from layerdag.evaluation.metrics import AttributeView
-from layerdag.evaluation.privacy import leak_series, novelty
-from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
-from layerdag.report import plain, summary_rows
-from layerdag.surrogates import SCORES
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.similarity import SimilarityReport, compare, compare_by_depth
+from layerdag.evaluation.validity import check_structure
+from layerdag.privacy.copies import novelty
+from layerdag.privacy.leak_curve import leak_curve
+from layerdag.report.gather import summary_rows
+from layerdag.report.page import plain
+from layerdag.surrogates.scoring import SCORES
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True), AttributeView("dtype"))
 
@@ -42,7 +46,7 @@ def golden_comparison() -> dict[str, Any]:
         "with_failures": _as_seen(compare(train, test, bare, ATTRIBUTES, replicates=3)),
         "by_depth": plain(compare_by_depth(train, test, generated, ATTRIBUTES, replicates=4)),
         "novelty": plain(new),
-        "leaks": plain(leak_series(train, test, generated, numbers=(6,))),
+        "leaks": plain(leak_curve(train, test, generated, numbers=(6,))),
         "report": plain({"similarity": similar, "structure": structure}),
         "summary": plain(summary_rows(structure, real, new, similar, None)),
         "scores": plain(SCORES),

@@ -4,9 +4,10 @@ import csv
 import json
 from pathlib import Path
 
-from layerdag.cli import main
-from layerdag.traces import Attribute, NodeType, Wire, Workload, write_workload
-from layerdag.traces.chakra import NodeSpec, build_trace
+from layerdag.cli.main import main
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
 _WIRES = {bool: Wire.BOOL, int: Wire.INT64, str: Wire.STRING, list: Wire.BOOL + 1}
 

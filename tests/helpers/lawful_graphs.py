@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from layerdag.codec import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph
 
 OPERATORS = ("mm", "norm", "c10d::all_reduce")
 

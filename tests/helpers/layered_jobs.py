@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from layerdag.codec import EDGE_TYPES, VOCABULARIES, AttributedGraph, size_conditions
-from layerdag.graph import longest_path_layers
+from layerdag.codec.folding import EDGE_TYPES, VOCABULARIES
+from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
+from layerdag.graph.topology import longest_path_layers
 
 _NONE = {
     "type": "COMP", "collective": "none", "group": "none", "stage": "0", "peer": "none",

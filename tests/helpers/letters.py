@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import torch
 
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import LOCAL_METRICS, AttributeView
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
 
 OP = (AttributeView("op"),)
 

@@ -7,12 +7,19 @@ import torch
 from tiny_checkpoints import job_checkpoint
 from warm_starts import jobs
 
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAGBatch
-from layerdag.models import DAGModel
-from layerdag.sampling import checkpoint_schema
-from layerdag.training import InitialWeights, LoadedCheckpoint, Origin
-from layerdag.training.private import Guarantee, Privacy, PrivateRun, Units, graph_nats
+from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.dp.gradients import graph_nats
+from layerdag.dp.settings import Privacy, Units
+from layerdag.dp.tuning import PrivateRun
+from layerdag.models.base import DAGModel
+from layerdag.training.checkpoint import (
+    Guarantee,
+    InitialWeights,
+    LoadedCheckpoint,
+    Origin,
+    checkpoint_schema,
+)
 
 GUARANTEE = Guarantee(
     epsilon=3.0,
@@ -39,7 +46,7 @@ class PrivateJobs:
     @property
     def units(self) -> Units:
         """Return each job as a unit of its own."""
-        return Units.of(self.data.batch("train"), self.data.names["train"])
+        return Units.from_owners(self.data.batch("train"), self.data.names["train"])
 
     def run(self, directory: Path, privacy: Privacy) -> PrivateRun:
         """Return a run that tunes the model on the jobs."""

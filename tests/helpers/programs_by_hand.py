@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from small_workloads import collective, integer, trace
 
-from layerdag.traces import Attribute, CollectiveType, NodeType, Wire
-from layerdag.traces.chakra import NodeSpec
-from layerdag.workloads.scaling._program import Program
+from layerdag.traces.builder import NodeSpec
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire
+from layerdag.workloads.scaling.program import EditableProgram
 
 ITEM = 4  # bytes of an element where a trace states no format
 
@@ -45,18 +45,18 @@ def sums(node: int, elements: int, *deps: int) -> NodeSpec:
     return collective(node, *deps, size=ITEM * elements)
 
 
-def program(*nodes: NodeSpec, ranks: Sequence[int] = (0, 1)) -> Program:
+def program(*nodes: NodeSpec, ranks: Sequence[int] = (0, 1)) -> EditableProgram:
     """Return the program of these nodes."""
-    return Program.of(trace(*nodes), ranks)
+    return EditableProgram.from_trace(trace(*nodes), ranks)
 
 
-def flags(made: Program, *rows: int) -> np.ndarray:
+def flags(made: EditableProgram, *rows: int) -> np.ndarray:
     """Return which nodes are those, bool (N,)."""
     rows_N = np.zeros(made.num_nodes, dtype=bool)
     rows_N[list(rows)] = True
     return rows_N
 
 
-def costs(made: Program, row: int) -> tuple[int, int]:
+def costs(made: EditableProgram, row: int) -> tuple[int, int]:
     """Return the operations of a node, and the elements that it reads and writes."""
     return int(made.ops_N[row]), int(made.bytes_N[row]) // ITEM

@@ -4,8 +4,9 @@ import numpy as np
 from simulator_traces import coll, comp, recv, send, workload
 
 from layerdag.errors import SimulationError
-from layerdag.simulator import (
-    Cluster,
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.simulator.config import (
     Dimension,
     MemoryConfig,
     NetworkConfig,
@@ -13,10 +14,9 @@ from layerdag.simulator import (
     SystemConfig,
     Topology,
 )
-from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.engine import Program, lower
-from layerdag.traces import CollectiveType, Workload
-from layerdag.traces.chakra import NodeSpec
+from layerdag.simulator.program import LoweredProgram, lower
+from layerdag.traces.builder import NodeSpec
+from layerdag.traces.trace import CollectiveType, Workload
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
 TYPES = (
@@ -122,7 +122,7 @@ def random_workload(rng: np.random.Generator, ranks: int, scopes: tuple[str, ...
     return workload(*nodes, groups=random_groups(ranks))
 
 
-def random_program(seed: int) -> Program:
+def random_program(seed: int) -> LoweredProgram:
     """Return a workload on a cluster of its size."""
     rng = np.random.default_rng(seed)
     cluster = random_cluster(rng)
@@ -135,7 +135,7 @@ def random_program(seed: int) -> Program:
     return lower(load, cluster, MeasuredCompute())
 
 
-def random_collective(seed: int) -> Program | None:
+def random_collective(seed: int) -> LoweredProgram | None:
     """Return one collective of a random group whose members enter it at different times.
 
     Groups may be any ranks of a larger network, so that their links differ in length.

@@ -1,10 +1,10 @@
 """Random graphs of jobs with several stages, for tests of unfolding."""
 
 import numpy as np
+from random_graphs import random_dag
 
-from layerdag.codec import AttributedGraph
-from layerdag.codec._fold import EDGE_TYPES, MESSAGE, NONE
-from layerdag.graph import random_dag
+from layerdag.codec.folding import EDGE_TYPES, MESSAGE, NONE
+from layerdag.graph.attributed_graph import AttributedGraph
 
 
 def random_job(seed: int, num_stages: int, *, layers: int = 6) -> AttributedGraph:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from layerdag.codec import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph
 
 
 def chain(name: str, kinds: str, **conditions: float | str) -> AttributedGraph:

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from layerdag.traces import NodeType, Trace, Workload
 from layerdag.traces.analysis import group_names
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 COLUMNS = ("num_ops", "tensor_size", "comm_size")
 

@@ -3,8 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from layerdag.sampling import GenerationSettings, PartSettings, write_parts
-from layerdag.training import LoadedCheckpoint
+from layerdag.sampling.parts import PartSettings, write_parts
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import LoadedCheckpoint
 
 TEN = GenerationSettings(num=10, seed=7, best_of=1, max_nodes=8, batch_size=4)
 

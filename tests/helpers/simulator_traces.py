@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from layerdag.simulator import Dimension, NetworkConfig, SimulationResult, SystemConfig, Topology
-from layerdag.traces import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
-from layerdag.traces.chakra import NodeSpec, build_trace
+from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
+from layerdag.simulator.run import SimulationResult
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 
 
 def node(

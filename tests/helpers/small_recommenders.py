@@ -1,6 +1,6 @@
 """A recommendation model so small that its figures can be worked out by hand."""
 
-from layerdag.workloads.recommendation import RecommenderShape
+from layerdag.workloads.dlrm import RecommenderShape
 
 TWO = RecommenderShape(
     "two", rows=(10, 20), look_ups=(1, 3), width=4, dense_inputs=3, bottom=(8, 4), top=(6, 1),

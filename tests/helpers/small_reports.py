@@ -1,13 +1,16 @@
 """A report of a few random graphs that has every section."""
 
 import numpy as np
+from random_graphs import random_dag
 
-from layerdag.evaluation import compare, compare_by_depth
-from layerdag.evaluation.metrics import AttributeView
-from layerdag.evaluation.privacy import leak_series, novelty
-from layerdag.evaluation.rules import check_structure
-from layerdag.graph import DAG, GraphSizes, GraphStatistics, random_dag
-from layerdag.report import (
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.similarity import compare, compare_by_depth
+from layerdag.evaluation.validity import check_structure
+from layerdag.privacy.copies import novelty
+from layerdag.privacy.leak_curve import leak_curve
+from layerdag.report.content import (
     Answer,
     Distribution,
     Lane,
@@ -16,13 +19,12 @@ from layerdag.report import (
     Sample,
     SystemTimes,
     Timeline,
-    attribute_shares,
-    structure_distributions,
-    summary_rows,
 )
-from layerdag.surrogates import REAL, SYNTHETIC, Labeled, transfer
-from layerdag.surrogates.families import BoostingSettings, fit_boosting
-from layerdag.viz import Picture
+from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
+from layerdag.surrogates.data import REAL, SYNTHETIC, Labeled
+from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
+from layerdag.surrogates.tstr import evaluate_tstr
+from layerdag.viz.drawing import Picture
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 SIZES = GraphSizes(attributes=(5, 4))
@@ -50,7 +52,7 @@ def small_report() -> ReportContent:
     structure, real = check_structure(synthetic, statistics), check_structure(test, statistics)
     novel = novelty(train, test, synthetic, structure.valid_B)
     similar = compare(train, test, synthetic, ATTRIBUTES, replicates=3)
-    taught = transfer(
+    taught = evaluate_tstr(
         _labeled(train),
         _labeled(synthetic),
         _labeled(test),
@@ -69,7 +71,7 @@ def small_report() -> ReportContent:
         structure=structure,
         real_structure=real,
         novelty=novel,
-        leaks=leak_series(train, test, synthetic, numbers=(4,)),
+        leaks=leak_curve(train, test, synthetic, numbers=(4,)),
         similarity=similar,
         depth=compare_by_depth(train, test, synthetic, ATTRIBUTES, replicates=2),
         distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),

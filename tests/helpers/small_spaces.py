@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from layerdag.workloads.corpus import CorpusSpace, read_space
+from layerdag.workloads.llm_corpus import CorpusSpace, read_space
 
 SMALL: dict[str, Any] = {
     "models": {"gpt3": "gpt3-6.7b", "llama3": "llama3-8b"},

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from layerdag.workloads.symbolic import ModelShape
+from layerdag.workloads.transformer.shapes import ModelShape
 
 TINY = ModelShape("tiny", layers=4, hidden=64, heads=4, feed_forward=128, vocabulary=1000)
 FAST, SLOW = 100.0, 1.0

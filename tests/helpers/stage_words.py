@@ -2,8 +2,8 @@
 
 import argparse
 
-from layerdag.cli.verbs.workloads import _workload_stage
-from layerdag.workloads.stage import StageFlags
+from layerdag.cli.commands import workload_stage as _workload_stage
+from layerdag.workloads.stage.flags import StageFlags
 
 
 def flags_of(words: str) -> StageFlags:

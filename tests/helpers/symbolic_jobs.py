@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from layerdag.workloads.symbolic import Image, Latent, ModelShape, SymbolicJob, job
+from layerdag.workloads.transformer.job import SymbolicJob, transformer_job
+from layerdag.workloads.transformer.shapes import Image, Latent, ModelShape
 
 GPT = ModelShape(
     "tiny-gpt", 4, 256, 8, 1024, 512, positions=128, tied=True, dropout=True
@@ -34,7 +35,7 @@ DIT = ModelShape(
 def small(shape: ModelShape, **settings: Any) -> SymbolicJob:
     """Return a job of a small model; 128 tokens a sequence unless told otherwise."""
     sequence = {} if shape.image else {"sequence": 128}
-    return job(shape, **{**sequence, "batch": 8, **settings})
+    return transformer_job(shape, **{**sequence, "batch": 8, **settings})
 
 
 def sizes(made: SymbolicJob, *prefixes: str, stage: int = 0) -> list[int]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from random_graphs import random_dag
 
-from layerdag.datasets import read_dataset
-from layerdag.datasets.files import write_graphml
-from layerdag.graph import random_dag
+from layerdag.datasets.loading import read_dataset
+from layerdag.graph.formats.graphml import write_graphml
 
 
 def write_tile(

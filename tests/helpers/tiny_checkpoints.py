@@ -6,11 +6,16 @@ from costed_jobs import costed_jobs
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag.datasets import GraphDataset
-from layerdag.graph import GraphStatistics
-from layerdag.models import ModelSpec, build_model
-from layerdag.training import LoadedCheckpoint, load_checkpoint
-from layerdag.training._checkpoint import CheckpointContents, CheckpointMeta, save_checkpoint
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    LoadedCheckpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 
 def chain_checkpoint(folder: Path) -> LoadedCheckpoint:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from random_jobs import random_job
 
-from layerdag.codec._unfold import unfold
-from layerdag.traces import INDEX, RankClass, RunRecord, Workload, write_shard
-from layerdag.traces.chakra import encode_trace
+from layerdag.codec.unfolding import unfold
+from layerdag.traces.chakra.corpus import INDEX, RankClass, RunRecord, write_shard
+from layerdag.traces.chakra.files import encode_trace
+from layerdag.traces.trace import Workload
 
 SHARD = "shards/tiny.tar.xz"
 

@@ -2,9 +2,16 @@
 
 import struct
 
-from layerdag.traces import Attribute, NodeType, Trace, Wire, Workload
-from layerdag.traces.chakra import NodeSpec, build_trace
-from layerdag.traces.chakra._protobuf import FIXED32, VARINT, length_delimited, tag, varint
+from layerdag.traces.builder import (
+    FIXED32,
+    VARINT,
+    NodeSpec,
+    build_trace,
+    length_delimited,
+    tag,
+    varint,
+)
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 NOT_ON_CPU = Attribute("is_cpu_op", Wire.BOOL, False)
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from random_jobs import random_job
 
-from layerdag.codec._unfold import unfold
-from layerdag.datasets.schema import GraphSchema
-from layerdag.sampling import GeneratedGraph, GenerationSettings
-from layerdag.traces import write_workload
+from layerdag.codec.unfolding import unfold
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.traces.chakra.workload import write_workload
 
 
 def write_jobs(folder: Path, count: int, *, ranks: int = 1, start: int = 0) -> Path:

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from random_jobs import random_job
 
-from layerdag.codec import AttributedGraph
-from layerdag.datasets import GraphDataset, encode_batch
-from layerdag.datasets.schema import CategoryAttribute, GraphSchema
-from layerdag.graph import DAGBatch, GraphStatistics
-from layerdag.models import ModelSpec, build_model
-from layerdag.models.warm_start import Trained
+from layerdag.dag.dag import DAGBatch
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset, encode_batch
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.weight_transfer import SourceModel
 
 TINY: dict[str, dict[str, object]] = {
     "fast": {"width": 32, "depth": 1, "predict_out_degree": False},
@@ -43,7 +45,7 @@ def data_of(graphs: Sequence[AttributedGraph], held_out: int = 2) -> GraphDatase
 
 def trained(
     schema: GraphSchema, graphs: Sequence[AttributedGraph], name: str = "fast", **arguments: object
-) -> Trained:
+) -> SourceModel:
     """Return a model with weights as if it had been trained: none of them zero."""
     spec = spec_of(schema, graphs, name, **arguments)
     model = build_model(spec, seed=1)
@@ -51,7 +53,7 @@ def trained(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
-    return Trained(model.eval(), spec, schema)
+    return SourceModel(model.eval(), spec, schema)
 
 
 def spec_of(

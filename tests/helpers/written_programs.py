@@ -1,6 +1,6 @@
 """What a program of a model says, by the names of its nodes."""
 
-from layerdag.traces import Trace
+from layerdag.traces.trace import Trace
 
 
 def costs(trace: Trace) -> dict[str, tuple[int, int]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.traces import INDEX, RunRecord, read_index, write_shard
+from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index, write_shard
 
 RUNS_OF_SPLIT = {"train": 24, "val": 6, "test": 10}
 MAX_NODES = 60

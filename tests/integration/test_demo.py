@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli.demo import DemoSettings, report
+from layerdag.api.demo import DemoSettings, report
+from layerdag.cli.commands.demo import print_summary
 
 
 def test_demo_runs_end_to_end_on_tiny_sizes(
@@ -20,7 +21,7 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
         families=("boosting",),
         processes=1,
     )
-    report(settings, as_json=True)
+    print_summary(*report(settings), as_json=True)
     printed = json.loads(capsys.readouterr().out)
     rows = {row["what"]: row for row in printed["summary"]}
     assert rows["valid graphs"]["synthetic"] == "100%"
@@ -32,7 +33,7 @@ def test_demo_runs_end_to_end_on_tiny_sizes(
     assert len(list((tmp_path / "demo" / "samples").iterdir())) == 8
     # A second demo replaces what the first has written, and nothing else.
     (settings.out / "notes.txt").touch()
-    report(replace(settings, train_steps=2, samples=3), as_json=True)
+    print_summary(*report(replace(settings, train_steps=2, samples=3)), as_json=True)
     assert len(list((tmp_path / "demo" / "samples").iterdir())) == 3
     assert (settings.out / "notes.txt").is_file()
     assert not list(settings.out.rglob(".*"))

@@ -13,15 +13,17 @@ import safetensors.torch
 import torch
 from raw_graphs import chain
 
-from layerdag.datasets import GraphDataset
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError
-from layerdag.graph import GraphStatistics
-from layerdag.models import ModelSpec, build_model
-from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
-from layerdag.training import load_checkpoint
-from layerdag.training._checkpoint import (
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import (
     CheckpointContents,
     CheckpointMeta,
+    checkpoint_schema,
+    load_checkpoint,
     load_trainer_state,
     save_checkpoint,
 )

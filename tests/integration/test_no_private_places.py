@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from random_jobs import random_job
 
-from layerdag.cli import main
-from layerdag.codec._unfold import unfold
-from layerdag.traces import write_workload
-from layerdag.training import RUN_FILE
+from layerdag.cli.main import main
+from layerdag.codec.unfolding import unfold
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.training.checkpoint import RUN_FILE
 
 FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
 FAMILY = "tellingfamily4711"

@@ -13,9 +13,9 @@ from browser import axe_script, browser
 from small_reports import small_report
 from small_studies import study
 
-from layerdag.cli import main
-from layerdag.report import write_report
+from layerdag.cli.main import main
 from layerdag.report.exploration import write_exploration
+from layerdag.report.page import write_report
 from layerdag.workloads.exploration import explore
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layerdag.cli import main
-from layerdag.training.monitoring import JsonlLogger
+from layerdag.cli.main import main
+from layerdag.training.loggers import JsonlLogger
 
 TINY = (
     "data.max_nodes=60",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from raw_graphs import chain
 
-from layerdag.cli import main
-from layerdag.datasets.files import write_json
+from layerdag.cli.main import main
+from layerdag.graph.formats.registry import write_json
 
 QUICK = ["training.max_steps=2", "logger.sample_graphs=0"]
 

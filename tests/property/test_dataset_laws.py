@@ -7,41 +7,39 @@ import numpy as np
 import torch
 from hypothesis import assume, example, given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 from random_jobs import random_job
 
-from layerdag.codec import (
+from layerdag.codec.folding import (
+    EDGE_TYPES,
+    NONE,
     OPEN_VOCABULARIES,
     VOCABULARIES,
-    AttributedGraph,
-    Unfolded,
-    fitting_ranks,
     job_graph,
     rank_classes,
-    unfold_sampled,
 )
-from layerdag.codec._fold import EDGE_TYPES, NONE
-from layerdag.codec._placement import TYPES
-from layerdag.codec._unfold import unfold
-from layerdag.datasets._splits import content_key
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.schema._numeric import NumericAttribute
-from layerdag.evaluation.rules import check_structure, check_workload
-from layerdag.graph import GraphStatistics, layers_of, random_dag
-from layerdag.simulator import (
-    Cluster,
+from layerdag.codec.placement import TYPES, fitting_ranks
+from layerdag.codec.unfolding import Unfolded, unfold, unfold_sampled
+from layerdag.dag.dag import layers_of
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.splits import content_key
+from layerdag.evaluation.validity import check_structure
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.schema.attributes import NumericAttribute
+from layerdag.schema.schema import GraphSchema
+from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.config import (
     Dimension,
     MemoryConfig,
     MemoryKind,
     NetworkConfig,
-    PowerLawNoise,
     RunOptions,
     Topology,
-    Variation,
-    simulate,
-    small_cluster,
 )
-from layerdag.traces import NodeType, Trace, Workload, dependency_edges
+from layerdag.simulator.run import PowerLawNoise, Variation, simulate
 from layerdag.traces.analysis import match_communication
+from layerdag.traces.trace import NodeType, Trace, Workload, dependency_edges
+from layerdag.validation.checking import check_workload
 
 SEEDS = st.integers(0, 2**32 - 1)
 VALUES = st.one_of(
@@ -121,7 +119,7 @@ def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
     job = random_job(seed, stages)
     unfolded = unfold(job, stages * ranks)
     assert not match_communication(unfolded.workload).mismatches
-    result = simulate(unfolded.workload, Cluster.preset().sized(stages * ranks))
+    result = simulate(unfolded.workload, Cluster.preset().with_ranks(stages * ranks))
     assert (result.finish_ns >= 0).all()
     back = folded(unfolded)
     again = folded(unfold(back, stages * ranks))

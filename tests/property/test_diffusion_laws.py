@@ -4,13 +4,13 @@ import torch
 from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.models.diffusion.process import (
+from layerdag.models.draws import SampleStreams, choose_in_groups, sample_categorical
+from layerdag.models.reference.denoisers import (
     cosine_alpha_bar,
     forward_distribution,
     reverse_distribution,
     strided_timesteps,
 )
-from layerdag.models.draws import SampleStreams, choose_in_groups, sample_categorical
 
 weights = st.lists(st.floats(0.01, 1), min_size=2, max_size=6)
 small = tried(60)

@@ -2,8 +2,10 @@ import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.graph import graph_hash, longest_path_layers, random_dag
+from layerdag.dag.dag import graph_hash
+from layerdag.graph.topology import longest_path_layers
 
 LAYERS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 

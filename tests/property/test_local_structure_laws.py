@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.datasets.schema import CategoryAttribute, NumericAttribute
-from layerdag.evaluation import SimilarityRow, compare
-from layerdag.evaluation.metrics import LOCAL_METRICS, AttributeView
-from layerdag.graph import DAG, random_dag
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import AttributeView, SimilarityRow
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
+from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 
 WORDS = ("aten::mm", "aten::silu", "aten::silu_backward", "aten::addcdiv_")
 SIZES = tuple((float(size),) * 5 for size in (64, 128, 192, 193, 255))

@@ -5,18 +5,18 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import (
-    CLASSIFIER_METRIC,
-    DEFAULT_METRICS,
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import (
     AttributeView,
     aligned_histograms,
     kolmogorov_smirnov,
     total_variation,
     wasserstein_1,
 )
-from layerdag.graph import DAG, random_dag
+from layerdag.evaluation.metrics.classifiers import CLASSIFIER_METRIC
+from layerdag.evaluation.similarity import DEFAULT_METRICS, compare
 
 DISTANCES = {"w1": wasserstein_1, "ks": kolmogorov_smirnov, "tv": total_variation}
 VIEWS = (AttributeView("op"), AttributeView("size", ordered=True))

@@ -6,10 +6,13 @@ import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.evaluation import SimilarityRow, compare
-from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView
-from layerdag.graph import DAG, neighborhood_colors, random_dag
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import AttributeView, SimilarityRow
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import compare
+from layerdag.graph.topology import neighborhood_colors
 
 OP = (AttributeView("op"),)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from benchmark_faults import DURATION, SCHEMA, declared, jobs, samples
 
-from layerdag.api import attribute_views
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import DESCRIPTORS, LOCAL_METRICS, NEIGHBORHOOD_METRICS
-from layerdag.evaluation.privacy import CopyTest, Resemblance, leak_series, novelty
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
+from layerdag.privacy.copies import CopyComparison, CopyTest, novelty
+from layerdag.privacy.leak_curve import leak_curve
 
 COUNT = 50
 METRICS = (
@@ -82,10 +84,10 @@ def test_every_copy_is_counted(strength: float, drawn: samples.Drawn) -> None:
 
 def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn: samples.Drawn) -> None:
     memorized = samples.memorizer(0.05)(drawn, 1.0, np.random.default_rng(5))
-    (caught,) = leak_series(drawn.train, drawn.held_out, memorized, numbers=())
+    (caught,) = leak_curve(drawn.train, drawn.held_out, memorized, numbers=())
     assert caught.attacks[0].auc >= 0.95
     assert caught.nearness.dcr_share >= 0.95
-    (honest,) = leak_series(drawn.train, drawn.held_out, drawn.samples, numbers=())
+    (honest,) = leak_curve(drawn.train, drawn.held_out, drawn.samples, numbers=())
     for figure in (*(attack.interval for attack in honest.attacks), honest.nearness.interval):
         assert figure.low <= 0.5 <= figure.high
 
@@ -93,5 +95,5 @@ def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn: samples.Drawn) -> Non
 def test_training_graphs_measured_again_are_copies(drawn: samples.Drawn) -> None:
     fault = declared.faults_for(SCHEMA)["memorizer_retimed"]
     dags = fault(drawn, 0.2, np.random.default_rng(6))
-    found = CopyTest.of(drawn.train, drawn.held_out, [DURATION]).resemblances(dags)
-    assert found.count(Resemblance.COPY) == round(0.2 * COUNT)
+    found = CopyTest.from_sets(drawn.train, drawn.held_out, [DURATION]).resemblances(dags)
+    assert found.count(CopyComparison.COPY) == round(0.2 * COUNT)

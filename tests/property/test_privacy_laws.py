@@ -5,32 +5,27 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.evaluation.metrics import Interval
-from layerdag.evaluation.privacy import (
-    LeakTally,
-    Verdict,
-    chance_half_width,
-    leak_series,
-    needed,
-    novelty,
-)
-from layerdag.evaluation.privacy._membership import area_under_curve, attack_by_scores
-from layerdag.evaluation.privacy._memorization import (
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import Interval
+from layerdag.privacy.attacks import attack_outcomes
+from layerdag.privacy.copies import (
+    closer_to_training,
     kernel_distances,
-    nearness,
     nearness_by_distance,
+    novelty,
     wilson_interval,
 )
-from layerdag.evaluation.privacy.attacks import (
+from layerdag.privacy.leak_curve import LeakTally, leak_curve
+from layerdag.privacy.membership import Verdict, attack_by_scores, auroc, chance_half_width, needed
+from layerdag.privacy.membership_attacks import (
+    AttackPool,
     DensityRatio,
     NearestProgram,
     NearestSample,
-    Pool,
     UniqueMotifs,
-    attacked,
 )
-from layerdag.graph import DAG, random_dag
 
 SEEDS = st.integers(0, 2**32 - 1)
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=20).map(
@@ -48,11 +43,11 @@ def graphs(seed: int, count: int) -> list[DAG]:
 @tried(60)
 def test_the_area_is_the_mean_over_pairs_and_mirrors(members: np.ndarray, others: np.ndarray):
     pairs = np.sign(members[:, None] - others) / 2 + 0.5
-    area = area_under_curve(members, others)
+    area = auroc(members, others)
     assert area == pytest.approx(pairs.mean())
-    assert area_under_curve(others, members) == pytest.approx(1 - area)
-    assert area_under_curve(-members, -others) == pytest.approx(1 - area)
-    assert area_under_curve(3 * members + 7, 3 * others + 7) == pytest.approx(area)
+    assert auroc(others, members) == pytest.approx(1 - area)
+    assert auroc(-members, -others) == pytest.approx(1 - area)
+    assert auroc(3 * members + 7, 3 * others + 7) == pytest.approx(area)
 
 
 @given(SCORES, SCORES, SEEDS)
@@ -64,7 +59,7 @@ def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(
     assert 0 <= attack.interval.low <= attack.auc <= attack.interval.high <= 1
     width = chance_half_width(members.size, others.size)
     assert attack.interval.low <= max(attack.auc - width, 0) + 1e-12
-    assert attack.verdict is Verdict.of(attack.interval)
+    assert attack.verdict is Verdict.from_interval(attack.interval)
     assert (attack.need is None) == (attack.verdict is not Verdict.TOO_FEW)
     assert attack.leaks == (attack.interval.low > 0.5)
     assert 0 <= attack.true_positive_rate <= 1
@@ -75,7 +70,10 @@ def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(
 @tried(100)
 def test_every_interval_has_one_verdict_and_mirrors(first: float, second: float) -> None:
     low, high = sorted((first, second))
-    verdict, mirrored = Verdict.of(Interval(low, high)), Verdict.of(Interval(1 - high, 1 - low))
+    verdict, mirrored = (
+        Verdict.from_interval(Interval(low, high)),
+        Verdict.from_interval(Interval(1 - high, 1 - low)),
+    )
     if low > 0.5:
         # A leak is told before chance: an interval above .5 is one, however near.
         assert verdict is Verdict.LEAKS
@@ -166,7 +164,7 @@ def test_novelty_counts_add_up(seed: int, copies: int) -> None:
 @given(SEEDS, st.lists(st.integers(1, 12), max_size=4))
 @tried(8)
 def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int]) -> None:
-    rows = leak_series(graphs(seed, 5), graphs(seed + 1, 5), graphs(seed + 2, 8), numbers=numbers)
+    rows = leak_curve(graphs(seed, 5), graphs(seed + 1, 5), graphs(seed + 2, 8), numbers=numbers)
     counts = [row.samples for row in rows]
     assert counts == sorted({*(number for number in numbers if number < 8), 8})
     for row in rows:
@@ -184,8 +182,8 @@ def test_samples_that_come_some_at_a_time_give_away_what_they_do_together(
     tally = LeakTally(train, held_out, len(made), measured=measured)
     for first in range(0, len(made), at_once):
         tally.add(made[first : first + at_once])
-    pool = Pool(train, held_out, made, measured=measured)
+    pool = AttackPool(train, held_out, made, measured=measured)
     programs = [NearestProgram(pool)] if measured else []
     every = [NearestSample(pool), DensityRatio(pool), *programs, UniqueMotifs(pool)]
-    assert tuple(tally.outcomes()) == attacked(every, pool.roles, 0)
-    assert tally.nearness == nearness(train, held_out, made)
+    assert tuple(tally.outcomes()) == attack_outcomes(every, pool.roles, 0)
+    assert tally.nearness == closer_to_training(train, held_out, made)

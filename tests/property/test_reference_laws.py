@@ -2,16 +2,18 @@ import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from random_graphs import random_dag
 
-from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
-from layerdag.models import SampleRequest
-from layerdag.models.diffusion import (
+from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.models.base import SampleRequest
+from layerdag.models.reference.config import (
     EdgeConfig,
     LayerSizeConfig,
     NodeConfig,
     ReferenceConfig,
-    ReferenceLayerDAG,
 )
+from layerdag.models.reference.model import ReferenceLayerDAG
 
 SIZES = GraphSizes((5, 2), edge_types=3)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
@@ -33,7 +35,7 @@ def untrained(seed: int) -> ReferenceLayerDAG:
 
 def batch_of(dags) -> DAGBatch:
     none = torch.zeros(len(dags), 0)
-    return DAGBatch.of(dags, none, none.long())
+    return DAGBatch.from_dags(dags, none, none.long())
 
 
 @small

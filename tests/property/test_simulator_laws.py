@@ -7,16 +7,13 @@ from random_clusters import random_collective, random_program
 from simulator_traces import coll, comp, system, workload
 
 from layerdag.errors import LayerdagError
-from layerdag.simulator import (
-    Cluster,
-    Dimension,
-    GroupCollectives,
-    NetworkConfig,
-    Topology,
-)
+from layerdag.simulator import event_loop as kernel
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.engine import Slot, _event_loop as kernel, lower
-from layerdag.traces import CollectiveType
+from layerdag.simulator.config import Dimension, GroupCollectives, NetworkConfig, Topology
+from layerdag.simulator.lowering import Slot
+from layerdag.simulator.program import lower
+from layerdag.traces.trace import CollectiveType
 
 lasting = tried(60)
 seeds = st.integers(0, 2**32 - 1)
@@ -85,7 +82,7 @@ def test_a_grid_of_ranks_is_solved_as_its_messages_are_sent(
 @given(seeds)
 def test_no_node_starts_before_its_parents_end_and_no_slot_or_stream_is_taken_twice(seed):
     program = random_program(seed)
-    outcome = kernel.run(program)
+    outcome = kernel.run_event_loop(program)
     for rank in range(program.num_ranks):
         nodes = program.of_rank(rank)
         rows = slice(program.out_ptr[rank], program.out_ptr[rank + 1])

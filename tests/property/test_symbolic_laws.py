@@ -7,9 +7,11 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.errors import UsageError
-from layerdag.evaluation.rules import check_workload
-from layerdag.simulator import Cluster, Variation, simulate
-from layerdag.workloads.symbolic import Image, ModelShape, SymbolicJob, job
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.run import Variation, simulate
+from layerdag.validation.checking import check_workload
+from layerdag.workloads.transformer.job import SymbolicJob, transformer_job
+from layerdag.workloads.transformer.shapes import Image, ModelShape
 
 IMAGES: dict[str, Any] = {
     "image": Image(24, 2, 4, class_token=False, labels=10), "norm": "adaptive", "positions": 144
@@ -45,7 +47,7 @@ def jobs(draw: Any) -> SymbolicJob:
         batch = 2 * plan["data"] * plan["micro_batches"]
         try:
             sequence = shape.image.tokens if shape.image else 192
-            made = job(shape, batch=batch, sequence=sequence, phase=phase, **plan)
+            made = transformer_job(shape, batch=batch, sequence=sequence, phase=phase, **plan)
         except UsageError:
             continue
         if made.plan.ranks <= 32:

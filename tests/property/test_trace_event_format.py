@@ -12,12 +12,13 @@ from simulator_traces import ring, system
 from trace_event_format import faults
 from trace_examples import coll, comp, pair_workload
 
-from layerdag.simulator import Cluster, RunOptions, simulate
-from layerdag.simulator.analysis import write_timeline
-from layerdag.traces import Workload
-from layerdag.traces.astra import parse_text, text_to_workload
-from layerdag.traces.chakra import build_trace
-from layerdag.viz import chrome_trace
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.config import RunOptions
+from layerdag.simulator.run import simulate, write_timeline
+from layerdag.traces.astra_text import parse_text, text_to_workload
+from layerdag.traces.builder import build_trace
+from layerdag.traces.trace import Workload
+from layerdag.viz.views import chrome_trace
 
 NODES = st.lists(
     st.tuples(st.integers(0, 9), st.booleans(), st.lists(st.integers(0, 40), max_size=3)),

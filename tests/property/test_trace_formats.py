@@ -8,24 +8,20 @@ from hypothesis import given, strategies as st
 from laws import tried
 from trace_examples import pair_workload, rich_trace
 
+from layerdag.codec.formats import detect_format
+from layerdag.codec.vocabulary import scrub
 from layerdag.errors import TraceError
-from layerdag.traces import Attribute, Wire, Workload, dependency_edges
-from layerdag.traces._detect import detect_format
 from layerdag.traces.analysis import match_communication
-from layerdag.traces.anonymize import scrub
-from layerdag.traces.astra import parse_text, text_to_workload
-from layerdag.traces.chakra import (
-    NodeSpec,
-    build_trace,
+from layerdag.traces.astra_text import parse_text, text_to_workload
+from layerdag.traces.builder import NodeSpec, build_trace, list_to_payload, payload_to_list
+from layerdag.traces.chakra.files import decode_trace, encode_trace, normalize
+from layerdag.traces.chakra.json_forms import (
     decode_feeder_json,
-    decode_trace,
     decode_trace_json,
     encode_feeder_json,
-    encode_trace,
     encode_trace_json,
-    normalize,
 )
-from layerdag.traces.chakra._attributes import list_to_payload, payload_to_list
+from layerdag.traces.trace import Attribute, Wire, Workload, dependency_edges
 
 # A shared machine may stall for longer than the deadline of an example.
 unhurried = tried(60)

@@ -6,12 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from random_graphs import random_dag
 
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import NEIGHBORHOOD_METRICS, AttributeView
-from layerdag.evaluation.privacy import novelty
-from layerdag.evaluation.privacy._memorization import nearness
-from layerdag.graph import DAG, random_dag
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import compare
+from layerdag.privacy.copies import closer_to_training, novelty
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 COUNT = 80
@@ -111,7 +112,7 @@ def test_copies_show_in_novelty_and_nearness(share: float) -> None:
     copies = int(share * COUNT)
     generated = train[:copies] + fresh[copies:]
     assert novelty(train, held_out, generated).copied == pytest.approx(share, abs=0.05)
-    near = nearness(train, held_out, generated)
+    near = closer_to_training(train, held_out, generated)
     assert near.dcr_share == pytest.approx(0.5 + share / 2, abs=0.15)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import mkdocs_gen_files
 
 import layerdag
-from layerdag.cli import main
-from layerdag.cli._main import MODES, ROOM_OF
+from layerdag.cli.main import MODES, ROOM_OF, main
 
 VERBS = [
     " ".join(words)

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerdag._runtime import derive_seed, numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.runtime.rng import derive_seed, numpy_generator
 
 from ._base import Orders, graphs_within, most_nodes, parameters_of, train
 from ._dvae_decoder import Decoder

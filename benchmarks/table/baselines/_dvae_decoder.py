@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
 
 from ._base import dag_of, padded
 from ._gated import Flat, GatedUnit

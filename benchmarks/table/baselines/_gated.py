@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from layerdag.graph import DAG, longest_path_layers
+from layerdag.dag.dag import DAG
+from layerdag.graph.topology import longest_path_layers
 
 
 @dataclass(frozen=True, eq=False)

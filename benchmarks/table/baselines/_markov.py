@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.runtime.rng import numpy_generator
 
 MOST_NODES = 500
 ROOT = -1

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics.local import type_hashes
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.neighborhoods import type_hashes
+from layerdag.runtime.rng import numpy_generator
 
 from ._base import dag_of, padded
 
@@ -70,7 +70,7 @@ def resized(dag: DAG, asked: int, rng: np.random.Generator) -> DAG:
 def occurrences(dag: DAG, rng: np.random.Generator) -> list[np.ndarray]:
     """Return the nodes of parts of which there is another in the graph."""
     alike: dict[int, list[int]] = defaultdict(list)
-    for node, word in enumerate(type_hashes(GraphSet.of([dag])).tolist()):
+    for node, word in enumerate(type_hashes(GraphSet.from_dags([dag])).tolist()):
         alike[word].append(node)
     pairs = [pair for nodes in alike.values() for pair in permutations(nodes, 2)]
     chosen = rng.permutation(len(pairs))[:PAIRS].tolist()

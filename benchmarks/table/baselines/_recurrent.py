@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag._runtime import derive_seed, numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.runtime.rng import derive_seed, numpy_generator
 
 from ._base import Orders, dag_of, graphs_within, most_nodes, padded, parameters_of, train
 

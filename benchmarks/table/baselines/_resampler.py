@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.runtime.rng import numpy_generator
 
 
 class Resampler:

@@ -10,19 +10,18 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset, Split
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import (
-    DESCRIPTORS,
-    LOCAL_METRICS,
-    NEIGHBORHOOD_METRICS,
-    AttributeMarginals,
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.base import (
     AttributeMetrics,
     Metric,
     SimilarityRow,
+    attribute_views,
 )
-from layerdag.graph import DAG
+from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS, AttributeMarginals
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
+from layerdag.graph.attributed_graph import Split
 
 from .._figures import Sample
 from .._runs import Figures

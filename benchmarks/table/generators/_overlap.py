@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from layerdag.evaluation import GraphSet
-from layerdag.graph import DAG, neighborhood_colors
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.graph.topology import neighborhood_colors
 
 RADIUS = 2
 
@@ -23,7 +24,7 @@ def shared_with_one(train: Sequence[DAG], samples: Sequence[DAG]) -> np.ndarray:
     Neighborhoods of radius ``RADIUS`` are multisets: one that a sample has three times and a
     training graph twice is shared twice. Shape (B,), between 0 and 1; 1 for a copy.
     """
-    sets = GraphSet.of(train), GraphSet.of(samples)
+    sets = GraphSet.from_dags(train), GraphSet.from_dags(samples)
     keys = [_numbered(graphs) for graphs in sets]
     row_K, column_N = np.unique(np.concatenate(keys), return_inverse=True, axis=0)
     ends = np.cumsum([len(part) for part in keys])[:-1]

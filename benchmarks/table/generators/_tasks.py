@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from layerdag.datasets import SPLITS, GraphDataset, Split
-from layerdag.datasets.schema import GraphSchema
-from layerdag.datasets.sources import load_corpus, load_dgrl, load_tpu_tile
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.graph.attributed_graph import SPLITS, Split
+from layerdag.schema.schema import GraphSchema
 
 from .._base import Folders, Task
 from ._figures import rule_of, similarity

@@ -15,22 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources import load_corpus, load_dgrl, load_tpu_tile
-from layerdag.graph import DAG
-from layerdag.surrogates import (
-    FAMILIES,
-    REAL,
-    SYNTHETIC,
-    Labeled,
-    TransferReport,
-    hide,
-    labeled,
-    transfer,
-)
-from layerdag.surrogates.tstr import AUGMENTED
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.runtime.rng import numpy_generator
+from layerdag.surrogates.data import AUGMENTED, REAL, SYNTHETIC, Labeled, labeled, mask_attributes
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 
 from .._base import Options
 from .._learners import fit_fast
@@ -112,7 +106,7 @@ def labelings(
         seed: Of the fits.
     """
     sizes = fifty.data.schema.sizes()
-    shown = hide(list(samples), fifty.data.schema, source.hidden)
+    shown = mask_attributes(list(samples), fifty.data.schema, source.hidden)
     real = labeled(fifty.real, fifty.data.schema, LABEL, source.hidden)
     both = [
         np.log(
@@ -138,7 +132,7 @@ def figures_of(source: Source, fifty: Fifty, run: Run) -> Figures:
     kept = [(dag, float(row[LABEL])) for dag, row in zip(made, rows, strict=True) if dag]
     samples, asked_B = [dag for dag, _ in kept], np.array([label for _, label in kept])
     schema, sizes = fifty.data.schema, fifty.data.schema.sizes()
-    shown = tuple(hide(samples, schema, source.hidden))
+    shown = tuple(mask_attributes(samples, schema, source.hidden))
     real, test, everything = (
         labeled(dags, schema, LABEL, source.hidden)
         for dags in (fifty.real, fifty.test, fifty.everything)
@@ -146,7 +140,7 @@ def figures_of(source: Source, fifty: Fifty, run: Run) -> Figures:
     families = {name: FAMILIES[name] for name in JUDGED}
 
     def report(first: Labeled, second: Labeled, conditions: Sequence[str]) -> TransferReport:
-        return transfer(
+        return evaluate_tstr(
             first, second, test, sizes, families, seeds=(run.seed,), conditions=conditions
         )
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources import load_tpu_tile
-from layerdag.graph import DAG, Condition
-from layerdag.surrogates.families import FAMILIES
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.graph.attributed_graph import LABEL, Condition
+from layerdag.runtime.rng import numpy_generator
+from layerdag.surrogates.families.registry import FAMILIES
 
 from .._base import Options
 from .._figures import Sample

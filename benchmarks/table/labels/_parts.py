@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerdag.datasets import GraphDataset, Split
-from layerdag.datasets.schema import LABEL, ConditionTable, NumericCondition
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import LABEL, Split
+from layerdag.schema.conditions import ConditionTable, NumericCondition
 
 
 def generators_data(data: GraphDataset, train: Sequence[DAG], val: Sequence[DAG]) -> GraphDataset:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import LABEL
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.runtime.rng import numpy_generator
 
 from ._parts import generators_data, labels_of
 

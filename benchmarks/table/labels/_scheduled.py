@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import LABEL, ConditionTable, NumericCondition
-from layerdag.datasets.sources import load_latent_preferential
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_latent_preferential
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.schema.conditions import ConditionTable, NumericCondition
 
 from ._parts import labels_of
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_tpu_tile
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import bootstrap_weights
-from layerdag.graph import DAG, graph_hash
-from layerdag.surrogates import FAMILIES, scores
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.evaluation.metrics.base import attribute_views, bootstrap_weights
+from layerdag.evaluation.similarity import compare
+from layerdag.runtime.rng import numpy_generator
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.scoring import scores
 
 from .._base import Options
 from .._learners import fit_fast

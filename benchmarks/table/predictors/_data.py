@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag._runtime import numpy_generator
-from layerdag.codec import AttributedGraph
-from layerdag.datasets import GraphDataset, Split
-from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources.dgrl import AMP, read_family, read_networks
-from layerdag.graph import DAG, GraphSizes
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.dgrl import AMP, read_family, read_networks
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
+from layerdag.runtime.rng import numpy_generator
 
 LABELS = ("cortex", "630gpu", "640gpu")
 FIGURES = ("gain", "pm", "bw")

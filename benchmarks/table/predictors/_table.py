@@ -11,13 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag.graph import DAG
-from layerdag.surrogates.families import (
-    FAMILIES,
-    NetworkSettings,
-    SurrogateModel,
-    fit_message_passing,
-)
+from layerdag.dag.dag import DAG
+from layerdag.surrogates.families.base import SurrogateModel
+from layerdag.surrogates.families.networks import NetworkSettings, fit_message_passing
+from layerdag.surrogates.families.registry import FAMILIES
 
 from .._base import Options
 from .._runs import Figures, Record, Run, Store

@@ -15,12 +15,14 @@ from typing import Any
 
 import torch
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_corpus, load_tpu_tile
-from layerdag.graph import DAG, DAGBatch
-from layerdag.models import DAGModel, build_model
-from layerdag.sampling import GenerationSettings, sample_like
-from layerdag.training import LoadedCheckpoint, load_checkpoint
+from layerdag.dag.dag import DAG, DAGBatch
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.models.base import DAGModel, build_model
+from layerdag.sampling.generation import sample_like
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 
 from .._base import Options
 from .._runs import Figures, Record, Run, Store
@@ -113,7 +115,7 @@ class Workshop:
     def _agreement(self, samples: Sequence[DAG], steps: int) -> float:
         """Return how likely the full model's posterior finds the wanted conditions, nats."""
         rows = [dag.conditions for dag in self.data.graphs["train"][: len(samples)]]
-        batch = DAGBatch.of(samples, *self.data.schema.encode_conditions(rows))
+        batch = DAGBatch.from_dags(samples, *self.data.schema.encode_conditions(rows))
         model: Any = self.weights("full", steps, 0)[0].model.eval()
         with torch.no_grad():
             return round(float(model.posterior.log_likelihood(batch).mean()), 4)

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from layerdag._runtime import numpy_generator
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import LABEL
-from layerdag.datasets.sources import load_corpus, load_tpu_tile
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_tpu_tile
+from layerdag.graph.attributed_graph import LABEL
+from layerdag.runtime.rng import numpy_generator
 
 from .._base import Options
 from .._runs import Figures, Record, Run, Store

@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import layerdag as ld
-from layerdag.datasets import GraphDataset
-from layerdag.models import ModelSpec, spec_for
-from layerdag.training import (
-    LearningRateSchedule,
-    LoadedCheckpoint,
-    OptimizerConfig,
-    TrainingRun,
-    load_checkpoint,
-    train,
-)
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.models.base import ModelSpec
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.loop import train
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
+from layerdag.training.weight_transfer import spec_for
 
 from .._learners import FittedModel
 from ..baselines._base import most_nodes

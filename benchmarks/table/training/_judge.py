@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.api import attribute_views
-from layerdag.datasets import GraphDataset, Split
-from layerdag.datasets.schema import LABEL
-from layerdag.evaluation import compare
-from layerdag.evaluation.metrics import (
-    DESCRIPTORS,
-    NEIGHBORHOOD_METRICS,
-    Metric,
-    metrics_for,
-)
-from layerdag.graph import DAG, graph_hashes
-from layerdag.surrogates import FAMILIES, hide, scores
+from layerdag.dag.dag import DAG, graph_hashes
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.base import Metric, attribute_views, metrics_for
+from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import compare
+from layerdag.graph.attributed_graph import LABEL, Split
+from layerdag.surrogates.data import mask_attributes
+from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.scoring import scores
 
 from ..labels._parts import labels_of
 
@@ -79,7 +77,7 @@ class Judge:
         """Return the scores on real graphs of boosted trees that were fitted to graphs."""
         schema = self.data.schema
         shown, test = (
-            hide([dag for dag in part if LABEL in dag.conditions], schema, self.hidden)
+            mask_attributes([dag for dag in part if LABEL in dag.conditions], schema, self.hidden)
             for part in (dags, self.data.graphs[self.split])
         )
         model = FAMILIES[FAMILY](shown, labels_of(shown), schema.sizes(), 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerdag.report.charts import Axis
+from layerdag.report.charts import ChartAxis
 
 PANEL, HEIGHT, GAP = 190, 112, 26
 LEFT, TOP, BETWEEN, BOTTOM, RIGHT = 58, 14, 46, 28, 16
@@ -96,7 +96,7 @@ def _row(panels: Panels, place: int) -> str:
     """Return the title, the vertical axis and the panels of a row."""
     top = TOP + place * (HEIGHT + BETWEEN) + 16
     low, high = panels.ends or _ends(panels)
-    axis = Axis(low, high, panels.log, top + HEIGHT, top)
+    axis = ChartAxis(low, high, panels.log, top + HEIGHT, top)
     title = " and ".join(
         f'<tspan fill="{COLORS[i]}">{html.escape(name)}</tspan>'
         for i, name in enumerate(panels.titles)
@@ -111,7 +111,9 @@ def _row(panels: Panels, place: int) -> str:
     return "".join(parts)
 
 
-def _panel(lines: Sequence[Line], left: int, top: int, axis: Axis, grid: Sequence[float]) -> str:
+def _panel(
+    lines: Sequence[Line], left: int, top: int, axis: ChartAxis, grid: Sequence[float]
+) -> str:
     """Return one panel: grid, levels of real graphs, intervals, lines and dots."""
     xs = sorted({dot.x for line in lines for dot in line.dots})
     right, bottom = left + PANEL, top + HEIGHT
@@ -119,7 +121,7 @@ def _panel(lines: Sequence[Line], left: int, top: int, axis: Axis, grid: Sequenc
     parts.append(f'<line class="a" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
     if not xs:
         return "".join(parts)
-    across = Axis(xs[0] / 1.25, xs[-1] * 1.25, True, left, right)
+    across = ChartAxis(xs[0] / 1.25, xs[-1] * 1.25, True, left, right)
     parts += [
         f'<text class="m" x="{float(across.x(np.array(x))):.1f}" y="{bottom + 14}">{x:,.0f}</text>'
         for x in xs
@@ -129,8 +131,8 @@ def _panel(lines: Sequence[Line], left: int, top: int, axis: Axis, grid: Sequenc
     return "".join(parts)
 
 
-def _line(line: Line, across: Axis, up: Axis, color: str, ends: tuple[int, int]) -> str:
-    def at(axis: Axis, value: float) -> float:
+def _line(line: Line, across: ChartAxis, up: ChartAxis, color: str, ends: tuple[int, int]) -> str:
+    def at(axis: ChartAxis, value: float) -> float:
         return round(float(axis.x(np.array(value))), 1)
 
     places = [(at(across, d.x), at(up, d.value), at(up, d.low), at(up, d.high)) for d in line.dots]

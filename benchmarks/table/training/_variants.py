@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from layerdag._runtime import build_settings
-from layerdag.cli.settings import as_plain, compose
-from layerdag.datasets import GraphDataset
-from layerdag.graph import GraphStatistics
-from layerdag.models import ModelSpec, spec_for
-from layerdag.training import TrainSettings
+from layerdag.cli.compose import compose, to_plain_dict
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.models.base import ModelSpec
+from layerdag.runtime.settings import build_settings
+from layerdag.training.settings import TrainSettings
+from layerdag.training.weight_transfer import spec_for
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ VARIANTS = {
 
 def settings_of(experiment: str, steps: int, seed: int) -> TrainSettings:
     """Return how an experiment is trained."""
-    node = {**as_plain(_composed(experiment, steps).training), "seed": seed}
+    node = {**to_plain_dict(_composed(experiment, steps).training), "seed": seed}
     return build_settings(TrainSettings, node, "training")
 
 
@@ -68,7 +69,7 @@ def seen_by(experiment: str, data: GraphDataset) -> GraphDataset:
 def spec_of(experiment: str, data: GraphDataset) -> ModelSpec:
     """Return the model of an experiment, with exact statistics of the training graphs."""
     data = seen_by(experiment, data)
-    settings = as_plain(_composed(experiment, 1).model)
+    settings = to_plain_dict(_composed(experiment, 1).model)
     spec = spec_for(data, settings.pop("name"), settings)
     return replace(spec, statistics=GraphStatistics.measure(data.graphs["train"], spec.sizes))
 

@@ -1,5 +1,28 @@
-"""Families of surrogates: what each is, how it is fitted, and how it is rebuilt from a file."""
+"""The families of surrogates, one contract."""
 
-import lazy_loader
+from layerdag.surrogates.families.base import SurrogateModel
+from layerdag.surrogates.families.dag_transformer import DAGTransformer, TransformerSettings
+from layerdag.surrogates.families.networks import ranking_loss
+from layerdag.surrogates.families.registry import (
+    FAMILIES,
+    SharedFit,
+    draw_settings,
+    fit_shared_with,
+    fit_with,
+    rebuild,
+    rebuild_output,
+)
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "FAMILIES",
+    "DAGTransformer",
+    "SharedFit",
+    "SurrogateModel",
+    "TransformerSettings",
+    "draw_settings",
+    "fit_shared_with",
+    "fit_with",
+    "ranking_loss",
+    "rebuild",
+    "rebuild_output",
+]

@@ -1,5 +1,83 @@
-"""Chakra execution traces (``.et``): every schema version is read, 1.0.0 is written."""
+"""Chakra execution traces: ``.et`` of every schema version, corpora, JSON."""
 
-import lazy_loader
+from layerdag.traces.chakra.corpus import (
+    INDEX,
+    CollectedRun,
+    RunRecord,
+    embedded_corpus,
+    read_index,
+    read_run,
+    read_runs,
+)
+from layerdag.traces.chakra.files import (
+    FEEDER_WIRES,
+    REQUIRED_ATTRIBUTES,
+    START_BYTES,
+    START_OPS,
+    decode_trace,
+    encode_trace,
+    normalize,
+    with_communication_off_cpu,
+    with_wire_type,
+    without_nodes,
+    write_trace,
+)
+from layerdag.traces.chakra.json_forms import (
+    FORMAT,
+    decode_feeder_json,
+    decode_trace_json,
+    encode_feeder_json,
+    encode_trace_json,
+)
+from layerdag.traces.chakra.workload import (
+    RankFile,
+    decode_workload,
+    encode_workload,
+    existing_files,
+    holds_rank_files,
+    rank_file,
+    rank_files,
+    read_groups,
+    read_workload,
+    require_free_prefix,
+    write_groups,
+    write_workload,
+)
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [
+    "FEEDER_WIRES",
+    "FORMAT",
+    "INDEX",
+    "REQUIRED_ATTRIBUTES",
+    "START_BYTES",
+    "START_OPS",
+    "CollectedRun",
+    "RankFile",
+    "RunRecord",
+    "decode_feeder_json",
+    "decode_trace",
+    "decode_trace_json",
+    "decode_workload",
+    "embedded_corpus",
+    "encode_feeder_json",
+    "encode_trace",
+    "encode_trace_json",
+    "encode_workload",
+    "existing_files",
+    "holds_rank_files",
+    "normalize",
+    "rank_file",
+    "rank_files",
+    "read_groups",
+    "read_index",
+    "read_run",
+    "read_runs",
+    "read_workload",
+    "require_free_prefix",
+    "with_communication_off_cpu",
+    "with_wire_type",
+    "without_nodes",
+    "write_groups",
+    "write_trace",
+    "write_workload",
+]

@@ -7,7 +7,7 @@ import pytest
 from benchmark_tables import ablations, ablations_page, base, runs, scheduling, variants
 from documentation import ROOT
 
-from layerdag.datasets import GraphDataset
+from layerdag.datasets.dataset import GraphDataset
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 SMALL = 8

@@ -15,9 +15,9 @@ from benchmark_tables import (
     resampler,
 )
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_latent_preferential
-from layerdag.graph import DAG, graph_hash
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_latent_preferential
 
 FITS = {
     "resampler": resampler.fit_resampler,

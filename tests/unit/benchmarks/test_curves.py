@@ -10,8 +10,8 @@ import pytest
 import torch
 from benchmark_tables import base, curves, curves_page, judge, lines, runs, scheduling, tables
 
-from layerdag.datasets import GraphDataset
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 

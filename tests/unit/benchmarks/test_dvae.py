@@ -5,8 +5,8 @@ import pytest
 import torch
 from benchmark_tables import dvae, dvae_decoder, gated
 
-from layerdag.datasets.sources import load_latent_preferential
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.published import load_latent_preferential
 
 WIDTH = 8
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from benchmark_faults import DURATION, SCHEMA, graphs, job
 
-from layerdag.datasets.schema import NumericAttribute
-from layerdag.evaluation import GraphSet
-from layerdag.evaluation.metrics.local._blocks import repeated_blocks
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.evaluation.metrics.programs import repeated_blocks
+from layerdag.schema.attributes import NumericAttribute
 
 BY_GRAPH = {
     "rewired_keeping_degrees": graphs.rewired_keeping_degrees,
@@ -30,7 +30,7 @@ def _rows(dag: DAG) -> list[list[float]]:
 
 def _degrees(dag: DAG) -> list[tuple[float, ...]]:
     """Return row, in-degree and out-degree of all nodes, in an order without places."""
-    one = GraphSet.of([dag])
+    one = GraphSet.from_dags([dag])
     return sorted(
         (*row, ins, outs)
         for row, ins, outs in zip(
@@ -74,9 +74,9 @@ def test_rewiring_moves_the_fraction_of_the_edges_asked_for() -> None:
     )
     spoiled = graphs.rewired(chain, 0.25, np.random.default_rng(4))
     assert spoiled.num_edges == 40
-    assert GraphSet.of([spoiled]).out_degree_N.max() > 1
+    assert GraphSet.from_dags([spoiled]).out_degree_N.max() > 1
     # Degrees: each of the ten moved edges changes at most two nodes' out-degree.
-    changed = (GraphSet.of([spoiled]).out_degree_N != 1).sum()
+    changed = (GraphSet.from_dags([spoiled]).out_degree_N != 1).sum()
     assert 5 <= changed <= 20
 
 
@@ -115,11 +115,11 @@ def test_scaled_durations_are_longer_by_the_fraction() -> None:
 
 def test_blocks_that_do_not_repeat_have_the_same_nodes_and_edges() -> None:
     dag = job(np.random.default_rng(10), blocks=8)
-    assert repeated_blocks(GraphSet.of([dag]))[0].count == 8
+    assert repeated_blocks(GraphSet.from_dags([dag]))[0].count == 8
     spoiled = graphs.blocks_not_repeating(dag, 1.0, np.random.default_rng(11))
     assert _rows(spoiled) == _rows(dag)
     assert _edges(spoiled) == _edges(dag)
-    assert sum(block.count for block in repeated_blocks(GraphSet.of([spoiled]))) < 6
+    assert sum(block.count for block in repeated_blocks(GraphSet.from_dags([spoiled]))) < 6
 
 
 def test_an_edited_graph_differs_in_the_fraction_of_its_nodes_and_at_least_one() -> None:

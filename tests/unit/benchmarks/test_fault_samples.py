@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from benchmark_faults import DURATION, SCHEMA, declared, job, jobs, samples
 
-from layerdag.evaluation.privacy import program_of
-from layerdag.graph import DAG, graph_hash
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.privacy.copies import program_of
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from benchmark_tables import few_real, gains, parts, runs, scheduling
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import NumericCondition
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.schema.conditions import NumericCondition
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 

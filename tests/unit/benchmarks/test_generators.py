@@ -15,8 +15,9 @@ from benchmark_tables import (
     runs,
 )
 
-from layerdag.datasets.sources import load_corpus, load_latent_preferential
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.published import load_latent_preferential
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 

@@ -6,12 +6,9 @@ import pytest
 from benchmark_faults import declared, judged
 from scipy.stats import t as student
 
-from layerdag.evaluation.metrics import (
-    DEFAULT_METRICS,
-    LOCAL_METRICS,
-    NEIGHBORHOOD_METRICS,
-    Metric,
-)
+from layerdag.evaluation.metrics.base import Metric
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS
 
 MUST, MAY, STILL = declared.Duty.MUST, declared.Duty.MAY, declared.Duty.STILL
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from benchmark_tables import page, runs, scheduling, tpu_tile
 
-from layerdag.graph import DAG, graph_hash
+from layerdag.dag.dag import DAG, graph_hash
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 

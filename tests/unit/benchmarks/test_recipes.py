@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from benchmark_tables import recipes
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.schema import CategoryAttribute, GraphSchema
-from layerdag.graph import DAG, graph_hash
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.schema import GraphSchema
 
 
 def fan(branches: int) -> DAG:

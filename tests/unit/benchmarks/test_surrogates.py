@@ -4,7 +4,7 @@ import pytest
 import torch
 from documentation import ROOT
 
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from surrogates import makespan

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from benchmark_tables import base, label_quintile, learners, page, runs
 
-from layerdag.datasets import GraphDataset
-from layerdag.datasets.sources import load_latent_preferential
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.published import load_latent_preferential
 
 HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}

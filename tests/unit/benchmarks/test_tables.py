@@ -20,7 +20,7 @@ from benchmark_tables import (
 )
 from documentation import ROOT
 
-from layerdag.graph import DAG
+from layerdag.dag.dag import DAG
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ROOT / "docs" / "results"

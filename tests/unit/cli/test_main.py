@@ -1,7 +1,213 @@
-import pytest
+"""A short verb starts no threads and searches for no garbage, and leaves both as they were."""
 
-from layerdag.cli import main
-from layerdag.cli._main import ROOM_OF
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+import layerdag as ld
+from layerdag.cli import main as start
+from layerdag.cli.commands import info
+from layerdag.cli.compose import compose
+from layerdag.cli.main import (
+    ROOM_OF,
+    TRACEBACK,
+    VERBS_WITH_SETTINGS,
+    Terminated,
+    exit_code,
+    gc_disabled,
+    help_text,
+    main,
+    terminating,
+)
+from layerdag.errors import DataError, UsageError
+from layerdag.version import __version__
+
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
+GROUPS = sorted(p for p in CONFIGS.glob("*/*.yaml") if p.parent.name != "experiment")
+
+
+def lines_of(text: str, name: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(f"  {name} ")]
+
+
+def leaves(settings: dict[str, object], prefix: str = "") -> set[str]:
+    """Return the dotted name of every setting."""
+    found = set()
+    for key, value in settings.items():
+        inner = leaves(value, f"{prefix}{key}.") if isinstance(value, dict) and value else set()
+        found |= inner or {f"{prefix}{key}"}
+    return found
+
+
+def flat(settings: dict[str, object], prefix: str = "") -> dict[str, object]:
+    """Return every setting with its value by its dotted name."""
+    found: dict[str, object] = {}
+    for key, value in settings.items():
+        inner = flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else None
+        found |= {f"{prefix}{key}": value} if inner is None else inner
+    return found
+
+
+@pytest.mark.parametrize("file", GROUPS, ids=lambda p: f"{p.parent.name}={p.stem}")
+def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: Path) -> None:
+    text = help_text("train")
+    for key in leaves(yaml.safe_load(file.read_text())) - {"name"}:
+        shown = lines_of(text, f"{file.parent.name}.{key}")
+        assert shown, key
+        assert all(len(line.split(maxsplit=2)) == 3 for line in shown), shown
+
+
+@pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
+def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb: str) -> None:
+    text, composed = help_text(verb), yaml.safe_load((CONFIGS / f"{verb}.yaml").read_text())
+    for key, value in flat(composed).items():
+        if key.split(".")[0] in ("defaults", "hydra"):
+            continue
+        (line,) = lines_of(text, key)
+        words = line.split()
+        assert len(words) > 2, line
+        if "${" not in str(value):
+            assert yaml.safe_load(words[1]) == value
+
+
+def test_help_of_sample_shows_no_group_of_training() -> None:
+    assert "training." not in help_text("sample")
+    assert "model=" not in help_text("sample")
+
+
+@pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
+def test_examples_of_the_help_compose(verb: str) -> None:
+    example = help_text(verb).split("example:\n")[1].split("\n\n")[0]
+    for line in example.splitlines():
+        words = line.split()[2 + 3 * ("torchrun" in line) :]
+        if "--multirun" not in words:
+            compose(verb, words)
+
+
+@pytest.mark.parametrize("verb", [*VERBS_WITH_SETTINGS, "demo"])
+def test_help_waits_neither_for_torch_nor_for_hydra(verb: str) -> None:
+    code = (
+        "import sys; from layerdag.cli.main import main\n"
+        f"try: assert main([{verb!r}, '--help']) == 0\n"
+        "except SystemExit as end: assert not end.code\n"
+        "slow = {'torch', 'hydra', 'omegaconf', 'numpy', 'sklearn'} & set(sys.modules)\n"
+        "print(sorted(slow))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "example:\n  layerdag " in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_stands_beside_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "model=reference", "-h"]) == 0
+    assert "model=reference:" in capsys.readouterr().out
+
+
+FAULTS = [
+    (DataError("x.et: is cut off."), 1, "x.et: is cut off."),
+    (UsageError("--a is wrong."), 2, "--a is wrong."),
+    (MemoryError(), 1, "not enough memory"),
+    (RuntimeError("CUDA out of memory. Tried to allocate"), 1, "not enough memory"),
+    (OverflowError("int too large to convert to float"), 1, "number is too large"),
+    (RecursionError("maximum recursion depth exceeded"), 1, "nested too deeply"),
+    (RuntimeError("shape [2] is invalid\nmore"), 1, "shape [2] is invalid. If the input is sound"),
+    (PermissionError(13, "Permission denied", "/x"), 1, "/x: Permission denied. Check"),
+    (OSError(28, "No space left on device", "out/a"), 1, "out/a: No space left on device"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "words"), FAULTS)
+def test_what_was_foreseen_is_one_line(
+    error: Exception,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(info, "run", raising(error))
+    assert main(["info", "x"]) == code
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert shown.count("\n") == 1
+
+
+def raising(error: BaseException):
+    def run(args: object) -> int:
+        raise error
+
+    return run
+
+
+def test_the_environment_asks_for_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(TRACEBACK, "1")
+    monkeypatch.setattr(info, "run", raising(DataError("x.et: is cut off.")))
+    assert main(["info", "x"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [TypeError("a"), AssertionError(), KeyError("k"), ValueError()])
+def test_a_fault_of_the_program_shows_its_traceback_and_asks_for_a_report(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(info, "run", raising(error))
+    assert main(["info", "x"]) == 70
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "please report" in shown.splitlines()[-1]
+
+
+def test_exits_and_interrupts_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info, "run", raising(SystemExit(7)))
+    with pytest.raises(SystemExit) as stop:
+        main(["info", "x"])
+    assert stop.value.code == 7
+    monkeypatch.setattr(info, "run", raising(KeyboardInterrupt()))
+    assert main(["info", "x"]) == 130
+
+
+def test_a_sentence_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(info, "run", raising(DataError("x" * 100_000)))
+    main(["info", "x"])
+    assert len(capsys.readouterr().err) < 3000
+
+
+@pytest.mark.parametrize("word", ["nosuch.json", "nosuch"])
+def test_a_missing_file_is_called_missing(
+    word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", str(tmp_path / word), "--out", str(tmp_path / "x")]) == 1
+    assert f"{word}: there is no such file or folder" in capsys.readouterr().err
+
+
+def test_a_device_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", os.devnull, "--out", str(tmp_path / "x")]) == 1
+    assert "is neither a file nor a folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["sample", "train"])
+def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = {"sample": ["num=1", "best_of=1", "max_nodes=3"], "train": ["data.families=[mlp]"]}
+    command = [sys.executable, "-m", "layerdag.cli.main", verb, *words[verb]]
+    done = subprocess.run(
+        [*command, f"out={tmp_path}/file/x"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (1, 2)
+    assert done.stderr.splitlines()[-1].startswith("layerdag: error:")
+    assert "Traceback" not in done.stderr
 
 
 def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,3 +270,218 @@ def test_missing_file_is_one_line_and_code_one(capsys: pytest.CaptureFixture[str
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "no/such/prefix: there is no folder" in message
+
+
+def test_the_search_is_off_inside_only():
+    assert gc.isenabled()
+    with gc_disabled():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def _told(function: str, name: str, given: dict[str, str]) -> str:
+    """Return what a new process finds in the environment after a function of ``start``."""
+    code = (
+        f"import os; from layerdag.cli.main import {function}; {function}();"
+        f"print(os.environ.get('{name}'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given, expected):
+    assert _told("single_threaded_blas", "OPENBLAS_NUM_THREADS", given) == expected
+
+
+def test_a_numpy_that_is_there_is_left_alone():
+    code = (
+        "import os, numpy; from layerdag.cli.main import single_threaded_blas;"
+        "single_threaded_blas(); print('OPENBLAS_NUM_THREADS' in os.environ)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "None")],
+)
+def test_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
+    assert _told("limit_openmp_spin", "GOMP_SPINCOUNT", given) == expected
+
+
+def test_a_torch_that_is_there_has_read_its_settings():
+    code = (
+        "import os, sys; sys.modules['torch'] = sys; from layerdag.cli.main import "
+        "limit_openmp_spin; limit_openmp_spin(); print('GOMP_SPINCOUNT' in os.environ)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("verb", "expected"), [("train", True), ("simulate", False)])
+def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, verb, expected):
+    order = []
+
+    def imported(name):
+        order.append(name)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(start, "limit_openmp_spin", lambda: order.append("told"))
+    monkeypatch.setattr(start.importlib, "import_module", imported)
+    assert main([verb]) == 2
+    assert order == [*(["told"] if expected else []), f"layerdag.cli.commands.{verb}"]
+
+
+def test_sigterm_inside_a_verb_ends_it_with_143(monkeypatch, capsys) -> None:
+    def run(args: object) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal must have ended the verb")
+
+    monkeypatch.setattr(info, "run", run)
+    assert main(["info", "x"]) == 143
+    assert capsys.readouterr().err == "layerdag: stopped by SIGTERM\n"
+
+
+def test_what_a_verb_says_on_its_way_out_is_told(monkeypatch, capsys) -> None:
+    def run(args: object) -> int:
+        raise KeyboardInterrupt("3 samples are kept.")
+
+    monkeypatch.setattr(info, "run", run)
+    assert main(["info", "x"]) == 130
+    assert capsys.readouterr().err == "layerdag: stopped by the keyboard: 3 samples are kept.\n"
+
+
+def test_the_handler_of_before_is_back_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with terminating():
+        assert signal.getsignal(signal.SIGTERM) is not before
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_other_threads_leave_signals_alone() -> None:
+    found = []
+
+    def look() -> None:
+        with terminating():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [before]
+
+
+def test_exit_codes_are_those_of_shells() -> None:
+    assert exit_code(KeyboardInterrupt()) == 128 + signal.SIGINT == 130
+    assert exit_code(Terminated()) == 128 + signal.SIGTERM == 143
+
+
+def test_a_reader_that_went_away_is_no_error(monkeypatch, tmp_path) -> None:
+    def run(args: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(info, "run", run)
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main(["info", "x"]) == 0
+        # What is printed afterwards, as Python does when it ends, goes nowhere.
+        out.write("more")
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_the_version_is_told(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"layerdag {__version__}\n"
+
+
+def test_a_verb_unlike_any_other_gets_the_list_of_all(capsys) -> None:
+    assert main(["xyzzy"]) == 2
+    assert "Known: collect, convert, info," in capsys.readouterr().err
+
+
+def test_help_alone_lists_the_verbs(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["help"])
+    assert stop.value.code == 0
+    assert "simulated clusters:" in capsys.readouterr().out
+
+
+DOT = "digraph { node [kind=a, cost=2] x -> y; x -> z [style=dashed]; z [kind=b] }\n"
+
+
+@pytest.fixture
+def dot(tmp_path: Path) -> Path:
+    path = tmp_path / "g.dot"
+    path.write_text(DOT)
+    return path
+
+
+@pytest.mark.parametrize("form", ["json", "graphml", "wfformat", "dot"])
+def test_a_graph_is_converted_and_stays_the_same(dot: Path, tmp_path: Path, form: str) -> None:
+    out = tmp_path / f"out.{'json' if form == 'wfformat' else form}"
+    assert main(["convert", str(dot), "--to", form, "--out", str(out)]) == 0
+    found = ld.diff(dot, out)
+    assert found.programs[0].aligned == 3
+    assert not found.programs[0].differs
+    assert main(["convert", str(dot), "--to", form, "--out", str(out)]) == 2  # it is there
+    assert main(["convert", str(dot), "--to", form, "--out", str(out), "--overwrite"]) == 0
+
+
+def test_a_job_becomes_a_workflow_with_its_durations(tmp_path: Path) -> None:
+    out = tmp_path / "job.json"
+    job = "data/examples/ddp_mlp"
+    assert main(["convert", job, "--to", "wfformat", "--out", str(out)]) == 0
+    tasks = json.loads(out.read_text())["workflow"]["execution"]["tasks"]
+    assert len(tasks) == 65
+    total = sum(task["runtimeInSeconds"] for task in tasks)
+    assert total == pytest.approx(ld.read_trace(f"{job}.0.et").duration_us_N.sum() / 1e6, rel=1e-2)
+
+
+def test_a_graph_has_no_form_of_traces(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(dot), "--out", "x"]) == 2
+    assert "has no form 'et'; choose one of json, graphml" in capsys.readouterr().err
+    assert main(["convert", str(dot), str(dot), "--to", "json", "--out", "x"]) == 2
+
+
+def test_info_counts_words_numbers_and_edges(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(dot)]) == 0
+    told = capsys.readouterr().out
+    assert "g: 3 nodes, 2 edges (data 1, control 1)" in told
+    assert "a 2, b 1" in told
+    assert main(["info", str(dot), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["layers"] == 2
+    assert found["numbers"]["cost"] == {"present": 3, "min": 2.0, "max": 2.0, "sum": 6.0}
+
+
+def test_view_and_validate_take_any_flow_graph(dot: Path, tmp_path: Path) -> None:
+    assert main(["view", str(dot), "--out", str(tmp_path / "g.svg")]) == 0
+    assert main(["validate", str(dot)]) == 0
+    (tmp_path / "bad.dot").write_text("digraph {")
+    assert main(["validate", str(tmp_path)]) == 1
+
+
+def test_a_folder_of_workflows_is_a_data_set(dot: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number in range(12):
+        text = DOT.replace("digraph {", f"digraph {{ label={number}; n{number} [kind=a];")
+        (folder / f"g{number}.dot").write_text(text.replace("cost=2", f"cost={number}"))
+    data = ld.load_dataset(folder)
+    assert sum(map(len, data.graphs.values())) == 12
+    assert {dag.conditions["label"] for part in data.graphs.values() for dag in part} == {
+        float(number) for number in range(12)
+    }

@@ -7,9 +7,125 @@ from hypothesis import given, strategies as st
 from laws import tried
 from raw_graphs import chain
 
-from layerdag.datasets import enough_to_judge, held_out_fraction, named_splits, split_graphs
-from layerdag.datasets._splits import content_key, tenths
-from layerdag.errors import ConfigError
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.splits import (
+    SplitFingerprint,
+    content_hash,
+    content_key,
+    has_enough_held_out,
+    held_out_fraction,
+    named_splits,
+    require_same_split,
+    split_graphs,
+    tenth_split_sizes,
+)
+from layerdag.errors import ConfigError, UsageError
+from layerdag.graph.attributed_graph import AttributedGraph
+
+
+def diamond(order: list[int], sizes: list[float]) -> AttributedGraph:
+    """Return a -> b, a -> c, b -> d, c -> d with the nodes listed in ``order``."""
+    place = {node: i for i, node in enumerate(order)}
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    return AttributedGraph(
+        name="diamond",
+        categories={"op": ["abcd"[node] for node in order]},
+        numbers={"size": np.array([sizes[node] for node in order])},
+        edge_index_2E=np.array([(place[s], place[t]) for s, t in edges]).T,
+        edge_type_E=np.zeros(4, dtype=np.int64),
+    )
+
+
+def split(train: str, val: str, test: str) -> SplitFingerprint:
+    parts = {
+        name: [chain(word, word, label=1.0) for word in words.split()]
+        for name, words in (("train", train), ("val", val), ("test", test))
+    }
+    return GraphDataset.build("toy", "flow", parts).split
+
+
+def test_a_hash_does_not_depend_on_the_order_of_nodes_nor_on_conditions() -> None:
+    sizes = [1.0, 2.0, float("nan"), -0.0]
+    first = content_hash(diamond([0, 1, 2, 3], sizes))
+    assert content_hash(diamond([2, 0, 3, 1], [1.0, 2.0, float("nan"), 0.0])) == first
+    labeled = replace(diamond([0, 1, 2, 3], sizes), conditions={"label": 3.0})
+    assert content_hash(labeled) == first
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"categories": {"op": ["a", "b", "c", "e"]}},
+        {"numbers": {"size": np.array([1.0, 2.0, 3.0, 5.0])}},
+        {"numbers": {"weight": np.array([1.0, 2.0, 3.0, 4.0])}},
+        {"edge_type_names": ("control",)},
+        {"edge_index_2E": np.array([(0, 1), (0, 2), (1, 3), (1, 2)]).T},
+    ],
+)
+def test_a_hash_depends_on_words_numbers_names_and_edges(changed: dict) -> None:
+    graph = diamond([0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0])
+    assert content_hash(replace(graph, **changed)) != content_hash(graph)
+
+
+def test_a_split_does_not_depend_on_the_order_of_graphs() -> None:
+    assert split("aa ab bb", "ba", "bab") == split("bb aa ab", "ba", "bab")
+
+
+def test_a_graph_in_another_part_is_another_split() -> None:
+    whole = split("aa ab bb", "ba", "bab")
+    assert whole.differing(split("aa ab", "ba", "bab bb")) == ("train", "test")
+    assert whole.differing(split("aa ab bb", "ba", "bab")) == ()
+
+
+def test_the_number_of_equal_graphs_counts() -> None:
+    assert split("aa ab ab", "ba", "bab").differing(split("aa aa ab", "ba", "bab")) == ("train",)
+
+
+def test_no_digest_is_of_a_graph_alone() -> None:
+    one = split("aa", "aa", "aa")
+    # The same graph in another part has another digest, and none of them is its hash.
+    assert len({one.train, one.val, one.test}) == 3
+    assert content_hash(chain("aa", "aa")).split()[0] not in "".join(one.to_dict().values())
+
+
+def test_an_empty_part_has_no_digest() -> None:
+    assert split("aa ab", "", "bab").val == ""
+
+
+def test_plain_data_comes_back_and_anything_else_is_no_fingerprint() -> None:
+    whole = split("aa ab", "ba", "bab")
+    assert SplitFingerprint.from_dict(whole.to_dict()) == whole
+    for other in (None, 3, {}, {"train": "a", "val": "b"}, {"train": 1, "val": "b", "test": "c"}):
+        assert SplitFingerprint.from_dict(other) is None
+
+
+def test_another_split_is_refused_with_the_parts_that_differ() -> None:
+    learned = split("aa ab bb", "ba", "bab")
+    require_same_split(learned, split("bb aa ab", "ba", "bab"), model="m", data="d")
+    with pytest.raises(UsageError, match=r"the training and test graphs differ.*held out here"):
+        require_same_split(learned, split("aa ab", "ba", "bab bb"), model="m", data="d")
+
+
+def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> None:
+    from layerdag.cli.commands.sample import checkpoint_path
+    from layerdag.training.checkpoint import load_checkpoint
+
+    loaded = load_checkpoint(checkpoint_path("pretrained"))
+    assert loaded.meta.split is not None
+    assert loaded.data_settings["max_nodes"] == 1200
+    assert not {"folder", "labels"} & set(loaded.data_settings)
+
+
+@pytest.mark.slow
+def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repository) -> None:
+    from layerdag.cli.commands.sample import checkpoint_path
+    from layerdag.datasets.corpus import load_corpus
+    from layerdag.training.checkpoint import load_checkpoint
+
+    loaded = load_checkpoint(checkpoint_path("pretrained"))
+    limit = loaded.data_settings["max_nodes"]
+    assert load_corpus(repository / "data", max_nodes=limit).split == loaded.meta.split
+
 
 WORDS = ["".join(word) for word in itertools.product("ab", repeat=5)]
 
@@ -47,17 +163,17 @@ def test_few_graphs_are_for_training_then_val_then_test(count, sizes):
 )
 def test_small_folders_hold_out_enough_to_judge(count, sizes):
     graphs = [chain(word, word) for word in WORDS[:count]]
-    parts = split_graphs(graphs, seed=0, sizes=enough_to_judge)
+    parts = split_graphs(graphs, seed=0, sizes=has_enough_held_out)
     assert [len(graphs) for graphs in parts.values()] == sizes
 
 
 @pytest.mark.parametrize("count", [100, 101, 555, 1013])
 def test_from_a_hundred_graphs_on_a_tenth_each_is_held_out(count):
-    assert enough_to_judge(count) == tenths(count)
+    assert has_enough_held_out(count) == tenth_split_sizes(count)
 
 
 def test_ten_graphs_each_are_held_out_of_fifty():
-    assert enough_to_judge(50) == enough_to_judge(99) == (10, 10)
+    assert has_enough_held_out(50) == has_enough_held_out(99) == (10, 10)
 
 
 def test_a_share_of_held_out_graphs_may_be_chosen():
@@ -78,7 +194,7 @@ def test_graphs_that_the_label_file_does_not_name_are_for_training():
 @tried(6)
 def test_every_graph_stands_in_one_part_and_equal_ones_in_the_same(count, seed, share):
     graphs = [chain(f"g{i}", "ab" * (1 + i % 7) + "a" * (i % 3)) for i in range(count)]
-    for sizes in (tenths, enough_to_judge, held_out_fraction(share)):
+    for sizes in (tenth_split_sizes, has_enough_held_out, held_out_fraction(share)):
         parts = split_graphs(graphs, seed, sizes=sizes)
         placed = [graph.name for part in parts.values() for graph in part]
         assert sorted(placed) == sorted(graph.name for graph in graphs)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from layerdag.graph import Blocks, Run, nested_runs, repeated_runs
-from layerdag.traces import Trace, dependency_edges, embedded_corpus, read_index, read_runs
+from layerdag.graph.repeats import RepeatedProgram, Run, nested_runs, repeated_runs
+from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
+from layerdag.traces.trace import Trace, dependency_edges
 
 
 def colors(word: str) -> np.ndarray:
@@ -62,7 +63,7 @@ def layered(count: int) -> tuple[int, tuple[np.ndarray, np.ndarray], list[Run]]:
 @pytest.mark.parametrize(("count", "wanted"), [(2, 5), (3, 4), (5, 2), (4, 4), (3, 12)])
 def test_a_net_of_so_many_layers_is_that_net(count: int, wanted: int) -> None:
     nodes, edges, runs = layered(count)
-    made = Blocks.fold(nodes, edges, runs, [False, True]).unrolled(wanted)
+    made = RepeatedProgram.fold(nodes, edges, runs, [False, True]).unrolled(wanted)
     _, (edges_2E, kind_E), _ = layered(wanted)
     np.testing.assert_array_equal(made.edge_index_2E, edges_2E)
     np.testing.assert_array_equal(made.edge_type_E, kind_E)
@@ -82,7 +83,7 @@ def test_unrolling_gives_any_graph_back(data: st.DataObject) -> None:
     table = np.array(sorted(found, key=lambda e: (e[1], e[0], e[2])), dtype=np.int64).reshape(-1, 3)
     edges = (table[:, :2].T, table[:, 2])
     back = data.draw(st.tuples(st.booleans(), st.booleans()))
-    made = Blocks.fold(nodes, edges, [first, second], back).unrolled()
+    made = RepeatedProgram.fold(nodes, edges, [first, second], back).unrolled()
     np.testing.assert_array_equal(made.row_N, np.arange(nodes))
     np.testing.assert_array_equal(made.edge_index_2E, edges[0])
     np.testing.assert_array_equal(made.edge_type_E, edges[1])
@@ -106,6 +107,6 @@ def assert_unrolls(trace: Trace) -> None:
     for count in {run.count for run in repeated_runs(color_N)}:
         runs = [run for run in repeated_runs(color_N) if run.count == count]
         back = [at % 2 == 1 for at in range(len(runs))]
-        made = Blocks.fold(len(names), (edges_2E, kind_E), runs, back).unrolled()
+        made = RepeatedProgram.fold(len(names), (edges_2E, kind_E), runs, back).unrolled()
         np.testing.assert_array_equal(made.edge_index_2E, edges_2E[:, order_E])
         np.testing.assert_array_equal(made.edge_type_E, kind_E[order_E])

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from random_graphs import random_dag
 
-from layerdag.graph import DAG, DAGBatch, GraphSizes, random_dag
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 
 
 @pytest.fixture
@@ -31,6 +32,6 @@ def make_batch() -> Callable[..., DAGBatch]:
 
     def make(*dags: DAG) -> DAGBatch:
         numbers = torch.arange(len(dags))
-        return DAGBatch.of(dags, numbers[:, None].float(), numbers[:, None] % 3)
+        return DAGBatch.from_dags(dags, numbers[:, None].float(), numbers[:, None] % 3)
 
     return make

@@ -1,14 +1,42 @@
 """What every model promises, whatever it is made of."""
 
+import json
+import math
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
+from random_graphs import random_dag
 from torch import Tensor, nn
 
-from layerdag.errors import UsageError
-from layerdag.graph import DAG, DAGBatch
-from layerdag.models import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import ConfigError, UsageError
+from layerdag.models.base import (
+    MAX_CODES,
+    MAX_COLUMNS,
+    Conditions,
+    DAGModel,
+    LossTerm,
+    ModelSpec,
+    SampleRequest,
+    SampleResult,
+    build_model,
+    build_without_weights,
+    require_between,
+    require_choices,
+    require_few,
+)
+from layerdag.models.fast.config import FastConfig
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.reference.config import ReferenceConfig
+from layerdag.models.reference.model import ReferenceLayerDAG
 
 
 class SilentModel(DAGModel):
@@ -86,7 +114,7 @@ def test_a_model_without_a_posterior_says_so_and_draws_one_graph(
     assert model.posterior_objectives() == ()
     assert model.log_posterior(batch) is None
     assert model.predict_numeric_conditions(batch) is None
-    assert model.usual_best_of == 1
+    assert model.default_best_of == 1
 
 
 def test_a_model_that_cannot_choose_refuses_several_candidates():
@@ -94,3 +122,325 @@ def test_a_model_that_cannot_choose_refuses_several_candidates():
     model.require_options(steps=None, best_of=1)
     with pytest.raises(UsageError, match=r"best_of=4 cannot be done; leave best_of out"):
         model.require_options(steps=None, best_of=4)
+
+
+SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One word out of two, and a number of any size."""
+
+    word: Literal["yes", "no"] = "yes"
+    number: int = 1
+    open: Literal["left", "right"] | None = None
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.5])
+def test_both_ends_are_included(value: float):
+    require_between("fast", 0, 1, rate=value)
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1.000001, math.inf, -math.inf, math.nan])
+def test_what_lies_outside_is_refused(value: float):
+    with pytest.raises(ConfigError, match=r"model 'fast': 'rate' must be from 0 to 1, found"):
+        require_between("fast", 0, 1, rate=value)
+
+
+def test_the_first_setting_out_of_bounds_is_named():
+    with pytest.raises(ConfigError, match=r"'b' must be from 1 to 10, found 11"):
+        require_between("fast", 1, 10, a=3, b=11, c=12)
+
+
+def test_a_huge_value_does_not_fill_the_message():
+    with pytest.raises(ConfigError) as told:
+        require_between("fast", 0, 1, rate=10**400)
+    assert len(str(told.value)) < 120
+
+
+def test_a_word_among_the_choices_is_taken_and_numbers_are_left_alone():
+    require_choices("fast", "", Choice("no", number=-7))
+
+
+def test_another_word_is_refused_with_its_place_and_the_choices():
+    with pytest.raises(ConfigError, match=r"'part\.word' must be 'yes' or 'no', found 'maybe'"):
+        require_choices("fast", "part", Choice("maybe"))
+    with pytest.raises(ConfigError, match=r"model 'fast': 'word' must be"):
+        require_choices("fast", "", Choice("maybe"))
+
+
+def test_a_word_that_may_be_left_out_is_one_of_the_choices_otherwise():
+    require_choices("fast", "part", Choice(open=None))
+    require_choices("fast", "part", Choice(open="left"))
+    with pytest.raises(ConfigError, match=r"'part\.open' must be 'left' or 'right', found 'up'"):
+        require_choices("fast", "part", Choice(open="up"))
+
+
+def test_sizes_of_a_data_set_pass():
+    require_few(SIZES)
+    require_few(GraphSizes((1,)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attributes": ()},
+        {"attributes": (4, 0)},
+        {"edge_types": 0},
+        {"numeric_conditions": -1},
+        {"category_conditions": (3, 0)},
+    ],
+)
+def test_no_attribute_or_no_code_is_refused(changes: dict[str, object]):
+    with pytest.raises(ConfigError, match="at least one attribute, and positive numbers of codes"):
+        require_few(replace(SIZES, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attributes": (2,) * (MAX_COLUMNS + 1)},
+        {"numeric_conditions": MAX_COLUMNS + 1},
+        {"category_conditions": (2,) * (MAX_COLUMNS + 1)},
+    ],
+)
+def test_too_many_columns_are_refused(changes: dict[str, object]):
+    with pytest.raises(ConfigError, match=rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"):
+        require_few(replace(SIZES, **changes))
+
+
+@pytest.mark.parametrize("name", ["attributes", "category_conditions", "edge_types"])
+def test_too_many_codes_are_refused_and_the_most_are_not(name: str):
+    def sized(codes: int) -> GraphSizes:
+        return replace(SIZES, **{name: codes if name == "edge_types" else (codes,)})
+
+    require_few(sized(MAX_CODES))
+    with pytest.raises(ConfigError, match=rf"column of {MAX_CODES + 1} codes is refused; 100000"):
+        require_few(sized(MAX_CODES + 1))
+
+
+KNOWN = Conditions(torch.tensor([[0.5, 1.0], [2.0, -2.0]]), torch.tensor([[1], [0]]))
+
+
+def test_unknown_conditions_keep_the_shape_and_say_nothing():
+    unknown = KNOWN.unknown()
+    assert unknown.numeric_BC.isnan().all()
+    assert unknown.numeric_BC.shape == (2, 2)
+    assert unknown.category_BM.tolist() == [[-1], [-1]]
+
+
+def test_each_uniform_below_the_rate_drops_its_condition_and_the_last_one_all():
+    uniform = torch.tensor([[0.0, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.1]])
+    dropped = KNOWN.dropped(uniform, 0.2)
+    assert dropped.numeric_BC.isnan().tolist() == [[True, False], [True, True]]
+    assert dropped.category_BM.tolist() == [[1], [-1]]
+
+
+def test_rows_are_taken_and_joined_in_order():
+    joined = KNOWN.of(torch.tensor([1])).followed_by(KNOWN)
+    assert joined.numeric_BC[:, 0].tolist() == [2.0, 0.5, 2.0]
+    assert joined.category_BM[:, 0].tolist() == [0, 1, 0]
+
+
+def test_a_rate_of_0_drops_nothing_and_one_of_1_everything():
+    uniform = torch.tensor([[0.0, 0.5, 0.9, 0.1], [0.3, 0.99, 0.0, 0.0]])
+    kept, lost = KNOWN.dropped(uniform, 0.0), KNOWN.dropped(uniform, 1.0)
+    assert torch.equal(kept.numeric_BC, KNOWN.numeric_BC)
+    assert torch.equal(kept.category_BM, KNOWN.category_BM)
+    assert lost.numeric_BC.isnan().all()
+    assert (lost.category_BM == -1).all()
+
+
+def test_what_is_unknown_stays_unknown():
+    unknown = KNOWN.unknown()
+    dropped = unknown.dropped(torch.ones(2, 4), 0.5)
+    assert dropped.numeric_BC.isnan().all()
+    assert (dropped.category_BM == -1).all()
+
+
+def test_dropping_leaves_the_conditions_themselves_alone():
+    before = KNOWN.numeric_BC.clone()
+    KNOWN.dropped(torch.zeros(2, 4), 0.5)
+    assert torch.equal(KNOWN.numeric_BC, before)
+
+
+def test_graphs_may_have_numbers_alone_categories_alone_or_nothing():
+    for numbers, categories in ((2, 0), (0, 2), (0, 0)):
+        plain = Conditions(torch.zeros(3, numbers), torch.zeros(3, categories, dtype=torch.int64))
+        uniform = torch.full((3, numbers + categories + 1), 0.9)
+        uniform[1, -1] = 0.0
+        dropped = plain.dropped(uniform, 0.5)
+        assert dropped.numeric_BC.isnan().any(1).tolist() == [False, bool(numbers), False]
+        assert (dropped.category_BM == -1).any(1).tolist() == [False, bool(categories), False]
+        assert plain.of(torch.zeros(0, dtype=torch.int64)).numeric_BC.shape == (0, numbers)
+
+
+SIZES_B2 = torch.tensor([[30.0, 3.0], [70.0, 7.0]])
+
+
+def test_the_sizes_asked_for_are_conditions_that_may_be_dropped():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, SIZES_B2)
+    uniform = torch.tensor([[0.9, 0.9, 0.9, 0.1, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9, 0.1, 0.9]])
+    dropped = asked.dropped(uniform, 0.2)
+    assert dropped.sizes_B2.isnan().tolist() == [[True, False], [False, True]]
+    assert not dropped.numeric_BC.isnan().any()
+    everything = asked.dropped(uniform.masked_fill(uniform < 0.5, 0.9).clone(), 0.95)
+    assert everything.sizes_B2.isnan().all()
+
+
+def test_rows_without_sizes_follow_those_with_them():
+    asked = Conditions(KNOWN.numeric_BC, KNOWN.category_BM, SIZES_B2)
+    joined = asked.followed_by(asked.unknown()).of(torch.tensor([1, 0, 3]))
+    assert joined.known_sizes_B2[:2].tolist() == [[70.0, 7.0], [30.0, 3.0]]
+    assert joined.known_sizes_B2[2].isnan().all()
+    assert KNOWN.known_sizes_B2.shape == (2, 2)
+    assert KNOWN.known_sizes_B2.isnan().all()
+
+
+TINY: dict[str, dict[str, Any]] = {
+    "fast": {"width": 32, "depth": 1},
+    "reference": {
+        "layer_size": {"width": 4, "rounds": 0},
+        "node": {"width": 4, "heads": 1, "steps": 2},
+        "edge": {"width": 4, "rounds": 0, "steps": 2},
+    },
+}
+CLASSES = {"fast": FastLayerDAG, "reference": ReferenceLayerDAG}
+
+
+@pytest.fixture
+def statistics(sizes: GraphSizes, make_dag: Callable[..., DAG]) -> GraphStatistics:
+    return GraphStatistics.measure([make_dag(2, 3, 1)], sizes)
+
+
+@pytest.fixture(params=["fast", "reference"])
+def spec(
+    request: pytest.FixtureRequest, sizes: GraphSizes, statistics: GraphStatistics
+) -> ModelSpec:
+    return ModelSpec(request.param, sizes, statistics, TINY[request.param])
+
+
+def test_a_spec_survives_its_file(spec: ModelSpec):
+    assert ModelSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+def test_the_name_chooses_the_class_and_the_arguments_its_settings(spec: ModelSpec):
+    model = build_model(spec)
+    assert type(model) is CLASSES[spec.name]
+    assert model.config == spec.config
+    assert isinstance(spec.config, FastConfig if spec.name == "fast" else ReferenceConfig)
+
+
+def test_the_seed_alone_makes_the_weights(spec: ModelSpec):
+    one, same, other = build_model(spec, 1), build_model(spec, 1), build_model(spec, 2)
+    for name, weight in one.state_dict().items():
+        assert torch.equal(weight, same.state_dict()[name]), name
+    differ = [
+        name for name, p in one.named_parameters() if not torch.equal(p, other.get_parameter(name))
+    ]
+    assert len(differ) > len(list(one.parameters())) / 2
+
+
+def test_building_a_model_leaves_the_global_generator_alone(spec: ModelSpec):
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    build_model(spec, 99)
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec: ModelSpec):
+    bare, model = build_without_weights(spec), build_model(spec)
+    assert {tensor.device.type for tensor in bare.state_dict().values()} == {"meta"}
+    for tensors in (DAGModel.state_dict, lambda m: dict(m.named_parameters())):
+        expected = {name: (t.shape, t.dtype) for name, t in tensors(model).items()}
+        assert {name: (t.shape, t.dtype) for name, t in tensors(bare).items()} == expected
+
+
+def test_a_model_without_weights_is_made_without_the_compiler_of_torch(tmp_path: Path):
+    sizes = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+    dag = random_dag(np.random.default_rng(0), [2, 3, 2], [4, 2], num_edge_types=2)
+    spec = ModelSpec("fast", sizes, GraphStatistics.measure([dag], sizes))
+    (tmp_path / "spec.json").write_text(json.dumps(spec.to_dict()))
+    program = (
+        "import json, sys\n"
+        "from layerdag.models.base import ModelSpec, build_without_weights\n"
+        "build_without_weights(ModelSpec.from_dict(json.load(open(sys.argv[1]))))\n"
+        "sys.exit('torch._dynamo' in sys.modules)\n"
+    )
+    words = (sys.executable, "-c", program, tmp_path / "spec.json")
+    assert subprocess.run(words).returncode == 0
+
+
+def test_all_settings_written_out_make_the_same_model(spec: ModelSpec):
+    whole = replace(spec, arguments=asdict(spec.config))
+    assert whole.config == spec.config
+    assert build_model(whole).state_dict().keys() == build_model(spec).state_dict().keys()
+
+
+def test_an_unknown_model_is_refused_with_a_suggestion(
+    sizes: GraphSizes, statistics: GraphStatistics
+):
+    with pytest.raises(ConfigError, match=r"no model 'refrence'\. Did you mean 'reference'"):
+        build_model(ModelSpec("refrence", sizes, statistics))
+
+
+def test_an_unknown_setting_is_refused_before_anything_is_built(spec: ModelSpec):
+    with pytest.raises(ConfigError, match=r"Unknown setting 'model\.dept'"):
+        build_model(replace(spec, arguments={"dept": 3}))
+
+
+def test_a_value_out_of_bounds_is_refused(spec: ModelSpec):
+    arguments = {"fast": {"depth": 10**9}, "reference": {"node": {"rounds": 10**9}}}[spec.name]
+    with pytest.raises(ConfigError, match=f"model '{spec.name}': '.*' must be from"):
+        build_model(replace(spec, arguments=arguments))
+
+
+def test_sizes_out_of_bounds_are_refused(spec: ModelSpec):
+    with pytest.raises(ConfigError, match="codes is refused"):
+        build_model(replace(spec, sizes=replace(spec.sizes, category_conditions=(10**9,))))
+
+
+def test_what_the_constructor_cannot_do_is_said_in_our_words(
+    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_: object) -> None:
+        raise RuntimeError("not enough memory")
+
+    monkeypatch.setattr(CLASSES[spec.name], "__init__", fails)
+    with pytest.raises(ConfigError, match=f"'{spec.name}' cannot be built: not enough memory"):
+        build_model(spec)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.pop("sizes"),
+        lambda data: data.pop("name"),
+        lambda data: data.pop("arguments"),
+        lambda data: data["sizes"].pop("edge_types"),
+        lambda data: data["sizes"].update(attributes=[4, -2]),
+        lambda data: data["sizes"].update(attributes=[4]),
+        lambda data: data["sizes"].update(edge_types=3),
+        lambda data: data["sizes"].update(category_conditions="many"),
+        lambda data: data.update(sizes=None),
+        lambda data: data.update(statistics=[]),
+        lambda data: data.update(arguments=[1, 2]),
+        lambda data: data.update(arguments={"width": {1: 2}}),
+        lambda data: data.update(arguments={"encoder": {"block": object()}}),
+        lambda data: data["sizes"].update(numeric_conditions=float("inf")),
+    ],
+)
+def test_a_damaged_description_is_refused_in_one_sentence(
+    damage: Callable[[dict[str, Any]], None], sizes: GraphSizes, statistics: GraphStatistics
+):
+    data = ModelSpec("fast", sizes, statistics, {"width": 32}).to_dict()
+    damage(data)
+    with pytest.raises(ConfigError, match=r"The model's description cannot be read: .*\."):
+        ModelSpec.from_dict(data)
+
+
+@pytest.mark.parametrize("data", [None, 3, "fast", [], {}])
+def test_what_is_no_description_is_refused(data: object):
+    with pytest.raises(ConfigError, match="description cannot be read"):
+        ModelSpec.from_dict(data)

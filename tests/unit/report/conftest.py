@@ -1,7 +1,7 @@
 import pytest
 from small_reports import small_report
 
-from layerdag.report import ReportContent
+from layerdag.report.content import ReportContent
 
 
 @pytest.fixture(scope="session")

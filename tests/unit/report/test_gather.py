@@ -1,23 +1,255 @@
-"""Parts of a report are the figures of the floors below, in words and numbers."""
+"""Single jobs that a report shows."""
 
+import dataclasses
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from random_jobs import random_job
+from simulator_traces import all_reduce, comp, recv, workload
 
-from layerdag.evaluation.metrics import AttributeView, Interval
-from layerdag.evaluation.privacy import Novelty
-from layerdag.graph import DAG
-from layerdag.report import (
-    ReportContent,
-    SummaryRow,
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.base import AttributeView, Interval
+from layerdag.privacy.copies import Novelty
+from layerdag.report import gather as _transfer, gather as stages
+from layerdag.report.content import ReportContent, SummaryRow
+from layerdag.report.gather import (
+    SimulatedWorkloads,
     attribute_shares,
+    simulate_stage,
+    simulation_parts,
     structure_distributions,
     summary_rows,
+    systems,
 )
-from layerdag.surrogates import REAL, SCORES, SHUFFLED, SYNTHETIC, TransferReport, TransferRow
-from layerdag.surrogates.tstr import Score
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.simulator.config import Topology
+from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
+from layerdag.surrogates.scoring import SCORES
+from layerdag.surrogates.tstr import Score, TransferReport, TransferRow
+
+
+@pytest.fixture(scope="module")
+def data() -> GraphDataset:
+    jobs = [random_job(seed, 2, layers=4) for seed in range(8)]
+    return GraphDataset.build("jobs", "trace", {"train": jobs[:5], "test": jobs[5:]}, num_bins=2)
+
+
+def test_samples_stand_beside_real_jobs_with_their_operators(data: GraphDataset) -> None:
+    sample = data.graphs["test"][0]
+    (pair,) = stages.neighbors_of(data, [sample])
+    assert pair.compared == 8
+    # The sample is one of the real jobs, which is found again.
+    assert pair.distance == pytest.approx(0, abs=1e-6)
+    assert (pair.sample.title, pair.real.title) == ("Sample", "Nearest real graph")
+    assert pair.sample.label_N == pair.real.label_N
+
+
+def test_a_real_job_and_a_sample_run_on_the_same_cluster(data: GraphDataset) -> None:
+    real, sample = stages.timelines_of(data, data.graphs["test"], data.graphs["train"])
+    assert real.title.startswith("A real job")
+    assert sample.title.startswith("A sample")
+    for job in (real, sample):
+        assert job.ranks == 2
+        ends = [float(lane.end_ms_S.max()) for lane in job.lanes]
+        assert max(ends) == pytest.approx(job.duration_ms)
+        assert all((lane.start_ms_S <= lane.end_ms_S).all() for lane in job.lanes)
+        assert all(len(lane.kind_S) == lane.start_ms_S.size for lane in job.lanes)
+
+
+def test_lanes_tell_computation_from_communication(data: GraphDataset) -> None:
+    (job,) = stages.timelines_of(data, (), data.graphs["train"])
+    names = {lane.name for lane in job.lanes}
+    assert "rank 0 computes" in names
+    for lane in job.lanes:
+        alone = set(lane.kind_S) == {"communication"}
+        assert alone is lane.name.endswith("communicates")
+
+
+def test_a_sample_without_real_jobs_stands_alone(data: GraphDataset) -> None:
+    assert len(stages.timelines_of(data, (), data.graphs["train"])) == 1
+    assert stages.timelines_of(data, data.graphs["test"], ()) == ()
+
+
+def test_what_has_no_operators_is_not_drawn(data: GraphDataset) -> None:
+    kept = [a for a in data.schema.attributes if a.name != "op"]
+    bare = replace(data, schema=replace(data.schema, attributes=tuple(kept)))
+    assert not stages.can_be_drawn(bare)
+    assert stages.neighbors_of(bare, data.graphs["test"]) == ()
+    assert stages.timelines_of(bare, data.graphs["test"], data.graphs["train"]) == ()
+
+
+def test_times_are_milliseconds(data: GraphDataset) -> None:
+    (job,) = stages.timelines_of(data, (), data.graphs["train"][:1])
+    lane = job.lanes[0]
+    assert np.all(lane.end_ms_S <= job.duration_ms + 1e-9)
+    assert job.duration_ms < 1e6
+
+
+@pytest.fixture(scope="module")
+def data_graphs() -> GraphDataset:
+    jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
+    return GraphDataset.build("jobs", "trace", {"train": jobs[:4], "test": jobs[4:]}, num_bins=2)
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        ("aten::_foreach_add_", "optimizer"),
+        ("aten::_fused_adam_", "optimizer"),
+        ("aten::addmm", "matrix product"),
+        ("aten::convolution_backward", "matrix product"),
+        ("aten::_scaled_dot_product_attention", "matrix product"),
+        ("aten::embedding", "data movement"),
+        ("aten::copy_", "data movement"),
+        ("aten::native_layer_norm", "reduction"),
+        ("aten::_log_softmax", "reduction"),
+        ("aten::relu", "element-wise"),
+        ("sum", "element-wise"),  # without a namespace there is no name to go by
+    ],
+)
+def test_operators_are_colored_by_what_they_do(operator: str, kind: str) -> None:
+    assert stages.kind_of(operator, "COMP") == kind
+
+
+def test_whatever_communicates_is_communication() -> None:
+    assert stages.kind_of("aten::addmm", "COMM_COLL") == "communication"
+
+
+def test_vocabularies_name_every_code_of_every_attribute(data_graphs: GraphDataset) -> None:
+    found = stages.vocabularies(data_graphs)
+    assert [len(words) for words in found] == [a.num_codes for a in data_graphs.schema.attributes]
+    names = [a.name for a in data_graphs.schema.attributes]
+    assert "COMM_COLL" in found[names.index("type")]
+    # Numbers in bins have no words: their codes stand for themselves.
+    assert found[names.index("duration")][:2] == ("0", "1")
+
+
+def test_pictures_carry_operator_and_kind_of_each_node(data_graphs: GraphDataset) -> None:
+    dag = data_graphs.graphs["test"][0]
+    picture = stages.picture_of(data_graphs, dag, "a job")
+    graph = data_graphs.schema.decode(dag)
+    assert picture.title == "a job"
+    assert list(picture.label_N) == graph.categories["op"]
+    assert [kind == "communication" for kind in picture.class_N] == [
+        word != "COMP" for word in graph.categories["type"]
+    ]
+
+
+def test_samples_become_workloads_and_repairs_are_added_up(data_graphs: GraphDataset) -> None:
+    dags = data_graphs.graphs["test"]
+    samples = [
+        GeneratedGraph(f"sample-{i}", i, dag, False, data_graphs.schema)
+        for i, dag in enumerate(dags)
+    ]
+    found = stages.decoded_jobs(sample.graph for sample in samples)
+    assert [job.source for job in found.workloads] == ["sample-0", "sample-1"]
+    alone = [stages.decoded_jobs([sample.graph]) for sample in samples]
+    assert found.repairs == sum((Counter(one.repairs) for one in alone), Counter())
+    assert found.completions == sum((Counter(one.completions) for one in alone), Counter())
+    assert found.completions.keys() <= {"communication_order_added", "start_without_time"}
+
+
+NODES = [comp(0, 100), all_reduce(1, 2**20, (0,))]
+FINE = workload(NODES, NODES)
+ALONE = workload([comp(0, 7)])
+STUCK = workload([recv(0, 1, 8)], [comp(0, 1)])
+
+
+def expected_ns(topology: Topology, gigabytes: float, latency_ns: float) -> int:
+    """Return 100 us of compute, and a ring of two ranks with half the bytes in each message."""
+    hops = 2 if topology is Topology.SWITCH else 1
+    message = int(hops * latency_ns + 2**19 / (gigabytes * 2**30 / 1e9))
+    return 100_000 + 30 + 2 * message
+
+
+def test_every_system_runs_every_job_and_failures_are_told() -> None:
+    found = simulate_stage([FINE, STUCK, ALONE], "simulating")
+    assert found.makespan_ns.shape == (len(systems()), 2)
+    assert found.makespan_ns[:, 0].tolist() == [
+        expected_ns(*system) for system in systems().values()
+    ]
+    assert found.makespan_ns[:, 1].tolist() == [7000] * 4
+    assert found.num_ranks.tolist() == [2, 1]
+    [told] = found.failed
+    assert "waits for rank 1" in told
+    shares = 1 - 100_000 / found.makespan_ns[:, 0]
+    np.testing.assert_allclose(found.exposed_fraction[:, 0], shares)
+    assert found.exposed_fraction[:, 1].tolist() == [0.0] * 4
+
+
+def test_times_are_geometric_means_over_jobs_of_several_ranks() -> None:
+    real = SimulatedWorkloads(
+        np.array([[1e6, 4e6, 1e9]] * 4), np.zeros((4, 3)), np.array([2, 4, 1]), ()
+    )
+    made = SimulatedWorkloads(np.array([[2e6, 3e6]] * 4), np.ones((4, 2)), np.array([2, 1]), ())
+    drawn, times = simulation_parts(real, made)
+    assert times is not None
+    assert times.real == pytest.approx((2.0,) * 4)
+    assert times.synthetic == pytest.approx((2.0,) * 4)
+    makespan, share = drawn
+    assert makespan.title.endswith(next(iter(systems())))
+    assert [sample.values.tolist() for sample in makespan.samples] == [[1, 4, 1000], [2, 3]]
+    assert [sample.values.tolist() for sample in share.samples] == [[0, 0, 0], [1, 1]]
+    assert makespan.log
+    assert not share.log
+
+
+def test_without_parallel_jobs_on_both_sides_there_are_no_times() -> None:
+    parallel, single = simulate_stage([FINE], "a"), simulate_stage([ALONE], "b")
+    drawn, times = simulation_parts(parallel, single)
+    assert (len(drawn), times) == (2, None)
+
+
+def test_where_one_side_did_not_run_nothing_is_drawn() -> None:
+    assert simulation_parts(simulate_stage([FINE], "a"), simulate_stage([STUCK], "b")) == ((), None)
+
+
+@pytest.fixture(scope="module")
+def data_transfer() -> GraphDataset:
+    jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
+    return GraphDataset.build("jobs", "trace", {"train": jobs[:4], "test": jobs[4:]}, num_bins=2)
+
+
+def test_surrogates_see_no_duration(
+    data_transfer: GraphDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Labeled] = []
+    nothing = TransferReport((), (), 0, ())
+
+    def called(*parts: object, **_: object) -> TransferReport:
+        seen.extend(parts[:3])
+        return nothing
+
+    monkeypatch.setattr(_transfer, "evaluate_tstr", called)
+    labeled = {
+        split: tuple(_with_label(dag, float(i)) for i, dag in enumerate(dags))
+        for split, dags in data_transfer.graphs.items()
+    }
+    with_labels = GraphDataset("jobs", data_transfer.schema, labeled, data_transfer.names)
+    samples = [
+        GeneratedGraph(
+            "s", 0, _with_label(data_transfer.graphs["test"][0], 7.0), False, data_transfer.schema
+        )
+    ]
+    _transfer.transferred(with_labels, samples)
+    column = [a.name for a in data_transfer.schema.attributes].index("duration")
+    real, synthetic, test = seen
+    assert [part.target_B.tolist() for part in seen] == [[0, 1, 2, 3], [7], [0, 1]]
+    for part in (real, synthetic, test):
+        assert all((dag.x_NA[:, column] == 0).all() for dag in part.dags)
+    # Only that column is hidden, and the data set itself keeps it.
+    assert (data_transfer.graphs["train"][0].x_NA[:, column] != 0).any()
+    kept = [i for i in range(len(data_transfer.schema.attributes)) if i != column]
+    assert (real.dags[0].x_NA[:, kept] == data_transfer.graphs["train"][0].x_NA[:, kept]).all()
+
+
+def _with_label(dag: DAG, label: float) -> DAG:
+    return dataclasses.replace(dag, conditions={**dag.conditions, "label": label})
+
 
 OP = (AttributeView("op"), AttributeView("size", ordered=True))
 

@@ -1,3 +1,5 @@
+"""The verdicts that a report begins with."""
+
 import json
 import re
 from dataclasses import dataclass, replace
@@ -9,11 +11,109 @@ import numpy as np
 import pytest
 import torch
 
+from layerdag.dag.dag import DAG
 from layerdag.errors import GraphError, UsageError
-from layerdag.graph import DAG
-from layerdag.report import ReportContent, SummaryRow, plain, write_report
-from layerdag.report._page import SECTIONS, render
-from layerdag.viz import Picture
+from layerdag.report.content import Answer, ReportContent, SummaryRow
+from layerdag.report.page import (
+    SECTIONS as PAGE_SECTIONS,
+    answers,
+    document,
+    plain,
+    render,
+    require_replaceable_page,
+    write_report,
+)
+from layerdag.viz.drawing import Picture
+from layerdag.viz.html import element
+
+
+def test_each_question_has_answer_reason_and_a_link() -> None:
+    content = ReportContent(
+        "t", "l", answers=(Answer("May it?", "no", "poor", "It is <a copy>.", "membership"),)
+    )
+    found = answers(content)
+    assert found is not None
+    assert "May it?" in found.html
+    assert 'class="answer tone-poor"' in found.html
+    assert "It is &lt;a copy&gt;." in found.html
+    assert '<a href="#membership">Why: membership attacks</a>' in found.html
+
+
+def test_without_questions_there_is_no_section() -> None:
+    assert answers(ReportContent("t", "l")) is None
+
+
+SECTIONS = (
+    ("first", "Its words", element("section", "one", id="first")),
+    ("second", "a < b", element("section", "two & three", id="second")),
+)
+
+
+class Outline(HTMLParser):
+    """Identifiers, link targets and the order of elements; every element is closed."""
+
+    _VOID = frozenset({"meta", "link", "br"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.open: list[str] = []
+        self.order: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.order.append(tag)
+        if tag not in self._VOID:
+            self.open.append(tag)
+        if found.get("id"):
+            self.ids.append(str(found["id"]))
+        if tag == "a":
+            self.targets.append(str(found.get("href")))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page(title: str = "Title") -> str:
+    return document(title, "What it shows.", SECTIONS)
+
+
+def test_every_element_is_closed_and_every_link_leads_somewhere() -> None:
+    outline = Outline(page())
+    assert not outline.open
+    assert outline.targets == ["#main", "#first", "#second"]
+    assert {target[1:] for target in outline.targets} <= set(outline.ids)
+
+
+def test_the_content_can_be_reached_before_the_links() -> None:
+    order = Outline(page()).order
+    assert order.index("a") < order.index("header") < order.index("main") < order.index("footer")
+
+
+def test_a_page_loads_and_runs_nothing() -> None:
+    text = page()
+    assert "default-src 'none'" in text
+    assert not re.search(r"<(script|link|img|iframe)\b", text)
+    assert not re.search(r"url\(|@import", text)
+
+
+def test_words_are_escaped_in_title_and_links() -> None:
+    text = page("A <b>& B")
+    assert "<title>A &lt;b&gt;&amp; B</title>" in text
+    assert "<b>" not in text
+    assert ">a &lt; b</a>" in text
+
+
+def test_it_has_one_heading_a_language_and_fits_small_screens() -> None:
+    text = page()
+    assert text.count("<h1") == 1
+    assert '<html lang="en">' in text
+    assert "width=device-width" in text
+    assert "prefers-color-scheme: dark" in text or "color-scheme" in text
+    assert "@media print" in text
+
 
 VOID = {"meta", "br"}
 
@@ -49,7 +149,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(content: ReportCon
     assert page.open == []
     assert len(set(page.ids)) == len(page.ids)
     assert set(page.links) <= set(page.ids)
-    assert {name for name, _, _ in SECTIONS} <= set(page.ids)
+    assert {name for name, _, _ in PAGE_SECTIONS} <= set(page.ids)
 
 
 def test_the_page_loads_nothing_from_anywhere(content: ReportContent) -> None:
@@ -196,3 +296,32 @@ def test_sections_come_in_one_order_with_links_to_those_that_are_there() -> None
         ("provenance", "Provenance"),
     ]
     assert re.findall(r'<section id="(\w+)"', page) == ["summary", "provenance"]
+
+
+def guard(path: Path) -> None:
+    require_replaceable_page(path, "a study", {"cells"}, (".json", ".csv"))
+
+
+def test_a_free_place_and_a_page_of_the_same_kind_are_taken(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    guard(page)
+    page.write_text("an older page")
+    page.with_suffix(".json").write_text(json.dumps({"cells": [], "more": 1}))
+    guard(page)
+
+
+@pytest.mark.parametrize("suffix", [".html", ".json", ".csv"])
+@pytest.mark.parametrize("content", ["thesis", "[]", '{"chapters": 3}', "[" * 100_000])
+def test_a_file_of_something_else_is_never_replaced(
+    tmp_path: Path, suffix: str, content: str
+) -> None:
+    page = tmp_path / "a.html"
+    page.with_suffix(suffix).write_text(content)
+    with pytest.raises(UsageError, match=r"page of a study .* never replaced; choose another name"):
+        guard(page)
+    assert page.with_suffix(suffix).read_text() == content
+
+
+def test_a_page_is_an_html_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a\.htm: the page of a study is a \.html file"):
+        guard(tmp_path / "a.htm")

@@ -1,17 +1,29 @@
 """Samples that begin with the first layers of a given job or graph."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from layered_jobs import layered_job
 from random_jobs import random_job
 from raw_graphs import chain
 
-from layerdag.codec import AttributedGraph, unfold_sampled
-from layerdag.datasets import GraphDataset
+from layerdag.codec.unfolding import unfold_sampled
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError, UsageError, VocabularyError
-from layerdag.graph import GraphStatistics
-from layerdag.models import DAGModel, ModelSpec, build_model
-from layerdag.sampling import GenerationSettings, generate
-from layerdag.sampling._completion import GivenLayers
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.rolled_blocks import BLOCK, copies_of, one_block_copy
+from layerdag.models.base import DAGModel, ModelSpec, build_model
+from layerdag.sampling.completion import (
+    GivenLayers,
+    conditions_for_model,
+    unrolled_sizes,
+    with_blocks,
+)
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
 
 
 def model_of(data: GraphDataset) -> DAGModel:
@@ -55,13 +67,15 @@ def test_graphs_begin_with_the_given_nodes(chains: GraphDataset) -> None:
 
 
 def test_half_of_the_layers_are_given_unless_said_otherwise(chains: GraphDataset) -> None:
-    assert GivenLayers.of(chain("mine", "abcab"), None, chains.schema).prefix.num_layers == 2
-    assert GivenLayers.of(chain("mine", "a"), None, chains.schema).prefix.num_layers == 1
+    assert (
+        GivenLayers.from_graph(chain("mine", "abcab"), None, chains.schema).prefix.num_layers == 2
+    )
+    assert GivenLayers.from_graph(chain("mine", "a"), None, chains.schema).prefix.num_layers == 1
 
 
 def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
-    given = GivenLayers.of(workload, 3, jobs.schema)
+    given = GivenLayers.from_graph(workload, 3, jobs.schema)
     count = given.prefix.num_nodes
     for sample in completed(jobs, prefix=workload, prefix_layers=3, max_nodes=count + 12):
         order_N = np.argsort(sample.graph.layer_N, kind="stable")[:count]
@@ -85,7 +99,7 @@ def test_open_conditions_are_those_under_which_the_prefix_is_likely(
 ) -> None:
     graphs = [chain(f"g{i}", ("aaaa", "bbbb")[i % 2], family="ab"[i % 2]) for i in range(12)]
     data = GraphDataset.build("two", "flow", {"train": graphs})
-    given = GivenLayers.of(chain("mine", "bbbb"), 2, data.schema)
+    given = GivenLayers.from_graph(chain("mine", "bbbb"), 2, data.schema)
 
     def log_likelihood(_self: GivenLayers, _model: DAGModel, row: dict) -> float:
         return 0.0 if row["family"] == "b" else -50.0
@@ -98,10 +112,10 @@ def test_open_conditions_are_those_under_which_the_prefix_is_likely(
 def test_the_likelihood_of_a_prefix_is_that_of_its_nodes_alone(chains: GraphDataset) -> None:
     model = model_of(chains)
     whole, part = chain("whole", "abcab"), chain("part", "ab")
-    first = GivenLayers.of(whole, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
-    alone = GivenLayers.of(part, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
+    first = GivenLayers.from_graph(whole, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
+    alone = GivenLayers.from_graph(part, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
     assert first == pytest.approx(alone)
-    longer = GivenLayers.of(whole, 3, chains.schema)._log_likelihood(model, {"label": 2.0})
+    longer = GivenLayers.from_graph(whole, 3, chains.schema)._log_likelihood(model, {"label": 2.0})
     assert longer < first
 
 
@@ -114,16 +128,16 @@ def test_a_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
 
 def test_a_graph_of_another_kind_is_refused(jobs: GraphDataset, chains: GraphDataset) -> None:
     with pytest.raises(DataError, match="mine: attribute 'op' is missing; this schema needs"):
-        GivenLayers.of(chain("mine", "ab"), 1, jobs.schema)
+        GivenLayers.from_graph(chain("mine", "ab"), 1, jobs.schema)
     workload = unfold_sampled(random_job(9, 2), 2).workload
     with pytest.raises(DataError, match="is a job's traces, and the checkpoint samples flow"):
-        GivenLayers.of(workload, 1, chains.schema)
+        GivenLayers.from_graph(workload, 1, chains.schema)
 
 
 def test_a_given_word_that_the_checkpoint_does_not_know_is_refused(chains: GraphDataset) -> None:
     with pytest.raises(VocabularyError, match="mine: the checkpoint has no word for a given node"):
-        GivenLayers.of(chain("mine", "az"), 2, chains.schema)
-    assert GivenLayers.of(chain("mine", "az"), 1, chains.schema).prefix.num_nodes == 1
+        GivenLayers.from_graph(chain("mine", "az"), 2, chains.schema)
+    assert GivenLayers.from_graph(chain("mine", "az"), 1, chains.schema).prefix.num_nodes == 1
 
 
 def test_layers_of_no_prefix_are_refused() -> None:
@@ -149,7 +163,7 @@ def test_layers_between_given_ones_are_drawn_anew(chains: GraphDataset) -> None:
 
 def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
-    given = GivenLayers.of(workload, 8, jobs.schema, 2)
+    given = GivenLayers.from_graph(workload, 8, jobs.schema, 2)
     count = given.gap.num_later
     wanted = {"prefix": workload, "prefix_layers": 8, "suffix_layers": 2, "max_nodes": 200}
     for sample in completed(jobs, num=1, best_of=1, **wanted):
@@ -169,7 +183,134 @@ def test_an_edited_sample_depends_on_its_own_seed_alone(chains: GraphDataset) ->
 
 def test_conditions_around_a_gap_are_those_of_the_whole_graph(chains: GraphDataset) -> None:
     model = model_of(chains)
-    given = GivenLayers.of(chain("mine", "abcab"), 2, chains.schema, 1)
-    whole = GivenLayers.of(chain("mine", "abcab"), 5, chains.schema)
+    given = GivenLayers.from_graph(chain("mine", "abcab"), 2, chains.schema, 1)
+    whole = GivenLayers.from_graph(chain("mine", "abcab"), 5, chains.schema)
     row = {"label": 2.0}
     assert given._log_likelihood(model, row) == whole._log_likelihood(model, row)
+
+
+COUNTS = [1, 2, 3, 4] * 6
+
+
+@pytest.fixture(scope="module")
+def data() -> GraphDataset:
+    jobs = [layered_job(count, 8 + i, label=0.1 * count) for i, count in enumerate(COUNTS)]
+    return GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2, blocks="rolled")
+
+
+@pytest.fixture(scope="module")
+def statistics(data: GraphDataset) -> GraphStatistics:
+    return GraphStatistics.measure(data.graphs["train"], data.schema.sizes())
+
+
+@pytest.fixture(scope="module")
+def model(data: GraphDataset, statistics: GraphStatistics) -> DAGModel:
+    """Return an untrained model."""
+    spec = ModelSpec("fast", data.schema.sizes(), statistics, {"width": 32, "depth": 1})
+    return build_model(spec, seed=1).eval()
+
+
+def sampled(model: DAGModel, data: GraphDataset, **conditions: float) -> list[GeneratedGraph]:
+    wanted = GenerationSettings(4, 3, conditions, best_of=2, guidance=1.0, max_nodes=60)
+    return list(generate(model, data.schema, wanted))
+
+
+def test_blocks_are_copied_as_often_as_requested(model: DAGModel, data: GraphDataset) -> None:
+    found = sampled(model, data, repeats=3.0)
+    for sample in found:
+        assert sample.dag.conditions["repeats"] == 3.0
+        assert sample.graph.num_nodes == copies_of(data.schema.decode(sample.dag)).sum()
+        assert BLOCK not in sample.graph.categories
+    assert all(sample.graph.num_nodes > sample.dag.num_nodes for sample in found)
+
+
+def test_two_depths_that_were_not_learned_differ_in_the_copies_alone(
+    model: DAGModel, data: GraphDataset
+) -> None:
+    few, many = (sampled(model, data, repeats=count) for count in (20.0, 40.0))
+    for small, large in zip(few, many, strict=True):
+        assert small.dag.x_NA.tolist() == large.dag.x_NA.tolist()
+        assert small.dag.edge_index_2E.tolist() == large.dag.edge_index_2E.tolist()
+        blocks = int((copies_of(data.schema.decode(small.dag)) == 20).sum())
+        assert large.graph.num_nodes == small.graph.num_nodes + 20 * blocks
+
+
+def test_a_depth_that_was_not_learned_has_no_label(model: DAGModel, data: GraphDataset) -> None:
+    assert all("label" in sample.dag.conditions for sample in sampled(model, data))
+    assert not any("label" in sample.dag.conditions for sample in sampled(model, data, repeats=40))
+
+
+def test_jobs_are_traces_of_all_copies(model: DAGModel, data: GraphDataset) -> None:
+    for sample in sampled(model, data, repeats=5.0):
+        assert sample.workload(1).traces[0].num_nodes == sample.graph.num_nodes
+
+
+def test_the_model_is_told_a_depth_that_training_jobs_have(data: GraphDataset) -> None:
+    seeds = range(20)
+    for wanted in (40.0, 4.0):
+        rows = conditions_for_model(data.schema, {"repeats": wanted}, seeds)
+        assert all(2 <= round(float(row["repeats"])) <= 4 for row in rows)
+    one = conditions_for_model(data.schema, {"repeats": 1.0}, seeds)
+    assert {round(float(row["repeats"])) for row in one} == {1}
+
+
+def test_what_the_model_is_told_depends_on_the_seed_alone(data: GraphDataset) -> None:
+    wanted = {"repeats": 40.0}
+    (alone,) = conditions_for_model(data.schema, wanted, [7])
+    assert conditions_for_model(data.schema, wanted, range(10))[7] == alone
+
+
+def test_repeats_must_be_a_number(data: GraphDataset) -> None:
+    with pytest.raises(VocabularyError, match="repeats"):
+        conditions_for_model(data.schema, {"repeats": "many"}, [0])
+
+
+def test_the_estimate_of_sizes_counts_copies(
+    data: GraphDataset, statistics: GraphStatistics
+) -> None:
+    row = {"num_nodes": 8.0}
+    (small,) = unrolled_sizes(data.schema, statistics, [row], {"repeats": 1.0})
+    (large,) = unrolled_sizes(data.schema, statistics, [row], {"repeats": 11.0})
+    assert small["num_nodes"] == 8.0
+    whole = sum(copies_of(layered_job(count)).sum() for count in COUNTS)
+    assert 11 * 8 / 2 < large["num_nodes"] < 11 * 8 < whole
+
+
+def test_a_prefix_is_refused(model: DAGModel, data: GraphDataset) -> None:
+    wanted = GenerationSettings(1, prefix=layered_job(2))
+    with pytest.raises(UsageError, match="blocks=whole"):
+        list(generate(model, data.schema, wanted))
+
+
+def test_a_sample_without_blocks_is_sampled_again(data: GraphDataset) -> None:
+    plain = flat(data)
+    tried: list[int] = []
+
+    def again(seed: int) -> GeneratedGraph:
+        tried.append(seed)
+        return plain if len(tried) < 3 else replace(rolled_sample(data), seed=seed)
+
+    found = with_blocks(plain, {"repeats": 4.0}, again)
+    assert len(set(tried)) == 3
+    assert (found.name, found.seed) == (plain.name, plain.seed)
+    assert found.dag is not plain.dag
+    assert with_blocks(plain, {"repeats": 1.0}, again) is plain
+    assert with_blocks(plain, {}, again) is plain
+    assert len(tried) == 3
+
+
+def test_a_sample_is_given_up_after_a_few_attempts(data: GraphDataset) -> None:
+    plain = flat(data)
+    assert with_blocks(plain, {"repeats": 4.0}, lambda seed: plain).dag is plain.dag
+
+
+def flat(data: GraphDataset) -> GeneratedGraph:
+    """Return a sample in which nothing is in a block."""
+    dag = data.schema.encode(one_block_copy(layered_job(2)))
+    return GeneratedGraph("sample-00005", 5, dag, truncated=False, schema=data.schema)
+
+
+def rolled_sample(data: GraphDataset) -> GeneratedGraph:
+    """Return a sample with blocks."""
+    dag = data.schema.encode(layered_job(3))
+    return GeneratedGraph("other", 0, dag, truncated=False, schema=data.schema)

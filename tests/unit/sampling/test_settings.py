@@ -6,14 +6,15 @@ import pytest
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.errors import UsageError
-from layerdag.models import build_model
-from layerdag.sampling import GenerationSettings, checkpoint_schema, generate
-from layerdag.training import LoadedCheckpoint
+from layerdag.models.base import build_model
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema
 
 
 def settled(checkpoint: LoadedCheckpoint, **settings: object) -> GenerationSettings:
     schema = checkpoint_schema(checkpoint)
-    return GenerationSettings(**settings).settled(checkpoint.model, schema)
+    return GenerationSettings(**settings).resolved(checkpoint.model, schema)
 
 
 def test_jobs_are_sharper_than_flow_graphs_unless_asked_otherwise(tmp_path: Path) -> None:
@@ -28,9 +29,9 @@ def test_a_model_that_has_no_temperature_is_sampled_without(tmp_path: Path) -> N
     job = job_checkpoint(tmp_path)
     spec = type(job.spec)("reference", job.spec.sizes, job.spec.statistics, {})
     model, schema = build_model(spec), checkpoint_schema(job)
-    assert GenerationSettings().settled(model, schema).temperature == 1.0
+    assert GenerationSettings().resolved(model, schema).temperature == 1.0
     with pytest.raises(UsageError, match=r"temperature=0\.5 cannot be done; leave it out"):
-        GenerationSettings(temperature=0.5).settled(model, schema)
+        GenerationSettings(temperature=0.5).resolved(model, schema)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])

@@ -1,7 +1,14 @@
-"""Ticks worked out by hand. E = 10 ns endpoint delay, links 1 B/ns, 100 ns per hop unless said."""
+"""Ticks as CSV and as a timeline."""
+
+import csv
+import dataclasses
+import json
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from laws import tried
+from random_clusters import random_program
 from simulator_traces import (
     all_reduce,
     coll,
@@ -12,13 +19,17 @@ from simulator_traces import (
     recv,
     ring,
     send,
+    system,
     system as make_system,
     ticks,
+    workload,
     workload as make_workload,
 )
 
-from layerdag.simulator import (
-    Cluster,
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.simulator.config import (
     Congestion,
     Dimension,
     GroupCollectives,
@@ -26,12 +37,255 @@ from layerdag.simulator import (
     MemoryKind,
     NetworkConfig,
     RunOptions,
+    SystemConfig,
     Topology,
-    simulate,
-    small_cluster,
 )
-from layerdag.simulator.compute import MeasuredCompute
-from layerdag.traces import CollectiveType, NodeType
+from layerdag.simulator.run import (
+    NODE_COLUMNS,
+    PowerLawNoise,
+    Variation,
+    simulate,
+    write_nodes,
+    write_timeline,
+)
+from layerdag.traces.builder import NodeSpec
+from layerdag.traces.trace import CollectiveType, NodeType
+
+LOAD = workload(
+    [comp(9, 2), comp(4, 1, is_cpu_op=True), send(7, 1, 400, (4,))],
+    [recv(0, 0, 400), node(1, NodeType.MEM_STORE, (0,), tensor_size=90)],
+)
+MEMORY = MemoryConfig(MemoryKind.PER_NPU, latency_ns=10, bandwidth_bytes_per_ns=1.0)
+
+
+def test_nodes_are_rows_by_rank_and_ascending_id(tmp_path):
+    result = simulate(LOAD, Cluster(ring(2), system(), memory=MEMORY))
+    write_nodes(result, tmp_path / "nodes.csv")
+    with (tmp_path / "nodes.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert tuple(head) == NODE_COLUMNS
+    # The store takes 10 + 90 ns after the message of 100 + 400 ns, sent at 1000.
+    assert rows == [
+        ["0", "4", "4", "0", "1000", "COMP", "n4"],
+        ["0", "7", "5", "1000", "1500", "COMM_SEND", "n7"],
+        ["0", "9", "4", "0", "2000", "COMP", "n9"],
+        ["1", "0", "6", "0", "1500", "COMM_RECV", "n0"],
+        ["1", "1", "3", "1500", "1600", "MEM_STORE", "n1"],
+    ]
+
+
+def test_lines_end_alike_on_every_system(tmp_path):
+    write_nodes(simulate(LOAD, Cluster(ring(2), system(), memory=MEMORY)), tmp_path / "nodes.csv")
+    assert b"\r" not in (tmp_path / "nodes.csv").read_bytes()
+
+
+def test_a_timeline_has_a_process_for_each_rank_and_microseconds(tmp_path):
+    result = simulate(LOAD, Cluster(ring(2), system(), memory=MEMORY))
+    write_timeline(result, tmp_path / "t.json")
+    document = json.loads((tmp_path / "t.json").read_text())
+    assert document["displayTimeUnit"] == "ns"
+    events = document["traceEvents"]
+    assert {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "process_name"} == {
+        (0, "rank 0"),
+        (1, "rank 1"),
+    }
+    lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    shown = [
+        (e["pid"], lanes[e["pid"], e["tid"]], e["name"], e["cat"], e["ts"], e["dur"], e["args"])
+        for e in events
+        if e["ph"] == "X"
+    ]
+    assert shown[:2] == [
+        (0, "CPU", "n4", "COMP", 0.0, 1.0, {"id": 4, "issue_ns": 0, "finish_ns": 1000}),
+        (
+            0, "communication", "n7", "COMM_SEND", 1.0, 0.5,
+            {"id": 7, "issue_ns": 1000, "finish_ns": 1500},
+        ),
+    ]  # fmt: skip
+    assert [row[1] for row in shown[2:]] == ["compute", "receive", "communication"]
+
+
+def test_further_streams_are_lanes_after_the_slots(tmp_path):
+    options = RunOptions(comm_streams=3)
+    sends = [send(id, 1, 400, tag=id) for id in range(3)]
+    load = workload(sends, [recv(id, 0, 400, tag=id) for id in range(3)])
+    result = simulate(load, Cluster(ring(2), system(), options=options))
+    write_timeline(result, tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    lanes = [(e["tid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"][:6]
+    assert lanes == [
+        (0, "CPU"),
+        (1, "compute"),
+        (2, "communication"),
+        (3, "receive"),
+        (4, "communication 2"),
+        (5, "communication 3"),
+    ]
+    used = [e["tid"] for e in events if e["ph"] == "X" and e["pid"] == 0]
+    assert used == [2, 4, 5]
+
+
+def test_nodes_without_a_name_are_called_by_their_id(tmp_path):
+    bare = dataclasses.replace(comp(3, 1), name="")
+    result = simulate(workload([bare], [bare]), Cluster(ring(2), system()))
+    write_timeline(result, tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {e["name"] for e in events if e["ph"] == "X"} == {"node 3"}
+
+
+CHARGED = system(local_mem_bw_gb=1.0)
+
+
+def notes(
+    nodes: list[NodeSpec], config: SystemConfig = CHARGED, ranks: int = 2, **more
+) -> list[str]:
+    """Return the first words of each note."""
+    load = workload(*[nodes] * ranks)
+    network = one_dimension(Topology.SWITCH, ranks)
+    found = simulate(load, Cluster(network, config), **more).notes
+    return [" ".join(note.split()[:4]) for note in found]
+
+
+def test_a_plain_run_needs_no_note():
+    assert notes([comp(0, 1), all_reduce(1, 64, (0,))]) == []
+
+
+def test_a_collective_of_no_bytes_is_told_though_it_takes_time():
+    assert notes([all_reduce(0, 0)]) == ["a collective of 0"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (CollectiveType.ALL_REDUCE, True),
+        (CollectiveType.REDUCE_SCATTER, True),
+        (CollectiveType.ALL_GATHER, False),
+        (CollectiveType.ALL_TO_ALL, False),
+    ],
+)
+def test_free_reductions_are_told_where_something_is_reduced(kind, told):
+    nodes = [coll(0, kind, 64)]
+    assert notes(nodes, system()) == (["system.json has no local-mem-bw,"] if told else [])
+    assert notes(nodes, CHARGED) == []
+
+
+def test_a_switch_that_reduces_charges_no_rank_so_nothing_is_free():
+    assert notes([all_reduce(0, 64)], system("inNetwork")) == []
+
+
+def test_other_compute_models_are_not_told_of_the_rules_of_the_reference():
+    nodes = [comp(0, 0, duration_ns=7), all_reduce(1, 64, (0,))]
+    assert notes(nodes, system(), compute=MeasuredCompute()) == []
+
+
+def test_a_job_of_one_rank_is_told_whatever_the_model():
+    for compute in (None, MeasuredCompute()):
+        assert notes([comp(0, 1)], ranks=1, compute=compute) == ["the job has one"]
+
+
+def test_costs_without_durations_run_as_in_the_reference_and_are_told():
+    nodes = [comp(0, 0, num_ops=10**9), comp(1, 0, (0,), tensor_size=64)]
+    assert notes(nodes) == ["no compute node states"]
+    # One duration is enough to know that times were meant.
+    assert notes([*nodes, comp(2, 1)]) == []
+
+
+def complaint(nodes: list[NodeSpec], **more) -> str:
+    with pytest.raises(SimulationError) as caught:
+        simulate(workload(nodes, [comp(0, 0)]), Cluster(ring(2), system()), **more)
+    return str(caught.value)
+
+
+def test_bare_nodes_are_refused_with_their_number_and_both_remedies():
+    told = complaint([comp(0, 0), comp(1, 0, (0,))])
+    # Two nodes of rank 0 and one of rank 1.
+    assert "none of its 3 compute nodes states a duration" in told
+    assert "would take 1 ns" in told
+    assert "convert the host trace together with its profile" in told
+    assert "give the nodes num_ops and tensor_size and choose a device with --compute" in told
+
+
+def test_costs_under_measured_times_are_refused_with_the_device_as_remedy():
+    told = complaint([comp(0, 0, num_ops=10**9)], compute=MeasuredCompute())
+    assert "choose a device with --compute, such as h100, to make times of num_ops" in told
+    assert "convert the host trace" not in told
+
+
+def test_jobs_that_only_communicate_need_no_durations():
+    load = workload([send(0, 1, 400)], [recv(0, 0, 400)])
+    assert simulate(load, Cluster(ring(2), system())).makespan_ns == 500
+
+
+@pytest.mark.parametrize("costs", [{"num_ops": 1}, {"tensor_size": 1}])
+def test_a_single_operation_or_byte_is_a_cost(costs):
+    assert notes([comp(0, 0, **costs), all_reduce(1, 64, (0,))]) == ["no compute node states"]
+    with pytest.raises(SimulationError, match="choose a device with --compute, such as h100, to"):
+        notes([comp(0, 0, **costs)], compute=MeasuredCompute())
+
+
+def test_a_cost_of_nothing_is_none():
+    with pytest.raises(SimulationError, match="convert the host trace together with its profile"):
+        notes([comp(0, 0, num_ops=0, tensor_size=0)], compute=MeasuredCompute())
+
+
+def test_a_summary_holds_plain_numbers_by_rank():
+    nodes = [comp(0, 2), send(1, 1, 400, (0,))]
+    result = simulate(workload(nodes, [recv(0, 0, 400)]), Cluster(ring(2), system()))
+    summary = json.loads(json.dumps(result.summary()))
+    events = summary.pop("events")
+    assert summary == {
+        "makespan": 2500,
+        "finish": {"0": 2500, "1": 2500},
+        "exposed_comm": {"0": 500, "1": 2500},
+        "compute": {"0": 2000, "1": 0},
+        "ranks": 2,
+        "nodes": 3,
+        "unit": "ns",
+        "notes": [],
+    }
+    assert events == result.events > 0
+
+
+def test_rows_of_ranks_lie_end_to_end():
+    result = simulate(
+        workload([comp(0, 1)], [comp(0, 1), comp(5, 1)], [comp(0, 1)]), Cluster(ring(3), system())
+    )
+    assert [result.rows(rank) for rank in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 4)]
+    assert result.nodes(1).id_N.tolist() == [0, 5]
+    assert (result.num_ranks, result.num_nodes) == (3, 4)
+
+
+@given(st.integers(0, 2**32 - 1))
+@tried(10)
+def test_totals_are_sums_over_nodes(seed):
+    program = random_program(seed)
+    try:
+        result = simulate(program.workload, program.cluster, compute=MeasuredCompute())
+    except SimulationError:
+        return  # stuck: crossing sends and collectives may wait for each other
+    lasted = result.finish_ns - result.issue_ns
+    for rank in range(result.num_ranks):
+        rows, trace = result.rows(rank), program.workload.traces[rank]
+        on_cpu = trace.integers("is_cpu_op")[0] != 0
+        order = np.argsort(trace.id_N)
+        gpu = [
+            int(time)
+            for time, kind, cpu in zip(
+                lasted[rows], trace.type_N[order], on_cpu[order], strict=True
+            )
+            if kind == NodeType.COMP and not cpu
+        ]
+        assert result.compute_ns[rank] == sum(gpu)
+        assert result.exposed_comm_ns[rank] == result.rank_finish_ns[rank] - sum(gpu)
+        assert result.rank_finish_ns[rank] == result.finish_ns[rows].max()
+    assert result.makespan_ns == result.finish_ns.max()
+
+
+def test_time_of_a_shared_trace_counts_for_every_rank_that_runs_it():
+    nodes = [comp(0, 3), all_reduce(1, 400, (0,))]
+    result = simulate(workload(nodes, nodes, [comp(0, 1), nodes[1]]), Cluster(ring(3), system()))
+    assert result.compute_ns.tolist() == [3000, 3000, 1000]
+    assert len(result.program.classes) == 2
 
 
 def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():
@@ -294,3 +548,59 @@ def test_hierarchical_groups_run_phase_by_phase_in_the_dimensions_they_span():
     load = make_workload(*[member] * 3, *[other] * 5, groups={"1": (0, 1, 2)})
     flat = simulate(load, Cluster(network, make_system(dimensions=3)))
     assert finish(simulate(load, Cluster(network, system))) == finish(flat)
+
+
+NODES = [comp(0, 4), all_reduce(1, 2000, (0,))]
+VARIATION_LOAD = workload(*[NODES] * 4)
+
+
+def test_a_straggler_slows_its_compute_and_everyone_waits():
+    plain = simulate(VARIATION_LOAD, Cluster(ring(4), system()))
+    slow = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({2: 1.5}))
+    assert slow.compute_ns.tolist() == [4000, 4000, 6000, 4000]
+    assert slow.makespan_ns == plain.makespan_ns + 2000
+    assert slow.rank_finish_ns.min() > plain.makespan_ns
+
+
+def test_noise_depends_on_seed_and_rank_alone():
+    noise = PowerLawNoise(exponent=2.5, scale=0.1, seed=3)
+    first = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
+    again = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
+    np.testing.assert_array_equal(first.finish_ns, again.finish_ns)
+    assert len(set(first.compute_ns.tolist())) == 4
+    assert (first.compute_ns >= 4000).all()
+    other = Variation(noise=PowerLawNoise(2.5, 0.1, seed=4))
+    assert (
+        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=other).makespan_ns
+        != first.makespan_ns
+    )
+
+
+def test_noise_has_the_mean_and_tail_of_its_law():
+    factor = PowerLawNoise(exponent=3.0, scale=0.5, seed=0).factors(rank=0, count=200_000)
+    assert factor.mean() == pytest.approx(1.25, rel=0.01)
+    assert (factor > 1.5).mean() == pytest.approx(2.0**-3, rel=0.03)
+
+
+@pytest.mark.parametrize("factors", [{9: 2.0}, {0: 0.0}, {0: float("inf")}])
+def test_impossible_speeds_are_refused(factors):
+    with pytest.raises(ConfigError, match=f"rank {next(iter(factors))}"):
+        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(factors))
+
+
+def test_noise_without_a_mean_is_refused():
+    with pytest.raises(ConfigError, match="exponent"):
+        PowerLawNoise(1.0, 0.1, 0)
+
+
+def test_nothing_becomes_faster_than_a_nanosecond():
+    quick = workload([comp(0, 1)])
+    for factor, expected in ((1e-6, 1), (0.001, 1), (0.0025, 2), (1.0, 1000)):
+        found = simulate(quick, Cluster(ring(1), system()), variation=Variation({0: factor}))
+        assert found.compute_ns.tolist() == [expected]
+
+
+def test_a_speed_for_the_first_rank_beyond_the_cluster_is_refused():
+    simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({3: 1.0}))
+    with pytest.raises(ConfigError, match="rank 4 is given a speed, but ranks are 0 to 3"):
+        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({4: 1.0}))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from random_graphs import random_dag
 
-from layerdag.graph import DAG, GraphSizes, random_dag
-from layerdag.surrogates import Labeled
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.surrogates.data import Labeled
 
 SIZES = GraphSizes(attributes=(4, 3), edge_types=2)
 

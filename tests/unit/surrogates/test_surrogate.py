@@ -1,17 +1,110 @@
+"""Which graphs teach which target."""
+
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from raw_graphs import chain
 
-from layerdag.datasets import GraphDataset
-from layerdag.errors import CheckpointError, UsageError
-from layerdag.surrogates import Surrogate, save_surrogate
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import CheckpointError, DataError, UsageError
+from layerdag.surrogates.files import save_surrogate
+from layerdag.surrogates.surrogate import KnownTargets, SeenCodes, Surrogate, fits_of
 
-GRAPHS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
-DATA = GraphDataset.build("toy", "flow", {"train": GRAPHS[:30], "test": GRAPHS[30:]})
+GRAPHS = [
+    chain("both", "ab", time=1.0, memory=10.0),
+    chain("time", "aab", time=2.0),
+    chain("memory", "aaab", memory=30.0),
+    chain("neither", "b"),
+]
+DATA = GraphDataset.build("toy", "flow", {"train": GRAPHS})
+
+
+def known(*names: str) -> KnownTargets:
+    return KnownTargets.from_dags(DATA.graphs["train"], DATA.schema, names, ())
+
+
+def test_graphs_with_any_target_are_kept_and_each_target_has_its_own() -> None:
+    found = known("time", "memory")
+    assert [dag.num_nodes for dag in found.dags] == [2, 3, 4]
+    np.testing.assert_array_equal(found.target_B["time"], [1.0, 2.0, np.nan])
+    dags, memory_B = found.having("memory")
+    assert ([dag.num_nodes for dag in dags], memory_B.tolist()) == ([2, 4], [10.0, 30.0])
+    assert known("memory").target_B["memory"].tolist() == [10.0, 30.0]
+    some = found.rows(np.array([2, 0]))
+    assert some.target_B["memory"].tolist() == [30.0, 10.0]
+    assert [dag.num_nodes for dag in some.dags] == [4, 2]
+
+
+def test_a_target_that_no_graph_has_or_that_is_no_number_is_told() -> None:
+    with pytest.raises(DataError, match=r"No graph has a number 'power'.*--labels"):
+        known("time", "power")
+    first, *others = DATA.graphs["train"]
+    strange = first.with_conditions({"time": float("inf")})
+    with pytest.raises(UsageError, match="1 graphs have a 'time' that is not finite"):
+        KnownTargets.from_dags([strange, *others], DATA.schema, ["time"], ())
+
+
+@pytest.mark.parametrize("family", ["boosting", "additive", "stacked"])
+def test_families_without_a_network_say_what_to_take_instead(family: str) -> None:
+    with pytest.raises(UsageError, match=r"no network .* message_passing, dag_transformer, or"):
+        fits_of(family, None, shared=True)
+    with pytest.raises(UsageError, match=r"'message_passing' has no setting 'trees'"):
+        fits_of("message_passing", {"trees": 3}, shared=True)
+
+
+KINDS = "abc"
+SEEN_GRAPHS = [chain(f"g{i}", KINDS[: 1 + i % 3] * 3, label=1.0) for i in range(12)]
+SEEN_DATA = GraphDataset.build("toy", "flow", {"train": SEEN_GRAPHS, "test": SEEN_GRAPHS[:1]})
+
+
+def dag(letters: str) -> DAG:
+    return SEEN_DATA.schema.encode(chain("g", letters))
+
+
+@pytest.fixture
+def seen() -> SeenCodes:
+    """Return what graphs of 3 to 9 nodes with the kinds a and b were like."""
+    return SeenCodes.from_dags([dag("aba"), dag("b" * 9)])
+
+
+def test_graphs_like_those_of_the_fit_are_familiar(seen: SeenCodes) -> None:
+    assert seen.outside(dag("aabb"), SEEN_DATA.schema) == ""
+
+
+def test_sizes_and_kinds_that_were_not_there_are_told(seen: SeenCodes) -> None:
+    assert seen.outside(dag("ab" * 10), SEEN_DATA.schema) == "20 nodes, fitted on 3 to 9"
+    told = seen.outside(dag("acca"), SEEN_DATA.schema)
+    assert told == "50% of the nodes have a 'kind' that no graph of the fit has"
+    assert "; " in seen.outside(dag("c" * 10), SEEN_DATA.schema)
+
+
+def test_one_rare_node_of_many_is_no_reason(seen: SeenCodes) -> None:
+    large = SeenCodes(1, 100, seen.codes)
+    assert large.outside(dag("a" * 30 + "c"), SEEN_DATA.schema) == ""
+
+
+def test_it_comes_back_from_plain_data(seen: SeenCodes) -> None:
+    assert SeenCodes.from_dict(seen.to_dict()) == seen
+
+
+@pytest.mark.parametrize(
+    "data", [None, {}, {"fewest": 1, "most": "x", "codes": []}, {"fewest": 1, "most": 2}]
+)
+def test_anything_else_is_none(data: Any) -> None:
+    assert SeenCodes.from_dict(data) is None
+
+
+SURROGATE_GRAPHS = [
+    chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)
+]
+SURROGATE_DATA = GraphDataset.build(
+    "toy", "flow", {"train": SURROGATE_GRAPHS[:30], "test": SURROGATE_GRAPHS[30:]}
+)
 NOISY = [
     chain(f"n{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=(5.0 + i % 7) * (1 + i % 5 / 10))
     for i in range(70)
@@ -23,43 +116,47 @@ CALIBRATED = GraphDataset.build(
 
 @pytest.fixture(scope="module")
 def fitted() -> Surrogate:
-    return Surrogate.fit(DATA)
+    return Surrogate.fit(SURROGATE_DATA)
 
 
 def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(fitted: Surrogate) -> None:
-    from_dags = fitted.predict(DATA.graphs["test"])
-    assert from_dags.tolist() == fitted.predict(GRAPHS[30:]).tolist()
-    found = fitted.score(DATA)
+    from_dags = fitted.predict(SURROGATE_DATA.graphs["test"])
+    assert from_dags.tolist() == fitted.predict(SURROGATE_GRAPHS[30:]).tolist()
+    found = fitted.score(SURROGATE_DATA)
     assert found["pearson"] > 0.9
-    error_B = np.abs(from_dags - [dag.conditions["label"] for dag in DATA.graphs["test"]])
+    error_B = np.abs(from_dags - [dag.conditions["label"] for dag in SURROGATE_DATA.graphs["test"]])
     assert found["mae"] == pytest.approx(error_B.mean())
 
 
 def test_scores_on_codes_of_another_schema_are_the_same(fitted: Surrogate) -> None:
-    other = GraphDataset.build("other", "flow", {"train": GRAPHS[5:], "test": GRAPHS[30:]})
-    renamed = [chain(graph.name, "z", label=1.0) for graph in GRAPHS[:1]]
-    wider = GraphDataset.build("wider", "flow", {"train": [*renamed, *GRAPHS], "test": GRAPHS[30:]})
-    assert wider.schema.attributes != DATA.schema.attributes
-    assert fitted.score(wider) == fitted.score(other) == fitted.score(DATA)
+    other = GraphDataset.build(
+        "other", "flow", {"train": SURROGATE_GRAPHS[5:], "test": SURROGATE_GRAPHS[30:]}
+    )
+    renamed = [chain(graph.name, "z", label=1.0) for graph in SURROGATE_GRAPHS[:1]]
+    wider = GraphDataset.build(
+        "wider", "flow", {"train": [*renamed, *SURROGATE_GRAPHS], "test": SURROGATE_GRAPHS[30:]}
+    )
+    assert wider.schema.attributes != SURROGATE_DATA.schema.attributes
+    assert fitted.score(wider) == fitted.score(other) == fitted.score(SURROGATE_DATA)
 
 
 def test_it_comes_back_from_its_folder(fitted: Surrogate, tmp_path: Path) -> None:
     fitted.save(tmp_path / "s")
     back = Surrogate.load(tmp_path / "s")
-    assert back.predict(GRAPHS).tolist() == fitted.predict(GRAPHS).tolist()
+    assert back.predict(SURROGATE_GRAPHS).tolist() == fitted.predict(SURROGATE_GRAPHS).tolist()
     assert (back.target, back.excluded, back.notes) == ("label", (), fitted.notes)
     with pytest.raises(UsageError, match="overwrite"):
         back.save(tmp_path / "s")
 
 
 def test_excluded_attributes_are_not_seen_when_predicting() -> None:
-    blind = Surrogate.fit(DATA, exclude=("kind",))
+    blind = Surrogate.fit(SURROGATE_DATA, exclude=("kind",))
     swapped = [chain("g", "".join("ba"[letter == "b"] for letter in "aabb"))]
     assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
 
 
 def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
-    fitted = Surrogate.fit(DATA, graphs=GRAPHS[:10])
+    fitted = Surrogate.fit(SURROGATE_DATA, graphs=SURROGATE_GRAPHS[:10])
     assert fitted.notes["train"] == 10
 
 
@@ -67,7 +164,7 @@ def test_an_unknown_family_is_refused_with_the_nearest() -> None:
     with pytest.raises(
         UsageError, match=r"no family of surrogates 'boost'\. Did you mean 'boosting'"
     ):
-        Surrogate.fit(DATA, "boost")
+        Surrogate.fit(SURROGATE_DATA, "boost")
 
 
 def test_a_model_that_was_saved_without_a_schema_is_refused(
@@ -82,19 +179,19 @@ def test_intervals_come_from_the_validation_part_and_survive_saving(tmp_path: Pa
     fitted = Surrogate.fit(CALIBRATED)
     assert fitted.calibration is not None
     assert fitted.calibration.error_S.size == 20
-    found = fitted.predict_intervals(GRAPHS, level=0.8)
-    assert found.value_B.tolist() == fitted.predict(GRAPHS).tolist()
+    found = fitted.predict_intervals(SURROGATE_GRAPHS, level=0.8)
+    assert found.value_B.tolist() == fitted.predict(SURROGATE_GRAPHS).tolist()
     assert (found.low_B < found.value_B).all()
     assert (found.value_B < found.high_B).all()
     fitted.save(tmp_path / "s")
-    back = Surrogate.load(tmp_path / "s").predict_intervals(GRAPHS, level=0.8)
+    back = Surrogate.load(tmp_path / "s").predict_intervals(SURROGATE_GRAPHS, level=0.8)
     assert back.low_B.tolist() == found.low_B.tolist()
     assert "20 validation graphs" in (tmp_path / "s" / "README.md").read_text()
 
 
 def test_a_higher_level_is_a_wider_interval() -> None:
     fitted = Surrogate.fit(CALIBRATED)
-    narrow, wide = (fitted.predict_intervals(GRAPHS, level) for level in (0.5, 0.9))
+    narrow, wide = (fitted.predict_intervals(SURROGATE_GRAPHS, level) for level in (0.5, 0.9))
     assert (wide.high_B >= narrow.high_B).all()
     assert wide.high_B.sum() > narrow.high_B.sum()
 
@@ -104,8 +201,8 @@ def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told
 ) -> None:
     assert fitted.calibration is None
     with pytest.raises(UsageError, match="fewer than 9 validation graphs with 'label'"):
-        fitted.predict_intervals(GRAPHS)
-    assert fitted.evaluate(DATA).coverage == ()
+        fitted.predict_intervals(SURROGATE_GRAPHS)
+    assert fitted.evaluate(SURROGATE_DATA).coverage == ()
 
 
 def test_an_evaluation_agrees_with_the_scores_and_measures_coverage() -> None:
@@ -128,7 +225,7 @@ def test_groups_are_values_of_a_condition() -> None:
 def test_graphs_unlike_the_training_graphs_are_told(fitted: Surrogate, tmp_path: Path) -> None:
     fitted.save(tmp_path / "s")
     back = Surrogate.load(tmp_path / "s")
-    familiar, large = back.unfamiliar([chain("g", "abab"), chain("g", "ab" * 50)])
+    familiar, large = back.out_of_distribution([chain("g", "abab"), chain("g", "ab" * 50)])
     assert familiar == ""
     assert large == "100 nodes, fitted on 2 to 16"
 
@@ -235,7 +332,7 @@ def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
     with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
         fitted.of("lable")
     with pytest.raises(UsageError, match="name at least one target"):
-        Surrogate.fit(DATA, target=())
+        Surrogate.fit(SURROGATE_DATA, target=())
 
 
 def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 from tile_files import write_tile
 
 import layerdag as ld
-from layerdag.datasets import GraphDataset
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
-from layerdag.surrogates import Search, Surrogate, Tuning, labeled, scored, tune
-from layerdag.surrogates._fitting import KnownTargets, separate_fits
-from layerdag.surrogates._scores import EVALUATED
-from layerdag.surrogates._tuning import _cross_validated, _folds
+from layerdag.surrogates.data import labeled
+from layerdag.surrogates.scoring import EVALUATED
+from layerdag.surrogates.surrogate import KnownTargets, Surrogate, separate_fits
+from layerdag.surrogates.tuning import Search, Tuning, _cross_validated, _folds, scored, tune
 
 FAST = Search(trials=2, folds=2, score="mae")
 
@@ -107,7 +107,7 @@ def test_a_fold_without_a_graph_of_a_target_is_scored_by_the_others(data: GraphD
         dag.with_conditions({**dag.conditions, "rare": float(i)}) if i < 20 else dag
         for i, dag in enumerate(train)
     )
-    known = KnownTargets.of(rare, data.schema, ("label", "rare"), ())
+    known = KnownTargets.from_dags(rare, data.schema, ("label", "rare"), ())
     fold_B = np.array([int(i < 20) for i in range(len(rare))])  # fold 0 has no graph with "rare"
     fit = separate_fits("boosting", {"trees": 20})
     score = next(one for one in EVALUATED if one.name == "spearman")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from random_graphs import random_dag
 
-from layerdag.graph import DAGBatch, GraphSizes, GraphStatistics, random_dag
-from layerdag.models import ModelSpec
+from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.models.base import ModelSpec
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 TINY = {
@@ -20,7 +22,7 @@ def data(rng: np.random.Generator) -> DAGBatch:
     """Return 12 random DAGs with conditions."""
     shapes = [rng.integers(1, 4, rng.integers(1, 5)).tolist() for _ in range(12)]
     dags = [random_dag(rng, shape, [4, 2], num_edge_types=2) for shape in shapes]
-    return DAGBatch.of(
+    return DAGBatch.from_dags(
         dags,
         torch.tensor(rng.normal(size=(12, 1)), dtype=torch.float32),
         torch.tensor(rng.integers(0, 3, size=(12, 1))),

@@ -1,23 +1,97 @@
+"""The checkpoint of LLM training steps that ships with the package."""
+
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
+from private_jobs import GUARANTEE
+from safetensors.torch import save_file
 
-from layerdag.datasets import SplitFingerprint
-from layerdag.errors import CheckpointError, UsageError
-from layerdag.models import ModelSpec, build_model
-from layerdag.training import load_checkpoint
-from layerdag.training._checkpoint import (
+import layerdag as ld
+from layerdag.datasets.splits import SplitFingerprint
+from layerdag.errors import CheckpointError, UsageError, VocabularyError
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.training import checkpoint as _weights
+from layerdag.training.checkpoint import (
     CheckpointContents,
     CheckpointMeta,
+    Guarantee,
+    Origin,
+    check_finite,
+    check_shapes,
     export_checkpoint,
+    load_checkpoint,
     load_trainer_state,
+    pretrained_checkpoint,
     save_checkpoint,
 )
+
+ASKED = {
+    "family": "llama3", "hidden": 4096.0, "sequence": 2048.0, "micro_batch_size": 1.0,
+    "tensor": "2", "pipeline": "1", "data": "2", "micro_batches": "1", "zero": "0",
+    "sequence_parallel": "no", "recompute": "none",
+}  # fmt: skip
+
+
+def test_it_is_small_enough_to_ship() -> None:
+    files = [*pretrained_checkpoint("llm").iterdir()]
+    assert sum(path.stat().st_size for path in files) <= 5_000_000
+
+
+@pytest.mark.parametrize("layers", [12.0, 40.0])
+def test_a_step_has_the_layers_and_the_ranks_that_were_asked_for(layers: float) -> None:
+    (sample,) = ld.sample(
+        "llm", num=1, conditions={**ASKED, "layers": layers}, temperature=0.1, best_of=1
+    )
+    workload = sample.workload()
+    assert workload.num_ranks == 4
+    names = workload.traces[0].names()
+    assert names.count("attention.F") == layers
+    real = ld.workload(
+        "llama3-8b",
+        tensor=2,
+        data=2,
+        sequence=2048,
+    ).traces[0]  # of 32 layers; every layer has the same products
+    wanted, _ = real.integers("num_ops")
+    found, _ = workload.traces[0].integers("num_ops")
+    core = int(wanted[real.names().index("attention.0.F0")])
+    assert int(found[names.index("attention.F")]) == pytest.approx(core, rel=0.02)
+
+
+def test_a_request_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(VocabularyError, match="world_size = tensor x pipeline x data"):
+        ld.sample("llm", num=1, conditions={**ASKED, "world_size": "64"}, best_of=1)
+
+
+@pytest.mark.parametrize("given", [GUARANTEE, replace(GUARANTEE, epsilon=None, lower_bound=0.4)])
+def test_it_survives_json(given: Guarantee):
+    assert Guarantee.from_dict(json.loads(json.dumps(given.to_dict(), allow_nan=False))) == given
+
+
+def test_nothing_is_nothing():
+    assert Guarantee.from_dict(None) is None
+
+
+@pytest.mark.parametrize(
+    "damage", [{"epsilon": "3"}, {"delta": True}, {"steps": float("nan")}, {"clip": None}]
+)
+def test_another_type_is_refused(damage: dict[str, object]):
+    with pytest.raises((TypeError, ValueError)):
+        Guarantee.from_dict({**GUARANTEE.to_dict(), **damage})
+    with pytest.raises(TypeError):
+        Guarantee.from_dict("private")
+
+
+def test_it_says_what_is_promised_and_that_without_noise_nothing_is():
+    assert str(GUARANTEE).startswith(
+        "(epsilon = 3, delta = 0.001) differential privacy of each run"
+    )
+    assert "nothing is promised" in str(replace(GUARANTEE, epsilon=None))
 
 
 @pytest.fixture
@@ -202,3 +276,75 @@ def test_the_folder_above_names_the_checkpoint_inside(checkpoint: Path):
 def test_a_missing_folder_is_one_sentence(tmp_path: Path):
     with pytest.raises(CheckpointError, match="not a checkpoint directory"):
         load_checkpoint(tmp_path / "nowhere")
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def weights(tmp_path: Path, spec: ModelSpec) -> Path:
+    save_file(build_model(spec).state_dict(), tmp_path / "weights.safetensors")
+    return tmp_path / "weights.safetensors"
+
+
+def test_an_origin_survives_plain_data() -> None:
+    origin = Origin("pretrained", "f00", 5000, "da7a")
+    assert Origin.from_dict(asdict(origin)) == origin
+
+
+@pytest.mark.parametrize("step", [None, "7", 7.5, True])
+def test_what_an_origin_lacks_is_empty(step: object) -> None:
+    assert Origin.from_dict({"name": "run", "step": step}) == Origin("run", "", 0, "")
+    assert Origin.from_dict({}) == Origin("", "")
+
+
+@pytest.mark.parametrize("data", [None, "pretrained", ["run"], 3])
+def test_what_is_no_origin_is_none(data: object) -> None:
+    assert Origin.from_dict(data) is None
+    assert CheckpointMeta().origin is None
+
+
+def test_the_weights_of_the_model_are_accepted(weights: Path, spec: ModelSpec) -> None:
+    check_shapes(weights, spec)
+    check_finite(weights, build_model(spec))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda w, name: w.pop(name), "has shape none but the model .* needs ("),
+        (lambda w, name: w.update(alien=torch.ones(3)), "'alien' has shape (3,) but .* needs none"),
+        (lambda w, name: w.update({name: torch.ones(1, 2)}), "has shape (1, 2) but the model"),
+    ],
+)
+def test_a_tensor_that_is_not_the_models_is_named(
+    weights: Path, spec: ModelSpec, change, sentence: str
+) -> None:
+    found = build_model(spec).state_dict()
+    change(found, next(iter(found)))
+    save_file(found, weights)
+    with pytest.raises(CheckpointError, match=sentence.replace("(", r"\(").replace(")", r"\)")):
+        check_shapes(weights, spec)
+
+
+def test_weights_take_at_most_a_third_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_weights, "available_memory", lambda: 3 * 128 * MIB)
+    _weights._check_memory(Path("w"), [(32 * MIB,)])  # 128 MiB of four-byte numbers
+    with pytest.raises(CheckpointError, match=r"w: the model has 0\.1 GiB of weights, more than a"):
+        _weights._check_memory(Path("w"), [(32 * MIB,), (1,)])
+    monkeypatch.setattr(_weights, "available_memory", lambda: 4 * 128 * MIB - 4)
+    _weights._check_memory(Path("w"), [(40 * MIB,)])
+
+
+def test_sixty_four_mebibytes_are_loaded_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_weights, "available_memory", lambda: 0)
+    _weights._check_memory(Path("w"), [(16, MIB)])
+    with pytest.raises(CheckpointError, match="more than a third of the memory"):
+        _weights._check_memory(Path("w"), [(16, MIB), (1,)])
+
+
+def test_a_number_that_is_none_is_named(spec: ModelSpec) -> None:
+    model = build_model(spec)
+    next(model.parameters()).data.fill_(float("nan"))
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors"):
+        check_finite(Path("weights.safetensors"), model)

@@ -1,5 +1,8 @@
+"""Means of losses between two lines of the log, and the share of the budget that is spent."""
+
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,21 +10,85 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.datasets import SplitFingerprint
+from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
-from layerdag.graph import DAGBatch
-from layerdag.models import DAGModel, ModelSpec
-from layerdag.training import (
-    CallbackResult,
-    LearningRateSchedule,
-    OptimizerConfig,
-    TrainingRun,
-    TrainResult,
-    TrainSettings,
-    load_checkpoint,
-    train,
+from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.training.checkpoint import load_checkpoint, load_trainer_state
+from layerdag.training.loop import Budget, RunningMean, listening, train
+from layerdag.training.run import CallbackResult, TrainingRun, TrainResult
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+
+
+def test_a_window_tells_means_and_speed_and_starts_anew() -> None:
+    meter = RunningMean(10.0)
+    meter.add({"node": torch.tensor(1.0), "edge": torch.tensor(4.0)}, graphs=3)
+    meter.add({"node": torch.tensor(2.0)}, graphs=5)
+    assert meter.flush(14.0) == {
+        "train/node": 1.5,
+        "train/edge": 4.0,
+        "train/graphs_per_second": 2.0,
+        "seconds": 14.0,
+    }
+    assert meter.note == " node 1.500 edge 4.000"
+    meter.add({"node": torch.tensor(5.0)}, graphs=1)
+    assert meter.flush(15.0) == {
+        "train/node": 5.0, "train/graphs_per_second": 1.0, "seconds": 15.0,
+    }  # fmt: skip
+
+
+def test_no_time_at_all_is_no_division_by_0() -> None:
+    meter = RunningMean(3.0)
+    meter.add({"node": torch.tensor(1.0)}, graphs=1)
+    assert meter.flush(3.0)["train/graphs_per_second"] == pytest.approx(1e9)
+
+
+@pytest.mark.parametrize(
+    ("limits", "step", "seconds", "share"),
+    [
+        ({"max_steps": 8}, 2, 100.0, 0.25),
+        ({"max_steps": 8}, 20, 0.0, 1.0),
+        ({"max_steps": None, "max_seconds": 1000.0}, 5, 250.0, 0.25),
+        ({"max_steps": 10, "max_seconds": 1000.0}, 1, 500.0, 0.5),
+        ({"max_steps": 10, "max_seconds": 1000.0}, 9, 500.0, 0.9),
+    ],
 )
-from layerdag.training._checkpoint import load_trainer_state
+def test_the_spent_share_is_that_of_the_limit_that_is_further(limits, step, seconds, share) -> None:
+    with Budget(TrainSettings(**limits), step, seconds) as budget:
+        assert budget.used(step) == pytest.approx(share, abs=0.01)
+        assert budget.seconds() == pytest.approx(seconds, abs=2.0)
+        budget.show(step, "node 1.0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_noted_and_handlers_are_put_back(number: signal.Signals):
+    before = signal.getsignal(number)
+    with listening() as request:
+        os.kill(os.getpid(), number)
+        assert request.signal_name == number.name
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_breaks_off():
+    with listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_other_threads_catch_nothing():
+    found = []
+
+    def look() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with listening() as request:
+            found.append((signal.getsignal(signal.SIGTERM) is before, request.signal_name))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [(True, None)]
+
 
 Run = Callable[..., TrainResult]
 

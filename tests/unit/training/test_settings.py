@@ -1,7 +1,7 @@
 import pytest
 
 from layerdag.errors import ConfigError
-from layerdag.training import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 
 @pytest.mark.parametrize(

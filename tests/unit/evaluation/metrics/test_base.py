@@ -1,27 +1,39 @@
 """What a metric promises, and how its results become a row."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
+from random_graphs import random_dag
+from scipy.stats import ks_2samp, wasserstein_distance
 
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError, UsageError
-from layerdag.evaluation import GraphSet, SimilarityRow, compare
-from layerdag.evaluation.metrics import (
-    DEFAULT_METRICS,
-    LOCAL_METRICS,
+from layerdag.evaluation.metrics.base import (
     NORMAL_95,
+    SUBSETS,
     AttributeView,
     Comparison,
     Goal,
     GraphMean,
     Interval,
     Metric,
-    descriptors,
+    SimilarityRow,
+    aligned_histograms,
+    bootstrap_weights,
+    distinct,
+    fraction_of_nodes,
+    kolmogorov_smirnov,
     metrics_for,
+    total_variation,
+    wasserstein_1,
 )
-from layerdag.graph import DAG, random_dag
+from layerdag.evaluation.metrics.descriptor_metrics import descriptors
+from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS, compare
 
 OP = (AttributeView("op"),)
 
@@ -81,7 +93,7 @@ def test_a_mean_has_an_interval_of_its_standard_error_and_a_ratio(
     train, test, generated = graphs(rng, 5), graphs(rng, 60), graphs(rng, 60)
     report = compare(train, test, generated, OP, metrics=[SOURCES], replicates=800)
     (row,) = report.rows
-    count_B = SOURCES.values(GraphSet.of(generated))
+    count_B = SOURCES.values(GraphSet.from_dags(generated))
     error = count_B.std(ddof=1) / math.sqrt(60)
     assert row.generated.interval is not None
     assert row.generated.interval.high - row.generated.value == pytest.approx(
@@ -95,7 +107,7 @@ def test_a_mean_has_an_interval_of_its_standard_error_and_a_ratio(
 
 
 def test_a_graph_without_a_value_is_left_out_of_the_mean(rng: np.random.Generator) -> None:
-    sets = [GraphSet.of(graphs(rng, 4)) for _ in range(3)]
+    sets = [GraphSet.from_dags(graphs(rng, 4)) for _ in range(3)]
     comparison = Comparison(*sets, OP, replicates=30)
     some, all_B = np.array([1.0, np.nan, 3.0, np.nan]), np.full(4, 5.0)
     row = SimilarityRow.of_graph_means(SOURCES, comparison, some, all_B)
@@ -187,3 +199,160 @@ def test_the_interval_of_a_ratio_is_symmetric_in_its_logarithm() -> None:
     assert Interval.around_ratio(0.0, draws_R) is None
     assert Interval.around_ratio(math.inf, draws_R) is None
     assert Interval.around_ratio(2.0, np.array([1.0, 0.0, -1.0])) is None
+
+
+def sets(rng: np.random.Generator, *counts: int) -> list[GraphSet]:
+    return [GraphSet.from_dags([random_dag(rng, [1, 2], [3]) for _ in range(n)]) for n in counts]
+
+
+def test_weights_are_the_whole_then_resamples_then_equal_counts(rng: np.random.Generator) -> None:
+    comparison = Comparison(*sets(rng, 9, 6, 4), replicates=7)
+    for weights_RB, size in zip(comparison.weights, (9, 6, 4), strict=True):
+        assert weights_RB.shape == (1 + 7 + SUBSETS, size)
+        assert (weights_RB[0] == 1).all()
+        assert (weights_RB[1:8].sum(axis=1) == size).all()
+        assert (weights_RB[1:8] != 1).any()
+    train_SB, test_SB, generated_SB = (weights[8:] for weights in comparison.weights)
+    assert set(np.unique(train_SB)) == {0.0, 1.0}
+    assert (train_SB.sum(axis=1) == 4).all()
+    assert len(np.unique(train_SB, axis=0)) > 1
+    assert (test_SB == 1).all()
+    assert (generated_SB == 1).all()
+
+
+def test_more_samples_than_training_graphs_take_all_of_these(rng: np.random.Generator) -> None:
+    train_RB = Comparison(*sets(rng, 3, 2, 5), replicates=2).weights[0]
+    assert (train_RB[3:] == 1).all()
+
+
+@pytest.mark.parametrize(("seed", "same"), [(0, True), (1, False)])
+def test_weights_depend_on_the_seed_alone(seed: int, same: bool, rng: np.random.Generator) -> None:
+    given = sets(rng, 5, 5, 5)
+    first, second = Comparison(*given, seed=0), Comparison(*given, (AttributeView("a"),), seed)
+    found = [np.array_equal(a, b) for a, b in zip(first.weights, second.weights, strict=True)]
+    assert found == [same] * 3
+
+
+def test_what_several_metrics_need_is_computed_once(rng: np.random.Generator) -> None:
+    comparison = Comparison(*sets(rng, 2, 2, 2))
+    calls = []
+
+    def count(of: Comparison) -> int:
+        calls.append(of)
+        return sum(graphs.num_graphs for graphs in of.sets)
+
+    assert [comparison.once(count) for _ in range(3)] == [6, 6, 6]
+    assert calls == [comparison]
+
+
+@dataclass(frozen=True)
+class NodeCount(GraphMean):
+    """Number of nodes of each graph."""
+
+    def values(self, graphs: GraphSet) -> np.ndarray:
+        return graphs.nodes_B
+
+
+def graphs_graph_mean(rng: np.random.Generator, count: int) -> GraphSet:
+    return GraphSet.from_dags(
+        [random_dag(rng, rng.integers(1, 5, 4).tolist(), [3]) for _ in range(count)]
+    )
+
+
+def test_a_fraction_of_nodes_is_one_number_a_graph(rng: np.random.Generator) -> None:
+    every = graphs_graph_mean(rng, 6)
+    flag_N = rng.random(every.num_nodes) < 0.4
+    found_B = fraction_of_nodes(flag_N, every)
+    for graph in range(6):
+        assert found_B[graph] == pytest.approx(flag_N[every.graph_N == graph].mean())
+    assert fraction_of_nodes(np.ones(every.num_nodes), every).tolist() == [1.0] * 6
+
+
+def test_a_graph_without_nodes_is_left_out() -> None:
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    sizes = (2, 0, 1)
+    every = GraphSet.from_dags(
+        [DAG.build(torch.zeros(n, 1, dtype=torch.int64), none) for n in sizes]
+    )
+    found_B = fraction_of_nodes(np.array([1.0, 0.0, 1.0]), every)
+    assert found_B[[0, 2]].tolist() == [0.5, 1.0]
+    assert np.isnan(found_B[1])
+
+
+def test_a_subclass_says_its_values_alone() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        GraphMean()
+
+
+def test_distances_equal_those_of_scipy(rng: np.random.Generator) -> None:
+    values = [rng.integers(0, 20, 200), rng.integers(5, 40, 300)]
+    graphs = [np.arange(200) // 10, np.arange(300) // 10]
+    first, second = aligned_histograms(values, graphs, [20, 30])
+    support = first.support_K
+    w1 = wasserstein_1(first.pooled(), second.pooled(), support)
+    ks = kolmogorov_smirnov(first.pooled(), second.pooled(), support)
+    assert w1[0] == pytest.approx(wasserstein_distance(*values))
+    assert ks[0] == pytest.approx(ks_2samp(*values).statistic)
+
+
+@pytest.mark.parametrize("spread", [lambda x: x**2, lambda x: 0.25 * x**3 - 7])
+def test_distances_equal_those_of_scipy_where_values_lie_far_apart(
+    rng: np.random.Generator, spread: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    values = [spread(rng.integers(0, 12, 150)), spread(rng.integers(3, 15, 100))]
+    first, second = aligned_histograms(values, [np.zeros(150, int), np.zeros(100, int)], [1, 1])
+    w1 = wasserstein_1(first.pooled(), second.pooled(), first.support_K)
+    ks = kolmogorov_smirnov(first.pooled(), second.pooled(), first.support_K)
+    assert w1[0] == pytest.approx(wasserstein_distance(*values))
+    assert ks[0] == pytest.approx(ks_2samp(*values).statistic)
+
+
+def test_total_variation_is_half_the_absolute_difference() -> None:
+    first, second = aligned_histograms(
+        [np.array([7, 7, 9]), np.array([9, 11, 11])], [np.zeros(3, int)] * 2, [1, 1]
+    )
+    assert first.support_K.tolist() == [7, 9, 11]
+    assert total_variation(first.pooled(), second.pooled(), first.support_K)[0] == pytest.approx(
+        2 / 3
+    )
+
+
+def test_weights_pool_like_repeating_graphs() -> None:
+    (histograms,) = aligned_histograms([np.array([1, 2, 2])], [np.array([0, 1, 1])], [3])
+    # graph 2 is empty; drawing graph 0 twice and graph 1 once gives values 1 1 2 2
+    pooled = histograms.pooled(np.array([[2.0, 1.0, 0.0]]))
+    np.testing.assert_allclose(pooled, [[0.5, 0.5]])
+    np.testing.assert_allclose(histograms.by_graph(), [[1, 0], [0, 1], [0, 0]])
+
+
+def test_bootstrap_draws_as_many_graphs_as_there_are(rng: np.random.Generator) -> None:
+    assert (bootstrap_weights(rng, 5, 17).sum(axis=1) == 17).all()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [np.array([5, -3, 5, 900]), np.array([7, -3])],
+        [np.array([(4 << 31) | 9, (1 << 31) | 11, 9]), np.array([(1 << 31) | 11, (4 << 31) | 8])],
+        [np.array([(1 << 60) + 1, 4]), np.array([(1 << 60) + 1, (1 << 50)])],
+        [np.array([0.5, 0.25, 0.5]), np.array([2, 1])],
+        [np.array([], dtype=np.int64), np.array([3, 3, 1])],
+    ],
+    ids=["numbers", "pairs", "far apart", "fractions", "nothing"],
+)
+def test_distinct_values_are_those_that_sorting_finds(values: list[np.ndarray]) -> None:
+    support_K, codes = distinct(values)
+    assert support_K.tolist() == np.unique(np.concatenate(values)).tolist()
+    for code, value in zip(codes, values, strict=True):
+        assert support_K[code].tolist() == value.tolist()
+
+
+def test_many_values_are_counted_as_few_are(rng: np.random.Generator) -> None:
+    value, graph = rng.integers(0, 50, 400), np.sort(rng.integers(0, 30, 400))
+    few, many = value % 5, np.concatenate([value, [4000]])
+    for values, graphs in ((few, graph), (many, np.concatenate([graph, [29]]))):
+        (found,) = aligned_histograms([values], [graphs], [30])
+        wanted = [
+            [((values == v) & (graphs == g)).sum() for v in found.support_K] for g in range(30)
+        ]
+        assert found.counts_BK.toarray().tolist() == wanted

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import DataError
-from layerdag.graph import DAG, GraphSizes
-from layerdag.surrogates import Labeled
-from layerdag.surrogates.families import AdditiveSettings, fit_additive, rebuild
+from layerdag.surrogates.data import Labeled
+from layerdag.surrogates.families.additive import AdditiveSettings, fit_additive
+from layerdag.surrogates.families.registry import rebuild
 
 SIZES = GraphSizes(attributes=(3, 6, 5))
 FEW = AdditiveSettings(trees=3)

@@ -1,14 +1,9 @@
 import json
+from itertools import pairwise
 
 import pytest
 from damaged_json import changed
-from hypothesis import example, given
-from laws import tried
-
-from layerdag.errors import TraceError, UsageError
-from layerdag.traces.chakra import attribute_at, encode_trace
-from layerdag.traces.pytorch import import_pytorch
-from tests.unit.traces.host_json import (
+from host_json import (
     ALL_REDUCE,
     COPY_,
     EMPTY,
@@ -21,7 +16,178 @@ from tests.unit.traces.host_json import (
     tensor,
     write_host,
 )
-from tests.unit.traces.profile_json import event, kernel, launch, write_profile
+from hypothesis import example, given, strategies as st
+from laws import tried
+from profile_json import event, kernel, launch, write_profile
+
+from layerdag.errors import TraceError, UsageError
+from layerdag.traces.builder import attribute_at
+from layerdag.traces.chakra.files import encode_trace
+from layerdag.traces.pytorch.importer import WINDOW, align, import_host, import_pytorch
+from layerdag.traces.pytorch.kineto import Timings, read_durations
+from layerdag.traces.trace import CollectiveType, NodeType
+
+SEND = (
+    "c10d::send(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup group, int dst, "
+    "int tag) -> __torch__.torch.classes.c10d.Work"
+)
+OBJECT = plain("<Object>", "Object")
+
+
+def groups(*rows: dict) -> dict:
+    return node(3, "## process_group:init ##", "", (plain(json.dumps(rows), "String"),))
+
+
+WORLD = {"pg_name": "0", "ranks": [], "group_size": 2}
+STEP = [
+    groups(WORLD),
+    node(4, "aten::mm", MM, (tensor(1, (4, 8)), tensor(2, (8, 2))), (tensor(3, (4, 2)),)),
+    node(6, "gloo:all_reduce", "", (tensor(3, (4, 2)),)),
+    node(5, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(3, (4, 2))), OBJECT)),
+    node(7, "c10d::send", SEND, (listed(tensor(3, (4, 2))), OBJECT, plain(1), plain(7))),
+    node(8, "gloo:send", "", (tensor(3, (4, 2)),)),
+]
+TIMES = Timings({504: (10_000, 2_600), 506: (13_000, 900_000), 505: (12_500, 40)})
+
+
+def test_a_node_carries_what_simulators_and_models_need(tmp_path):
+    result = import_host(write_host(tmp_path / "host.json", STEP), TIMES)
+    trace = result.trace
+    assert trace.names() == ["aten::mm", "c10d::all_reduce", "c10d::send"]
+    assert trace.type_N.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_SEND]
+    assert trace.integers("num_ops")[0].tolist()[0] == 2 * 4 * 8 * 2
+    assert trace.integers("tensor_size")[0].tolist()[0] == 4 * (32 + 16 + 8)
+    assert trace.texts("dtype")[0] == ["float32"] * 3
+    assert trace.texts("device")[0] == ["cpu"] * 3
+    assert trace.integers("is_cpu_op", default=1)[0].tolist() == [0, 0, 0]
+    assert trace.data_deps.of(1).tolist() == [0]
+
+
+def test_communication_is_typed_with_size_group_and_peer(tmp_path):
+    result = import_host(write_host(tmp_path / "host.json", STEP))
+    trace = result.trace
+    kind_N, has_kind_N = trace.integers("comm_type")
+    assert (kind_N[1], has_kind_N.tolist()) == (CollectiveType.ALL_REDUCE, [False, True, False])
+    assert trace.integers("comm_size")[0].tolist()[1:] == [32, 32]
+    assert trace.texts("pg_name")[0] == ["", "0", "0"]
+    assert trace.integers("comm_dst")[0].tolist()[2] == 1
+    assert trace.integers("comm_tag")[0].tolist()[2] == 7
+    assert dict(result.groups) == {"0": (0, 1)}
+    assert result.guessed_groups == 0
+
+
+def test_durations_are_exact_and_those_of_gloo_come_from_its_threads(tmp_path):
+    result = import_host(write_host(tmp_path / "host.json", STEP), TIMES)
+    nanoseconds_N, present_N = result.trace.integers("duration_ns")
+    assert nanoseconds_N.tolist()[:2] == [2_600, 900_000]
+    assert present_N.tolist() == [True, True, False]
+    assert result.trace.duration_us_N.tolist() == [3, 900, 0]
+    assert result.trace.start_us_N.tolist()[:2] == [0, 3]
+    assert result.joined_fraction == pytest.approx(2 / 3)
+
+
+def test_joining_nothing_is_an_error(tmp_path):
+    other = Timings({1: (0, 1)}, "other.json")
+    with pytest.raises(TraceError, match=r"none of its 3 operators occurs in other\.json"):
+        import_host(write_host(tmp_path / "host.json", STEP), other)
+
+
+def test_a_trace_without_work_is_an_error(tmp_path):
+    with pytest.raises(TraceError, match=r"none of the 1 nodes is an operator"):
+        import_host(write_host(tmp_path / "host.json", [node(3, "my scope")]))
+
+
+def test_an_opaque_group_among_several_is_reported_as_guessed(tmp_path):
+    pair = {"pg_name": "7", "ranks": [0, 1], "group_size": 2}
+    nodes = [groups({**WORLD, "group_size": 4}, pair), *STEP[1:]]
+    result = import_host(write_host(tmp_path / "host.json", nodes))
+    assert dict(result.groups) == {"0": (0, 1, 2, 3), "1": (0, 1)}
+    assert result.guessed_groups == 2
+
+
+def test_functional_collectives_name_their_group(tmp_path):
+    schema = "_c10d_functional::all_reduce(Tensor input, str reduce_op, Any group_name) -> Tensor"
+    pair = {"pg_name": "tp", "ranks": [0, 1], "group_size": 2}
+    inputs = (tensor(1), plain("sum", "String"), plain("tp", "String"))
+    reduce = node(4, "_c10d_functional::all_reduce", schema, inputs, (tensor(2),))
+    path = write_host(tmp_path / "host.json", [groups({**WORLD, "group_size": 4}, pair), reduce])
+    assert import_host(path).trace.texts("pg_name")[0] == ["1"]
+
+
+def test_a_table_of_durations_is_read_and_others_are_refused(tmp_path):
+    path = tmp_path / "dur.json"
+    path.write_text('{"cols": ["rf_id", "ts_us", "dur_us", "tid"], "rows": [[5, 1.5, 2.25, 9]]}')
+    assert read_durations(path).of == {5: (1500, 2250)}
+    path.write_text('{"rows": []}')
+    with pytest.raises(TraceError, match="no table of durations"):
+        read_durations(path)
+
+
+@pytest.mark.slow
+def test_every_collected_trace_imports_and_spmd_ranks_share_one_structure(shared_data):
+    structures: dict[str, set[int]] = {}
+    for path in sorted((shared_data / "collected").glob("*.et.json.gz")):
+        timings = read_durations(path.with_name(path.name.replace(".et.", ".dur.")))
+        result = import_host(path, timings)
+        assert result.joined_fraction == 1
+        trace = result.trace
+        columns = (trace.data_deps.values, trace.data_deps.ptr_N1, trace.ctrl_deps.values)
+        content = tuple(column.tobytes() for column in columns)
+        run = path.name.rsplit("_r", 1)[0]
+        structures.setdefault(run, set()).add(hash((*content, tuple(trace.names()))))
+    parallel = [
+        s for run, s in structures.items() if not run.startswith("ws1") and "_pp" not in run
+    ]
+    assert len(structures) == 104
+    assert [len(seen) for seen in parallel] == [1] * 37
+
+
+def test_equal_sequences_pair_up():
+    assert align("abcab", "abcab") == [(n, n) for n in range(5)]
+
+
+def test_what_is_extra_on_one_side_is_skipped():
+    assert align(["a", "b", "c", "d"], ["x", "a", "b", "y", "c", "d"])[-1] == (3, 5)
+    assert align(["z", "z", "a", "b", "c"], ["a", "b", "c"]) == [(2, 0), (3, 1), (4, 2)]
+
+
+def test_unrelated_sequences_do_not_pair_and_end():
+    assert align(["a"] * 500, ["b"] * 500) == []
+
+
+def test_a_gap_larger_than_the_window_loses_only_a_stretch():
+    left = [str(n) for n in range(1000)]
+    right = left[:300] + ["x"] * WINDOW * 3 + left[300 + WINDOW * 3 :]
+    pairs = align(left, right)
+    assert len(pairs) > 700
+    assert all(left[i] == right[j] for i, j in pairs)
+
+
+@tried(60)
+@given(st.lists(st.sampled_from("abcd"), max_size=40), st.lists(st.sampled_from("abcd")))
+def test_pairs_have_equal_names_and_ascend_on_both_sides(left, right):
+    pairs = align(left, right)
+    assert all(left[i] == right[j] for i, j in pairs)
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
+
+
+@tried(30)
+@given(st.sets(st.integers(0, 9)), st.booleans())
+def test_isolated_extra_operators_cost_no_other_pair(extra, on_the_left):
+    """Names are unique, so that only one pairing is right; runs of four names lie between."""
+    names = [f"op{n}" for n in range(40)]
+    more = list(names)
+    for at in sorted(extra, reverse=True):
+        more.insert(4 * at, f"extra{at}")
+    left, right = (more, names) if on_the_left else (names, more)
+    pairs = align(left, right)
+    assert [(left[i], right[j]) for i, j in pairs] == [(name, name) for name in names]
+
+
+def test_nothing_pairs_with_nothing():
+    assert align([], ["a"]) == []
+    assert align(["a"], []) == []
+
 
 HOST = [
     node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(10),)),

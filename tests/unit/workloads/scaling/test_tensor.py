@@ -9,14 +9,14 @@ from same_jobs import operators
 from symbolic_jobs import GPT, small
 
 from layerdag.errors import TraceError
-from layerdag.simulator import Cluster, simulate
-from layerdag.traces import read_index, read_runs
-from layerdag.traces.chakra import NodeSpec
-from layerdag.workloads.scaling import scale
-from layerdag.workloads.scaling._program import Program
-from layerdag.workloads.scaling._rows import factors
-from layerdag.workloads.scaling._shards import Change
-from layerdag.workloads.scaling._tensor import TensorSplit
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.run import simulate
+from layerdag.traces.builder import NodeSpec
+from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.workloads.scaling.program import EditableProgram
+from layerdag.workloads.scaling.rescaling import scale
+from layerdag.workloads.scaling.sharded import ShardCountChange, factors
+from layerdag.workloads.scaling.tensor import TensorSplit
 
 NAMES = ("0822_mlp_tp_ws4", "0825_mlp_tp_ws4", "0831_gpt_tp_ws4", "0832_gpt_tp_ws4")
 
@@ -54,7 +54,7 @@ def test_factors_of_product_and_sum() -> None:
 # ---- a layer by hand ----
 
 
-def split_layer(shape: tuple[int, int, int]) -> Program:
+def split_layer(shape: tuple[int, int, int]) -> EditableProgram:
     """Return what one rank runs of a layer: its first product split by columns, the second by rows.
 
     ``shape`` is (rows of the activations, width of the model, hidden units of the rank).
@@ -68,9 +68,9 @@ def split_layer(shape: tuple[int, int, int]) -> Program:
     )
 
 
-def on(made: Program, new: int, old: int = 2, at: int = 3) -> Program:
+def on(made: EditableProgram, new: int, old: int = 2, at: int = 3) -> EditableProgram:
     """Return a program of ``old`` tensor ranks, whose collective is at a row, on ``new``."""
-    return TensorSplit(made, flags(made, at), Change(old, new)).done()
+    return TensorSplit(made, flags(made, at), ShardCountChange(old, new)).done()
 
 
 def test_a_layer_on_twice_the_ranks_by_hand() -> None:
@@ -177,7 +177,7 @@ def test_a_sum_without_a_product_before_it_is_refused() -> None:
         on(program(operator(0, "aten::relu", (24, 48)), sums(1, 24, 0)), 4, at=1)
 
 
-def trained(*, bias: bool) -> Program:
+def trained(*, bias: bool) -> EditableProgram:
     """Return a layer, its gradients, and an optimizer that updates all weights in one operator.
 
     On each of two ranks the weights are (6 x 4) and (4 x 6); 12 elements more belong to a norm.
@@ -199,8 +199,8 @@ def trained(*, bias: bool) -> Program:
     )
 
 
-def on_four(made: Program) -> Program:
-    return TensorSplit(made, flags(made, 3, 8), Change(2, 4)).done()
+def on_four(made: EditableProgram) -> EditableProgram:
+    return TensorSplit(made, flags(made, 3, 8), ShardCountChange(2, 4)).done()
 
 
 def test_gradients_of_split_weights_are_split() -> None:

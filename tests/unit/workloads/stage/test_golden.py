@@ -6,7 +6,8 @@ from typing import Any
 
 from stage_words import flags_of
 
-from layerdag.workloads.stage import StageFlags, StageJob
+from layerdag.workloads.stage.flags import StageFlags
+from layerdag.workloads.stage.job import StageJob
 
 
 def _stages(flags: StageFlags) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from layerdag.workloads.stage import _tables as tables
-from layerdag.workloads.stage._dims import NOTHING, parse_dim
-from layerdag.workloads.stage._forms import Row, read_table
+from layerdag.workloads.stage import tables
+from layerdag.workloads.stage.flags import NOTHING, parse_dim
+from layerdag.workloads.stage.operators import Row, read_table
 
 ONE_RANK = {"dp": 1, "tp": 1, "cp": 1, "ep": 1}
 SIZES = {"B": 2, "S": 4, "D": 12, "H": 6, "K": 3, "F": 20, "V": 30, "X": 2, "R": 2} | ONE_RANK

@@ -1,0 +1,283 @@
+"""The operators of a step as they are dispatched below autograd, in the importer's form.
+
+Each operator becomes an ``Operation`` of the importer of host traces: what it reads, writes and
+allocates follows from its schema, memory from the storages of its tensors. Fake tensors have
+storages of their own without content, and views share that of their base, so that dependencies pass
+through views, results of tuples and waits without any rule for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, final
+from unittest import mock
+
+import torch
+from torch import nn
+from torch._C import _current_autograd_node
+from torch._C._autograd import _get_sequence_nr
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from layerdag.traces.pytorch.host_dataflow import Operation
+from layerdag.traces.pytorch.operators import (
+    COMMUNICATION_OPERATORS,
+    OpRole,
+    Signature,
+    TensorView,
+    signature,
+)
+
+_RECORDED = (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of an operator.
+
+    Attributes:
+        name: As host traces call it, such as "aten::mm".
+        signature: What it does to its arguments.
+        arguments: Names of its arguments in order.
+    """
+
+    name: str
+    signature: Signature
+    arguments: tuple[str, ...]
+
+
+@final
+class Recorder(TorchDispatchMode):
+    """Records the operators that run inside its ``with`` block.
+
+    Enter it after a ``FakeTensorMode``. Operators carry two labels: "module", the path of the
+    module that called them (in the backward pass: that called what they differentiate), and
+    "phase", "forward", "backward" or "optimizer".
+
+    Args:
+        model: Module whose parts are named; None for no names.
+
+    Attributes:
+        operations: What was recorded, in program order.
+        elementwise: Names of those operators that work on each element alone.
+    """
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+        self.elementwise: set[str] = set()
+        self.last_operator = ""
+        self._path_of = {} if model is None else {id(m): n for n, m in model.named_modules()}
+        self._inside: list[str] = []
+        self._made_by: dict[int, str] = {}
+        self._in_optimizer = False
+        self._planning = False
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._origin: dict[int, int] = {}
+        self._hooks = ExitStack()
+
+    @property
+    def module_path(self) -> str:
+        """The module in which the capture is now; "" outside of all."""
+        return self._inside[-1] if self._inside else ""
+
+    def __enter__(self) -> "Recorder":
+        for handle in (
+            register_module_forward_pre_hook(self._enter_module),
+            register_module_forward_hook(self._leave_module, always_call=False),
+            register_optimizer_step_pre_hook(lambda *_: self._set_optimizer(True)),
+            register_optimizer_step_post_hook(lambda *_: self._set_optimizer(False)),
+        ):
+            self._hooks.callback(handle.remove)
+        self._hooks.enter_context(self._without_planning())
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._hooks.close()
+        super().__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operator and record it."""
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # it dispatches again, on the part of this rank
+        self.last_operator = str(func)
+        result = func(*args, **(kwargs or {}))
+        known = _known(func)
+        if self._planning:
+            return result
+        if known.signature.role is OpRole.VIEW:
+            self._follow(args, result)
+        elif known.signature.role in _RECORDED:
+            self._record(func, known, (args, kwargs or {}), result)
+        return result
+
+    def _record(
+        self, func: Any, known: _Known, call: tuple[Sequence[Any], dict[str, Any]], result: Any
+    ) -> None:
+        """Append the operation of one call."""
+        args, kwargs = call
+        values = (*args, *(kwargs.get(name) for name in known.arguments[len(args) :]))
+        inputs = [(at, self._view(t)) for at, value in enumerate(values) for t in _tensors(value)]
+        outputs = tuple(self._view(tensor) for tensor in _tensors(result))
+        if torch.Tag.pointwise in func.tags:
+            self.elementwise.add(known.name)
+        common = (len(self.operations), known.name, known.signature.role, 0, 0)
+        labels = (("phase", self._phase()), ("module", self._module()))
+        if known.signature.role is OpRole.COMMUNICATION:
+            communication = COMMUNICATION_OPERATORS[known.name]
+            sent = tuple(view for at, view in inputs if at == communication.sent)
+            into = tuple(view for at, view in inputs if at == communication.received)
+            received = into if communication.received >= 0 else outputs
+            fresh = set() if communication.received >= 0 else _storages(outputs) - _storages(sent)
+            group = _group_name(values, communication.group)
+            self.operations.append(
+                Operation(
+                    *common, sent, received, sent, received, frozenset(fresh), tuple(values), group,
+                    labels=labels,
+                )
+            )  # fmt: skip
+            return
+        held = known.signature
+        arguments = tuple(view for _, view in inputs)
+        reads = tuple(view for at, view in inputs if at not in held.overwritten)
+        written = (view for at, view in inputs if at in held.written)
+        writes = tuple(dict.fromkeys((*written, *outputs)))
+        again = {view.storage for at, view in inputs if at in held.reallocated}
+        fresh = (_storages(outputs) - _storages(arguments)) | again
+        flops = _flops(func, args, kwargs, result)
+        self.operations.append(
+            Operation(
+                *common, arguments, outputs, reads, writes, frozenset(fresh), num_ops=flops,
+                labels=labels,
+            )
+        )  # fmt: skip
+
+    def _view(self, tensor: torch.Tensor) -> TensorView:
+        """Return where a tensor lies; its storage is held, so that no other gets its id."""
+        key = self._storage(tensor)
+        size = tensor.element_size()
+        begin = int(tensor.storage_offset()) * size
+        shape = tuple(map(int, tensor.shape))
+        extent = sum((n - 1) * abs(int(s)) for n, s in zip(shape, tensor.stride(), strict=True))
+        return TensorView(
+            key,
+            begin,
+            begin + (extent + 1) * size,
+            int(tensor.numel()) * size,
+            shape,
+            str(tensor.dtype).removeprefix("torch."),
+            tensor.device.type,
+        )
+
+    def _storage(self, tensor: torch.Tensor) -> int:
+        """Return the id of a tensor's storage, that of its origin where a view has its own."""
+        storage = tensor.untyped_storage()
+        self._storages[storage._cdata] = storage
+        return self._origin.get(storage._cdata, storage._cdata)
+
+    def _follow(self, args: Sequence[Any], result: Any) -> None:
+        """Note that some results are their argument: fake waits return a storage of their own."""
+        source = next(_tensors(args), None)
+        if source is None:
+            return
+        origin = self._storage(source)
+        for tensor in _tensors(result):
+            if self._storage(tensor) != origin:
+                self._origin[tensor.untyped_storage()._cdata] = origin
+
+    def _phase(self) -> str:
+        """Return what part of the step runs."""
+        if self._in_optimizer:
+            return "optimizer"
+        return "forward" if _current_autograd_node() is None else "backward"
+
+    def _module(self) -> str:
+        """Return the module on whose behalf an operator runs.
+
+        Autograd numbers the functions of the forward pass; the backward pass tells their numbers.
+        """
+        node = _current_autograd_node()
+        if node is None:
+            self._made_by[_get_sequence_nr() - 1] = self.module_path
+            return self.module_path
+        return self.module_path or self._made_by.get(node._sequence_nr(), "")
+
+    def _enter_module(self, module: nn.Module, _: Any) -> None:
+        self._inside.append(self._path_of.get(id(module), self.module_path))
+
+    def _leave_module(self, *_: Any) -> None:
+        if self._inside:
+            self._inside.pop()
+
+    @contextmanager
+    def _without_planning(self) -> Iterator[None]:
+        """Leave out what DTensor runs on tensors of the whole mesh only to learn their shapes."""
+        method = "_propagate_tensor_meta_non_cached"
+        original = getattr(ShardingPropagator, method)
+
+        def quiet(*args: Any) -> Any:
+            before, self._planning = self._planning, True
+            try:
+                return original(*args)
+            finally:
+                self._planning = before
+
+        with mock.patch.object(ShardingPropagator, method, quiet):
+            yield
+
+    def _set_optimizer(self, inside: bool) -> None:
+        self._in_optimizer = inside
+
+
+@lru_cache(maxsize=4096)
+def _known(func: Any) -> _Known:
+    """Return what the schema of an operator says."""
+    schema = func._schema
+    names = tuple(argument.name for argument in schema.arguments)
+    return _Known(schema.name, signature(schema.name, str(schema)), names)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors with elements in an argument or result."""
+    if isinstance(value, torch.Tensor):
+        if value.numel():
+            yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _storages(views: Sequence[TensorView]) -> set[int]:
+    """Return the storages of some tensors."""
+    return {view.storage for view in views}
+
+
+def _group_name(values: Sequence[Any], at: int) -> str | None:
+    """Return PyTorch's name of the process group among the arguments of a communication."""
+    if 0 <= at < len(values) and isinstance(values[at], str):
+        return str(values[at])
+    for value in values:
+        if isinstance(value, ProcessGroup):
+            return str(value.group_name)
+        if isinstance(value, torch.ScriptObject):
+            try:
+                return str(ProcessGroup.unbox(value).group_name)
+            except (RuntimeError, TypeError):
+                continue
+    return None
+
+
+def _flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int | None:
+    """Return the operations that PyTorch's counter counts, None for what it does not count."""
+    formula = flop_registry.get(func.overloadpacket)
+    return None if formula is None else int(formula(*args, **kwargs, out_val=result))

@@ -1,0 +1,307 @@
+"""``capture`` and ``collect`` of a running step.
+
+Capture of a running training step: host trace and profile of the same step, imported at once.
+
+The one module of the traces that needs torch. ExecutionTraceObserver gives operators with their
+tensors, the profiler gives durations; both run in the same step, so that they can be joined by
+RecordFunction handle::
+
+    for step in range(5):
+        with capture("traces/mine") if step == 3 else nullcontext():
+            train_one_step()
+"""
+
+import runpy
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import distributed
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+
+from layerdag.errors import DataError, LayerdagError, TraceError
+from layerdag.traces.chakra.files import write_trace
+from layerdag.traces.chakra.workload import (
+    existing_files,
+    rank_file,
+    require_free_prefix,
+    write_groups,
+)
+from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
+from layerdag.traces.pytorch.importer import ImportResult, import_operations, read_host
+from layerdag.traces.pytorch.kineto import read_timings
+
+
+@dataclass
+class Capture:
+    """What a captured step has become; filled when the ``with`` block ends.
+
+    Attributes:
+        rank: This process's rank, 0 without torch.distributed.
+        world_size: Number of ranks.
+        result: The imported trace of this rank, None while the step runs.
+        path: The file it was written to, None if it was not written.
+    """
+
+    rank: int
+    world_size: int
+    result: ImportResult | None = None
+    path: Path | None = None
+
+    def imported(self) -> ImportResult:
+        """Return the import. Raises TraceError while the step still runs."""
+        if self.result is None:
+            raise TraceError(
+                f"rank {self.rank}: the captured step has not ended; read the result after the "
+                "'with' block."
+            )
+        return self.result
+
+
+@contextmanager
+def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]:
+    """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
+
+    Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
+    writes ``PREFIX.comm_group.json`` beside them where there are groups besides all ranks. Warm up
+    first: a first step also shows lazy initialization.
+
+    Args:
+        prefix: Path of the workload without rank and ending.
+        overwrite: Whether a workload of that prefix may be replaced.
+
+    Raises:
+        UsageError: If a workload of that prefix is there and may not be replaced; the block is not
+            entered.
+        TraceError: If the block did no work that could be traced.
+    """
+    require_free_prefix(prefix, overwrite=overwrite)
+    older = existing_files(prefix)
+    with record() as captured:
+        yield captured
+    result = captured.imported()
+    if captured.rank == 0:
+        # Other ranks may have written theirs already: only what no rank writes is removed.
+        written = {rank_file(prefix, rank) for rank in range(captured.world_size)}
+        for path in set(older) - written:
+            path.unlink(missing_ok=True)
+    captured.path = rank_file(prefix, captured.rank)
+    write_trace(result.trace, captured.path)
+    if captured.rank == 0 and result.groups:
+        write_groups(result.groups, f"{prefix}.comm_group.json")
+
+
+@contextmanager
+def record_raw(host_path: Path, device_path: Path) -> Iterator[None]:
+    """Write the raw host trace and profile of the ``with`` block (JSON), without an import."""
+    observer = ExecutionTraceObserver().register_callback(str(host_path))
+    try:
+        with profile(
+            activities=_activities(), record_shapes=True, execution_trace_observer=observer
+        ) as profiler:
+            yield
+    finally:
+        observer.unregister_callback()
+    profiler.export_chrome_trace(str(device_path))
+
+
+@contextmanager
+def record() -> Iterator[Capture]:
+    """Trace the work of the ``with`` block and import it, without writing a trace file.
+
+    Raises:
+        TraceError: If the block did no work that could be traced.
+    """
+    captured = Capture(*_place())
+    with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
+        host_path, device_path = Path(folder, "host.json"), Path(folder, "device.json")
+        with record_raw(host_path, device_path):
+            yield captured
+        host = replace(read_host(host_path), source=f"captured step of rank {captured.rank}")
+        names = number_groups(_of_all_ranks(host.groups, captured.world_size))
+        captured.result = import_operations(host, read_timings(device_path), names)
+
+
+def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[str, Ranks]]:
+    """Return what every rank declares: a rank declares only the groups that it belongs to."""
+    if world_size == 1:
+        return [groups]
+    gathered: list[Mapping[str, Ranks]] = [{}] * world_size
+    distributed.all_gather_object(gathered, dict(groups))
+    return gathered
+
+
+def _activities() -> list[ProfilerActivity]:
+    """Return what there is to profile on this machine."""
+    if torch.cuda.is_available():
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    return [ProfilerActivity.CPU]
+
+
+def _place() -> tuple[int, int]:
+    """Return rank and world size."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+StartCapture = Callable[[], AbstractContextManager[Capture]]
+
+
+@dataclass(frozen=True)
+class CollectedStep:
+    """A step that was traced.
+
+    Attributes:
+        path: The file of this rank's trace.
+        nodes: Number of its nodes.
+        rank: This process's rank.
+        world_size: Number of ranks.
+        step_times_s: Wall time of the steps that were measured without the profiler, the slowest
+            rank of each.
+    """
+
+    path: Path
+    nodes: int
+    rank: int
+    world_size: int
+    step_times_s: tuple[float, ...]
+
+
+class _Done(BaseException):
+    """Stops the script once its trace is written; no handler of the script's should catch it."""
+
+
+class _StepHook:
+    """Counts optimizer steps and captures what lies between two of them."""
+
+    def __init__(self, start: StartCapture, step: int, repeats: int, keep_going: bool) -> None:
+        self.start = start
+        self.step = step
+        self.repeats = repeats
+        self.times: list[float] = []
+        self.last = 0.0
+        self.keep_going = keep_going
+        self.seen = 0
+        self.first: Optimizer | None = None
+        self.open = ExitStack()
+        self.captured: Capture | None = None
+
+    def __call__(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        """Called by torch after each optimizer step; only the first optimizer counts."""
+        self.first = self.first or optimizer
+        if optimizer is not self.first:
+            return
+        self.seen += 1
+        if self.seen == self.step - 1:
+            self.captured = self.open.enter_context(self.start())
+        elif self.seen == self.step:
+            self.open.close()
+        elif self.seen > self.step + 1 and len(self.times) < self.repeats:
+            # The step right after the traced one still pays for the end of the profiler.
+            self.times.append(_now() - self.last)
+            if len(self.times) == self.repeats:
+                self.times = _of_slowest_rank(self.times)
+        if self.seen >= self.step and len(self.times) == self.repeats and not self.keep_going:
+            raise _Done
+        self.last = _now()
+
+
+def _now() -> float:
+    """Return the time at which all work handed to the device is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _of_slowest_rank(times: Sequence[float]) -> list[float]:
+    """Return the longest time of each step over all ranks, which end a step together."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return list(times)
+    gathered: list[list[float]] = [[]] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, list(times))
+    return [max(step) for step in zip(*gathered, strict=False)]
+
+
+def collect_step(
+    script: Path,
+    arguments: list[str],
+    start: StartCapture,
+    step: int,
+    *,
+    repeats: int = 0,
+    keep_going: bool = False,
+) -> CollectedStep:
+    """Run ``script`` with ``words`` and capture its ``step``-th training step.
+
+    Args:
+        script: What to run.
+        arguments: Its arguments.
+        start: Begins the capture.
+        step: Which step.
+        repeats: How many later steps to measure without the profiler; fewer if the script ends.
+        keep_going: Whether the script runs on afterwards.
+
+    Raises:
+        DataError: If the script fails, or ends before the step.
+    """
+    hook = _StepHook(start, step, repeats, keep_going)
+    handle = register_optimizer_step_post_hook(hook)
+    try:
+        _run_script(script, arguments)
+    except _Done:
+        pass
+    except DataError:
+        if keep_going or hook.captured is None or hook.captured.path is None:
+            raise  # else the trace is written, and what came later is not asked for
+    finally:
+        handle.remove()
+    captured = hook.captured
+    if captured is None or captured.path is None:
+        raise DataError(
+            f"{script} ended after {hook.seen} optimizer steps, before step {step} was traced; "
+            "let it do more steps, lower --step, or mark the step in the script with "
+            "layerdag.capturing.running.capture()."
+        )
+    nodes = captured.imported().trace.num_nodes
+    times = tuple(hook.times)
+    return CollectedStep(captured.path, nodes, captured.rank, captured.world_size, times)
+
+
+def _run_script(script: Path, arguments: list[str]) -> None:
+    """Run the script as the main program; its faults become one sentence."""
+    old_argv, old_path = sys.argv, list(sys.path)
+    sys.argv, sys.path[0] = [str(script), *arguments], str(script.resolve().parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except LayerdagError:
+        raise
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            raise DataError(f"{script} stopped itself with exit code {stop.code}.") from None
+    except Exception as error:
+        raise DataError(f"{script} failed{_line(error, script)}: {_say(error)}") from error
+    finally:
+        sys.argv, sys.path[:] = old_argv, old_path
+
+
+def _line(error: Exception, script: Path) -> str:
+    """Return " at line N" of the last place in the script that the error passed."""
+    if isinstance(error, SyntaxError):
+        return f" at line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).name == script.name]
+    return f" at line {lines[-1]}" if lines else ""
+
+
+def _say(error: Exception) -> str:
+    """Return kind and first line of an error."""
+    first = str(error).strip().splitlines()[:1]
+    return ": ".join([type(error).__name__, *first])

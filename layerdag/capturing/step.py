@@ -1,0 +1,559 @@
+"""``capture_model``, ``capture_step``."""
+
+import copy
+import importlib.util
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from layerdag.capturing.parallel import (
+    CaptureStep,
+    FakeWorld,
+    Ranks,
+    ReplicaGradients,
+    Settings,
+    TensorPlan,
+    Transformer,
+    fake_world,
+    group_ranks,
+    parallelize,
+)
+from layerdag.capturing.recorder import Recorder
+from layerdag.errors import LayerdagError, UsageError
+from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.analysis import WORLD
+from layerdag.traces.builder import ragged
+from layerdag.traces.pytorch.host_dataflow import HostOperations
+from layerdag.traces.pytorch.importer import import_operations
+from layerdag.traces.pytorch.kineto import Timings
+from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload
+from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.plan import Plan, Step
+from layerdag.workloads.transformer.shapes import ModelShape, model as shape_of
+
+_ROLE = "layerdag:group:"  # no text of a trace begins so
+_PRODUCTS = frozenset(
+    f"aten::{name}"
+    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "_scaled_mm", "_int_mm")
+)
+
+
+@final
+@dataclass(frozen=True)
+class CapturedStep:
+    """What rank 0 does in one step; other ranks do the same in groups of their own.
+
+    Attributes:
+        name: Of the model.
+        program: The trace of rank 0, groups by their role in the mesh.
+        world: The ranks.
+        settings: What was captured.
+        parameters: Parameters of the whole model.
+        elementwise: Names of operators that work on each element alone.
+    """
+
+    name: str
+    program: Trace
+    world: FakeWorld
+    settings: Settings
+    parameters: int
+    elementwise: frozenset[str]
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks, which share their columns, with their groups."""
+        used = [text for text in self.program.strings if text.startswith(_ROLE)]
+        names, groups = _numbered(self.world, [text.removeprefix(_ROLE) for text in used])
+        traces = tuple(_renamed(self.program, names, rank) for rank in range(self.world.size))
+        return Workload(traces, groups, self.name)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that ``layerdag capture --json`` prints, of rank 0.
+
+        ``operators`` are nodes by kind, ``flops`` those of PyTorch's counter where it knows the
+        operator (``matrix_flops``), and one for each element elsewhere.
+        """
+        kind_N = self._kinds
+        flops_N = self.program.integers("num_ops")[0]
+        phases, _ = self.program.texts("phase")
+        counts = {kind: int((kind_N == kind).sum()) for kind in _KINDS}
+        matrix_N = np.isin(kind_N, ("gemm", "attention", "convolution"))
+        return {
+            "model": self.name,
+            "parameters": self.parameters,
+            "plan": asdict(self.settings.plan),
+            "step": asdict(self.settings.step),
+            "ranks": self.world.size,
+            "nodes": self.program.num_nodes,
+            "operators": counts,
+            "collectives": self._collectives,
+            "flops": int(flops_N.sum()),
+            "matrix_flops": int(flops_N[matrix_N].sum()),
+            "bytes": int(self.program.integers("tensor_size")[0].sum()),
+            "phases": {phase: phases.count(phase) for phase in dict.fromkeys(phases)},
+        }
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        """The kind of each node, one of ``_KINDS`` or "communication"."""
+        of_name = {name: _kind(name, self.elementwise) for name in set(self.program.names())}
+        kinds = [of_name[name] for name in self.program.names()]
+        kind_N = np.array(kinds, dtype=object)
+        kind_N[self.program.type_N != NodeType.COMP] = "communication"
+        return kind_N
+
+    @property
+    def _collectives(self) -> dict[str, dict[str, int]]:
+        """Nodes and bytes of each kind of collective in each role."""
+        kind_N = self.program.integers("comm_type")[0]
+        size_N = self.program.integers("comm_size")[0]
+        roles, _ = self.program.texts("pg_name")
+        found: dict[str, dict[str, int]] = defaultdict(lambda: {"count": 0, "bytes": 0})
+        for row in np.flatnonzero(self.program.type_N == NodeType.COMM_COLL).tolist():
+            kind = CollectiveType(kind_N[row]).name.lower()
+            entry = found[f"{kind}:{roles[row].removeprefix(_ROLE)}"]
+            entry["count"] += 1
+            entry["bytes"] += int(size_N[row])
+        return dict(found)
+
+
+_KINDS = ("gemm", "attention", "convolution", "elementwise", "other")
+
+
+def _kind(name: str, elementwise: frozenset[str]) -> str:
+    """Return the kind of an operator."""
+    plain = name.removesuffix("_")
+    if plain in _PRODUCTS:
+        return "gemm"
+    if "attention" in name:
+        return "attention"
+    if "convolution" in name:
+        return "convolution"
+    return "elementwise" if name in elementwise else "other"
+
+
+def captured_trace(
+    recorder: Recorder, world: FakeWorld, groups: dict[str, Ranks], source: str
+) -> Trace:
+    """Return the trace of what was recorded, with groups by role.
+
+    Communication is chained in program order, so that no two ranks can wait for each other.
+
+    Raises:
+        UsageError: If nothing was recorded, or a group is no dimension of the mesh.
+    """
+    done = [op for op in recorder.operations if op.role.name != "ALLOCATION"]
+    if not done:
+        raise UsageError(f"{source}: the step runs no operator on tensors; there is no trace.")
+    roles = world.groups()
+    named = {op.group for op in done if op.group is not None}
+    strange = [ranks for name, ranks in groups.items() if name in named and ranks not in roles]
+    if strange:
+        raise UsageError(
+            f"{source}: a collective of ranks {list(strange[0])} is along no dimension of the mesh "
+            f"{dict(world.degrees)}; what other ranks do there is not known from rank 0."
+        )
+    used = {name: ranks for name, ranks in groups.items() if name in named}
+    names = {ranks: f"{_ROLE}{role}" for ranks, role in roles.items()}
+    host = HostOperations(
+        tuple(recorder.operations), (), used, {}, len(recorder.operations), source
+    )
+    trace = import_operations(host, Timings({}), names).trace
+    return replace(trace, ctrl_deps=_chained(trace))
+
+
+def _chained(trace: Trace) -> Ragged:
+    """Return the control dependencies with each communication after the one before."""
+    ctrl = [trace.ctrl_deps.of(row).tolist() for row in range(trace.num_nodes)]
+    spoken = np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist()
+    for before, after in pairwise(spoken):
+        number = int(trace.id_N[before])
+        if number not in ctrl[after] and number not in trace.data_deps.of(after):
+            ctrl[after] = sorted([*ctrl[after], number])
+    return ragged(ctrl, trace.source)
+
+
+def _numbered(
+    world: FakeWorld, roles: list[str]
+) -> tuple[dict[str, np.ndarray], dict[str, tuple[int, ...]]]:
+    """Return the number of each rank's group by role, and the ranks of each number.
+
+    The group of all ranks is number 0; it needs no file where it is the only one.
+    """
+    names: dict[str, np.ndarray] = {}
+    groups: dict[str, tuple[int, ...]] = {}
+    for role in roles:
+        member_GM = world.members(role)
+        first = len(groups) + 1
+        if len(member_GM) == 1:
+            names[role] = np.full(world.size, int(WORLD))
+            continue
+        names[role] = np.zeros(world.size, dtype=np.int64)
+        names[role][member_GM] = first + np.arange(len(member_GM))[:, None]
+        groups.update((str(first + g), tuple(r)) for g, r in enumerate(member_GM.tolist()))
+    return names, groups
+
+
+def _renamed(trace: Trace, names: dict[str, np.ndarray], rank: int) -> Trace:
+    """Return the program as one rank runs it."""
+    own = {f"{_ROLE}{role}": str(number_R[rank]) for role, number_R in names.items()}
+    return replace(trace, strings=tuple(own.get(text, text) for text in trace.strings))
+
+
+Inputs = Sequence[Any]
+Loss = Callable[[Any], Tensor]
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def capture_model(
+    model: str | Path | ModelShape | nn.Module,
+    inputs: Inputs = (),
+    *,
+    tensor_plan: TensorPlan | None = None,
+    loss: Loss | None = None,
+    **settings: Any,
+) -> CapturedStep:
+    """Capture one step of a model without a device, weights or a cluster.
+
+    The model itself is not changed: its parameters are replaced by shapes without content. Torch
+    must not be in a process group; two captures in one process do not disturb each other.
+
+    Args:
+        model: A name of ``layerdag.workloads.transformer.PRESETS``, a ``config.json`` of Hugging
+            Face, a ``ModelShape``, or a module of your own.
+        inputs: What one rank calls its own module with; presets make theirs.
+        tensor_plan: Which modules of your own are split over the tensor ranks, by path.
+        loss: The scalar that is differentiated, from the module's output; by default the output
+            itself, its ``loss``, or else the mean of its first tensor.
+        **settings: Fields of ``CapturePlan`` and ``CaptureStep``, such as ``tensor=8, data=2``.
+
+    Returns:
+        The step; ``workload()`` gives what ``layerdag.simulate`` and ``write_workload`` take.
+
+    Raises:
+        UsageError: If there is no such model or setting, if numbers do not fit together, if the
+            step depends on the content of tensors, or if torch.distributed is in use.
+    """
+    found = Settings.from_dict(settings)
+    if isinstance(model, nn.Module):
+        name = type(model).__name__
+        _refuse_sizes(name, found.step)
+    else:
+        shape = model if isinstance(model, ModelShape) else shape_of(model)
+        if found.step.layers:
+            shape = replace(shape, layers=found.step.layers)
+        name, inputs = shape.name, ()
+        _require_text(shape)
+        _require_fit(shape, found)
+    with fake_world(found.plan.degrees) as world:
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        if isinstance(model, nn.Module):
+            made = fake_copy(model, fake)
+            given = tuple(_fake(value, fake) for value in inputs)
+        else:
+            made, given = _preset(shape, found, fake)
+        count = sum(parameter.numel() for parameter in made.parameters())
+        parallelize(made, found.plan, world, tensor_plan)
+        recorder = Recorder(made)
+        with _sentences(recorder, name):
+            _run(made, given, (loss or _loss, found, world), (fake, recorder))
+        trace = captured_trace(recorder, world, group_ranks(), name)
+    return CapturedStep(
+        name, trace, FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
+    )
+
+
+def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: Any) -> CapturedStep:
+    """Capture what a function does on rank 0 of a world, on fake tensors.
+
+    Tensors that the function makes are fake; real ones that it uses are taken for fake ones. The
+    world's mesh has the dimensions "data", "fsdp" and "tensor", those longer than 1: the function
+    may make groups along them with ``torch.distributed.new_group``.
+
+    Args:
+        step: The function.
+        name: For messages and summaries.
+        **degrees: ``data``, ``fsdp`` and ``tensor``.
+
+    Raises:
+        UsageError: As ``capture_model``.
+    """
+    found = Settings.from_dict(degrees)
+    more = sorted(set(degrees) - set(found.plan.degrees))
+    if more:
+        raise UsageError(
+            f"{name}: a function that runs a step decides on {more[0]} itself; leave it out."
+        )
+    with fake_world(found.plan.degrees) as world:
+        recorder = Recorder()
+        with _sentences(recorder, name), FakeTensorMode(allow_non_fake_inputs=True), recorder:
+            step()
+        trace = captured_trace(recorder, world, group_ranks(), name)
+    return CapturedStep(
+        name, trace, FakeWorld(world.degrees), found, 0, frozenset(recorder.elementwise)
+    )
+
+
+def fake_copy(model: nn.Module, fake: FakeTensorMode) -> nn.Module:
+    """Return a copy of a module whose parameters and buffers have shapes, but no content."""
+    held: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        with fake:
+            empty = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+        own = isinstance(tensor, nn.Parameter)
+        held[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if own else empty
+    return copy.deepcopy(model, held)
+
+
+def _fake(value: Any, fake: FakeTensorMode) -> Any:
+    """Return an input with its tensors, in lists and dictionaries, too, without content."""
+    if isinstance(value, Tensor):
+        with fake:
+            empty = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device="cpu"
+            )
+        return empty.requires_grad_(value.requires_grad)
+    if isinstance(value, list | tuple):
+        return type(value)(_fake(part, fake) for part in value)
+    if isinstance(value, dict):
+        return {key: _fake(part, fake) for key, part in value.items()}
+    return value
+
+
+def _preset(
+    shape: ModelShape, found: Settings, fake: FakeTensorMode
+) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Return a transformer and its inputs: tokens, and targets in training."""
+    plan, step = found.plan, found.step
+    sharers = plan.data * plan.fsdp
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(_DTYPES[step.precision])
+    try:
+        with fake:
+            made = Transformer(shape)
+            tokens = torch.zeros(
+                (step.batch or sharers) // sharers, step.sequence, dtype=torch.long
+            )
+            targets = torch.zeros_like(tokens)
+    finally:
+        torch.set_default_dtype(before)
+    return made, (tokens, targets) if step.training else (tokens,)
+
+
+def _require_text(shape: ModelShape) -> None:
+    """Refuse models of images, which are no modules here."""
+    if shape.image:
+        raise UsageError(
+            f"{shape.name}: reads images, which only 'layerdag workload' knows by name; capture a "
+            "module of your own."
+        )
+    if shape.latent or shape.shared_experts or shape.dense_layers:
+        raise UsageError(
+            f"{shape.name}: has latent attention, shared experts or dense layers before mixtures, "
+            "which only 'layerdag workload' knows by name; capture a module of your own."
+        )
+
+
+def _require_fit(shape: ModelShape, found: Settings) -> None:
+    """Refuse a preset that the plan cannot split, with the sentences of ``layerdag workload``."""
+    plan, step = found.plan, found.step
+    sharers = plan.data * plan.fsdp
+    if plan.sequence_parallel and plan.tensor == 1:
+        raise UsageError("sequence_parallel splits over the tensor ranks; give tensor=2 or more.")
+    SymbolicJob(
+        shape,
+        Plan(data=sharers, tensor=plan.tensor, sequence_parallel=plan.sequence_parallel),
+        Step(batch=step.batch or sharers, sequence=step.sequence),
+    )
+    if shape.positions and step.sequence > shape.positions:
+        raise UsageError(
+            f"{shape.name}: knows {shape.positions} positions; a sequence of {step.sequence} is "
+            "too long."
+        )
+
+
+def _refuse_sizes(name: str, step: CaptureStep) -> None:
+    """Refuse settings that size a preset beside a module of the user's own."""
+    usual = CaptureStep()
+    for key in ("batch", "sequence", "precision", "layers"):
+        if getattr(step, key) != getattr(usual, key):
+            raise UsageError(
+                f"{name}: {key} follows from the module and its inputs; leave it out, or change "
+                "them."
+            )
+
+
+def _run(
+    model: nn.Module,
+    inputs: Inputs,
+    what: tuple[Loss, Settings, FakeWorld],
+    modes: tuple[FakeTensorMode, Recorder],
+) -> None:
+    """Run the step on fake tensors."""
+    loss, found, world = what
+    fake, recorder = modes
+    if not found.step.training:
+        with fake, recorder, torch.no_grad():
+            model(*inputs)
+        return
+    optimizer = _optimizer(model, found.step)
+    if optimizer is not None:
+        _warm_up(optimizer, fake)
+    data = world.along("data")
+    replicas = None
+    if data is not None and found.plan.fsdp == 1:
+        replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
+    with fake, recorder:
+        loss(model(*inputs)).backward()
+        if replicas is not None:
+            replicas.finish()
+        if optimizer is not None:
+            optimizer.step()
+
+
+def _loss(output: Any) -> Tensor:
+    """Return the scalar of a module's output."""
+    found = getattr(output, "loss", None)
+    if isinstance(found, Tensor):
+        return found
+    while isinstance(output, list | tuple | dict) and output:
+        output = next(iter(output.values())) if isinstance(output, dict) else output[0]
+    if not isinstance(output, Tensor):
+        raise UsageError(
+            f"the module returns {type(output).__name__}, which has no scalar to differentiate; "
+            "give loss, a function of the output."
+        )
+    return output if output.ndim == 0 else output.float().mean()
+
+
+def _optimizer(model: nn.Module, step: CaptureStep) -> torch.optim.Optimizer | None:
+    """Return the optimizer; parameters split over different meshes are in groups of their own."""
+    if step.optimizer == "none":
+        return None
+    groups: dict[object, list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    if not groups:
+        raise UsageError(
+            f"{type(model).__name__}: no parameter is trained; give optimizer none, or "
+            "phase inference."
+        )
+    kind = torch.optim.AdamW if step.optimizer == "adamw" else torch.optim.SGD
+    return kind([{"params": held} for held in groups.values()], lr=1e-3, fused=True)
+
+
+def _warm_up(optimizer: torch.optim.Optimizer, fake: FakeTensorMode) -> None:
+    """Let an optimizer make its states, as it does once in the first step of a run."""
+    with fake:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@contextmanager
+def _sentences(recorder: Recorder, name: str) -> Iterator[None]:
+    """Say where a step could not be captured."""
+    try:
+        yield
+    except LayerdagError:
+        raise
+    except Exception as error:
+        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        where = f"module '{recorder.module_path}'" if recorder.module_path else "the step"
+        raise UsageError(
+            f"{name}: {where} cannot be captured after operator {recorder.last_operator or '-'}: "
+            f"{message} A capture has shapes but no values: the step must not depend on the "
+            "content of tensors (item(), nonzero(), if on a tensor)."
+        ) from error
+
+
+@dataclass(frozen=True)
+class UserProgram:
+    """What the function of a file returned.
+
+    Attributes:
+        model: The module, or a function that runs a whole step.
+        inputs: What the module is called with.
+        tensor_plan: How tensor ranks split it, None if it does not say.
+    """
+
+    model: nn.Module | Callable[[], object]
+    inputs: Sequence[Any] = ()
+    tensor_plan: TensorPlan | None = None
+
+
+def load_program(text: str) -> UserProgram:
+    """Run ``FILE.py:FUNCTION`` and return what it made.
+
+    The file runs as code with your rights: name only files that you trust. The function takes
+    nothing, and tensors that it makes have no content. It returns a function that runs a step, or
+    (module, inputs) or (module, inputs, tensor plan).
+
+    Raises:
+        UsageError: If there is no such file or function, if it fails or returns something else.
+    """
+    file, _, name = text.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(f"{file} does not exist; give FILE.py:FUNCTION of a Python file.")
+    found = _function(path, name)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            made = found()
+    except LayerdagError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{text} failed: {type(error).__name__}: {error}") from error
+    return _program(text, made)
+
+
+def _function(path: Path, name: str) -> Callable[[], Any]:
+    """Run a file and return one of its functions."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file; give FILE.py:FUNCTION.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except LayerdagError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{path} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    found = getattr(module, name, None)
+    if not callable(found):
+        known = [key for key, value in vars(module).items() if callable(value)]
+        raise UsageError(f"{path} has no function '{name}'.{did_you_mean(name, known)}")
+    return found
+
+
+def _program(text: str, made: Any) -> UserProgram:
+    """Return what a function made, checked."""
+    if isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module):
+        inputs = made[1] if isinstance(made[1], list | tuple) else (made[1],)
+        plan = made[2] if len(made) == 3 else None
+        if plan is None or isinstance(plan, dict):
+            return UserProgram(made[0], inputs, plan)
+    if callable(made) and not isinstance(made, nn.Module):
+        return UserProgram(made)
+    raise UsageError(
+        f"{text} returns {type(made).__name__}; return (module, inputs), (module, inputs, "
+        "tensor plan), or a function that runs a step."
+    )

@@ -1,0 +1,590 @@
+"""``layerdag audit``: attack samples; the outcome is cached by content.
+
+Results of earlier calls, kept for the same files, settings and version.
+
+A result is found by a hash of all that it depends on: the content and names of the files read, the
+settings, and the code of this package and of the libraries that compute. What is damaged or of
+another version is computed again. Entries are JSON; nothing in them is executed. They tell of
+private graphs, so that only their owner can read them.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from layerdag.cli.settings import RealData
+    from layerdag.privacy.auditing import Audit, WhiteBox
+    from layerdag.privacy.shadows import ShadowSettings
+    from layerdag.report.content import ReportContent, SummaryRow
+
+
+def audit(
+    samples: str, against: "RealData", checkpoint: str | None, attack: "WhiteBox | None" = None
+) -> "Audit":
+    """Compare samples with the training and the held-out graphs of a data set.
+
+    Args:
+        samples: Folder that ``layerdag sample`` wrote.
+        against: The data set.
+        checkpoint: What was sampled from, for the attack on the weights; None leaves it out.
+        attack: How weights are attacked; None is without shadow models.
+
+    Raises:
+        UsageError: If samples or checkpoint come from another split of the data.
+        DataError: If a file is missing or damaged.
+    """
+    from layerdag.privacy.auditing import WhiteBox, audit_of
+    from layerdag.runtime.progress import log_stages, stage
+    from layerdag.surrogates.data import stream_samples
+    from layerdag.training.checkpoint import load_checkpoint
+
+    log_stages()
+    with stage("reading the real graphs"):
+        data = against.beside_samples(samples)
+    made = stream_samples(samples, data.schema)
+    if checkpoint is None:
+        return audit_of(data, made)
+    loaded = load_checkpoint(checkpoint)
+    weights, report = (attack or WhiteBox()).on(loaded, against.beside_weights(loaded))
+    return replace(audit_of(data, made, weights), shadows=report)
+
+
+def figures_json(found: "Audit") -> str:
+    """Return all figures of an audit as JSON."""
+    from layerdag.report.page import plain
+
+    return json.dumps(plain(_figures(found)), indent=1, allow_nan=False)
+
+
+def _figures(found: "Audit") -> dict[str, object]:
+    """Return all figures by name; "nearness" and "attacks" are those of all samples."""
+    last = found.leaks[-1] if found.leaks else None
+    return {
+        "train": found.train,
+        "held_out": found.held_out,
+        "passes": found.passes,
+        "advice": found.advice,
+        "novelty": found.novelty,
+        "copies": found.copies,
+        "words": found.words,
+        "nearness": last and last.nearness,
+        "attacks": [*(last.attacks if last else ()), *found.weights],
+        "shadows": found.shadows,
+        "inferences": last.inferences if last else (),
+        "by_number_of_samples": found.leaks,
+        "neighborhoods": found.neighborhoods,
+        "local": found.local,
+        **({} if found.held is None else {"held": found.held}),
+    }
+
+
+def content_of(found: "Audit") -> "ReportContent":
+    """Return what the page shows."""
+    from layerdag.privacy.auditing import CAVEATS
+    from layerdag.report.content import ReportContent
+
+    return ReportContent(
+        title="What the samples give away",
+        lead="Copies of training graphs, and attacks that ask which real graphs were learned.",
+        summary=tuple(_summary(found)),
+        structure=found.structure,
+        novelty=found.novelty,
+        leaks=found.leaks,
+        weight_attacks=found.weights,
+        caveats=(*([found.advice] if found.advice else []), *CAVEATS),
+    )
+
+
+def _summary(found: "Audit") -> "Iterator[SummaryRow]":
+    """Yield a line on copies, and one on each figure of all samples and of the weights."""
+    from layerdag.privacy.audit_text import figure_cells, neighborhood_cells
+    from layerdag.report.content import SummaryRow
+    from layerdag.report.sections import attack_words
+    from layerdag.viz.html import interval, number, percent, percents
+
+    new = found.novelty
+    yield SummaryRow(
+        "copies of training graphs",
+        percent(new.copied),
+        percent(new.copied_real),
+        f"of {new.graphs:,} samples; beside it, of {found.held_out:,} held-out graphs",
+    )
+    copies = found.copies
+    yield SummaryRow(
+        "copies of real graphs, new durations",
+        percent(copies.copied),
+        percent(copies.copied_real),
+        "beside it, held-out graphs that repeat a training graph",
+    )
+    yield SummaryRow(
+        "near copies of real graphs",
+        percent(copies.near),
+        percent(copies.near_quantile),
+        "nearer to a real graph than all but so many held-out graphs are",
+    )
+    if found.words is not None:
+        files, count = f"{found.words.files:,}", f"{len(found.words.found):,}"
+        first = found.words.found[0].sentence() if found.words.found else "every file was searched"
+        yield SummaryRow(f"private words in the {files} files of the samples", count, "0", first)
+    if found.leaks:
+        near = found.leaks[-1].nearness
+        fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
+        yield SummaryRow("nearer to training than to held-out", fraction, "50%", near.in_words())
+    for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        honest = attack.holdout
+        beside = "0.5 is chance"
+        if honest is not None:
+            beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+        yield SummaryRow(f"attack: {attack_words(attack.name)}", area, beside, attack.in_words())
+    for attack in found.shadows.as_targets if found.shadows is not None else ():
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        what = f"attack: {attack_words(attack.name)}; {attack.description}"
+        yield SummaryRow(what, area, "0.5 is chance", attack.in_words())
+    for read in found.leaks[-1].inferences if found.leaks else ():
+        yield SummaryRow(
+            f"read from samples: {read.description}",
+            percent(read.of_training),
+            f"{percent(read.of_held_out)} of held-out graphs",
+            read.in_words(),
+        )
+    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
+        yield SummaryRow(
+            f"nodes whose neighborhood occurs {name}", of_samples, of_real, "mean per graph"
+        )
+    for row in found.local:
+        if not row.generated.error:
+            yield SummaryRow(row.metric.description, *figure_cells(row), row.metric.name)
+
+
+FORMAT = "layerdag-kept-1"
+VARIABLE = "LAYERDAG_CACHE"
+"""Environment variable: the folder for entries, or "off"."""
+MOST_KEPT = 50
+_ENTRY = re.compile(r"[0-9a-f]{64}\.json")
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of the entries of this user, which may not exist; None for none."""
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return None if named in ("", "off") else Path(named)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        return (Path(caches) if caches else Path.home() / ".cache") / "layerdag" / "audits"
+    return None
+
+
+def key_of(settings: Mapping[str, object], inputs: Iterable[str | Path]) -> str:
+    """Return the hash of settings, of the content of files and folders, and of the code.
+
+    Args:
+        settings: As JSON.
+        inputs: Files and folders that are read; what does not exist counts as missing.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    found = hashlib.sha256(code_hash().encode())
+    found.update(json.dumps(settings, sort_keys=True).encode())
+    for path in inputs:
+        found.update(content_hash(path).encode())
+    return found.hexdigest()
+
+
+def content_hash(path: str | Path) -> str:
+    """Return the hash of a file, or of the names and files of a folder and those below it.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    path, found = Path(path), hashlib.sha256()
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    for file in files:
+        name = file.relative_to(path).as_posix() if path.is_dir() else "."
+        found.update(json.dumps(name).encode())
+        if file.is_file():
+            with file.open("rb") as stream:
+                found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()
+
+
+@cache
+def code_hash() -> str:
+    """Return the hash of this package's code, and of the versions of what computes with it."""
+    import layerdag
+
+    found = hashlib.sha256(sys.version.encode())
+    package = Path(str(layerdag.__file__)).parent
+    for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".so", ".pyd")):
+        found.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    for name in _LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found.update(f"{name} {version(name)}".encode())
+    return found.hexdigest()
+
+
+def cached(key: str) -> dict[str, object] | None:
+    """Return what was kept under a key; None if there is nothing, or it is damaged."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        content = json.loads((folder / f"{key}.json").read_text(encoding="utf-8"))
+        whole = content["format"] == FORMAT and content["key"] == key
+        result = content["result"]
+        if whole and content["sha256"] == _checksum(result) and isinstance(result, dict):
+            return result
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return None
+
+
+def store(key: str, result: Mapping[str, object]) -> None:
+    """Keep a result; what cannot be written is no fault, and the oldest entries make room."""
+    from layerdag.runtime.files import write_text
+
+    folder = cache_folder()
+    if folder is None:
+        return
+    content = {"format": FORMAT, "key": key, "sha256": _checksum(result), "result": dict(result)}
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entry = folder / f"{key}.json"
+        write_text(entry, json.dumps(content))
+        entry.chmod(0o600)
+        # A folder that the variable names may hold files of others: they are not touched.
+        own = [path for path in folder.glob("*.json") if _ENTRY.fullmatch(path.name)]
+        for path in sorted(own, key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+            path.unlink(missing_ok=True)
+
+
+def _checksum(result: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class AuditOutcome:
+    """An audit as texts.
+
+    Attributes:
+        text: What is printed.
+        figures: All figures, as JSON.
+        page: The HTML page.
+        page_figures: The JSON beside the page.
+        passes: Whether nothing was found.
+    """
+
+    text: str
+    figures: str
+    page: str
+    page_figures: str
+    passes: bool
+
+    @classmethod
+    def from_audit(cls, found: "Audit") -> "AuditOutcome":
+        """Return the texts of an audit."""
+        from layerdag.report.page import render, report_figures
+
+        content = content_of(found)
+        return cls(
+            text=str(found),
+            figures=figures_json(found),
+            page=render(content),
+            page_figures=json.dumps(report_figures(content), indent=1, allow_nan=False),
+            passes=found.passes,
+        )
+
+    def save_figures(self, path: str) -> None:
+        """Write all figures as JSON."""
+        from layerdag.runtime.files import write_text
+
+        write_text(Path(path), self.figures + "\n")
+
+    def show(self, page: str | None, *, as_json: bool) -> None:
+        """Print the audit as a table or as JSON, and write it as a page if one is named.
+
+        Raises:
+            UsageError: If the figures of the page would replace a file of something else.
+        """
+        from layerdag.report.page import require_replaceable_report
+        from layerdag.runtime.files import write_text
+
+        if page is not None:
+            require_replaceable_report(page)
+            write_text(Path(page).with_suffix(".json"), self.page_figures + "\n")
+            write_text(Path(page), self.page)
+        print(self.figures if as_json else self.text)
+        if page is not None and not as_json:
+            print(f"report: {page}")
+
+
+def cached_audit(
+    settings: Mapping[str, object],
+    inputs: Iterable[str | Path] | None,
+    compute: "Callable[[], Audit]",
+) -> AuditOutcome:
+    """Return an audit, that of an earlier call if nothing has changed since.
+
+    Args:
+        settings: All that it depends on besides files.
+        inputs: All files and folders that it reads; None computes and keeps nothing.
+        compute: Runs the audit.
+    """
+    if inputs is None:
+        return AuditOutcome.from_audit(compute())
+    paths = list(inputs)
+    key = key_of(settings, paths)
+    found = _outcome(cached(key))
+    if found is not None:
+        print(
+            "layerdag: the files are those of an earlier audit, whose figures follow (--no-cache "
+            "computes them again)",
+            file=sys.stderr,
+        )
+        return found
+    outcome = AuditOutcome.from_audit(compute())
+    if key_of(settings, paths) == key:  # no file was changed in the meantime
+        store(key, asdict(outcome))
+    return outcome
+
+
+def _outcome(result: Mapping[str, object] | None) -> AuditOutcome | None:
+    """Return a kept outcome; None of one that lacks something."""
+    if result is None:
+        return None
+    names = ("text", "figures", "page", "page_figures")
+    text, figures, page, page_figures = (result.get(name) for name in names)
+    passes = result.get("passes")
+    if (
+        isinstance(text, str)
+        and isinstance(figures, str)
+        and isinstance(page, str)
+        and isinstance(page_figures, str)
+        and isinstance(passes, bool)
+    ):
+        return AuditOutcome(text, figures, page, page_figures, passes)
+    return None
+
+
+SUMMARY = (
+    "Attack samples, as somebody would to whom they were given: copies, which graphs were trained "
+    "on, motifs and whole jobs that come back, what is read of the models behind them, private "
+    "words in any file. Every figure stands beside the same on held-out graphs."
+)
+EXAMPLE = (
+    "  layerdag audit --data data --synthetic samples            # a data set with its split\n"
+    "  layerdag audit --train a --holdout b --synthetic release  # three folders, in any format\n"
+    "  layerdag audit --data data --synthetic samples --checkpoint runs/best --report audit.html\n"
+    "  layerdag audit --train a --holdout b --synthetic release --checkpoint runs/best --shadows"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "--synthetic",
+        required=True,
+        metavar="FOLDER",
+        help="the samples: what 'layerdag sample' wrote, a release, or any folder of traces or "
+        "flow graphs; every file in it is searched for private words",
+    )
+    parser.add_argument(
+        "--train", metavar="FOLDER", help="traces or flow graphs that were trained on, any format"
+    )
+    parser.add_argument(
+        "--holdout", metavar="FOLDER", help="others of the same kind that were not trained on"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DATA",
+        help="instead of both: the data set that was learned from, or the run that learned from "
+        "it, with its split",
+    )
+    parser.add_argument(
+        "--labels", metavar="FILE", help="with --data: label file, where it is not in the folder"
+    )
+    parser.add_argument("--checkpoint", metavar="DIR", help="attack these weights, too")
+    _configure_shadows(parser)
+    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
+    parser.add_argument(
+        "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
+    )
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compute all figures again, even if no file has changed since an earlier audit",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 1 unless every figure is no better than chance, nothing is copied and no "
+        "private word is found",
+    )
+
+
+def _configure_shadows(parser: argparse.ArgumentParser) -> None:
+    """Add the flags on shadow models."""
+    parser.add_argument(
+        "--shadows",
+        type=int,
+        nargs="?",
+        const=16,
+        metavar="N",
+        help="attack the weights by likelihood ratio, too, with N shadow models (16 if no number "
+        "is named), trained as the checkpoint was on halves of training and held-out graphs",
+    )
+    parser.add_argument(
+        "--shadow-budget",
+        metavar="TIME",
+        help="for training all of them: 600, 10m, 1h (default: 10m)",
+    )
+    parser.add_argument(
+        "--shadow-steps",
+        type=int,
+        metavar="N",
+        help="most steps of each instead, without a limit of time",
+    )
+    parser.add_argument(
+        "--shadow-folder",
+        metavar="FOLDER",
+        help="where losses under them are kept, so that a stopped audit goes on (default: DIR with "
+        "'.shadows' at its end)",
+    )
+    parser.add_argument(
+        "--init",
+        metavar="FOLDER",
+        help="checkpoint that the audited one started from, where it is not the shipped one",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what samples give away; with ``--strict`` 1 unless it is nothing."""
+    from layerdag.report.page import require_replaceable_report
+
+    folders = args.train is not None or args.holdout is not None
+    if folders == (args.data is not None) or (folders and None in (args.train, args.holdout)):
+        raise UsageError(
+            "Say what was trained on: --train FOLDER and --holdout FOLDER, or --data DATA."
+        )
+    if folders and args.labels:
+        raise UsageError("--labels needs --data; labels of folders are looked for in them.")
+    if args.report:
+        require_replaceable_report(args.report)
+        if (
+            args.json
+            and Path(args.json).resolve() == Path(args.report).with_suffix(".json").resolve()
+        ):
+            raise UsageError(
+                f"{args.json}: the page's own figures are written there; leave --json out, or name "
+                "another file."
+            )
+    shadows = _shadows(args)
+    audit = _of_folders if folders else _of_data
+    named = ("synthetic", "train", "holdout", "data", "labels", "checkpoint")
+    settings = {"verb": "audit", **{name: getattr(args, name) for name in named}}
+    found = cached_audit(settings, _files(args), lambda: audit(args, shadows))
+    if args.json:
+        found.save_figures(args.json)
+    found.show(args.report, as_json=False)
+    return int(args.strict and not found.passes)
+
+
+def _files(args: argparse.Namespace) -> list[str] | None:
+    """Return all that an audit reads; None if its figures are not to be kept."""
+    from layerdag.cli.settings import RealData
+
+    if args.no_cache or args.shadows is not None:  # what shadow models learn takes its time
+        return None
+    real: tuple[str, ...] | None = (args.train, args.holdout)
+    if args.data is not None:
+        real = RealData(args.data, args.labels).files(args.synthetic)
+    if real is None:
+        return None
+    return [args.synthetic, *real, *([args.checkpoint] if args.checkpoint else [])]
+
+
+def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
+    """Return what was asked of shadow models; None without any."""
+    from layerdag.runtime.settings import seconds_of
+
+    named = {
+        "--shadow-steps": args.shadow_steps,
+        "--shadow-budget": args.shadow_budget,
+        "--shadow-folder": args.shadow_folder,
+        "--init": args.init,
+    }
+    if args.shadows is None:
+        for flag, value in named.items():
+            if value is not None:
+                raise UsageError(f"{flag} is for shadow models; add --shadows, or leave it out.")
+        return None
+    if args.checkpoint is None:
+        raise UsageError("--shadows is for an attack on weights; name them with --checkpoint.")
+    import torch
+
+    from layerdag.privacy.shadows import ShadowSettings
+
+    torch.set_num_threads(1)  # the models are small: two threads take longer than one
+    beside = Path(args.checkpoint)
+    default = beside.with_name(f"{beside.resolve().name}.shadows")
+    budget = args.shadow_budget
+    return ShadowSettings(
+        count=args.shadows,
+        steps=args.shadow_steps,
+        budget=None if budget is None else seconds_of(budget, "--shadow-budget"),
+        init=args.init,
+        folder=Path(args.shadow_folder) if args.shadow_folder else default,
+    )
+
+
+def _tell(line: str) -> None:
+    """Print a line on what happens; the figures alone go to standard output."""
+    print(f"layerdag: {line}", file=sys.stderr, flush=True)
+
+
+def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
+    """Return the audit of three folders."""
+    from layerdag.privacy.auditing import audit
+    from layerdag.runtime.progress import log_stages
+
+    log_stages()
+    return audit(
+        train=args.train,
+        holdout=args.holdout,
+        synthetic=args.synthetic,
+        checkpoint=args.checkpoint,
+        shadows=shadows,
+        tell=_tell,
+    )
+
+
+def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
+    """Return the audit against a data set, with its words looked for in the samples."""
+    from layerdag.cli.settings import RealData, warn
+    from layerdag.privacy.audit_inputs import search_words
+    from layerdag.privacy.auditing import WhiteBox
+
+    against = RealData(args.data, args.labels)
+    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, _tell))
+    folder = against.folder()
+    try:
+        words = None if folder is None else search_words(args.synthetic, Path(folder))
+    except DataError as error:
+        warn(f"{args.synthetic}: not searched for private words ({error})")
+        words = None
+    return replace(found, words=words)

@@ -1,0 +1,212 @@
+"""``layerdag collect``: run a training script and keep the trace of one of its steps."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from layerdag.errors import DataError, UsageError
+
+SUMMARY = (
+    "Run a training script and write the execution trace of one step, one file per rank. "
+    "A step lasts from the end of one optimizer.step() to the end of the next."
+)
+EXAMPLE = (
+    "  layerdag collect --out traces/mine train.py --epochs 1\n"
+    "  layerdag collect --out traces/mine --nproc 2 train_ddp.py\n"
+    "  layerdag collect --out traces/mine --sweep runs.txt train.py    # a line of runs.txt each\n"
+    "  torchrun --nproc-per-node 2 -m layerdag collect --out traces/mine train_ddp.py"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's flags."""
+    parser.add_argument("script", type=Path, help="the training script (Python)")
+    parser.add_argument(
+        "args", nargs=argparse.REMAINDER, help="arguments of the script; '--' may stand before them"
+    )
+    parser.add_argument(
+        "--out",
+        default="trace",
+        metavar="PREFIX",
+        help="write PREFIX.<rank>.et and PREFIX.comm_group.json (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
+    )
+    parser.add_argument(
+        "--step",
+        type=int,
+        default=3,
+        help="which step to trace; the ones before warm up (default: %(default)s)",
+    )
+    parser.add_argument("--nproc", type=int, default=1, help="start so many ranks with torchrun")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=5,
+        metavar="N",
+        help="then measure N steps without the profiler and write their times as the label, "
+        "PREFIX.steps.json; 0 for none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sweep",
+        type=Path,
+        metavar="FILE",
+        help="run the script once for each line of FILE, which holds its arguments, and write "
+        "PREFIX-<line>",
+    )
+    parser.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="let the script run to its end instead of stopping it once the trace is written",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the call, then run the script here or start one process per rank."""
+    _check(args)
+    if args.args[:1] == ["--"]:
+        args.args = args.args[1:]
+    if args.sweep is not None:
+        return _sweep(args)
+    if "RANK" not in os.environ:
+        from layerdag.traces.chakra.workload import require_free_prefix
+
+        require_free_prefix(args.out, overwrite=args.overwrite)
+        if args.nproc > 1:
+            return _start_ranks(args)
+    return _collect_here(args)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise UsageError if a flag is out of bounds."""
+    if not args.script.is_file():
+        raise UsageError(f"{args.script} does not exist; give the path of a Python script.")
+    if args.step < 2:
+        raise UsageError(
+            f"--step is {args.step}; a step begins when the one before ends: give 2 or more."
+        )
+    if args.nproc < 1:
+        raise UsageError(f"--nproc is {args.nproc}; give the number of ranks, at least 1.")
+    if args.repeats < 0:
+        raise UsageError(f"--repeats is {args.repeats}; give 0 or more.")
+
+
+def _collect_here(args: argparse.Namespace) -> int:
+    """Run the script in this process, as the only rank or as one of several."""
+    # Must be set before torch is imported: its observers announce themselves on standard error.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from layerdag.capturing.running import capture, collect_step
+
+    found = collect_step(
+        args.script,
+        args.args,
+        partial(capture, args.out, overwrite=args.overwrite),
+        args.step,
+        repeats=args.repeats,
+        keep_going=args.keep_going,
+    )
+    print(f"{found.path}: {found.nodes} nodes")
+    if found.rank == 0 and args.repeats:
+        print(_label(args.out, found.step_times_s, found.world_size))
+    if found.world_size > 1:
+        _end_at_once()
+    return 0
+
+
+def _end_at_once() -> None:
+    """End the process of a rank whose files are written, without taking torch apart.
+
+    Threads of gloo that are still alive when Python takes the script's objects apart abort the
+    process now and then ("terminate called without an active exception").
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _label(prefix: str, seconds: Sequence[float], ranks: int) -> str:
+    """Write measured step times as the label of a job, and return what is said of them."""
+    import statistics
+
+    from layerdag.graph.attributed_graph import STEP_TIMES, write_step_times
+
+    if not seconds:
+        Path(f"{prefix}{STEP_TIMES}").unlink(missing_ok=True)
+        return "step time: not measured, for the script did no further steps"
+    path = write_step_times(prefix, seconds, ranks)
+    least, middle = min(seconds), statistics.median(seconds)
+    return f"{path}: {least:.4g} s at least, {middle:.4g} s in the median of {len(seconds)} steps"
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    """Collect one job for each line of a file; 1 if any of them failed."""
+    try:
+        lines = args.sweep.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--sweep: {args.sweep} cannot be read ({error}).") from None
+    runs = [(number, line) for number, line in enumerate(lines, 1) if _is_run(line)]
+    if not runs:
+        raise UsageError(f"--sweep: {args.sweep} holds no line with arguments.")
+    failed = []
+    for number, line in runs:
+        out = f"{args.out}-{number}"
+        print(f"{out}: {line.strip()}", flush=True)
+        command = [sys.executable, "-m", "layerdag", "collect", "--out", out]
+        command += ["--step", str(args.step), "--nproc", str(args.nproc)]
+        command += ["--repeats", str(args.repeats)]
+        command += ["--keep-going"] if args.keep_going else []
+        command += ["--overwrite"] if args.overwrite else []
+        arguments = [*args.args, *shlex.split(line)]
+        if subprocess.run([*command, str(args.script), "--", *arguments], check=False).returncode:
+            failed.append(out)
+    if failed:
+        raise DataError(
+            f"{len(failed)} of {len(runs)} runs of {args.script} failed ({', '.join(failed[:5])}); "
+            "what they said stands above."
+        )
+    return 0
+
+
+def _is_run(line: str) -> bool:
+    """Return whether a line of a sweep is a run: neither empty nor a comment."""
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _start_ranks(args: argparse.Namespace) -> int:
+    """Start this command once a rank with torchrun's launcher, and wait."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(args.nproc), "-m", "layerdag", "collect"]
+    command += ["--out", args.out, "--step", str(args.step)]
+    command += ["--repeats", str(args.repeats)]
+    command += ["--keep-going"] if args.keep_going else []
+    command += ["--overwrite"] if args.overwrite else []
+    # The launcher reports a failed rank with a traceback of its own; the rank's line says more.
+    with subprocess.Popen(
+        [*command, str(args.script), "--", *args.args],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+    ) as process:
+        assert process.stderr is not None, "stderr is a pipe"
+        said = [line for line in process.stderr if _is_wanted(line)]
+    if process.returncode:
+        reported = [line for line in said if line.startswith("layerdag: error:")]
+        reason = (
+            reported[0].removeprefix("layerdag: error:").strip() if reported else "".join(said[-1:])
+        )
+        reason = reason.strip() or f"torchrun ended with code {process.returncode} without a word."
+        raise DataError(f"{args.nproc} ranks of {args.script} failed: {reason}")
+    sys.stderr.writelines(said)
+    return 0
+
+
+def _is_wanted(line: str) -> bool:
+    """Return whether a line on standard error comes from the script or from layerdag."""
+    return not line.startswith(("W1", "E1", "I1", "USDT:")) and "torch/distributed" not in line

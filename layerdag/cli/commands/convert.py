@@ -1,0 +1,335 @@
+"""``layerdag convert``: traces and graphs from one format to another."""
+
+import argparse
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.graph.attributed_graph import AttributedGraph
+    from layerdag.traces.trace import Workload
+
+
+ENDINGS = {"et": ".et", "feeder-json": ".json"}
+"""How the files of the forms that give each rank one end."""
+
+
+def require_free(kind: str, out: Path, *, overwrite: bool) -> None:
+    """Raise UsageError, before anything is read, if what lies at ``out`` may not be replaced."""
+    from layerdag.traces.chakra.workload import require_free_prefix
+
+    if kind == "json":
+        return
+    ending = ENDINGS[kind]
+    prefix = _prefix(out, ending)
+    if kind == "et":
+        require_free_prefix(prefix, overwrite=overwrite)
+    elif not overwrite and (standing := _feeder_files(prefix)):
+        raise UsageError(
+            f"{prefix}: a workload lies there already ({standing[0].name}); name another prefix, "
+            "or allow that it is replaced with --overwrite."
+        )
+
+
+def _feeder_files(prefix: Path) -> list[Path]:
+    """Return the feeder files of any rank at a prefix."""
+    found = prefix.parent.glob("*.json") if prefix.parent.is_dir() else ()
+    pattern = re.compile(re.escape(prefix.name) + r"\.\d{1,9}\.json")
+    return sorted(path for path in found if pattern.fullmatch(path.name))
+
+
+def write_traces(workload: "Workload", kind: str, out: Path) -> Path:
+    """Write the workload in the chosen form, in place of one there; return its first file."""
+    from layerdag.runtime.files import write_bytes
+    from layerdag.traces.chakra.json_forms import encode_trace_json
+    from layerdag.traces.chakra.workload import write_workload
+
+    if kind == "json":
+        write_bytes(out, encode_trace_json(workload))
+        return out
+    prefix = _prefix(out, ENDINGS[kind])
+    if kind == "et":
+        write_workload(workload, prefix, overwrite=True)
+    else:
+        _write_feeder_files(workload, prefix)
+    return _file_of(prefix, 0, ENDINGS[kind])
+
+
+def _write_feeder_files(workload: "Workload", prefix: Path) -> None:
+    """Write the file of each rank, rank 0 last.
+
+    Raises:
+        UsageError: If a file of a rank that the workload lacks is there.
+    """
+    from layerdag.runtime.files import write_bytes
+    from layerdag.traces.chakra.json_forms import encode_feeder_json
+
+    encoded = [encode_feeder_json(trace) for trace in workload.traces]
+    files = {_file_of(prefix, rank, ".json"): data for rank, data in enumerate(encoded)}
+    foreign = [path for path in _feeder_files(prefix) if path not in files]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
+            "mix the two; remove it or name another prefix."
+        )
+    for path, data in reversed(files.items()):
+        write_bytes(path, data)
+
+
+def _prefix(out: Path, ending: str) -> Path:
+    """Return the prefix that ``--out`` names, with or without the ending of the files.
+
+    Raises:
+        UsageError: If it has the ending of another kind of file.
+    """
+    if out.suffix == ending:
+        return out.with_suffix("")
+    if out.suffix in (".et", ".json"):
+        raise UsageError(
+            f"--out {out}: a prefix is needed, since every rank gets a {ending} file of its own; "
+            f"write --out {out.with_suffix('')}, or choose another form with --to."
+        )
+    return out
+
+
+def _file_of(prefix: Path, rank: int, ending: str) -> Path:
+    """Return the file of one rank."""
+    return prefix.with_name(f"{prefix.name}.{rank}{ending}")
+
+
+SUMMARY = "Convert traces between formats; scrub what may not be shared."
+EXAMPLE = (
+    "  layerdag convert host.0.json host.1.json --device dev.0.json dev.1.json --out run/job\n"
+    "  layerdag convert folder_of_host_traces_and_profiles --out run/job\n"
+    "  layerdag convert old_trace.et --out new/job            (any Chakra generation to 1.0.0)\n"
+    "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
+    "  layerdag convert model.mlir --compute a100-80 --out run/model  (StableHLO or HLO text)\n"
+    "  layerdag convert workflow.dot --to wfformat --out workflow.json  (flow graphs)\n"
+    "  layerdag convert run/job --to param --out replay       (for PARAM's comm_replay)\n"
+    "  layerdag convert run/job --scrub --out shared/job"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    from layerdag.runtime.reading import Limits
+
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="input",
+        help="a prefix, folder or file; several PyTorch host traces, or several Kineto profiles, "
+        "or a folder of them, one per rank, are the ranks of one job",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="PREFIX",
+        help="et: prefix of PREFIX.<rank>.et and PREFIX.comm_group.json; json and graphs: the "
+        "file; feeder-json: prefix of PREFIX.<rank>.json; an ending after it is ignored",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
+    )
+    parser.add_argument(
+        "--to",
+        choices=("et", "json", "feeder-json", "param", "graphml", "wfformat", "dot"),
+        default="et",
+        help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
+        "loss; feeder-json: for Chakra's feeder v1; param: a folder of rank-<r>.json, whose "
+        "communication PARAM's comm_replay runs on a cluster; graphml, wfformat, dot: of a flow "
+        "graph, or of the graph of a job",
+    )
+    parser.add_argument(
+        "--device",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="Kineto profiles of the same steps, one for each host trace, in the same order",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        default=1,
+        help="number of ranks of an ASTRA-sim text workload, or of a program for one device",
+    )
+    parser.add_argument(
+        "--compute",
+        metavar="HARDWARE",
+        help="of StableHLO and HLO: a100-40, a100-80, tpu-v3, or a JSON file with peak_flops, "
+        "memory_bandwidth and per_datatype_flops",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("linear", "individual"),
+        default="linear",
+        help="of StableHLO and HLO: one node for all computation between two collectives "
+        "(default), or one for each operation with its dependencies",
+    )
+    parser.add_argument(
+        "--max-ranks",
+        type=int,
+        default=Limits().max_ranks,
+        metavar="N",
+        help="refuse jobs of more ranks, each of which is a file (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        type=int,
+        default=Limits().max_bytes,
+        metavar="N",
+        help="refuse to write more bytes, as estimated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--only-rank",
+        action="store_true",
+        help="take a PyTorch trace of one rank of a larger job alone: its communication becomes "
+        "work of equal time",
+    )
+    one.add_argument(
+        "--replicate",
+        action="store_true",
+        help="let every rank of the job run a PyTorch trace of one rank (SPMD), each with groups "
+        "of its own",
+    )
+    parser.add_argument(
+        "--drop-dangling",
+        action="store_true",
+        help="drop dependencies on nodes that are not in the trace instead of refusing it",
+    )
+    parser.add_argument(
+        "--scrub",
+        action="store_true",
+        help="remove every string outside a public vocabulary, timestamps and process data, and "
+        "renumber ids",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, scrub if asked, and write."""
+    from layerdag.codec.formats import is_flow_file, print_status, read_graph, read_inputs
+    from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
+    from layerdag.traces.pytorch.comm_replay import write_replay
+
+    if args.to in FORMS[1:] or is_flow_file(args.inputs[0]):
+        return convert_graph(args, read_graph(args.inputs[0]))
+    limits = Limits(args.max_ranks, args.max_bytes)
+    require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
+    if args.to != "param":
+        require_free(args.to, Path(args.out), overwrite=args.overwrite)
+    workload = read_inputs(args)
+    if args.drop_dangling:
+        workload = _without_dangling(workload)
+    if args.scrub:
+        workload = _scrubbed(workload)
+    nodes = sum(trace.num_nodes for trace in workload.traces)
+    if args.to != "json":
+        require_few_ranks(workload.num_ranks, limits, workload.source)
+        written = _communication(workload) if args.to == "param" else nodes
+        require_few_bytes(written_bytes(written, args.to), limits, workload.source)
+    if args.to == "param":
+        first = write_replay(workload, args.out, overwrite=args.overwrite)[0]
+    else:
+        first = write_traces(workload, args.to, Path(args.out))
+    more = 0 if args.to == "json" else workload.num_ranks - 1
+    others = f" and {more:,} more" if more else ""
+    print_status(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
+    return 0
+
+
+def _communication(workload: "Workload") -> int:
+    """Return the number of communication nodes of all ranks."""
+    from layerdag.traces.trace import NodeType
+
+    return sum(int((trace.type_N >= NodeType.COMM_SEND).sum()) for trace in workload.traces)
+
+
+def _without_dangling(workload: "Workload") -> "Workload":
+    """Drop dangling dependencies and say how many."""
+    from layerdag.codec.formats import print_status
+    from layerdag.traces.trace import drop_dangling
+
+    clean, dropped = drop_dangling(workload)
+    print_status(f"dropped {dropped:,} dependencies on nodes that are not in the trace")
+    return clean
+
+
+def _scrubbed(workload: "Workload") -> "Workload":
+    """Scrub and say what was removed."""
+    from layerdag.codec.formats import print_status
+    from layerdag.codec.vocabulary import scrub
+
+    clean, report = scrub(workload)
+    print_status(
+        f"scrubbed: {report.replaced_names:,} names replaced, {report.kept_names:,} public "
+        f"operator names kept; removed {report.removed_io:,} inputs and outputs, "
+        f"{report.removed_start_times:,} start times, {report.removed_metadata:,} metadata "
+        f"entries; renumbered {report.renumbered_nodes:,} nodes, {report.renamed_groups:,} groups, "
+        f"{report.renumbered_tags:,} tags, {report.renumbered_streams:,} streams, "
+        f"{report.renumbered_priorities:,} priorities"
+    )
+    for name, count in report.removed_attributes.items():
+        print_status(f"  removed attribute {name!r} {count:,} times")
+    return clean
+
+
+def _ranks(count: int) -> str:
+    """Return a number of ranks in words."""
+    return "1 rank" if count == 1 else f"{count:,} ranks"
+
+
+FORMS = ("json", "graphml", "wfformat", "dot")
+"""What ``--to`` takes for a graph; json is layerdag's own and loses nothing."""
+
+
+def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
+    """Write a graph in the form that ``--to`` names and say what was written.
+
+    Raises:
+        UsageError: If a graph has no such form, or a file is there and may not be replaced.
+    """
+    if args.to not in FORMS:
+        raise UsageError(
+            f"{args.inputs[0]} is a flow graph, which has no form '{args.to}'; choose one of "
+            f"{', '.join(FORMS)} with --to."
+        )
+    if len(args.inputs) > 1:
+        raise UsageError("A flow graph is converted alone; name one input.")
+    out = Path(args.out)
+    if out.exists() and not args.overwrite:
+        raise UsageError(f"{out}: is there already; name another file, or add --overwrite.")
+    write_graph(graph, args.to, out)
+    print(
+        f"wrote a graph of {graph.num_nodes:,} nodes and {graph.edge_index_2E.shape[1]:,} edges: "
+        f"{out}",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def write_graph(graph: "AttributedGraph", form: str, out: Path) -> None:
+    """Write a graph in one of ``FORMS``."""
+    from layerdag.graph.formats.dot import write_dot
+    from layerdag.graph.formats.graphml import write_graphml
+    from layerdag.graph.formats.registry import write_json
+    from layerdag.graph.formats.wfformat import write_wfformat
+
+    if form == "wfformat":
+        write_wfformat(out, _with_runtimes(graph))
+    else:
+        {"json": write_json, "graphml": write_graphml, "dot": write_dot}[form](out, graph)
+
+
+def _with_runtimes(graph: "AttributedGraph") -> "AttributedGraph":
+    """Return a job's graph with its durations under the name of WfFormat."""
+    if "runtime_s" in graph.numbers or graph.units.get("duration") != "ns":
+        return graph
+    return replace(graph, numbers={**graph.numbers, "runtime_s": graph.numbers["duration"] / 1e9})

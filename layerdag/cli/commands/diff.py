@@ -1,0 +1,89 @@
+"""``layerdag diff``: what differs between two traces, jobs or graphs."""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from layerdag.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from layerdag.differences.difference import Difference
+
+
+SUMMARY = (
+    "Align two traces, jobs or graphs, operator by operator, and tell what differs in operators, "
+    "structure, time and communication."
+)
+EXAMPLE = (
+    "  layerdag diff traces/before traces/after\n"
+    "  layerdag diff before.graphml after.graphml --json\n"
+    "  layerdag diff traces/before traces/after --ignore time --html diff.html\n"
+    "  layerdag diff traces/before traces/after --simulate small\n"
+    "\n"
+    "exit codes of this verb, as of diff(1): 0 equal, 1 different, 2 wrong use, or something that "
+    "cannot be read"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    for name in ("a", "b"):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            help="prefix, folder or file of a trace in any format, or a flow graph",
+        )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--html", metavar="PAGE", help="page to write, .html; figures beside it as .json"
+    )
+    parser.add_argument(
+        "--ignore",
+        nargs="+",
+        default=[],
+        metavar="PART",
+        help="what does not count as a difference: operators, structure, time, communication, "
+        "labels",
+    )
+    parser.add_argument(
+        "--simulate",
+        choices=("small",),
+        metavar="PRESET",
+        help="simulate both and compare the makespans; the preset is small, as of 'layerdag "
+        "simulate'",
+    )
+    parser.add_argument("--all", action="store_true", help="show all rows, not the first of each")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what differs; return 1 if something does."""
+    if args.html:
+        from layerdag.report.differences import require_replaceable_difference
+
+        require_replaceable_difference(args.html)
+    try:
+        found = _found(args)
+    except DataError as error:  # 1 says that both were read and differ
+        raise UsageError(str(error)) from error
+    if args.html:
+        from layerdag.report.differences import write_difference
+
+        print(f"wrote {write_difference(found, args.html)}", file=sys.stderr)
+    if args.json:
+        json.dump(found.summary(), sys.stdout, indent=1)
+        print()
+    else:
+        from layerdag.differences.difference import lines
+
+        print("\n".join(lines(found, None) if args.all else lines(found)))
+    return 0 if found.equal else 1
+
+
+def _found(args: argparse.Namespace) -> "Difference":
+    """Compare."""
+    from layerdag.differences.comparison import diff
+    from layerdag.simulator.cluster import Cluster
+
+    cluster = Cluster.preset(args.simulate) if args.simulate else None
+    return diff(args.a, args.b, ignore=args.ignore, cluster=cluster)

@@ -1,0 +1,104 @@
+"""``layerdag explore``: which plan, on which cluster?"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.workloads.exploration import Exploration, PlanOutcome
+
+
+SUMMARY = (
+    "Simulate one step of every model under every plan on every cluster of a study: what fits, "
+    "how long a step takes, what it costs."
+)
+EXAMPLE = (
+    "  layerdag explore study.yaml --out study.html --processes 2\n"
+    "  with study.yaml:\n"
+    "    model: llama3-70b                 (or a list; names of 'layerdag workload --list')\n"
+    "    step: {batch: 512, sequence: 4096}\n"
+    "    plans: {tensor: [1, 2, 4, 8], pipeline: [1, 4, 8], zero: [0, 1, 3]}\n"
+    "    clusters:\n"
+    "      pods:\n"
+    "        device: h100\n"
+    "        memory_gib: 80\n"
+    "        cost_per_hour: 2.5\n"
+    "        network:\n"
+    "          - {topology: Switch, ranks: 8, gb_per_s: 450, latency_ns: 500}\n"
+    "          - {topology: Switch, ranks: 16, gb_per_s: 50, latency_ns: 2000}"
+)
+_SHOWN = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("study", help="YAML file: model, step, plans, clusters")
+    parser.add_argument("--out", metavar="FILE",
+        help="page to write, .html; figures beside it as .json and .csv")  # fmt: skip
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
+        help="all outcomes as JSON to FILE, or in place of the table")  # fmt: skip
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run what is not in the journal beside ``--out`` yet, then write and print."""
+    from layerdag.cli.main import gc_disabled, single_threaded_blas
+
+    single_threaded_blas()  # worker processes inherit it
+    with gc_disabled():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from layerdag.report.exploration import require_replaceable_exploration, write_exploration
+    from layerdag.runtime.files import write_text
+    from layerdag.workloads.exploration import explore
+
+    if not args.out and not args.json:
+        raise UsageError("Say where the page goes: --out FILE.html (or --json, for figures only).")
+    journal = None
+    if args.out:
+        require_replaceable_exploration(args.out)
+        journal = Path(args.out).with_name(f".{Path(args.out).stem}.journal.jsonl")
+    found = explore(args.study, processes=args.processes, journal=journal)
+    if args.out:
+        write_exploration(found, args.out)
+    if args.json:
+        text = json.dumps(found.summary(), indent=1) + "\n"
+        sys.stdout.write(text) if args.json == "-" else write_text(args.json, text)
+    if args.json != "-":
+        print("\n".join(_lines(found)))
+    return 1 if any(outcome.error for outcome in found.outcomes) else 0
+
+
+def _lines(found: "Exploration") -> list[str]:
+    """Return the best plans as a table."""
+    too_large = sum(not outcome.fits for outcome in found.outcomes)
+    lines = [
+        f"{len(found.outcomes)} plans: {len(found.simulated)} simulated, {too_large} too large for "
+        f"the memory, {sum(found.left_out.values())} left out",
+        "",
+        f"{'s per step':>11} {'MFU':>6} {'exposed':>8} {'GiB':>8} {'cost':>9}  plan",
+    ]
+    for best in found.best():
+        lines.append(f"{best.model} on {best.cluster}, {best.ranks:,} ranks")
+        mine = [o for o in found.simulated if (o.model, o.cluster) == (best.model, best.cluster)]
+        lines += [_line(outcome) for outcome in mine[:_SHOWN]]
+    for outcome in found.outcomes:
+        if outcome.error:
+            lines.append(f"failed: {outcome.cluster}, {outcome.plan}: {outcome.error}")
+    return lines
+
+
+def _line(outcome: "PlanOutcome") -> str:
+    seconds = outcome.step_s or 0.0
+    price = f"{outcome.cost:.4g}" if outcome.cost else "-"
+    return (
+        f"{seconds:>11.4g} {outcome.utilization or 0:>6.1%} "
+        f"{(outcome.exposed_s or 0) / (seconds or 1):>8.1%} {outcome.memory_gib:>8.1f} "
+        f"{price:>9}  {outcome.plan}"
+    )

@@ -1,0 +1,166 @@
+"""``layerdag rankings``: do samples order clusters, plans and jobs as real jobs do?"""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.datasets.dataset import GraphDataset
+    from layerdag.evaluation.ranked_jobs import RankedJob
+    from layerdag.evaluation.rankings import RankingReport, RankingRow
+    from layerdag.graph.attributed_graph import Split
+
+
+SUMMARY = (
+    "Do samples order clusters, plans and jobs as real jobs do? Beside them stand real training "
+    "jobs and deliberately bad generators, which must lose."
+)
+EXAMPLE = (
+    "  layerdag sample num=200 +conditions.world_size=2 out=samples/two\n"
+    "  layerdag sample num=200 seed=1000 +conditions.world_size=4 out=samples/four\n"
+    "  layerdag rankings data samples/two samples/four"
+)
+TRAINING, SAMPLES = "training jobs", "samples"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("data", help="folder of real jobs, or a training run, which records it")
+    parser.add_argument("samples", nargs="+", metavar="SAMPLES",
+        help="folders that 'layerdag sample' wrote")  # fmt: skip
+    parser.add_argument("--labels", metavar="FILE", help="label file of a folder of graphs")
+    parser.add_argument("--jobs", type=int, default=100, metavar="N",
+        help="most training jobs and samples, drawn at random (default: 100)")  # fmt: skip
+    parser.add_argument("--largest", type=int, default=1000, metavar="NODES",
+        help="larger jobs are left out (default: 1000)")  # fmt: skip
+    parser.add_argument("--speedup", type=float, default=30.0, metavar="TIMES",
+        help="how many times as fast compute is as in the traces; on a CPU thread operators take "
+        "so long that no network matters (default: 30)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate all sets of jobs, then print the table."""
+    from layerdag.cli.main import single_threaded_blas
+
+    single_threaded_blas()
+    from layerdag.cli.settings import RealData
+    from layerdag.evaluation.ranked_jobs import negative_controls, simulate_jobs
+    from layerdag.evaluation.rankings import compare_rankings
+    from layerdag.runtime.rng import numpy_generator
+
+    if args.jobs < 1 or not 0 < args.speedup < float("inf"):
+        raise UsageError(
+            f"--jobs is {args.jobs} and --speedup {args.speedup}; both must be positive."
+        )
+    data = RealData(args.data, args.labels).beside_samples(args.samples[0])
+    for folder in args.samples[1:]:
+        RealData(args.data, args.labels).require_fits(data, folder)
+    test = _real(data, "test", args.largest)
+    training = _drawn(_real(data, "train", args.largest), args, TRAINING)
+    sets: dict[str, Sequence[RankedJob]] = {
+        TRAINING: training,
+        SAMPLES: _drawn(_sampled(args), args, SAMPLES),
+    }
+    sets |= negative_controls(training, numpy_generator(args.seed, "bad generators"))
+    ran = {
+        name: simulate_jobs(jobs, speedup=args.speedup, label=name)
+        for name, jobs in {"test": test, **sets}.items()
+    }
+    report = compare_rankings(ran.pop("test"), ran, baseline=TRAINING, seed=args.seed)
+    if args.json:
+        print(json.dumps({"settings": vars(args), **report.summary()}, indent=1))
+    else:
+        print("\n".join(lines(report)))
+    return 0
+
+
+def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]":
+    """Return the jobs of several ranks of a part of a data set."""
+    from layerdag.evaluation.ranked_jobs import ranked_job
+
+    found = (
+        ranked_job(data.schema.decode(dag), dag.conditions)
+        for dag in data.graphs[part]
+        if dag.num_nodes <= largest
+    )
+    return [job for job in found if job]
+
+
+def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
+    """Return the samples of several ranks."""
+    from layerdag.datasets.samples import iter_samples
+    from layerdag.evaluation.ranked_jobs import ranked_job
+
+    found = (
+        ranked_job(sample.graph, sample.conditions)
+        for folder in args.samples
+        for sample in iter_samples(folder)
+        if sample.graph.num_nodes <= args.largest
+    )
+    return [job for job in found if job]
+
+
+def _drawn(jobs: "Sequence[RankedJob]", args: argparse.Namespace, name: str) -> "list[RankedJob]":
+    """Return at most ``--jobs`` of them, drawn at random."""
+    from layerdag.runtime.rng import numpy_generator
+
+    order = numpy_generator(args.seed, "jobs", name).permutation(len(jobs))
+    return [jobs[i] for i in order[: args.jobs]]
+
+
+def lines(report: "RankingReport") -> list[str]:
+    """Return the report as text: a table for each target, then what tells sets from real jobs."""
+    low, high = report.exposed
+    return [
+        f"{report.tested_on} real test jobs on 16 clusters, the slowest "
+        f"{report.slowest:.3g} times as slow as the fastest; {low:.0%} to {high:.0%} of the step "
+        "exposed",
+        "tau of the order under real test jobs (1 is the same), 95 % intervals over jobs; "
+        "* worse than training jobs",
+        *_tables(report),
+        "",
+        *(
+            f"{name}: {count} of {report.counts[name]} jobs of several ranks do not communicate"
+            for name, count in report.silent.items()
+            if count
+        ),
+        *_told_apart(report),
+    ]
+
+
+def _tables(report: "RankingReport") -> Iterable[str]:
+    """Yield a table for each target."""
+    for target in dict.fromkeys(row.target for row in report.rows):
+        mine = [row for row in report.rows if row.target == target]
+        orders = list(dict.fromkeys(row.order for row in mine))
+        yield ""
+        yield f"{target:<24}" + "".join(f"{order:>22}" for order in orders)
+        for jobs, count in report.counts.items():
+            cells = [_cell(report.row(jobs, order, target)) for order in orders]
+            yield f"{f'{jobs} ({count})':<24}" + "".join(f"{cell:>22}" for cell in cells)
+
+
+def _cell(row: "RankingRow") -> str:
+    """Return a figure with its interval."""
+    if row.interval is None:
+        return "-"
+    mark = "*" if row.loses else " "
+    return f"{row.value:.2f} [{row.interval.low:.2f}, {row.interval.high:.2f}]{mark}"
+
+
+def _told_apart(report: "RankingReport") -> Iterable[str]:
+    """Yield for each set by what it is worse than the baseline."""
+    for name in report.counts:
+        if name != report.baseline:
+            told = [f"{row.order} by {row.target}" for row in report.rows
+                if row.jobs == name and row.loses]  # fmt: skip
+            yield f"{name}: " + (
+                f"worse than {report.baseline} in {'; '.join(told)}"
+                if told
+                else f"no worse than {report.baseline} in anything"
+            )

@@ -1,0 +1,154 @@
+"""``layerdag sample`` and ``sample.py``: synthetic workloads or graphs from a checkpoint."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from tqdm import tqdm
+
+    from layerdag.cli.settings import SampleConfig
+    from layerdag.sampling.parts import PartSettings
+    from layerdag.sampling.settings import GenerationSettings
+    from layerdag.training.checkpoint import LoadedCheckpoint
+
+
+PRETRAINED = "pretrained"
+
+_MOST_PROCESSES = 8
+_PROCESS_BYTES = 2_000_000_000
+"""Of a process that draws 32 jobs of some thousand nodes side by side."""
+
+
+def main(overrides: Sequence[str]) -> int:
+    """Run ``sample`` with Hydra overrides."""
+    from layerdag.cli.compose import run
+
+    return run("sample", _task, overrides)
+
+
+def _task(config: "DictConfig") -> None:
+    """Sample once and print where the manifest is."""
+    import torch
+    from omegaconf import OmegaConf
+
+    from layerdag.cli.commands.train import after_parts, after_sampling, pick_device
+    from layerdag.cli.settings import sample_config
+    from layerdag.schema.schema import out_of_range_conditions
+    from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+
+    asked = sample_config(config)
+    settings, parts = asked.generation(), asked.parts()
+    if asked.dry_run:
+        sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
+        return
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    checkpoint = load_checkpoint(checkpoint_path(asked.checkpoint), pick_device(asked.device))
+    for warning in out_of_range_conditions(checkpoint_schema(checkpoint), settings.conditions):
+        sys.stderr.write(f"layerdag: warning: {warning}\n")
+    settings = replace(settings, processes=_processes(checkpoint, settings, parts))
+    if parts is None:
+        manifest = _write_samples(checkpoint, settings, asked)
+    else:
+        manifest = _write_parts(checkpoint, settings, asked, parts)
+    summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
+    sys.stdout.write(json.dumps(summary) + "\n")
+    sys.stdout.flush()
+    sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
+
+
+def _processes(
+    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", parts: "PartSettings | None"
+) -> int:
+    """Return how many processes draw: unless asked for, one for as many processors as threads.
+
+    Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
+
+    Raises:
+        UsageError: If several are asked for on an accelerator.
+    """
+    import torch
+
+    from layerdag.runtime.reading import available_memory
+
+    device = next(checkpoint.model.parameters()).device.type
+    if device != "cpu":
+        if (settings.processes or 1) > 1:
+            raise UsageError(
+                f"processes={settings.processes} draw on a CPU, and the device is {device}; leave "
+                "it out, or ask for device=cpu."
+            )
+        return 1
+    if settings.processes is not None:
+        return settings.processes
+    if parts is not None:
+        return 1
+    room = available_memory() // _PROCESS_BYTES
+    processors = (os.cpu_count() or 1) // torch.get_num_threads()
+    return max(1, min(processors, _MOST_PROCESSES, room))
+
+
+def _write_samples(
+    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleConfig"
+) -> Path:
+    """Write a file or folder for each sample."""
+    from layerdag.sampling.folder import volume_of, write_samples
+
+    volume = volume_of(checkpoint, settings, asked.format)
+    sys.stderr.write(f"{volume.describe()} in {asked.out}\n")
+    with _bar(settings.num) as bar:
+        return write_samples(
+            checkpoint,
+            settings,
+            asked.out,
+            file_format=asked.format,
+            overwrite=asked.overwrite,
+            on_each=bar.update,
+        )
+
+
+def _write_parts(
+    checkpoint: "LoadedCheckpoint",
+    settings: "GenerationSettings",
+    asked: "SampleConfig",
+    parts: "PartSettings",
+) -> Path:
+    """Write the share of the parts that was asked for."""
+    from layerdag.cli.commands.train import before_parts
+    from layerdag.sampling.parts import volume_of_parts, write_parts
+
+    volume = volume_of_parts(checkpoint, settings, parts)
+    shard = parts.assigned
+    of = f", of which this is shard {shard.index} of {shard.count}" if shard.count > 1 else ""
+    sys.stderr.write(f"{volume.describe()} in {asked.out}{of}\n")
+    sys.stderr.write(before_parts(settings.num, parts))
+    with _bar(-(-settings.num // shard.count)) as bar:
+        return write_parts(
+            checkpoint, settings, asked.out, parts, overwrite=asked.overwrite, on_each=bar.update
+        )
+
+
+def _bar(total: int) -> "tqdm":
+    """Return a bar of progress, which only a terminal shows."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc="sampling", disable=not sys.stderr.isatty())
+
+
+def checkpoint_path(name: str) -> Path:
+    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
+
+    Raises:
+        ConfigError: If the package was built without it.
+    """
+    from layerdag.training.checkpoint import SHIPPED, pretrained_checkpoint
+
+    return pretrained_checkpoint(name) if name in SHIPPED else Path(name)

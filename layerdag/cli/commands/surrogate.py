@@ -1,0 +1,499 @@
+"""``layerdag surrogate``: fit, tune and use models that predict performance."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.dag.dag import DAG
+    from layerdag.surrogates.data import OperatorErrors
+    from layerdag.surrogates.scoring import ScoreEstimate, SurrogateScores
+    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.tstr import TransferReport
+    from layerdag.surrogates.tuning import Trial, Tuning
+
+
+_COLUMNS = ("spearman", "mape", "within_10_percent")
+
+
+def prediction_rows(
+    model: "Surrogate", paths: Sequence[str], dags: "Sequence[DAG]", level: float
+) -> Iterator[dict[str, Any]]:
+    """Yield for each graph its path, the first target with its interval, and ``others``."""
+    columns = [_columns(one, dags, level) for one in (model, *model.others)]
+    for index, (path, strange) in enumerate(
+        zip(paths, model.out_of_distribution(dags), strict=True)
+    ):
+        first, *others = ({key: one[key][index] for key in one} for one in columns)
+        row: dict[str, Any] = {"path": path, model.target: first.pop("value"), **first}
+        row["unfamiliar"] = strange
+        if others:
+            row["others"] = dict(zip(model.targets[1:], others, strict=True))
+        yield row
+
+
+def prediction_text(row: Mapping[str, Any], target: str) -> str:
+    """Return one predicted number of a row with its interval in brackets."""
+    found = row["others"][target] if target in row.get("others", ()) else row
+    number = found.get("value", found.get(target))
+    if "low" not in found:
+        return f"{number:.6g}"
+    around = f"{found['low']:.4g} to {found['high']:.4g}"
+    return f"{number:.6g} ({100 * found['level']:.4g} % interval: {around})"
+
+
+def _columns(one: "Surrogate", dags: "Sequence[DAG]", level: float) -> dict[str, list[float]]:
+    """Return what one surrogate predicts, a list for each column."""
+    if one.calibration is None:
+        return {"value": one.predict(dags).tolist()}
+    found = one.predict_intervals(dags, level)
+    ends = {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
+    return {"value": found.value_B.tolist(), **ends, "level": [level] * len(dags)}
+
+
+def operator_lines(errors: "OperatorErrors | None") -> Iterator[str]:
+    """Yield one line for each figure of predicted operators; nothing without test jobs."""
+    if errors is None:
+        return
+    yield f"on {errors.operators:,} operators of {errors.jobs} test jobs:"
+    for name, (value, around) in errors.figures.items():
+        shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
+        yield f"  {name:18} {value:8.3g}{shown}"
+
+
+def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
+    """Yield one line for each score and level, then a table of the groups."""
+    for name, score in found.scores.items():
+        yield f"  {name:18} {score.value:8.3g}{_around(score)}"
+    for one in found.coverage:
+        width = (
+            f"upper end {one.width:.2f} times the lower"
+            if one.is_factor
+            else f"width {one.width:.3g}"
+        )
+        yield (
+            f"  intervals of {one.level:.0%} hold {one.covered:.0%} of the targets "
+            f"({one.interval.low:.0%} to {one.interval.high:.0%}); median {width}"
+        )
+    if found.groups:
+        yield from _group_table(found)
+
+
+def _group_table(found: "SurrogateScores") -> Iterator[str]:
+    """Yield a line for each group of graphs."""
+    groups = found.groups or {}
+    width = max(len(name) for name in [*groups, "group"])
+    heads = "".join(f"{name:>19}" for name in _COLUMNS)
+    level = next((one.level for one in found.coverage if one.level == 0.9), None)
+    yield f"  {'group':{width}}  graphs{heads}" + ("   90 % held" if level else "")
+    for name, one in groups.items():
+        cells = "".join(f"{one.scores[column].value:19.3g}" for column in _COLUMNS)
+        held = "".join(f"{c.covered:12.0%}" for c in one.coverage if c.level == level)
+        yield f"  {name:{width}}  {one.graphs:6}{cells}{held}"
+
+
+def _around(score: "ScoreEstimate") -> str:
+    """Return the interval of a score in brackets."""
+    if score.interval is None:
+        return ""
+    return f"  ({score.interval.low:.3g} to {score.interval.high:.3g})"
+
+
+def transfer_lines(report: "TransferReport") -> Iterator[str]:
+    """Yield one line for each family and condition, then what the rows say together."""
+    from layerdag.surrogates.tstr import RELATIVE
+
+    yield f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}"
+    width = max(len(row.condition) for row in report.rows)
+    for row in report.rows:
+        figures = "  ".join(f"{name} {one.mean:7.3f}" for name, one in row.scores.items())
+        yield f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}"
+    for reached in report.fractions:
+        if reached.score in RELATIVE and reached.interval is not None:
+            yield (
+                f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
+                f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
+                f"{reached.interval.high:.0%})"
+            )
+    for gain in report.gains:
+        if gain.score in RELATIVE and gain.interval is not None:
+            yield (
+                f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
+                f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
+                f"{gain.interval.high:+.3f})"
+            )
+    for one in report.conditional:
+        off, off_real = (100 * found["mape"].mean for found in (one.synthetic, one.real))
+        rank, rank_real = (found["spearman"].mean for found in (one.synthetic, one.real))
+        yield (
+            f"{one.family:16} fitted to real graphs: mean error {off:.0f} % on the labels of "
+            f"samples, {off_real:.0f} % on those of real test graphs (spearman {rank:.3f} and "
+            f"{rank_real:.3f})"
+        )
+
+
+TUNED_FAMILIES = ("boosting", "message_passing", "dag_transformer", "additive")
+SCORE_NAMES = ("pearson", "pearson_log", "spearman", "kendall", "mae", "mape", "within_10_percent")
+SHOWN_TRIALS = 5
+SHARED_HELP = (
+    "one network for all targets instead of a model for each; of the families message_passing and "
+    "dag_transformer"
+)
+
+
+def configure_tune(parser: argparse.ArgumentParser, data_help: str, labels_help: str) -> None:
+    """Add the flags of ``tune``."""
+    parser.add_argument("data", help=data_help)
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a surrogate that stands at --out"
+    )
+    parser.add_argument("--family", choices=TUNED_FAMILIES, default="boosting")
+    parser.add_argument(
+        "--trials", type=int, default=16, help="settings to try, the defaults first (default: 16)"
+    )
+    parser.add_argument("--folds", type=int, default=3, help="of the cross-validation (default: 3)")
+    parser.add_argument(
+        "--score", choices=SCORE_NAMES, default="mape", help="what chooses (default: mape)"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="CONDITION",
+        help="what to predict (default: label); may be repeated with --shared",
+    )
+    parser.add_argument("--shared", action="store_true", help=SHARED_HELP)
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="ATTRIBUTE",
+        help="node attribute that the surrogate may not see; may be repeated",
+    )
+    parser.add_argument("--labels", metavar="FILE", help=labels_help)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run_tune(args: argparse.Namespace) -> int:
+    """Search, save the best, and print the trials and the scores on the test part."""
+    from layerdag.cli.settings import RealData
+    from layerdag.runtime.files import require_replaceable
+    from layerdag.surrogates.data import labeled
+    from layerdag.surrogates.files import SURROGATE
+    from layerdag.surrogates.tuning import Search, scored, tune
+
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    data = RealData(args.data, args.labels).alone()
+    targets = args.target or ["label"]
+    for target in targets:
+        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long search
+    search = Search(args.trials, args.folds, args.score, args.seed)
+    found = tune(
+        data, args.family, search, target=targets, exclude=args.exclude, shared=args.shared
+    )
+    best = scored(found.surrogate, data)
+    best.save(args.out, overwrite=args.overwrite)
+    if args.json:
+        trials = [_record(trial) for trial in found.trials]
+        record = {**best.notes, "family": args.family, "trials": trials, "out": args.out}
+        others = {one.target: dict(one.notes) for one in best.others}
+        print(json.dumps(record | ({"others": others} if others else {})))
+        return 0
+    print("\n".join(_lines(found)))
+    for one in (best, *best.others):
+        tested = one.evaluate(data)
+        print(
+            f"fitted on {one.notes['train']} graphs; {one.target} on {tested.graphs} test graphs:"
+        )
+        print("\n".join(evaluation_lines(tested)))
+    print(f"written to {args.out}")
+    return 0
+
+
+def _record(trial: "Trial") -> dict[str, object]:
+    return {"settings": dict(trial.settings), "mean": trial.mean, "values": list(trial.values)}
+
+
+def _lines(found: "Tuning") -> Iterator[str]:
+    """Yield the best trials and the defaults, best first."""
+    folds = len(found.best.values)
+    targets = found.surrogate.targets
+    over = f", the mean over {', '.join(targets)}," if len(targets) > 1 else ""
+    yield (
+        f"{found.score}{over} by cross-validation in {folds} folds of the training part, "
+        f"{len(found.trials)} settings:"
+    )
+    for rank, trial in enumerate(found.trials, start=1):
+        if rank <= SHOWN_TRIALS or trial is found.defaults:
+            settings = ", ".join(f"{name}={value:.3g}" for name, value in trial.settings.items())
+            value = f"{trial.mean:.4g} +- {trial.spread:.2g}"
+            yield f"  {rank:3}  {value}  {settings or 'the defaults'}"
+
+
+SUMMARY = "Fit and use models that predict performance from a graph."
+EXAMPLE = (
+    "  layerdag surrogate fit data --exclude duration --out outputs/surrogate\n"
+    "  layerdag surrogate predict outputs/surrogate data/examples/ddp_mlp\n"
+    "  layerdag surrogate tune data --exclude duration --trials 32 --out outputs/tuned\n"
+    "  layerdag surrogate eval outputs/surrogate data --by family\n"
+    "  layerdag surrogate tstr data outputs/samples --exclude duration"
+)
+DATA_HELP = (
+    "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "
+    "(num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
+)
+LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
+FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive", "stacked")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their flags."""
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="fit|tune|predict|eval|tstr"
+    )
+    fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
+    fit.add_argument("data", help=DATA_HELP)
+    fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
+    fit.add_argument(
+        "--overwrite", action="store_true", help="replace a surrogate that stands at --out"
+    )
+    fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
+    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument(
+        "--target",
+        action="append",
+        metavar="CONDITION",
+        help="what to predict (default: label); may be repeated",
+    )
+    fit.add_argument("--shared", action="store_true", help=SHARED_HELP)
+    fit.add_argument(
+        "--per",
+        choices=("graph", "operator"),
+        default="graph",
+        help="what to predict a number of; 'operator' learns the measured times of single "
+        "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
+    )
+    _common(fit)
+    configure_tune(
+        actions.add_parser("tune", help="choose the settings of a family, and fit"),
+        DATA_HELP,
+        LABELS_HELP,
+    )
+    predict = actions.add_parser("predict", help="predict for workloads or graphs")
+    predict.add_argument("model", help="folder that 'fit' wrote")
+    predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
+    predict.add_argument(
+        "--level", type=float, default=0.9, help="of the intervals, a fraction (default: 0.9)"
+    )
+    predict.add_argument("--json", action="store_true", help="print JSON instead of text")
+    _configure_eval(actions.add_parser("eval", help="score on a part of a data set"))
+    tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
+    tstr.add_argument("data", help=DATA_HELP)
+    tstr.add_argument("samples", help="folder that 'layerdag sample' wrote")
+    tstr.add_argument(
+        "--family",
+        choices=FAMILY_NAMES,
+        action="append",
+        help="may be repeated (default: boosting and message_passing)",
+    )
+    tstr.add_argument(
+        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
+    )
+    tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    tstr.add_argument(
+        "--real",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="numbers of real graphs that are tried alone and together with the samples, such as "
+        "20 50 100",
+    )
+    _common(tstr)
+
+
+def _configure_eval(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``eval``."""
+    parser.add_argument("model", help="folder that 'fit' wrote")
+    parser.add_argument("data", help=DATA_HELP)
+    parser.add_argument("--split", choices=("train", "val", "test"), default="test")
+    parser.add_argument(
+        "--by", metavar="CONDITION", help="score each group of graphs, too, such as each 'family'"
+    )
+    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the actions that read a data set."""
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="ATTRIBUTE",
+        help="node attribute that the surrogate may not see; 'duration' where it tells the target; "
+        "may be repeated",
+    )
+    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action."""
+    actions: dict[str, Callable[[argparse.Namespace], int]] = {
+        "fit": _fit,
+        "tune": run_tune,
+        "predict": _predict,
+        "eval": _eval,
+        "tstr": _tstr,
+    }
+    return actions[args.action](args)
+
+
+def _fit(args: argparse.Namespace) -> int:
+    """Fit, save with everything that prediction needs, and print the scores on the test part."""
+    if args.per == "operator":
+        return _fit_operators(args)
+    from layerdag.cli.settings import RealData
+    from layerdag.runtime.files import require_replaceable
+    from layerdag.surrogates.data import labeled
+    from layerdag.surrogates.files import SURROGATE
+    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.tuning import scored
+
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    data = RealData(args.data, args.labels).alone()
+    targets = args.target or ["label"]
+    for target in targets:
+        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
+    fitted = Surrogate.fit(
+        data,
+        args.family,
+        target=targets,
+        exclude=args.exclude,
+        seed=args.seed,
+        shared=args.shared,
+    )
+    rated = scored(fitted, data)
+    rated.save(args.out, overwrite=args.overwrite)
+    every = (rated, *rated.others)
+    if args.json:
+        records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in every]
+        others = {record["target"]: record for record in records[1:]}
+        further = {"others": others} if others else {}
+        settings = {"family": args.family, "shared": args.shared, "out": args.out}
+        print(json.dumps(records[0] | settings | further))
+        return 0
+    for one in every:
+        found = one.evaluate(data)
+        print(
+            f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
+            f"seed {args.seed}; {one.target} on {found.graphs} test graphs:"
+        )
+        print("\n".join(evaluation_lines(found)))
+    print(f"written to {args.out}")
+    return 0
+
+
+def _fit_operators(args: argparse.Namespace) -> int:
+    """Fit and save the times of single operators."""
+    from layerdag.runtime.files import require_replaceable
+    from layerdag.surrogates.data import fit_operators
+    from layerdag.surrogates.files import SURROGATE, save_surrogate
+
+    if args.target or args.exclude or args.labels or args.shared or args.family != "boosting":
+        raise UsageError(
+            "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
+            "--labels, --shared and --family."
+        )
+    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    trees, errors, jobs = fit_operators(args.data, args.seed)
+    notes = {"data": args.data, "seed": args.seed, "train": jobs}
+    notes |= {"evaluation": errors.to_dict()} if errors else {}
+    save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
+    if args.json:
+        print(json.dumps({**notes, "family": trees.family, "out": args.out}))
+        return 0
+    print(f"operators of {jobs} {'jobs' if jobs > 1 else 'job'} fitted, seed {args.seed}")
+    print("\n".join((*operator_lines(errors), f"written to {args.out}")))
+    return 0
+
+
+def _predict(args: argparse.Namespace) -> int:
+    """Print one number per graph and target, with its interval."""
+    from layerdag.cli.settings import warn
+    from layerdag.datasets.encoding import encoded
+    from layerdag.surrogates.surrogate import Surrogate
+
+    model = Surrogate.load(args.model)
+    dags = encoded(args.paths, model.schema)
+    rows = list(prediction_rows(model, args.paths, dags, args.level))
+    if args.json:
+        print(json.dumps(rows))
+        return 0
+    for row in rows:
+        for target in model.targets:
+            print(f"{row['path']}: {target} {prediction_text(row, target)}")
+        if row["unfamiliar"]:
+            warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
+    return 0
+
+
+def _eval(args: argparse.Namespace) -> int:
+    """Print scores with intervals and the coverage of prediction intervals."""
+    from layerdag.cli.settings import RealData, warn
+    from layerdag.surrogates.surrogate import Surrogate
+
+    model = Surrogate.load(args.model)
+    data = RealData(args.data, args.labels).alone()
+    if model.notes.get("split") != data.split.to_dict():
+        warn(
+            f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
+            "so nothing tells whether graphs of this part were fitted on."
+        )
+    first, *others = (one.evaluate(data, args.split, args.by) for one in (model, *model.others))
+    if args.json:
+        further = {"others": {one.target: one.to_dict() for one in others}} if others else {}
+        print(json.dumps({"split": args.split, **first.to_dict(), **further}))
+        return 0
+    for found in (first, *others):
+        print(
+            f"{model.model.family} for {found.target} on {found.graphs} {args.split} graphs of "
+            f"{data.name}:"
+        )
+        print("\n".join(evaluation_lines(found)))
+    return 0
+
+
+def _tstr(args: argparse.Namespace) -> int:
+    """Print the transfer table."""
+    from layerdag.cli.settings import RealData
+    from layerdag.surrogates.data import CONDITIONS, RELABELED, few_real, labeled, read_samples
+    from layerdag.surrogates.families.registry import FAMILIES
+    from layerdag.surrogates.tstr import evaluate_tstr
+
+    data = RealData(args.data, args.labels).beside_samples(args.samples)
+    schema = data.schema
+    real = labeled(data.graphs["train"], schema, args.target, args.exclude)
+    families = list(dict.fromkeys(args.family or FAMILY_NAMES[:2]))
+    relabeled = (RELABELED,) if len(families) > 1 else ()
+    report = evaluate_tstr(
+        real,
+        labeled(read_samples(args.samples, schema), schema, args.target, args.exclude),
+        labeled(data.graphs["test"], schema, args.target, args.exclude),
+        schema.sizes(),
+        {name: FAMILIES[name] for name in families},
+        seeds=range(args.seeds),
+        conditions=(*CONDITIONS, *relabeled, *few_real(args.real, len(real.dags))),
+    )
+    if args.json:
+        print(json.dumps(asdict(report)))
+        return 0
+    print("\n".join(transfer_lines(report)))
+    return 0

@@ -1,0 +1,161 @@
+"""``layerdag view``: pictures, pages, graph files and timelines of a trace."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.traces.trace import Workload
+    from layerdag.viz.views import GraphView
+
+
+SUMMARY = "Draw a trace or graph as picture or zoomable page; write graph files and timelines."
+EXAMPLE = (
+    "  layerdag view traces/run --rank 0 --out run.svg\n"
+    "  layerdag view traces/run.0.et --out run.html\n"
+    "  layerdag view traces/run --simulate small --out run.html\n"
+    "  layerdag view traces/run --to chrome --out timeline.json    (open in ui.perfetto.dev)"
+)
+_BY_SUFFIX = {
+    ".svg": "picture",
+    ".png": "picture",
+    ".pdf": "picture",
+    ".html": "html",
+    ".graphml": "graphml",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".json": "json",
+}
+_KINDS = ("picture", "html", "graphml", "dot", "json", "chrome")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "workload",
+        help="prefix, folder or file of a trace in any format that layerdag reads, or a flow graph "
+        "(GraphML, WfFormat, DOT, node-link JSON, or JSON from 'sample')",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="file to write: .svg .png .pdf (up to 2,000 nodes), .html (zoomable, up to 20,000), "
+        ".graphml, .dot, .json (without loss)",
+    )
+    parser.add_argument(
+        "--to", choices=_KINDS, help="what to write, where the suffix of --out does not say"
+    )
+    parser.add_argument(
+        "--rank", type=int, default=0, help="which rank to draw (default 0; json, chrome: all)"
+    )
+    parser.add_argument(
+        "--simulate",
+        choices=("small",),
+        metavar="PRESET",
+        help="on the page, show when each node runs on a simulated cluster, and the critical path; "
+        "the preset is small, as of 'layerdag simulate'. Without it, times follow from the trace's "
+        "durations",
+    )
+    parser.add_argument(
+        "--compute", metavar="MODEL", help="times of compute nodes of --simulate, such as h100"
+    )
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file."""
+    from layerdag.codec.formats import read_any
+
+    out = Path(args.out)
+    kind = args.to or _BY_SUFFIX.get(out.suffix.lower())
+    if kind is None:
+        known = " ".join(_BY_SUFFIX)
+        raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
+    if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
+        raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
+    if args.simulate and kind != "html":
+        raise UsageError("--simulate needs a page: --out FILE.html.")
+    if args.compute and not args.simulate:
+        raise UsageError("--compute says how fast --simulate computes; give both.")
+    from layerdag.codec.formats import is_flow_file
+
+    if is_flow_file(args.workload):
+        if args.simulate:
+            raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
+        _write_graph(kind, Path(args.workload), out)
+    else:
+        _write(kind, read_any(args.workload, args.comm_group), args, out)
+    print(f"wrote {out}", file=sys.stderr)
+    return 0
+
+
+def _write_graph(kind: str, path: Path, out: Path) -> None:
+    """Write a flow graph in the chosen form."""
+    from layerdag.codec.formats import read_flow
+    from layerdag.graph.formats.registry import write_json
+    from layerdag.viz.views import view_of_graph
+
+    graph = read_flow(path)
+    if kind == "chrome":
+        raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
+    if kind == "json":
+        write_json(out, graph)
+    else:
+        _draw(kind, view_of_graph(graph), out)
+
+
+def _draw(kind: str, view: "GraphView", out: Path) -> None:
+    """Draw a view, or write it as a graph file."""
+    from layerdag.runtime.files import write_text
+    from layerdag.viz.drawing import save_picture
+    from layerdag.viz.viewer import html_page
+    from layerdag.viz.views import dot, graphml
+
+    if kind == "picture":
+        save_picture(view, out)
+        return
+    render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
+    write_text(out, render(view))
+
+
+def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path) -> None:
+    """Write a workload, or one rank of it, in the chosen form."""
+    from layerdag.runtime.files import write_bytes, write_text
+    from layerdag.traces.chakra.json_forms import encode_trace_json
+    from layerdag.viz.views import chrome_trace
+
+    if kind == "json":
+        write_bytes(out, encode_trace_json(workload))
+    elif kind == "chrome":
+        write_text(out, chrome_trace(workload))
+    else:
+        view = _view(workload, args.rank)
+        _draw(kind, _timed(view, workload, args) if kind == "html" else view, out)
+
+
+def _timed(view: "GraphView", workload: "Workload", args: argparse.Namespace) -> "GraphView":
+    """Return the view with the times of its nodes, simulated or as recorded."""
+    from layerdag.viz.viewer import recorded_timing, simulated_timing
+
+    if args.simulate is None:
+        return replace(view, timing=recorded_timing(workload.traces[args.rank]))
+    timing = simulated_timing(workload, args.simulate, args.rank, args.compute)
+    return replace(view, timing=timing)
+
+
+def _view(workload: "Workload", rank: int) -> "GraphView":
+    """Return the view of one rank."""
+    from layerdag.viz.views import view_of_trace
+
+    if not 0 <= rank < workload.num_ranks:
+        raise UsageError(
+            f"--rank {rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
+        )
+    return view_of_trace(workload.traces[rank])

@@ -1,0 +1,480 @@
+"""Hydra composed, ``--name value``, run file.
+
+Hydra behind one door: composing configs, checking overrides, building typed settings.
+
+Hydra's own messages name neither the nearest key nor the group that was meant, and come with a
+traceback. So overrides are checked here first, against the composed config, and Hydra only runs
+what is known to compose.
+
+What a run keeps of its settings: all of them for resuming, those without paths to be shared.
+
+A checkpoint is made to be handed on, so its ``config.json`` names no path of the machine it was
+trained on. Resuming needs the data again: ``run.json`` in the run's folder, beside the checkpoints
+and never inside one, holds every setting, paths relative to the run's folder.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from layerdag.cli.main import config_dir
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.loading import data_config, load_config
+from layerdag.errors import CheckpointError, ConfigError, DataError
+from layerdag.models.base import ModelSpec
+from layerdag.runtime.files import write_text
+from layerdag.runtime.settings import did_you_mean, flattened, grouped
+from layerdag.training.checkpoint import LAST, RUN_FILE
+from layerdag.training.run import run_of
+from layerdag.training.weight_transfer import spec_for
+
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
+
+
+def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """Return the config ``name`` with plain overrides applied.
+
+    Raises:
+        ConfigError: If an override names an unknown key, group or file, or does not parse.
+    """
+    parsed = _parse(overrides)
+    _check_groups(parsed)
+    base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
+    known = _flat_keys(base)
+    for override in parsed:
+        if not _is_group(override) and not override.is_add():
+            _check_is_no_addition(base, override)
+            _check_key(str(override.key_or_group), known)
+    return _compose(name, [str(o.input_line) for o in parsed])
+
+
+def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequence[str]) -> int:
+    """Check ``words``, let Hydra run ``task`` once or as a sweep, and return the exit code.
+
+    Errors come out of this function as they are, so that the command shows one line instead of
+    Hydra's traceback.
+    """
+    _check_words(name, overrides)
+    overrides = _folders_apart(name, overrides)
+    failures: list[Exception] = []
+
+    def guarded(config: DictConfig) -> float | None:
+        try:
+            return task(config)
+        except Exception as error:
+            failures.append(error)
+            return None
+        finally:
+            _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
+
+    argv = sys.argv
+    sys.argv = [f"{name}.py", *overrides]
+    try:
+        with _errors_as_they_are():
+            main = hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")
+            main(guarded)()
+    finally:
+        sys.argv = argv
+    if failures:
+        raise failures[0]
+    return 0
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove the folder that Hydra made for a run which wrote nothing there, and its parents.
+
+    Only inside the working folder: what lies elsewhere was there before.
+    """
+    for parent in (folder, *folder.parents):
+        if Path.cwd() not in parent.parents:
+            return
+        try:
+            parent.rmdir()
+        except OSError:  # not empty, or gone
+            return
+
+
+def _folders_apart(name: str, overrides: Sequence[str]) -> list[str]:
+    """Return the words with a folder of its own for each run of a sweep, and say so.
+
+    The runs of ``--multirun`` would otherwise share the one folder that ``out`` names.
+    """
+    if not {"-m", "--multirun"} & set(overrides):
+        return list(overrides)
+    given = [word for word in overrides if word.startswith("out=")]
+    usual = dict(typing.cast(Mapping[str, Any], OmegaConf.to_container(_compose(name, []))))
+    out = (given[-1].partition("=")[2] if given else str(usual["out"])).strip("'\"")
+    if "${" in out or "," in out:
+        return list(overrides)
+    print(
+        f"layerdag: the runs of --multirun write to {out}/0, {out}/1 and so on; out={out} names "
+        "one folder for all.",
+        file=sys.stderr,
+    )
+    return [*(word for word in overrides if word not in given), f"out='{out}/${{hydra:job.num}}'"]
+
+
+@contextmanager
+def _errors_as_they_are() -> Iterator[None]:
+    """Let Hydra raise what goes wrong outside of the task (an output folder that cannot be made).
+
+    Raises:
+        ConfigError: In place of Hydra's and OmegaConf's own errors.
+    """
+    before = os.environ.get(_FULL_ERROR)
+    os.environ[_FULL_ERROR] = "1"
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ConfigError(f"The configuration cannot be used: {first}.") from error
+    finally:
+        os.environ.pop(_FULL_ERROR)
+        if before is not None:
+            os.environ[_FULL_ERROR] = before
+
+
+def _parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(
+            f"An override does not parse: {error}. Write key=value, for example seed=1."
+        ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _defaults(name: str, groups: tuple[str, ...]) -> DictConfig:
+    """Return the config ``name`` with a choice of groups, which is not to be changed."""
+    config = _compose(name, list(groups))
+    OmegaConf.set_readonly(config, value=True)
+    return config
+
+
+def _compose(name: str, overrides: list[str]) -> DictConfig:
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
+            return hydra.compose(name, overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise ConfigError(f"The configuration cannot be composed: {first}.") from error
+
+
+def _is_group(override: Override) -> bool:
+    return (config_dir() / str(override.key_or_group)).is_dir()
+
+
+def _check_groups(parsed: list[Override]) -> None:
+    """Refuse a group option that has no file."""
+    for override in parsed:
+        if not _is_group(override):
+            continue
+        folder = config_dir() / override.key_or_group
+        options = sorted(
+            p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")
+        )
+        value = str(override.value())
+        if value not in options:
+            raise ConfigError(
+                f"There is no {override.key_or_group}={value}.{did_you_mean(value, options)} "
+                f"Known: {', '.join(options)}."
+            )
+
+
+def _check_is_no_addition(config: DictConfig, override: Override) -> None:
+    """Refuse a key that is to be added to an empty mapping but lacks the plus."""
+    parent = str(override.key_or_group).rpartition(".")[0]
+    if parent and OmegaConf.select(config, parent) == {}:
+        raise ConfigError(
+            f"'{parent}' is empty until something is added to it: write +{override.input_line}."
+        )
+
+
+def _check_key(key: str, known: list[str], prefix: str = "") -> None:
+    """Refuse a key that is not known, with the nearest one."""
+    if key not in known:
+        groups = [p.name for p in config_dir().iterdir() if p.is_dir()] if not prefix else []
+        raise ConfigError(
+            f"Unknown setting '{prefix}{key}'.{did_you_mean(key, [*known, *groups])} "
+            "'--cfg job' prints all settings."
+        )
+
+
+def _flat_keys(config: DictConfig) -> list[str]:
+    """Return every key and group of keys of ``config`` in dotted form."""
+    found: list[str] = []
+
+    def walk(node: Mapping[Any, Any], prefix: str) -> None:
+        for key, child in node.items():
+            found.append(f"{prefix}{key}")
+            if isinstance(child, Mapping):
+                walk(child, f"{prefix}{key}.")
+
+    walk(typing.cast(Mapping[Any, Any], OmegaConf.to_container(config, resolve=False)), "")
+    return found
+
+
+def _check_words(name: str, overrides: Sequence[str]) -> None:
+    """Compose once for every single choice of a sweep, so that each value is checked."""
+    plain = [word for word in overrides if not word.startswith(HYDRA_FLAGS) and "=" in word]
+    stray = [w for w in overrides if "=" not in w and not w.startswith("-")]
+    if stray and not any(
+        w in ("--cfg", "-c", "--package", "-p", "--info", "-i") for w in overrides
+    ):
+        raise ConfigError(f"'{stray[0]}' is not an override. Write key=value, for example seed=1.")
+    parsed = _parse(plain)
+    sweeps = [o for o in parsed if o.is_sweep_override()]
+    fixed = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
+    if sweeps and not {"-m", "--multirun"} & set(overrides):
+        raise ConfigError(
+            f"'{sweeps[0].input_line}' gives several values; add --multirun to run them all."
+        )
+    compose(name, fixed)
+    for sweep in sweeps:
+        for value in sweep.sweep_string_iterator():
+            compose(name, [*fixed, f"{sweep.key_or_group}={value}"])
+
+
+def to_plain_dict(config: DictConfig) -> dict[str, Any]:
+    """Return the resolved config as plain dictionaries, for checkpoints and logs.
+
+    Raises:
+        ConfigError: If a setting that has no default was not given; names it.
+    """
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(
+            f"'{error.full_key}' is missing and has no default: write {error.full_key}=..."
+        ) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def build_dataset(node: DictConfig) -> GraphDataset:
+    """Load the data set that ``node.name`` names, with the rest of the node as its settings.
+
+    Raises:
+        ConfigError: If the name or a setting is unknown.
+        DataError: If the files are missing or damaged.
+    """
+    return load_config(data_config(to_plain_dict(node)))
+
+
+def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
+    """Return the model that ``node`` describes, sized for ``data``.
+
+    ``predict_out_degree: null`` leaves it to the kind of the graphs whether the number of children
+    is drawn with every node: it is in flow graphs, not in jobs of traces
+    (docs/explanation/fast-model.md).
+    """
+    arguments = to_plain_dict(node)
+    return spec_for(data, str(arguments.pop("name")), arguments)
+
+
+def model_overrides(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
+    """Return the model and those of its settings that the user asked for.
+
+    They are what stands in the words of the command, and what a file changed from the defaults.
+
+    Args:
+        node: The settings of the model.
+
+    Returns:
+        Name and settings; None if no model was named.
+    """
+    overrides = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    keys = {str(o.key_or_group) for o in OverridesParser.create().parse_overrides(overrides)}
+    settings = to_plain_dict(node)
+    name = str(settings.pop("name"))
+    file = config_dir() / "model" / f"{name}.yaml"
+    usual = flattened(to_plain_dict(DictConfig(OmegaConf.load(file)))) if file.is_file() else {}
+    given = {
+        key: value
+        for key, value in flattened(settings).items()
+        if f"model.{key}" in keys or value != usual.get(key)
+    }
+    return (name if {"model", "model.name"} & keys else None), grouped(given)
+
+
+_NOTICE = (
+    "Private: names paths of this machine, for 'layerdag train resume=...'. "
+    "Share the checkpoint folders, not this file."
+)
+# Settings of a data set that are paths, and settings that only say where a run lies.
+_DATA_PATHS = ("folder", "labels")
+_PLACES = ("out", "resume", "init")
+
+
+def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run without any path; of labels and owners the bare name is kept."""
+    public = {name: _public(value) for name, value in config.items() if name not in _PLACES}
+    data = config.get("data")
+    if isinstance(data, Mapping):
+        kept = {k: _public(v) for k, v in data.items() if k not in _DATA_PATHS}
+        labels = data.get("labels")
+        public["data"] = {**kept, "labels": Path(labels).name} if labels else kept
+    privacy = config.get("privacy")
+    if isinstance(privacy, Mapping) and privacy.get("owners"):
+        public["privacy"] = {**privacy, "owners": Path(str(privacy["owners"])).name}
+    return public
+
+
+def _public(value: Any) -> Any:
+    """Return a setting without the texts in it that are absolute paths."""
+    if isinstance(value, Mapping):
+        return {name: _public(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_public(inner) for inner in value]
+    is_path = isinstance(value, str) and (os.path.isabs(value) or value.startswith("~"))
+    return None if is_path else value
+
+
+def write_run_file(
+    directory: Path,
+    config: Mapping[str, Any],
+    substitutes: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Write every setting of a run to its ``run.json``, which only its owner may read.
+
+    Args:
+        directory: Of the run.
+        config: All settings.
+        substitutes: New word -> private word that it stands for, by attribute or condition.
+    """
+    data = dict(config.get("data") or {})
+    for name in _DATA_PATHS:
+        if data.get(name):
+            data[name] = os.path.relpath(os.path.realpath(data[name]), os.path.realpath(directory))
+    settings = {k: v for k, v in config.items() if k not in _PLACES} | {"data": data}
+    file = directory / RUN_FILE
+    content = {"notice": _NOTICE, "config": settings, "words": dict(substitutes or {})}
+    _write_for_the_owner(file, json.dumps(content, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def resumed_run_file(directory: Path) -> Iterator[None]:
+    """Put the run's ``run.json`` back if its checkpoint does not fit the settings written to it.
+
+    Otherwise settings that cannot go on with a run would be those of the next attempt.
+    """
+    file = directory / RUN_FILE
+    before = file.read_text(encoding="utf-8") if file.is_file() else None
+    try:
+        yield
+    except CheckpointError:
+        if before is not None:
+            _write_for_the_owner(file, before)
+        raise
+
+
+def _write_for_the_owner(file: Path, text: str) -> None:
+    """Write a file that nobody else may read."""
+    write_text(file, text)
+    file.chmod(0o600)
+
+
+def read_run_file(directory: Path) -> dict[str, Any]:
+    """Return the settings that ``write_run_file`` wrote, paths relative to the working folder.
+
+    Raises:
+        DataError: If there is no such file, or it is damaged.
+    """
+    file = directory / RUN_FILE
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))["config"]
+        data = dict(config["data"])
+        for name in _DATA_PATHS:
+            if data.get(name):
+                data[name] = os.path.relpath(directory.resolve() / str(data[name]))
+        return {**config, "data": data}
+    except OSError as error:
+        raise DataError(
+            f"{file}: cannot be read ({error.strerror}); give the settings of the run again."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file}: is damaged ({error!r}); give the settings of the run again."
+        ) from None
+
+
+_GROUPS = ("data", "model")
+# What says how to start, not what to train.
+_OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
+
+
+def with_own_settings(overrides: Sequence[str]) -> list[str]:
+    """Return the words of ``train`` with the settings of the run to resume before the user's own.
+
+    Later words win. Without ``resume=...``, or where the run kept no settings, the words stay as
+    they are.
+    """
+    run = next((w.partition("=")[2] for w in overrides if re.match(r"\+{0,2}resume=", w)), "null")
+    if run.strip("'\"") in ("", "null") or "," in run:
+        return list(overrides)
+    settings = _kept(run_of(Path(run.strip("'\""))))
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    chosen = [
+        f"{group}={settings[group]['name']}"
+        for group in _GROUPS
+        if group not in given and _is_option(group, settings.get(group))
+    ]
+    kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
+    values = flattened(kept)
+    leaves = [f"++{key}={_word(value)}" for key, value in values.items() if key not in given]
+    return [*chosen, *leaves, *overrides]
+
+
+def _kept(directory: Path) -> dict[str, Any]:
+    """Return the settings that a run kept; of one that Python code started, its checkpoint's."""
+    if (directory / RUN_FILE).is_file():
+        return read_run_file(directory)
+    try:
+        kept = json.loads((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}  # what is missing is reported when the checkpoint is read
+    return kept if isinstance(kept, dict) and "training" in kept else {}
+
+
+def _is_option(group: str, settings: object) -> bool:
+    """Return whether a group of settings names one of the files of its group."""
+    name = settings.get("name") if isinstance(settings, Mapping) else None
+    return isinstance(name, str) and (config_dir() / group / f"{name}.yaml").is_file()
+
+
+def _word(value: Any) -> str:
+    """Return a value as Hydra's grammar of overrides writes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ",".join(map(_word, value)) + "]"
+    if isinstance(value, str):
+        # Inside quotes a backslash is plain unless a quote follows it.
+        return "'" + re.sub(r"(\\*)('|$)", _escaped, value) + "'"
+    return repr(value)
+
+
+def _escaped(end: "re.Match[str]") -> str:
+    """Return backslashes before a quote, or before the end, doubled, and the quote escaped."""
+    return end[1] * 2 + ("\\'" if end[2] else "")

@@ -1,0 +1,448 @@
+"""Dispatch, help, exit codes, process setup.
+
+What a command says when it cannot go on: one sentence and an exit code, never a bare traceback.
+
+``LAYERDAG_TRACEBACK=1`` in the environment shows the traceback above the sentence.
+
+``layerdag train|sample --help``: what the verb does, an example, and every setting.
+
+The settings are read from the YAML files as they stand, with their comments. Neither Hydra nor
+torch is imported, so that help does not keep anybody waiting.
+
+``layerdag <verb>``: dispatch, help, exit codes.
+
+Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong, 70 a fault of layerdag itself
+(``faults``), 130 and 143 stopped by the keyboard or by SIGTERM (``stopping``). A verb is one module
+of this package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``;
+imported only when called, so that ``layerdag info`` does not wait for torch.
+"""
+
+import argparse
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import layerdag
+from layerdag.errors import LayerdagError, UsageError
+from layerdag.runtime.settings import did_you_mean
+from layerdag.version import __version__
+
+INVALID, MISUSED, FAULTY = 1, 2, 70
+"""Exit codes: the data or the machine will not do, the command is wrong, layerdag is wrong."""
+
+TRACEBACK = "LAYERDAG_TRACEBACK"
+# The machine, or data that no check foresaw; anything else is a fault of the program.
+_FORESEEN = (OSError, MemoryError, OverflowError, RuntimeError)
+_LONGEST = 2000
+
+
+def report_error(error: Exception) -> int:
+    """Print what is wrong as one line on standard error and return the exit code."""
+    known = isinstance(error, (LayerdagError, *_FORESEEN))
+    if not known or os.environ.get(TRACEBACK, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    text = " ".join(_sentence(error).split())
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + " ..."
+    print(f"layerdag: error: {text}", file=sys.stderr)
+    if isinstance(error, UsageError):
+        return MISUSED
+    return INVALID if known else FAULTY
+
+
+def _sentence(error: Exception) -> str:
+    """Return what is wrong and what to do about it."""
+    if isinstance(error, LayerdagError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}. Check the path, its permissions and free space."
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return (
+            f"There is not enough memory ({_reason(error)}); give a smaller input, fewer or "
+            "smaller graphs at a time, or more memory."
+        )
+    if isinstance(error, OverflowError):
+        return f"A number is too large to be worked with ({_reason(error)}); check the input."
+    if isinstance(error, RecursionError):
+        return "Values are nested too deeply; check the input."
+    if isinstance(error, RuntimeError):
+        return (
+            f"{_reason(error)}. If the input is sound, this is a fault of layerdag: run it again "
+            f"with {TRACEBACK}=1 and report the lines and the command."
+        )
+    return (
+        f"{_reason(error)}. This is a fault of layerdag, not of your input: please report the "
+        "lines above and the command."
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Return the kind of an error with the first line of its text."""
+    first = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+# Turns of a waiting thread before it sleeps (docs/dev/fast-model-figures.md, "Threads"): training
+# is as fast as with OpenMP's own 300,000 on a quiet machine, and not ruined by other work.
+_TURNS = "10000"
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+def limit_openmp_spin() -> None:
+    """Let the threads of GNU OpenMP spin for some microseconds when they wait, then sleep.
+
+    To be called before the first import of torch, which reads the setting: a process that has torch
+    already is left to `layerdag.runtime.native.set_openmp_passive`. What the user has set in the
+    environment stands.
+    """
+    if "torch" not in sys.modules and not any(name in os.environ for name in _WAITING):
+        os.environ["GOMP_SPINCOUNT"] = _TURNS
+
+
+def single_threaded_blas() -> None:
+    """Keep numpy from starting a pool of threads when it is imported, which costs 0.05 s.
+
+    To be called before the first import of numpy, by verbs that multiply no matrices. A number that
+    the user has set in the environment stands, and a numpy that is already there is left alone.
+    """
+    if "numpy" not in sys.modules:
+        for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
+
+
+@contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Switch the search for unreachable cycles off inside, and when the process ends.
+
+    For a verb that makes none and ends soon: the modules and arrays that it loads are searched
+    several times otherwise, for a fifth of the time of a short run. At the end the operating system
+    takes the memory back anyway.
+    """
+    atexit.register(gc.freeze)
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""Conventional exit codes of a process that a signal stopped."""
+
+
+class Terminated(KeyboardInterrupt):
+    """The process got SIGTERM."""
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Return the exit code of a process that was stopped."""
+    return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+
+
+@contextlib.contextmanager
+def terminating() -> Iterator[None]:
+    """Raise ``Terminated`` on SIGTERM inside the block (in the main thread; elsewhere nothing)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def config_dir() -> Path:
+    """Return the folder of the YAML files: inside an installed package, or beside a checkout."""
+    package = Path(layerdag.__file__).parent
+    inside = package / "_configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+# Sections of a main file that are not settings of the verb.
+_NOT_SETTINGS = ("defaults", "hydra")
+_SETTING = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
+_LONGEST_DEFAULT = 16
+_GROUP = re.compile(r"  - (?P<name>\w+): (?P<chosen>\w+)")
+
+
+@dataclass(frozen=True)
+class _Verb:
+    """What the help of a verb says beside its settings."""
+
+    summary: str
+    example: str
+    notes: str
+
+
+_VERBS = {
+    "train": _Verb(
+        "Train a generator of graphs or execution traces. Writes RUN/best and RUN/last "
+        "(checkpoints) and RUN/train.jsonl (figures).",
+        "  layerdag train data=corpus model=fast training.max_seconds=600 seed=0\n"
+        "  layerdag train data=folder data.folder=traces data.labels=labels.csv out=outputs/mine\n"
+        "  layerdag train resume=outputs/mine training.max_steps=4000\n"
+        "  layerdag train --multirun model=fast,reference seed=0,1,2\n"
+        "  torchrun --nproc-per-node 2 train.py data=corpus",
+        "Several values, separated by commas, with --multirun: one run for each.",
+    ),
+    "sample": _Verb(
+        "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
+        "and a manifest with seeds and settings.",
+        "  layerdag sample num=20 label=0.02 +conditions.family=gpt seed=0 out=samples\n"
+        "  layerdag sample checkpoint=outputs/train/.../best num=100 out=samples",
+        "A condition is added with a plus: +conditions.strategy=ddp.",
+    ),
+}
+VERBS_WITH_SETTINGS = tuple(_VERBS)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of a YAML file.
+
+    Attributes:
+        name: In full, as it is typed ("training.max_steps").
+        default: As it stands in the file.
+        comment: What it means; may be empty.
+    """
+
+    name: str
+    default: str
+    comment: str
+
+
+def help_text(verb: str) -> str:
+    """Return the help of a verb whose settings are YAML files."""
+    about = _VERBS[verb]
+    parts = [
+        f"usage: layerdag {verb} [setting=value ...]",
+        about.summary,
+        f"example:\n{about.example}",
+        about.notes,
+        *_sections(verb),
+        "'--cfg job' prints the settings as they are composed; dry_run=true checks them and stops.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def settings_of(file: Path, prefix: str = "") -> list[Setting]:
+    """Return the settings of a YAML file; ``name``, which is the choice itself, is left out.
+
+    A group of settings is told by those in it, under their names in full.
+    """
+    found: list[Setting] = []
+    above: list[str] = []  # names of the groups that the line lies in
+    for match in map(_SETTING.match, file.read_text(encoding="utf-8").splitlines()):
+        if match is None:
+            continue
+        above = [*above[: len(match["indent"]) // 2], match["name"]]
+        value, comment = match["value"].strip(), (match["comment"] or "").strip()
+        is_group = not value
+        if above[0] not in (*_NOT_SETTINGS, "name") and not is_group:
+            found.append(Setting(f"{prefix}{'.'.join(above)}", value, comment))
+    return found
+
+
+def _sections(verb: str) -> Iterator[str]:
+    """Yield the settings of the main file, and those of each choice of each group."""
+    main = config_dir() / f"{verb}.yaml"
+    yield _section(f"settings of {verb}, with their defaults:", settings_of(main))
+    for match in filter(None, map(_GROUP.match, main.read_text(encoding="utf-8").splitlines())):
+        group, chosen = match["name"], match["chosen"]
+        files = sorted((config_dir() / group).rglob("*.yaml"))
+        for file in sorted(files, key=lambda f: f.stem != chosen):
+            yield _choice(group, file, is_default=file.stem == chosen, is_only=len(files) == 1)
+
+
+def _choice(group: str, file: Path, *, is_default: bool, is_only: bool) -> str:
+    """Return the section of one choice of a group ("model=fast")."""
+    comments = [
+        line[2:] for line in file.read_text(encoding="utf-8").splitlines() if line[:1] == "#"
+    ]
+    about = " ".join(line for line in comments if not line.startswith("@"))
+    choice = file.relative_to(config_dir() / group).with_suffix("").as_posix()
+    if group == "experiment":
+        return f"{group}={choice}: {about}"
+    title = f"{group}.*" if is_only and is_default else f"{group}={choice}"
+    default = " (default)" if is_default and not is_only else ""
+    return _section(f"{title}{default}: {about}", settings_of(file, f"{group}."))
+
+
+def _section(title: str, settings: list[Setting]) -> str:
+    """Return a title and the settings below it, in columns."""
+    shown = [(s.name, _shown(s.default), s.comment) for s in settings]
+    widths = [max((len(row[i]) for row in shown), default=0) for i in (0, 1)]
+    rows = [f"  {n:<{widths[0]}}  {d:<{widths[1]}}  {c}".rstrip() for n, d, c in shown]
+    return "\n".join([title, *rows])
+
+
+def _shown(default: str) -> str:
+    """Return a default as the help shows it: long lists are cut, what is composed is left out."""
+    if default == "???":
+        return "required"
+    if len(default) > _LONGEST_DEFAULT and default.startswith("["):
+        return f"{default[: _LONGEST_DEFAULT - 3].rpartition(',')[0]},...]".replace(" ", "")
+    return "" if "${" in default else default
+
+
+COMMAND_GROUPS = {
+    "traces": {
+        "collect": "Run a training script and write its execution trace, one file per rank.",
+        "convert": "Convert traces and graphs between formats; scrub what may not be shared.",
+        "info": "Count nodes, types, layers, communication and memory of traces.",
+        "diff": "Align two traces, jobs or graphs and tell what differs.",
+        "view": "Draw a trace or graph as picture, zoomable page or timeline.",
+        "validate": "Check traces and graphs against the rules that consumers rely on.",
+    },
+    "workloads": {
+        "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
+        "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
+        "scale": "Write your own trace on more ranks or with more layers, by rules.",
+        "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
+    },
+    "simulation": {
+        "simulate": "Run a workload on a described cluster.",
+        "calibrate": "Fit a machine to steps that you measured, to predict others.",
+        "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
+        "rankings": "Do samples order clusters, plans and jobs as real jobs do?",
+    },
+    "models": {
+        "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
+        "train": "Train a generator (Hydra overrides; the same as train.py).",
+        "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+        "surrogate": "Fit and use models that predict performance from a graph.",
+        "audit": "Attack samples: what do they give away of what was trained on?",
+        "release": "Make a package from your traces that you may publish, with a verdict.",
+        "runs": "Compare the reports of several runs on one page.",
+        "demo": "Run the main job end to end on the embedded corpus and write a report.",
+    },
+}
+"""Every verb with what it does, by its room in ``layerdag.cli.commands``."""
+
+_TITLES = {
+    "traces": "traces and graphs",
+    "workloads": "workloads without a cluster",
+    "simulation": "simulated clusters",
+    "models": "generators and surrogates",
+}
+ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in verbs}
+# Verbs that compute with torch on several threads; others run programs of the user (collect).
+_WITH_THREADS = ("train", "surrogate", "validate", "audit", "release")
+# First words after a verb that make it another one, with flags of its own.
+MODES = {"workload": ("stage", "corpus")}
+_EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the bare command, which has the verbs but not their flags."""
+    listing = "\n\n".join(
+        "\n".join([f"{_TITLES[group]}:", *(f"  {verb:<10} {text}" for verb, text in verbs.items())])
+        for group, verbs in COMMAND_GROUPS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="layerdag",
+        usage="layerdag <verb> [options]",
+        description="Generate, evaluate and use synthetic execution traces and flow graphs.",
+        epilog=f"{listing}\n\n"
+        "example:\n  layerdag info data/examples/ddp_mlp\n\n"
+        "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"layerdag {__version__}")
+    parser.add_argument("verb", choices=ROOM_OF, metavar="verb", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
+    try:
+        _check_verb(arguments)
+        verb = build_parser().parse_args(arguments[:1] or ["--help"]).verb
+        with terminating():
+            return _run(verb, arguments[1:])
+    except KeyboardInterrupt as stop:
+        code = exit_code(stop)
+        by = "SIGTERM" if code == TERMINATED else "the keyboard"
+        reason = f": {stop}" if str(stop) else ""
+        print(f"layerdag: stopped by {by}{reason}", file=sys.stderr)
+        return code
+    except BrokenPipeError:
+        # The reader (head, less) went away: not our error, and nothing more may be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return report_error(error)
+
+
+def _check_verb(arguments: Sequence[str]) -> None:
+    """Refuse an unknown verb with the nearest one."""
+    word = arguments[0] if arguments else "--help"
+    if word not in ROOM_OF and not word.startswith("-"):
+        raise UsageError(
+            f"There is no verb '{word}'.{did_you_mean(word, ROOM_OF)} Known: {', '.join(ROOM_OF)}. "
+            "'layerdag --help' explains them."
+        )
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
+    has_settings = verb in VERBS_WITH_SETTINGS
+    if has_settings and {"-h", "--help"} & set(arguments):
+        sys.stdout.write(help_text(verb))
+        return 0
+    if verb in _WITH_THREADS:
+        limit_openmp_spin()
+    name = [verb]
+    if arguments[:1] and arguments[0] in MODES.get(verb, ()):
+        name.append(arguments.pop(0))
+    module = importlib.import_module(f"layerdag.cli.commands.{'_'.join(name)}")
+    if has_settings:
+        return int(module.main(arguments))
+    parser = argparse.ArgumentParser(
+        prog=f"layerdag {' '.join(name)}",
+        description=module.SUMMARY,
+        epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    return int(module.run(_parsed(parser, arguments)))
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
+    args, strange = parser.parse_known_args(arguments)
+    if strange:
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][:1] == "-" else ""
+        raise UsageError(
+            f"'{parser.prog}' does not take '{strange[0]}'.{near} '{parser.prog} --help' shows "
+            "what it takes."
+        )
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

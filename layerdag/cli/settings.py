@@ -1,0 +1,406 @@
+"""Typed tree of a command, real data.
+
+The real graphs that samples are compared with, selected and split as they were in training.
+
+What was learned from and what was held out depends on settings (largest job, seed of the split,
+label file), so a folder alone does not say it. Checkpoints and manifests of samples record the
+settings and a fingerprint of the split; a folder that does not give that split is refused.
+
+What a verb was asked to do as one tree of dataclasses, from the composed YAML.
+
+``configs/train.yaml`` and ``configs/sample.yaml`` with their groups have the same keys.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from layerdag.cli.compose import read_run_file, to_plain_dict
+from layerdag.codec.formats import read
+from layerdag.codec.sample_files import PART_FORMATS
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.loading import LABEL_FILES, DataConfig, data_config, read_dataset
+from layerdag.datasets.splits import SplitFingerprint, require_same_split
+from layerdag.dp.settings import Privacy
+from layerdag.errors import ConfigError, DataError, UsageError
+from layerdag.graph.attributed_graph import Condition
+from layerdag.models.base import model_config
+from layerdag.runtime.reading import Limits
+from layerdag.runtime.settings import build_settings
+from layerdag.sampling.parts import PART_SIZE, PartSettings
+from layerdag.sampling.settings import REQUESTED, GenerationSettings
+from layerdag.surrogates.data import read_manifest
+from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
+from layerdag.training.loggers import LoggerSettings, wandb_mode
+from layerdag.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class RealData:
+    """Which real graphs to read.
+
+    Attributes:
+        place: Folder of a data set, or of a training run, which records its data set.
+        labels: Label file; None looks for one in the folder.
+    """
+
+    source: str
+    labels: str | None = None
+
+    def alone(self) -> GraphDataset:
+        """Return the data set by itself, with all its words, which the caller must not publish.
+
+        Raises:
+            UsageError: If ``place`` is no data set and no run.
+            DataError: If a file is missing or damaged.
+        """
+        chosen = self._of_run()
+        return (
+            read_dataset(self.source, self.labels, public_words="all")
+            if chosen is None
+            else _built(self.source, chosen)
+        )
+
+    def folder(self) -> str | None:
+        """Return the folder that the graphs are read from; None if they are generated.
+
+        Raises:
+            UsageError: If ``place`` is a checkpoint without the run's own file.
+        """
+        chosen = self._of_run()
+        found = self.source if chosen is None else chosen.get("folder")
+        return str(found) if found is not None and Path(str(found)).is_dir() else None
+
+    def files(self, samples: str) -> tuple[str, ...] | None:
+        """Return the files and folders that the graphs are read from.
+
+        Args:
+            samples: What they are compared with.
+
+        Returns:
+            The paths; None if they are not known, or samples record no split, of which a user is
+            warned whenever they are compared.
+
+        Raises:
+            UsageError: If ``place`` is a checkpoint without the run's own file.
+            DataError: If that file is damaged.
+        """
+        if read_manifest(samples).get("split") is None:
+            return None
+        chosen = self._of_run()
+        if chosen is None:
+            folder = Path(self.source)
+            if not folder.is_dir():
+                return None
+            beside = [folder.resolve().parent / name for name in LABEL_FILES]
+            named = [] if self.labels is None else [self.labels]
+            return (self.source, *named, *(str(path) for path in beside))
+        named = [str(value) for value in chosen.values() if isinstance(value, str)]
+        places = [value for value in named if Path(value).exists()]
+        return (*places, *named) if places else None
+
+    def beside_samples(self, samples: str) -> GraphDataset:
+        """Return the data set as the model that made these samples was trained on it.
+
+        Raises:
+            UsageError: If it is split in another way.
+            DataError: If a file is missing or damaged.
+        """
+        manifest = read_manifest(samples)
+        settings = manifest.get("data")
+        data = self._read(settings if isinstance(settings, Mapping) else {})
+        self.require_fits(data, samples)
+        return data
+
+    def require_fits(self, data: GraphDataset, samples: str) -> None:
+        """Refuse samples of a model that was trained on another split of the data set.
+
+        Raises:
+            UsageError: If it is split in another way.
+        """
+        learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
+        if learned is None:
+            warn(
+                f"{samples}: its manifest records no fingerprint of the training split, so nothing "
+                f"tells whether graphs of {self.source} that count as held out were trained on. "
+                "Sample again from a checkpoint that records its split."
+            )
+        else:
+            require_same_split(learned, data.split, model=samples, data=self.source)
+
+    def beside_weights(self, checkpoint: LoadedCheckpoint) -> GraphDataset:
+        """Return the data set as this checkpoint was trained on it, with its conditions.
+
+        Raises:
+            UsageError: If its training graphs are not those of the checkpoint.
+            DataError: If a file is missing or damaged.
+        """
+        settings = checkpoint.run_config.get("data")
+        data = self._read(settings if isinstance(settings, Mapping) else {})
+        conditions = checkpoint.run_config.get("conditions")
+        if isinstance(conditions, list):
+            data = data.conditioned_on([str(name) for name in conditions])
+        learned = checkpoint.meta.split
+        if learned is not None:
+            require_same_split(learned, data.split, model=str(checkpoint.path), data=self.source)
+        elif data.fingerprint != checkpoint.meta.data_fingerprint:
+            raise UsageError(
+                f"{checkpoint.path}: was trained on graphs with fingerprint "
+                f"{checkpoint.meta.data_fingerprint or 'unknown'}, but those in {self.source} have "
+                f"{data.fingerprint}; give the data set that it was trained on."
+            )
+        return data
+
+    def _read(self, settings: Mapping[str, Any]) -> GraphDataset:
+        """Read the folder with the settings of a run; without any, by what lies in it."""
+        chosen = self._of_run() or self._of_folder(settings)
+        if chosen is None:
+            return read_dataset(self.source, self.labels)
+        return _built(self.source, chosen)
+
+    def _of_run(self) -> dict[str, Any] | None:
+        """Return the settings, paths included, of the run that ``place`` is; None if it is none.
+
+        Raises:
+            UsageError: If it is a checkpoint without the run's own file, which has the paths.
+        """
+        folder = Path(self.source)
+        for run in (folder, folder.parent):
+            if (run / RUN_FILE).is_file() and (run is folder or (folder / META).is_file()):
+                settings = dict(read_run_file(run)["data"])
+                return settings | ({"labels": self.labels} if self.labels else {})
+        if (folder / META).is_file() or (folder / "best" / META).is_file():
+            raise UsageError(
+                f"{self.source}: does not say where the data lies that it learned from (it has no "
+                f"{RUN_FILE}); give the data folder instead."
+            )
+        return None
+
+    def _of_folder(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the recorded settings for the folder that ``place`` is; None without any."""
+        if "name" not in settings:
+            return None
+        if settings["name"] == "latent_preferential":
+            return dict(settings)  # Generated, not read.
+        chosen = {**settings, "folder": self.source}
+        if settings["name"] == "folder":
+            chosen["labels"] = self._label_file(settings.get("labels"))
+        return chosen
+
+    def _label_file(self, recorded: object) -> str | None:
+        """Return the label file: the one named, else one in the folder or, as recorded, beside it.
+
+        Raises:
+            UsageError: If one was trained with, and is not found.
+        """
+        if self.labels is not None:
+            return self.labels
+        folder = Path(self.source)
+        names = [Path(str(recorded)).name] if recorded else list(LABEL_FILES)
+        folders = [folder, folder.resolve().parent] if recorded else [folder]
+        for path in (source / name for source in folders for name in names):
+            if path.is_file():
+                return str(path)
+        if recorded:
+            raise UsageError(
+                f"{self.source}: the model was trained with a label file '{names[0]}', which is "
+                "neither in this folder nor beside it; name it with --labels."
+            )
+        return None
+
+
+def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
+    """Return the data set of recorded settings. Raises DataError if they cannot be used."""
+    from omegaconf import OmegaConf
+
+    from layerdag.cli.compose import build_dataset
+
+    try:
+        return build_dataset(OmegaConf.create(dict(settings)))
+    except (ConfigError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{source}: the recorded settings of the data set cannot be used ({error}); sample or "
+            "train again."
+        ) from None
+
+
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
+    print(f"layerdag: warning: {sentence}", file=sys.stderr)
+
+
+NO_PRIVACY = Privacy()
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model, and its settings.
+
+    Attributes:
+        name: "fast" or "reference".
+        config: The tree that the model's constructor takes.
+    """
+
+    name: str
+    config: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that ``layerdag train`` was asked to do.
+
+    Attributes:
+        data: The data set.
+        model: The model.
+        training: How to train.
+        logger: Where figures go.
+        seed: All randomness of the run comes from it.
+        conditions: Names to condition on; None: all that the data set has.
+        device: "auto", "cpu" or "cuda".
+        threads: Of torch on a processor; 0 leaves torch's own choice.
+        out: Folder of the run.
+        overwrite: Whether an older run that lies in ``out`` may be replaced.
+        init: Checkpoint whose weights the run starts from.
+        resume: Folder of a run to go on with.
+        dry_run: Whether to print the settings and stop.
+        privacy: Differentially private tuning of ``init``; off by default.
+    """
+
+    data: DataConfig
+    model: ModelChoice
+    training: TrainSettings
+    logger: LoggerSettings
+    seed: int = 0
+    conditions: tuple[str, ...] | None = None
+    device: str = "auto"
+    threads: int = 0
+    out: Path
+    overwrite: bool = False
+    init: Path | None = None
+    resume: Path | None = None
+    dry_run: bool = False
+    privacy: Privacy = NO_PRIVACY
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig:
+    """Everything that ``layerdag sample`` was asked to do.
+
+    See ``GenerationSettings``, and ``PartSettings`` for samples in parts.
+    """
+
+    checkpoint: str = "pretrained"
+    out: Path
+    overwrite: bool = False
+    format: str = "auto"
+    members: str = "auto"
+    part_size: int = PART_SIZE
+    shard: str | None = None
+    label: Condition | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    num: int = 16
+    seed: int = 0
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float | None = None
+    temperature: float | None = None
+    best_of: int | None = None
+    redraws: int | None = None
+    labels: str = REQUESTED
+    prefix: Path | None = None
+    prefix_layers: int | None = None
+    suffix_layers: int | None = None
+    max_nodes: int = 10_000
+    max_ranks: int = 4096
+    max_bytes: int = 16_000_000_000
+    batch_size: int | None = None
+    processes: int | None = None
+    device: str = "auto"
+    threads: int = 1
+    dry_run: bool = False
+
+    def generation(self) -> GenerationSettings:
+        """Return what to sample.
+
+        Raises:
+            UsageError: If a value is out of bounds.
+            DataError: If the prefix cannot be read.
+        """
+        label = {} if self.label is None else {"label": self.label}
+        return GenerationSettings(
+            num=self.num,
+            seed=self.seed,
+            conditions={**self.conditions, **label},
+            ranks=self.ranks,
+            steps=self.steps,
+            guidance=self.guidance,
+            temperature=self.temperature,
+            best_of=self.best_of,
+            redraws=self.redraws,
+            labels=self.labels,
+            prefix=None if self.prefix is None else read(self.prefix),
+            prefix_layers=self.prefix_layers,
+            suffix_layers=self.suffix_layers,
+            max_nodes=self.max_nodes,
+            batch_size=self.batch_size,
+            processes=self.processes,
+            limits=Limits(self.max_ranks, self.max_bytes),
+        )
+
+    def parts(self) -> PartSettings | None:
+        """Return how samples are cut into parts; None for a file or folder of each.
+
+        Raises:
+            UsageError: If a setting of parts is given for another format, or is out of bounds.
+        """
+        if self.format in PART_FORMATS:
+            return PartSettings(self.format, self.members, self.part_size, self.shard)
+        for name, value, usual in (
+            ("members", self.members, "auto"),
+            ("part_size", self.part_size, PART_SIZE),
+            ("shard", self.shard, None),
+        ):
+            if value != usual:
+                raise UsageError(
+                    f"{name}={value} is of samples in parts; ask for format=tar or format=parquet, "
+                    "or leave it out."
+                )
+        return None
+
+
+def train_config(config: DictConfig) -> TrainConfig:
+    """Return the tree of a composed ``train.yaml``.
+
+    Raises:
+        ConfigError: If a setting is unknown, missing, of another type or out of bounds, or Weights
+            & Biases is asked for and cannot be used.
+    """
+    plain = to_plain_dict(config)
+    model, logger = dict(plain["model"]), dict(plain["logger"])
+    name = str(model.pop("name"))
+    training = {**plain["training"], "seed": plain["seed"]}
+    logger["wandb"] = wandb_mode(logger.get("wandb"))
+    return build_settings(
+        TrainConfig,
+        {
+            **plain,
+            "data": data_config(plain["data"]),
+            "model": ModelChoice(name, model_config(name, model)),
+            "training": build_settings(TrainSettings, training, "training"),
+            "logger": build_settings(LoggerSettings, logger, "logger"),
+            "privacy": build_settings(Privacy, plain["privacy"], "privacy"),
+        },
+    )
+
+
+def sample_config(config: DictConfig) -> SampleConfig:
+    """Return the tree of a composed ``sample.yaml``.
+
+    Raises:
+        ConfigError: If a setting is unknown or of another type.
+    """
+    return build_settings(SampleConfig, to_plain_dict(config))

@@ -1,1 +1,0 @@
-from .models import checkpoint_path as checkpoint_path

@@ -1,1 +1,0 @@
-from ._sample import checkpoint_path as checkpoint_path

@@ -1,5 +1,0 @@
-"""Verbs that make workloads nobody has to own, or larger ones; one file per verb."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,401 @@
+"""Public operators, scrubbing, leaked strings.
+
+Take out of a workload what may not be shared, and say what was taken out.
+
+What stays: the graph, node types, operator names that PyTorch itself registers, sizes, operation
+counts, durations, collectives, groups and messages. What goes: every other string, attributes that
+are not well known, inputs and outputs, start times, file metadata, and the numbers that processes
+made up (ids, group names, tags, streams, priorities), which are counted anew. This lowers the risk
+of sharing; it is no proof of anonymity, since structure and sizes remain.
+
+The public vocabulary: the only strings of a trace that may enter a schema, and so a sample.
+
+The operators that PyTorch registers itself, data types and kinds of device are public knowledge;
+scopes, file names, kernel names, names of custom operators and whatever else a trace may hold are
+not, and become ``<other>``.
+
+Does a folder that is to be shared hold a word that came from private traces?
+
+Private words of traces are those that anonymizing them takes out: names of nodes, groups, tensors,
+files. They are looked for in every file, in traces as the strings they hold, in other files as
+words of the text.
+"""
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.errors import DataError
+from layerdag.runtime.reading import read_whole
+from layerdag.traces.analysis import WORLD_NAMES, program_order
+from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
+from layerdag.traces.chakra.files import decode_trace
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, DTYPES, UNKNOWN_DTYPE
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Workload
+
+# Attributes whose numbers are part of the workload; strings among them are checked one by one.
+_NUMBERS = (
+    *("is_cpu_op", "num_ops", "tensor_size", "duration_ns"),
+    *("comm_type", "comm_size", "comm_src", "comm_dst"),
+)
+_DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
+_DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
+_SOURCE = "<scrubbed>"
+_CALL_NUMBER = re.compile(r"\(\d+\)$")
+
+
+@dataclass(frozen=True)
+class ScrubReport:
+    """What was removed.
+
+    Attributes:
+        replaced_names: Node names outside the vocabulary, replaced by the node's type.
+        kept_names: Node names inside the vocabulary.
+        removed_attributes: How often an attribute of each name was removed.
+        removed_io: Input and output strings removed.
+        removed_start_times: Start times set to 0.
+        removed_metadata: Attributes of file heads removed.
+        renumbered_nodes: Nodes that got a new id.
+        renamed_groups: Communicator groups that got a new name.
+        renumbered_tags: Distinct message tags that got a new number.
+        renumbered_streams: Distinct streams that got a new number, by first use.
+        renumbered_priorities: Distinct priorities that became their place in ascending order.
+    """
+
+    replaced_names: int
+    kept_names: int
+    removed_attributes: Mapping[str, int]
+    removed_io: int
+    removed_start_times: int
+    removed_metadata: int
+    renumbered_nodes: int
+    renamed_groups: int
+    renumbered_tags: int
+    renumbered_streams: int
+    renumbered_priorities: int
+
+
+@functools.cache
+def public_operators() -> frozenset[str]:
+    """Return the operator names that PyTorch registers itself, and those of communication."""
+    text = resources.files("layerdag.codec").joinpath("public_operators.txt").read_text("utf-8")
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    known = {operator.name for operator in COMMUNICATION_OPERATORS.values()}
+    return frozenset({*lines, *COMMUNICATION_OPERATORS, *known})
+
+
+def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
+    """Return the workload without what may not be shared, and what was removed.
+
+    Raises:
+        TraceError: If the dependencies of a trace are faulty.
+    """
+    groups = {name: str(at + 1) for at, name in enumerate(workload.groups)}
+    scrubber = _Scrubber(groups, _priorities(workload))
+    done: dict[int, Trace] = {}
+    for trace in workload.traces:
+        if id(trace) not in done:
+            done[id(trace)] = scrubber.trace(trace)
+    clean = Workload(
+        traces=tuple(done[id(trace)] for trace in workload.traces),
+        groups={scrubber.groups[name]: ranks for name, ranks in workload.groups.items()},
+        source=_SOURCE,
+    )
+    return clean, scrubber.report()
+
+
+def _priorities(workload: Workload) -> dict[int, int]:
+    """Return the place of each priority among all of the workload: their order is all they say."""
+    known = {int(value) for trace in workload.traces for value in _values(trace, "comm_priority")}
+    return {value: index for index, value in enumerate(sorted(known))}
+
+
+def _values(trace: Trace, name: str) -> Iterator[int]:
+    """Yield the integers that nodes carry under a name."""
+    codes = [code for code, text in enumerate(trace.strings) if text == name]
+    for row in np.flatnonzero(np.isin(trace.attributes.name_A, codes)).tolist():
+        value = attribute_at(trace.attributes, row, trace.strings).value
+        if type(value) is int:
+            yield value
+
+
+class _Scrubber:
+    """Scrubs traces, keeps new group names and tags the same on all ranks, and counts."""
+
+    def __init__(self, groups: dict[str, str], priorities: Mapping[int, int]) -> None:
+        self.groups = groups
+        self._priorities = priorities
+        self._tags: dict[int, int] = {}
+        self._streams: dict[int, int] = {}
+        self._attributes: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
+
+    def report(self) -> ScrubReport:
+        """Return what was removed so far."""
+        return ScrubReport(
+            replaced_names=self._count["replaced name"],
+            kept_names=self._count["kept name"],
+            removed_attributes=dict(self._attributes.most_common()),
+            removed_io=self._count["io"],
+            removed_start_times=self._count["start"],
+            removed_metadata=self._count["metadata"],
+            renumbered_nodes=self._count["node"],
+            renamed_groups=len(self.groups),
+            renumbered_tags=len(self._tags),
+            renumbered_streams=len(self._streams),
+            renumbered_priorities=len(self._priorities),
+        )
+
+    def trace(self, trace: Trace) -> Trace:
+        """Return a scrubbed trace; nodes come in the order in which the rank issues them."""
+        order = program_order(trace).tolist()
+        new_id = {int(trace.id_N[row]): at for at, row in enumerate(order)}
+        self._count["metadata"] += len(trace.metadata)
+        self._count["io"] += int((trace.io_N6 >= 0).sum())
+        self._count["start"] += int((trace.start_us_N > 0).sum())
+        nodes = [
+            NodeSpec(
+                id=at,
+                name=self._name(trace, row),
+                type=int(trace.type_N[row]),
+                data_deps=tuple(sorted(new_id[d] for d in trace.data_deps.of(row).tolist())),
+                ctrl_deps=tuple(sorted(new_id[d] for d in trace.ctrl_deps.of(row).tolist())),
+                duration_us=int(trace.duration_us_N[row]),
+                attributes=self._public_attributes(trace, row),
+            )
+            for at, row in enumerate(order)
+        ]
+        self._count["node"] += len(nodes)
+        return build_trace(nodes, source=_SOURCE)
+
+    def _name(self, trace: Trace, row: int) -> str:
+        """Return the operator's name if it is public, else the node type."""
+        name = "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]]
+        name = _CALL_NUMBER.sub("", name)
+        is_public = name in public_operators()
+        self._count["kept name" if is_public else "replaced name"] += 1
+        return name if is_public else NodeType(int(trace.type_N[row])).name
+
+    def _public_attributes(self, trace: Trace, row: int) -> tuple[Attribute, ...]:
+        """Return the attributes of a node that may stay."""
+        table = trace.attributes
+        kept = []
+        for at in range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1])):
+            attribute = attribute_at(table, at, trace.strings)
+            value = self._public_value(attribute)
+            if value is None:
+                self._attributes[attribute.name] += 1
+            else:
+                kept.append(Attribute(attribute.name, attribute.wire, value))
+        return tuple(kept)
+
+    def _public_value(self, attribute: Attribute) -> object | None:
+        """Return the value that may stay, None if none may."""
+        name, value = attribute.name, attribute.value
+        if name == "pg_name":
+            return self._group(value)
+        if name == "comm_tag" and type(value) is int:
+            return self._tags.setdefault(value, len(self._tags))
+        if name == "stream" and type(value) is int:
+            return self._streams.setdefault(value, len(self._streams))
+        if name == "comm_priority" and type(value) is int:
+            return self._priorities[value]
+        if name in _NUMBERS and isinstance(value, int | float):
+            return value
+        if name == "involved_dim" and isinstance(value, tuple) and set(map(type, value)) <= {bool}:
+            return value
+        if name == "device" and isinstance(value, str) and _DEVICE.fullmatch(value):
+            return value
+        if name == "dtype" and isinstance(value, str) and value in _DTYPES:
+            return value
+        return None
+
+    def _group(self, value: object) -> object | None:
+        """Return the new name of a communicator group; an integer stays one, all else goes."""
+        if type(value) not in (int, str):
+            return None
+        old = str(value)
+        new = old if old in WORLD_NAMES else self.groups.setdefault(old, str(len(self.groups) + 1))
+        return int(new) if isinstance(value, int) else new
+
+
+OTHER = "<other>"
+DEVICES = frozenset(
+    {
+        "cpu", "cuda", "hip", "hpu", "ipu", "meta", "mps", "mtia", "npu", "privateuseone", "tpu",
+        "vulkan", "xla", "xpu",
+    }
+)  # fmt: skip
+
+_DTYPE = re.compile(
+    r"bool|unknown|bfloat16|float(16|32|64)|q?u?int(4|8|16|32|64)|complex(32|64|128)"
+    r"|float8_e[0-9]m[0-9](fn|fnuz)?|float4_e2m1fn_x2"
+)
+
+
+# The names that the importer gives to communication of any backend
+# (traces/pytorch/operators.py).
+COLLECTIVE_NAMES = {kind.name: f"c10d::{kind.name.lower()}" for kind in CollectiveType}
+SEND, RECEIVE = "c10d::send", "c10d::recv"
+_COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})
+
+
+# Operators of ``layerdag.workloads.transformer``: what, layer, pass, micro-batch, gradient of what.
+_OF_WORKLOADS = re.compile(
+    r"(?P<what>(mm\.)?(absorb|act|adam|attention|compress|condition|down|embedding|kv_up|logits|loss"
+    r"|mix|modulation|norm|norm1|norm2|norm_latent|out|patches|q_up|qkv|router|sample|shared_act"
+    r"|shared_down|shared_up|up|value_up))(\.[0-9]+)?(\.(?P<pass>[FB])[0-9]*)?"
+    r"(?P<of>\.(again|dx|dw))?"
+)
+
+
+def public_name(name: str) -> str:
+    """Return the operator without its overload if it is a public one, else ``<other>``.
+
+    An operator of ``layerdag workload`` loses its layer and micro-batch: "mm.qkv.3.B1.dx" is
+    "mm.qkv.B.dx".
+    """
+    operator = name.partition(".")[0]
+    if operator in _COMMUNICATION or operator in public_operators():
+        return operator
+    found = _OF_WORKLOADS.fullmatch(name)
+    if found is None:
+        return OTHER
+    passed = f".{found['pass']}" if found["pass"] else ""
+    return f"{found['what']}{passed}{found['of'] or ''}"
+
+
+def is_communication(name: str) -> bool:
+    """Return whether a public name is that of a collective or a message."""
+    return name.startswith(("c10d::", "_c10d_functional::"))
+
+
+def public_dtype(word: str) -> str:
+    """Return ``word`` if it is a data type such as "float32", else ``<other>``."""
+    return word if _DTYPE.fullmatch(word) else OTHER
+
+
+def public_device(word: str) -> str:
+    """Return the kind of device without its index ("cuda:0" is "cuda"), else ``<other>``."""
+    kind = word.partition(":")[0].lower()
+    return kind if kind in DEVICES else OTHER
+
+
+LEAST_LETTERS = 4
+MOST_PARTS = 8
+"""Parts of a path or name that are looked at together."""
+OWN_NAMES = frozenset(
+    ("sample", "samples", "manifest", "report", "release", "verdict", "croissant", "json", "html",
+     "graphml", "trace", "traces", "rank", "data", "labels", "label")
+)  # fmt: skip
+"""Words in names of files that say nothing, private traces may use them or not."""
+_TOKEN = re.compile(r"[\w./:+@~-]{4,}")
+_SEPARATOR = re.compile(r"([./:+@~-])")
+# A plain word cannot be told from prose; in traces it counts all the same.
+_PLAIN = re.compile(r"[a-z]{1,11}|[A-Z]?[a-z]{1,10}|[\d.,:+-]+")
+_TRACE = re.compile(r".*\.et(\.gz|\.xz)?")
+
+
+@dataclass(frozen=True)
+class LeakedString:
+    """A word that should not be where it is.
+
+    Attributes:
+        file: Path below the folder.
+        word: The word.
+    """
+
+    file: str
+    word: str
+
+    def sentence(self) -> str:
+        """Return the finding as a sentence."""
+        return f"{self.file}: holds '{self.word}', a word of the private traces."
+
+
+def private_strings(workload: Workload) -> set[str]:
+    """Return the strings of a workload that anonymizing it takes out.
+
+    Raises:
+        TraceError: If the dependencies of a trace are faulty.
+    """
+    clean, _ = scrub(workload)
+    kept = _strings(clean.traces)
+    return {word for word in _strings(workload.traces) - kept if len(word) >= LEAST_LETTERS}
+
+
+def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:
+    """Yield each private word that a file of ``folder`` holds, once for each file.
+
+    A trace may moreover hold no word that anonymizing it would take out, private or not.
+
+    Args:
+        folder: Searched with its sub-folders.
+        private: The words.
+    """
+    folder = Path(folder)
+    wanted = {word for word in private if len(word) >= LEAST_LETTERS}
+    spaced = sorted(word for word in wanted if _is_phrase(word))
+    in_prose = {word for word in wanted if not _PLAIN.fullmatch(word)}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        name = path.relative_to(folder).as_posix()
+        found = set(_tokens(name)) & (in_prose | (wanted - OWN_NAMES))
+        in_trace = _in_trace(path, wanted) if _TRACE.fullmatch(path.name) else None
+        if in_trace is not None:
+            found |= in_trace
+        else:
+            content = read_whole(path, error=DataError) if path.stat().st_size else b""
+            text = content.decode("utf-8", errors="replace")
+            found |= set(_tokens(text)) & in_prose
+            found |= {word for word in spaced if word in text}
+        yield from (LeakedString(name, word) for word in sorted(found))
+
+
+def _is_phrase(word: str) -> bool:
+    """Return whether a string is looked for as a whole: text with other signs, no list of sizes."""
+    return not _TOKEN.fullmatch(word) and sum(letter.isalpha() for letter in word) >= 6
+
+
+def _in_trace(path: Path, wanted: set[str]) -> set[str] | None:
+    """Return the strings of a trace that are private, or that anonymizing takes out.
+
+    None if it cannot be read as a trace.
+    """
+    try:
+        trace = decode_trace(read_whole(path, error=DataError), str(path))
+    except DataError:
+        return None
+    held = _strings([trace])
+    return (held & wanted) | private_strings(Workload((trace,)))
+
+
+def _strings(traces: Iterable[Trace]) -> set[str]:
+    """Return all words of traces."""
+    found: set[str] = set()
+    for trace in {id(trace): trace for trace in traces}.values():
+        found.update(trace.strings)
+        found.add(trace.version)
+        for attribute in trace.metadata:
+            found.add(attribute.name)
+            if isinstance(attribute.value, str):
+                found.add(attribute.value)
+    return found - {"", OTHER}
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield the words of a text: whole, and every run of their parts between separators."""
+    for token in {match[0] for match in _TOKEN.finditer(text)}:
+        pieces = _SEPARATOR.split(token)  # parts at even places, separators at odd ones
+        for begin in range(0, len(pieces), 2):
+            last = min(begin + 2 * MOST_PARTS, len(pieces))
+            for end in range(begin + 1, last + 1, 2):
+                yield "".join(pieces[begin:end])
+        yield token

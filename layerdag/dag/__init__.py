@@ -1,0 +1,42 @@
+"""DAGs and batches of them as tensors, and their statistics."""
+
+from layerdag.dag.dag import (
+    DAG,
+    DAGBatch,
+    GraphSizes,
+    color_rounds,
+    graph_hash,
+    graph_hashes,
+    layers_of,
+)
+from layerdag.dag.graph_set import GraphSet
+from layerdag.dag.partial import Gap, Prefix, Replacement, require_layers
+from layerdag.dag.statistics import (
+    MANY,
+    SHARED_BY,
+    GraphStatistics,
+    KindMultisets,
+    ListedNeighbors,
+    shared_statistics,
+)
+
+__all__ = [
+    "DAG",
+    "MANY",
+    "SHARED_BY",
+    "DAGBatch",
+    "Gap",
+    "GraphSet",
+    "GraphSizes",
+    "GraphStatistics",
+    "KindMultisets",
+    "ListedNeighbors",
+    "Prefix",
+    "Replacement",
+    "color_rounds",
+    "graph_hash",
+    "graph_hashes",
+    "layers_of",
+    "require_layers",
+    "shared_statistics",
+]

@@ -1,0 +1,629 @@
+"""Which jobs and labels lie in a folder."""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from layerdag.codec.folding import (
+    CATEGORIES,
+    OPEN_VOCABULARIES,
+    VOCABULARIES,
+    job_graph,
+    rank_classes,
+)
+from layerdag.codec.formats import is_flow_file, read_any
+from layerdag.codec.vocabulary import private_strings
+from layerdag.datasets.corpus import run_graph
+from layerdag.datasets.folder import align_schemas, is_public, publish
+from layerdag.datasets.splits import content_key
+from layerdag.errors import DataError, LayerdagError
+from layerdag.graph.attributed_graph import (
+    LABEL,
+    SPLITS,
+    STEP_TIMES,
+    AttributedGraph,
+    Condition,
+    Split,
+    read_labels,
+    read_step_time,
+    size_conditions,
+)
+from layerdag.graph.formats.graphml import read_graphml
+from layerdag.graph.formats.registry import read_json
+from layerdag.runtime.progress import track
+from layerdag.runtime.reading import read_parsed
+from layerdag.schema.schema import MEASURED
+from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
+from layerdag.traces.chakra.workload import RankFile, read_workload
+from layerdag.traces.pytorch.ranks import Format, import_ranks, pytorch_format, refuse_missing_ranks
+from layerdag.traces.trace import Workload
+
+MOST_FILES = 200_000
+_DOTTED = re.compile(r"(?:.+\.)?\d{1,9}\.et(?:\.gz|\.xz)?")
+_TRACE = re.compile(r"(?P<stem>.+)\.et(?:\.gz|\.xz)?")
+_JSON = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
+_RANK = re.compile(
+    r"(?P<job>.*?)[._-]*(?:(?:rank|worker)[._-]?|(?<![a-z])r|[._-])(?P<rank>\d{1,6})", re.IGNORECASE
+)
+_ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
+_LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
+
+Read = Callable[[], Workload | AttributedGraph]
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """One job or graph, not read yet.
+
+    Attributes:
+        name: Path below the folder, without ending and rank.
+        read: Reads it.
+        format: Of its files, in words.
+    """
+
+    name: str
+    read: Read
+    format: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a folder holds.
+
+    Attributes:
+        found: Jobs and graphs in order of their names.
+        faulty: Files that look like traces and cannot be sorted, with the reason.
+        others: Number of other files, by ending.
+    """
+
+    found: tuple[JobSource, ...]
+    faulty: tuple[str, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def find_sources(folder: Path) -> Sources:
+    """Return the jobs and graphs in or below a folder.
+
+    Raises:
+        DataError: If it holds too many files to be a folder of traces.
+    """
+    search = _Search(folder)
+    for count, path in enumerate(sorted(folder.rglob("*"))):
+        if count >= MOST_FILES:
+            raise DataError(
+                f"{folder}: holds more than {MOST_FILES:,} files; name the folder of the traces."
+            )
+        if path.is_file() and not path.name.startswith("."):
+            search.sort(path)
+    return search.sources()
+
+
+class _Search:
+    """Sorts files into jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: dict[str, JobSource] = {}
+        self.faulty: list[str] = []
+        self.others: Counter[str] = Counter()
+        self.pytorch: dict[Path, dict[Format, dict[int, Path]]] = defaultdict(
+            lambda: {Format.PYTORCH_HOST: {}, Format.KINETO: {}}
+        )
+
+    def sort(self, path: Path) -> None:
+        """Enter one file."""
+        try:
+            if _LABELS.fullmatch(path.name):
+                return
+            if _TRACE.fullmatch(path.name):
+                self._chakra(path)
+            elif path.suffix == ".graphml":
+                self._flow(path, read_graphml, "GraphML")
+            elif _JSON.fullmatch(path.name):
+                self._json(path)
+            elif path.suffix == ".txt" and path.stat().st_size < 2**24 and _is_astra(path):
+                self._add(path.with_suffix(""), lambda: read_any(path), "ASTRA-sim text")
+            else:
+                self.others["".join(path.suffixes[-2:]) or path.name] += 1
+        except DataError as error:
+            self.faulty.append(f"{self._told(path)}: {_without(error, path)}")
+
+    def sources(self) -> Sources:
+        """Return what was found."""
+        for job, files in self.pytorch.items():
+            hosts, devices = files[Format.PYTORCH_HOST], files[Format.KINETO]
+            ranks = sorted({*hosts, *devices})
+            what = " and ".join(
+                word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
+            )
+            self._add(job, _pytorch_reader(job, hosts, devices, ranks), what)
+        ordered = tuple(self.found[name] for name in sorted(self.found))
+        return Sources(ordered, tuple(self.faulty), dict(self.others))
+
+    def _chakra(self, path: Path) -> None:
+        """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
+        of_rank = RankFile.from_name(path.name)
+        if of_rank is not None and _DOTTED.fullmatch(path.name):
+            at = path.parent / of_rank.prefix
+            self._add(at, lambda: read_workload(at), "Chakra")
+        else:
+            match = _TRACE.fullmatch(path.name)
+            assert match is not None
+            self._add(path.parent / match["stem"], lambda: read_any(path), "Chakra")
+
+    def _flow(self, path: Path, reader: Callable[[Path], AttributedGraph], what: str) -> None:
+        self._add(path.with_suffix(""), lambda: _sized(reader(path)), what)
+
+    def _json(self, path: Path) -> None:
+        """Enter a JSON file: PyTorch's by job and rank, a graph, or a job of ours."""
+        kind = pytorch_format(path)
+        if kind is not None:
+            self._pytorch(path, kind)
+        elif path.suffix == ".json" and is_flow_file(path) and b"layerdag-graph" in _start(path):
+            self._flow(path, read_json, "graph in JSON")
+        elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
+            self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
+        else:
+            self.others["".join(path.suffixes[-3:])] += 1
+
+    def _pytorch(self, path: Path, kind: Format) -> None:
+        """Enter a host trace or a profile under its job and rank, as its name says."""
+        match = _JSON.fullmatch(path.name)
+        stem = _ROLE.sub("", match["stem"] if match else path.stem)
+        named = _RANK.fullmatch(stem)
+        if named is None and stem.isdigit():
+            job, rank = path.parent, int(stem)
+        elif named is None:
+            job, rank = path.parent / stem, 0
+        else:
+            job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
+            rank = int(named["rank"])
+        files = self.pytorch[job][kind]
+        if rank in files:
+            other = files[rank].name
+            self.faulty.append(f"{self._told(path)}: is a second file of rank {rank} ({other}).")
+            return
+        files[rank] = path
+
+    def _add(self, at: Path, read: Read, what: str) -> None:
+        name = self._told(at)
+        self.found.setdefault(name, JobSource(name, read, what))
+
+    def _told(self, path: Path) -> str:
+        name = path.relative_to(self.folder).as_posix()
+        return self.folder.name if name == "." else name
+
+
+def _pytorch_reader(
+    job: Path, hosts: Mapping[int, Path], devices: Mapping[int, Path], ranks: Sequence[int]
+) -> Read:
+    """Return what imports the files of one job."""
+
+    def read() -> Workload:
+        missing = sorted(set(range(len(ranks))) ^ set(ranks))
+        for what, of_rank in (("host traces", hosts), ("profiles", devices)):
+            if of_rank and (missing or sorted(of_rank) != list(ranks)):
+                absent = missing or sorted(set(ranks) - set(of_rank))
+                raise DataError(
+                    f"{job}: has {len(of_rank)} {what}, but none of rank {absent[0]}; add it."
+                )
+        found = import_ranks(_ordered(hosts, ranks), _ordered(devices, ranks))
+        refuse_missing_ranks(found)
+        return found.workload
+
+    return read
+
+
+def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, ...]:
+    return tuple(of_rank[rank] for rank in ranks) if of_rank else ()
+
+
+def _sized(graph: AttributedGraph) -> AttributedGraph:
+    """Return a flow graph with its sizes as conditions."""
+    from dataclasses import replace
+
+    return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
+
+
+def _is_astra(path: Path) -> bool:
+    """Return whether a text begins like a workload of ASTRA-sim."""
+    lines = path.read_bytes()[:4096].split(b"\n")
+    return len(lines) > 2 and lines[1].strip().isdigit() and b"\x00" not in lines[0]
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(4096)
+
+
+def _without(error: Exception, path: Path) -> str:
+    """Return a message without the path that its line begins with anyway."""
+    return str(error).removeprefix(f"{path}: ")
+
+
+_NAMES = ("name", "run", "uid", "job", "trace")
+_TIMES = (LABEL, "step_time_s_min", "step_time_s", "step_time")
+_WORDS = ("family", "strategy", "phase")
+
+
+@dataclass(frozen=True)
+class FoundLabels:
+    """What is known of each job.
+
+    Attributes:
+        conditions: Conditions by the name of the job.
+        sources: Files they come from.
+        faulty: Files that could not be used, with the reason.
+    """
+
+    conditions: Mapping[str, Mapping[str, Condition]] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    faulty: tuple[str, ...] = ()
+
+
+def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
+    """Return the labels of jobs below a folder.
+
+    Args:
+        folder: Of the traces.
+        given: The label file; None looks for ``labels.csv``, ``labels.json``, lists of runs
+            (``.jsonl``) and step times that ``layerdag collect`` measured.
+
+    Raises:
+        DataError: If the given file cannot be read.
+    """
+    if given is not None:
+        return FoundLabels(_read(given, folder if given.is_relative_to(folder) else None), (
+            given.name,
+        ))  # fmt: skip
+    found: dict[str, dict[str, Condition]] = {}
+    sources, faulty = [], []
+    for path in sorted(folder.rglob("*"), key=_rank_of_file):
+        if _rank_of_file(path)[0] == 9 or not path.is_file():
+            continue
+        try:
+            rows = _read(path, folder)
+        except DataError as error:
+            faulty.append(str(error))
+            continue
+        if rows:
+            sources.append(path.relative_to(folder).as_posix())
+        for name, row in rows.items():
+            found.setdefault(name, {}).update(row)
+    return FoundLabels(found, tuple(sources), tuple(faulty))
+
+
+def _rank_of_file(path: Path) -> tuple[int, str]:
+    """Return how much a file of labels counts, later ones win; 9 for other files."""
+    order = 9
+    if path.name.endswith(STEP_TIMES):
+        order = 0
+    elif path.suffix == ".jsonl":
+        order = 1
+    elif path.name in ("labels.csv", "labels.json"):
+        order = 2
+    return order, str(path)
+
+
+def _read(path: Path, folder: Path | None) -> dict[str, dict[str, Condition]]:
+    """Return the conditions in one file, by names below ``folder``."""
+    if path.name.endswith(STEP_TIMES):
+        rows: Mapping[str, Mapping[str, Condition]] = _measured(path)
+    elif path.suffix == ".jsonl":
+        rows = dict(_listed(path))
+    else:
+        rows = read_labels(path).conditions
+    at = "" if folder is None else path.parent.relative_to(folder).as_posix()
+    prefix = "" if at in ("", ".") else f"{at}/"
+    return {f"{prefix}{name}": dict(row) for name, row in rows.items() if row}
+
+
+def _measured(path: Path) -> dict[str, dict[str, Condition]]:
+    """Return the least step time that was measured for one job."""
+    return {path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}}
+
+
+def _listed(path: Path) -> Iterator[tuple[str, dict[str, Condition]]]:
+    """Yield name and conditions of each line that names a job and its time."""
+    for line in read_parsed(path).decode("utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(row, dict):
+            continue
+        name = next((str(row[key]) for key in _NAMES if isinstance(row.get(key), str)), None)
+        if name is not None:
+            yield name, _conditions(row)
+
+
+def _conditions(row: Mapping[str, Any]) -> dict[str, Condition]:
+    """Return the label and what kind of job it is."""
+    time = next((n for key in _TIMES if (n := _number(row.get(key))) is not None), None)
+    conditions: dict[str, Condition] = {
+        key: row[key] for key in _WORDS if isinstance(row.get(key), str)
+    }
+    return conditions if time is None else {**conditions, LABEL: time}
+
+
+def _number(value: object) -> float | None:
+    """Return a positive finite number, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None
+
+
+DURATION = "duration"
+CONDITIONS = (LABEL, "family", "strategy", "phase", "world_size", "num_nodes", "num_layers")
+"""What samples may say of a job; further columns of a label file stay with the owner."""
+SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class FoundJobs:
+    """What a folder of traces holds.
+
+    Attributes:
+        graphs: Jobs or flow graphs that can be used, words renamed that may not be shared.
+        runs: The run of each graph: copies and repetitions of one program share it.
+        kind: "trace" or "flow".
+        formats: Number of jobs by the format of their files.
+        left_out: What could not be used, with the reason.
+        others: Number of files of other kinds, by ending.
+        private: Words that no file of a release may hold.
+        labels: Where labels come from.
+        labeled: Number of graphs with a label.
+        renamed: Number of words that were renamed.
+        parts: The part of each graph by its name, where a corpus says; its graphs may be known to
+            the shipped checkpoint, which learned from the training part of the embedded one.
+    """
+
+    graphs: tuple[AttributedGraph, ...]
+    runs: tuple[str, ...]
+    kind: str
+    formats: Mapping[str, int]
+    left_out: tuple[str, ...]
+    others: Mapping[str, int]
+    private: frozenset[str]
+    labels: FoundLabels
+    labeled: int
+    renamed: int
+    parts: Mapping[str, Split] = field(default_factory=dict)
+
+    @property
+    def num_runs(self) -> int:
+        """Number of distinct runs."""
+        return len(set(self.runs))
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what was found and what was left out, to be printed."""
+        what = "jobs" if self.kind == "trace" else "flow graphs"
+        formats = ", ".join(f"{count} as {name}" for name, count in self.formats.items())
+        nodes = sorted(graph.num_nodes for graph in self.graphs)
+        sizes = f" of {nodes[0]:,} to {nodes[-1]:,} nodes" if nodes else ""
+        yield f"{len(self.graphs)} {what}{sizes} ({formats})" if nodes else f"no usable {what}"
+        if len(self.graphs) > self.num_runs:
+            yield (
+                f"{self.num_runs} distinct programs: jobs with the same operators, edges and sizes "
+                "count as one run and stay together"
+            )
+        if self.labeled:
+            stated = ", ".join(self.labels.sources[:3]) or "the traces themselves"
+            more = len(self.labels.sources) - 3
+            stated += f" and {more} more" if more > 0 else ""
+            yield f"{self.labeled} of them have a label (step time), from {stated}"
+        elif self.graphs:
+            yield (
+                "no labels: usefulness for predicting step times cannot be tested "
+                "(give --labels FILE, or collect with 'layerdag collect')"
+            )
+        if self.renamed:
+            what = "word that is" if self.renamed == 1 else "words that are"
+            yield f"{self.renamed} {what} not public, renamed"
+        yield from self._left_out_sentences()
+
+    def _left_out_sentences(self) -> Iterator[str]:
+        if self.left_out:
+            yield f"{len(self.left_out)} left out:"
+            for reason in self.left_out[:SHOWN]:
+                yield f"  {reason}"
+            if len(self.left_out) > SHOWN:
+                yield f"  and {len(self.left_out) - SHOWN} more (in the private folder's read.json)"
+        if self.others:
+            counts = ", ".join(f"{count} {name}" for name, count in sorted(self.others.items()))
+            yield f"not looked at, for they are no traces: {counts}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One job that was read: its graph, the format of its files and its private words."""
+
+    graph: AttributedGraph
+    format: str
+    words: frozenset[str]
+
+
+def read_folder(
+    folder: Path,
+    labels_at: Path | None = None,
+    *,
+    max_nodes: int | None = None,
+    as_they_are: bool = False,
+) -> FoundJobs:
+    """Read everything below a folder.
+
+    Args:
+        folder: With traces or flow graphs in any format, or a corpus.
+        labels_at: Label file; None takes what lies in the folder.
+        max_nodes: Larger graphs are left out; None for no limit.
+        as_they_are: Keep words that may not be shared, for figures that are not.
+
+    Raises:
+        DataError: If nothing at all can be read, or the label file is damaged.
+    """
+    labels = FoundLabels()
+    left_out: list[str] = []
+    others: Mapping[str, int] = {}
+    parts: Mapping[str, Split] = {}
+    if (folder / INDEX).is_file():
+        jobs = list(_of_corpus(folder, left_out))
+        parts = _parts_of(folder)
+    else:
+        sources = find_sources(folder)
+        left_out += sources.faulty
+        others = sources.others
+        labels = find_labels(folder, labels_at)
+        left_out += labels.faulty
+        jobs = list(_of_folder(sources.found, left_out))
+    if max_nodes is not None:
+        jobs = [job for job in jobs if _fits(job.graph, max_nodes, left_out)]
+    jobs = _of_one_kind(jobs, left_out)
+    if not jobs:
+        first = f"; the first reason: {left_out[0]}" if left_out else ""
+        raise DataError(f"{folder}: holds no job or graph that can be used{first}.")
+    found = _found(folder, jobs, left_out, others, labels, as_they_are=as_they_are)
+    return replace(found, parts=parts)
+
+
+def _found(
+    folder: Path,
+    jobs: Sequence[_Job],
+    left_out: Sequence[str],
+    others: Mapping[str, int],
+    labels: FoundLabels,
+    *,
+    as_they_are: bool,
+) -> FoundJobs:
+    """Return the jobs with labels, in words that may be shared unless they stay as they are."""
+    names = [job.graph.name for job in jobs]
+    graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
+    graphs = align_schemas(graphs)
+    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
+    plain, renamed = publish(graphs, checked=CATEGORIES if kind == "trace" else ())
+    graphs = graphs if as_they_are else plain
+    if kind == "trace":
+        graphs = [
+            replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
+            for graph in graphs
+        ]
+    own = {word for job in jobs for word in job.words}
+    old = {word for table in renamed.values() for word in table.values()}
+    return FoundJobs(
+        graphs=tuple(graphs),
+        runs=tuple(content_key(_program(graph)) for graph in graphs),
+        kind=kind,
+        formats=Counter(job.format for job in jobs),
+        left_out=tuple(left_out),
+        others=others,
+        private=frozenset(own | old | set(_name_words(folder, names))),
+        labels=labels,
+        labeled=sum(_is_labeled(graph) for graph in graphs),
+        renamed=len(old),
+    )
+
+
+def _of_corpus(folder: Path, left_out: list[str]) -> Iterator[_Job]:
+    """Yield the runs of a corpus folder."""
+    records = read_index(folder)
+    for run in track(read_runs(folder, records), "reading traces", len(records)):
+        try:
+            words = frozenset(private_strings(run.workload()))
+            yield _Job(run_graph(run), "Chakra (corpus)", words)
+        except DataError as error:
+            left_out.append(f"{run.record.run}: {error}")
+
+
+def _parts_of(folder: Path) -> dict[str, Split]:
+    """Return the part of each run of a corpus."""
+    return {
+        record.run: split
+        for record in read_index(folder)
+        for split in SPLITS
+        if record.split == split
+    }
+
+
+def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_Job]:
+    """Yield the jobs that can be read; the reasons of the others go to ``left_out``."""
+    for source in track(sources, "reading traces", len(sources)):
+        try:
+            thing = source.read()
+            if isinstance(thing, Workload):
+                graph = job_graph(source.name, rank_classes(thing), thing.groups, {})
+                words = frozenset(private_strings(thing))
+            else:
+                graph, words = replace(thing, name=source.name), frozenset()
+            if graph.num_nodes == 0:
+                raise DataError("holds no node.")
+            graph.layer_N.max(initial=0)  # refuses cycles
+            yield _Job(graph, source.format, words)
+        except (LayerdagError, OSError, MemoryError) as error:
+            left_out.append(f"{source.name}: {_told(error)}")
+
+
+def _told(error: BaseException) -> str:
+    """Return an error as one line."""
+    if isinstance(error, MemoryError):
+        return "needs more memory than there is."
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _fits(graph: AttributedGraph, most: int, left_out: list[str]) -> bool:
+    """Return whether a graph is small enough, and note it where it is not."""
+    if graph.num_nodes <= most:
+        return True
+    left_out.append(f"{graph.name}: {graph.num_nodes:,} nodes, more than --max-nodes {most:,}")
+    return False
+
+
+def _of_one_kind(jobs: list[_Job], left_out: list[str]) -> list[_Job]:
+    """Return traces or flow graphs, whichever are more; a model learns one kind."""
+    traces = [job for job in jobs if set(CATEGORIES) <= set(job.graph.categories)]
+    if len(traces) in (0, len(jobs)):
+        return jobs
+    flows = [job for job in jobs if job not in traces]
+    kept, dropped = (traces, flows) if len(traces) >= len(flows) else (flows, traces)
+    word = "a flow graph among traces" if kept is traces else "a trace among flow graphs"
+    left_out.extend(f"{job.graph.name}: {word}; release it from its own folder" for job in dropped)
+    return kept
+
+
+def _labeled(
+    graph: AttributedGraph, labels: Mapping[str, Mapping[str, Condition]]
+) -> AttributedGraph:
+    """Return a graph with what label files say of it, by its name or the last part of it."""
+    known = labels.get(graph.name) or labels.get(graph.name.rpartition("/")[2]) or {}
+    stated = {**graph.conditions, **known}
+    return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
+
+
+def _is_labeled(graph: AttributedGraph) -> bool:
+    return isinstance(graph.conditions.get(LABEL), float)
+
+
+def _program(graph: AttributedGraph) -> AttributedGraph:
+    """Return a graph without what was measured."""
+    numbers = {name: v for name, v in graph.numbers.items() if name not in MEASURED}
+    return replace(graph, numbers=numbers)
+
+
+def _name_words(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yield what a release must not say of where its traces were: names, paths, user, host."""
+    import getpass
+    import socket
+
+    yield str(folder.resolve())
+    yield str(Path.home())
+    for name in names:
+        parts = [name, *(part for part in name.split("/") if not is_public(part))]
+        # Samples of an earlier model are called as those of the release are.
+        yield from (part for part in parts if "sample-" not in part)
+    try:
+        yield from (word for word in (getpass.getuser(), socket.gethostname()) if len(word) > 4)
+    except (OSError, KeyError, ImportError):  # no name in the system's tables
+        return

@@ -1,0 +1,174 @@
+"""Graphs of any kind in codes of a schema.
+
+Private graphs in the codes of a public schema: nothing is learned from them.
+
+The loaders of every other module learn words, bins and scales from the training graphs, and rename
+words by what all graphs hold. Here each graph is encoded on its own, so that what becomes of one
+does not depend on the others: differential privacy needs that.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from layerdag.codec.folding import job_graph, rank_classes
+from layerdag.dag.dag import DAG
+from layerdag.datasets.corpus import corpus_parts
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.folder import folder_graphs, folder_labels
+from layerdag.datasets.loading import (
+    CorpusConfig,
+    DataConfig,
+    FolderConfig,
+    find_label_file,
+    kind_of_folder,
+)
+from layerdag.datasets.splits import named_splits
+from layerdag.errors import ConfigError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.schema import GraphSchema
+from layerdag.traces.trace import Workload
+
+
+@runtime_checkable
+class CodedGraph(Protocol):
+    """A graph with the schema of its codes, as sampling yields it."""
+
+    @property
+    def dag(self) -> DAG:
+        """Codes."""
+
+    @property
+    def schema(self) -> GraphSchema:
+        """What the codes mean."""
+
+    @property
+    def graph(self) -> AttributedGraph:
+        """The same graph in names and numbers."""
+
+
+GraphLike = DAG | AttributedGraph | Workload | CodedGraph | str | Path
+"""A graph in any form; a ``DAG`` must have codes of the schema in question, a path is read."""
+
+
+def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
+    """Return graphs as codes of ``schema``; graphs with codes of another schema are translated.
+
+    Raises:
+        VocabularyError: If a graph has a word that the schema does not know.
+        DataError: If a file cannot be read, or a graph lacks an attribute.
+    """
+    return [_encoded(graph, schema) for graph in graphs]
+
+
+def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> list[DAG]:
+    """Return graphs with codes of ``own`` as codes of ``schema``; raises as ``encoded``."""
+    if have_same_vocabulary(own, schema):
+        return list(dags)
+    return [schema.encode(own.whole(own.decode(dag, f"graph {i}"))) for i, dag in enumerate(dags)]
+
+
+def have_same_vocabulary(one: GraphSchema, other: GraphSchema) -> bool:
+    """Return whether codes of nodes and edges mean the same in two schemas."""
+    return one.attributes == other.attributes and one.edge_types == other.edge_types
+
+
+def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
+    """Return one graph as codes of ``schema``."""
+    if isinstance(graph, DAG):
+        return graph
+    if isinstance(graph, AttributedGraph):
+        return schema.encode(graph)
+    if isinstance(graph, Workload):
+        return schema.encode(job_graph(graph.source, rank_classes(graph), graph.groups, {}))
+    if isinstance(graph, CodedGraph):
+        return (
+            graph.dag if have_same_vocabulary(graph.schema, schema) else schema.encode(graph.graph)
+        )
+    from layerdag.codec.formats import read_graph
+
+    return schema.encode(read_graph(graph))
+
+
+_TAKEN = {
+    "corpus": ("name", "folder", "max_nodes", "families", "strategies"),
+    "folder": ("name", "folder", "labels", "max_nodes"),
+}
+"""Settings that count where the schema is given, by the data set."""
+
+
+def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> GraphDataset:
+    """Load a corpus or a folder in the codes of a schema that was learned from other graphs.
+
+    A graph with a word that a closed vocabulary lacks is left out and listed; in an open one such a
+    word is ``<other>``, and numbers beyond all bins are in the last one. Conditions that the schema
+    cannot encode are unknown. Graphs of a folder are all for training, unless its label file has a
+    column ``split``.
+
+    Args:
+        data: Settings of the data set, or "corpus", or a folder.
+        schema: What the codes mean.
+
+    Raises:
+        ConfigError: If the data set is of another kind, or a setting would learn from its graphs.
+        DataError: If the files are missing or damaged.
+    """
+    config = data if isinstance(data, DataConfig) else _config_of(data)
+    if not isinstance(config, CorpusConfig | FolderConfig):
+        raise ConfigError(
+            f"data={config.name} can only be read with a schema of its own graphs, which would "
+            "reveal them; take data=corpus or data=folder."
+        )
+    _require_usual(config)
+    if isinstance(config, CorpusConfig):
+        parts, left_out = corpus_parts(
+            config.folder, config.max_nodes, config.families, config.strategies
+        )
+        name = "corpus"
+    else:
+        left_out = list[str]()
+        known = folder_labels(config)
+        graphs = [_fitting(graph, schema) for graph in folder_graphs(config, known, left_out)]
+        parts = named_splits(graphs, known.splits)
+        name = config.folder.name
+    found = GraphDataset.with_schema(name, schema, parts)
+    return replace(found, left_out=(*left_out, *found.left_out))
+
+
+def _config_of(data: str | Path) -> DataConfig:
+    """Return the settings of the embedded corpus, or of what lies in a folder."""
+    if str(data) == "corpus":
+        return CorpusConfig()
+    folder = Path(data)
+    if kind_of_folder(folder, {}) == "corpus":
+        return CorpusConfig(folder=folder)
+    return FolderConfig(folder=folder, labels=find_label_file(folder).get("labels"))
+
+
+def _require_usual(config: CorpusConfig | FolderConfig) -> None:
+    """Raise ConfigError if a setting asks for something to be learned, or for further graphs."""
+    for field in fields(config):
+        usual = field.name in _TAKEN[config.name] or field.name == "seed"
+        if not usual and getattr(config, field.name) != field.default:
+            raise ConfigError(
+                f"data.{field.name} would be learned from the private graphs or is that of the "
+                "public checkpoint; leave it out."
+            )
+
+
+def _fitting(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
+    """Return the graph with exactly the attributes of a schema; one that it lacks is absent."""
+    words: dict[str, Sequence[str]] = {}
+    numbers: dict[str, np.ndarray] = {}
+    for attribute in schema.attributes:
+        name = attribute.name
+        if isinstance(attribute, CategoryAttribute):
+            words[name] = graph.categories.get(name) or [""] * graph.num_nodes
+        else:
+            numbers[name] = graph.numbers.get(name, np.full(graph.num_nodes, np.nan))
+    categories = {name: list(column) for name, column in words.items()}
+    return replace(graph, categories=categories, numbers=numbers)

@@ -1,5 +1,0 @@
-"""Graphs and labels as files: JSON, GraphML, label tables."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

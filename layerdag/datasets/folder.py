@@ -1,0 +1,469 @@
+"""Any folder of traces or flow graphs, public words.
+
+Which words of a user's graphs may enter a schema, and so a checkpoint and its samples.
+
+Operators of public frameworks, names of common models, strategies and devices are public. Other
+words (a team's kernels, a project's code name) are renamed: ``kind-0``, ``family-1``, ... in
+alphabetical order, the same in every part of the data set.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.codec.folding import (
+    CATEGORIES,
+    EDGE_TYPES,
+    OPEN_VOCABULARIES,
+    VOCABULARIES,
+    job_graph,
+    rank_classes,
+)
+from layerdag.codec.formats import read_flow
+from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
+from layerdag.codec.vocabulary import public_operators
+from layerdag.datasets.dataset import Blocks, GraphDataset
+from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.packed import is_packed, load_packed
+from layerdag.datasets.samples import iter_samples
+from layerdag.datasets.splits import (
+    Sizes,
+    has_enough_held_out,
+    held_out_fraction,
+    named_splits,
+    split_graphs,
+)
+from layerdag.errors import ConfigError, DataError, GraphError
+from layerdag.graph.attributed_graph import (
+    LABEL,
+    STEP_TIMES,
+    AttributedGraph,
+    Condition,
+    Labels,
+    read_labels,
+    read_step_time,
+    size_conditions,
+)
+from layerdag.graph.formats.registry import flow_format
+from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
+from layerdag.runtime.progress import track
+from layerdag.schema.schema import NumberForm
+from layerdag.traces.chakra.workload import RankFile, read_workload
+
+ALL = "all"
+EDGE = "edge"
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[\s_.\-]+")
+
+Renamed = Mapping[str, Mapping[str, str]]
+"""New word -> old word, by the attribute or condition that holds it."""
+
+
+def publish(
+    graphs: Sequence[AttributedGraph],
+    extra: Sequence[str] = (),
+    *,
+    checked: Sequence[str] = (),
+) -> tuple[list[AttributedGraph], Renamed]:
+    """Return the graphs with words that are not public renamed, and which ones were.
+
+    Names of attributes and conditions stay.
+
+    Args:
+        graphs: Of all parts of a data set.
+        extra: Further words that are public; "all" for every word.
+        checked: Attributes whose words are known to be public.
+
+    Raises:
+        ConfigError: If ``extra`` is another word.
+    """
+    found: dict[str, set[str]] = {}
+    for graph in graphs if extra != ALL else ():
+        for name, column in words_of(graph).items():
+            found.setdefault(name, set()).update(column)
+    new = new_words(found, extra, checked=checked)
+    renamed = {name: {to: old for old, to in table.items()} for name, table in new.items() if table}
+    return [with_words(graph, new) for graph in graphs] if extra != ALL else list(graphs), renamed
+
+
+def new_words(
+    found: Mapping[str, set[str]], extra: Sequence[str] = (), *, checked: Sequence[str] = ()
+) -> Mapping[str, Mapping[str, str]]:
+    """Return old word -> new word for all that are not public, by what holds them.
+
+    Args:
+        found: All words of a data set by the attribute or condition that holds them.
+        extra: Further words that are public; "all" for every word.
+        checked: Attributes whose words are known to be public.
+
+    Raises:
+        ConfigError: If ``extra`` is another word.
+    """
+    if extra == ALL:
+        return {}
+    if isinstance(extra, str):
+        raise ConfigError(f"'public_words' must be a list of words, or {ALL}; found {extra!r}.")
+    allowed = {_normal(word) for word in extra}
+    return {
+        name: _new_words(name, sorted(w for w in known if not _is_public(w, allowed)), known)
+        for name, known in found.items()
+        if name not in checked
+    }
+
+
+def is_public(word: str) -> bool:
+    """Return whether a word is a number, a single character or on the list of public words."""
+    return len(word) <= 1 or bool(_NUMBER.fullmatch(word)) or _normal(word) in _public_words()
+
+
+def _is_public(word: str, allowed: set[str]) -> bool:
+    return is_public(word) or _normal(word) in allowed
+
+
+def words_of(graph: AttributedGraph) -> dict[str, set[str]]:
+    """Return the words of a graph by what holds them."""
+    columns = {name: set(column) for name, column in graph.categories.items()}
+    columns[EDGE] = columns.get(EDGE, set()) | set(graph.edge_type_names)
+    for name, value in graph.conditions.items():
+        if isinstance(value, str):
+            columns.setdefault(name, set()).add(value)
+    return columns
+
+
+def _new_words(name: str, private: list[str], known: set[str]) -> dict[str, str]:
+    """Return a new word for each private one, none of which is in use."""
+    free = (f"{name}-{i}" for i in range(len(private) + len(known)))
+    unused = [word for word in free if word not in known]
+    return dict(zip(private, unused, strict=False))
+
+
+def with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> AttributedGraph:
+    """Return a graph with new words."""
+    edge = new.get(EDGE, {})
+    return replace(
+        graph,
+        categories={
+            name: [new[name].get(word, word) for word in column] if new.get(name) else column
+            for name, column in graph.categories.items()
+        },
+        edge_type_names=tuple(edge.get(word, word) for word in graph.edge_type_names),
+        conditions={
+            name: new.get(name, {}).get(value, value) if isinstance(value, str) else value
+            for name, value in graph.conditions.items()
+        },
+    )
+
+
+def _normal(word: str) -> str:
+    """Return a word without case and separators, and without namespace and overload."""
+    bare = word.rpartition("::")[2] if "::" in word else word
+    return _SEPARATORS.sub("", bare).lower()
+
+
+@cache
+def _public_words() -> frozenset[str]:
+    text = resources.files("layerdag.datasets").joinpath("public_words.txt")
+    lines = text.read_text("utf-8").splitlines()
+    listed = [word for line in lines if not line.startswith("#") for word in line.split()]
+    return frozenset(_normal(word) for word in (*listed, *public_operators()))
+
+
+# A text attribute with more words than this is a name of nodes, not a category.
+MAX_WORDS = 512
+_TRACE = re.compile(r"(?P<single>.+)\.et(?:\.gz|\.xz)?")
+
+Reader = Callable[[Path, str], AttributedGraph]
+
+
+def load_folder(  # noqa: PLR0913
+    folder: str | Path,
+    *,
+    labels: str | Path | None = None,
+    seed: int = 0,
+    max_nodes: int = 10_000,
+    num_bins: int = 16,
+    held_out: float | None = None,
+    public_words: Sequence[str] = (),
+    blocks: Blocks = "whole",
+    numbers: NumberForm = "absolute",
+) -> GraphDataset:
+    """Load every graph below a folder.
+
+    A graph is called as its file without the ending, or as the workload's prefix, relative to the
+    folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
+    has a column ``split``: a tenth for validation and a tenth for test; of fewer than 100 graphs
+    ten each, as long as that is no more than a fifth.
+
+    Args:
+        folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
+            in parts, as ``layerdag sample format=tar`` writes them.
+        labels: CSV or JSON, see ``label_file``. A graph without a line in it has the step time that
+            ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
+        seed: Of the split.
+        max_nodes: Larger graphs are left out, and listed.
+        num_bins: Bins of each numeric attribute.
+        held_out: Share of the graphs for validation and test together; None for the rule above.
+        public_words: Words of flow graphs and of conditions that may enter the schema, beside those
+            that are public (``folder.py``); the others are renamed. "all" keeps every word.
+        blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
+        numbers: "relative" to learn how numbers of nodes follow from conditions, and what is left.
+
+    Raises:
+        ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
+        DataError: If there is no graph, or both kinds, or labels and graphs share no name.
+    """
+    config = FolderConfig(
+        folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
+        max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
+        public_words=public_words if isinstance(public_words, str) else tuple(public_words),
+        blocks=blocks, numbers=numbers,
+    )  # fmt: skip
+    if is_packed(config.folder):
+        return load_packed(config)
+    left_out: list[str] = []
+    known = folder_labels(config)
+    graphs = list(folder_graphs(config, known, left_out))
+    data = dataset_of(config, graphs, known)
+    return replace(data, left_out=(*left_out, *data.left_out))
+
+
+def folder_labels(config: FolderConfig) -> Labels:
+    """Return the labels of a folder of graphs."""
+    return read_labels(config.labels).with_folders() if config.labels else Labels({}, {})
+
+
+def folder_graphs(
+    config: FolderConfig, known: Labels, left_out: list[str]
+) -> Iterator[AttributedGraph]:
+    """Yield the graphs of a folder with their labels, as they are in the files.
+
+    Args:
+        config: The folder, and how large a graph may be.
+        known: Labels by the name of the graph.
+        left_out: Takes a sentence on each graph that is not among them.
+
+    Raises:
+        DataError: If there is no graph, or labels and graphs share no name.
+    """
+    names = []
+    for name, read in _graphs_in(config.folder, config.labels):
+        try:
+            graph = read()
+        except DataError as error:
+            left_out.append(f"{name}: {error}")
+            continue
+        if graph.num_nodes > config.max_nodes:
+            left_out.append(f"{name}: {graph.num_nodes} nodes, more than {config.max_nodes}")
+            continue
+        measured = known.conditions.get(name) or _measured(
+            config.folder / f"{name}{STEP_TIMES}", left_out
+        )
+        names.append(name)
+        yield replace(graph, conditions={**graph.conditions, **measured})
+    if not names:
+        raise DataError(
+            f"{config.folder}: no graph could be read; "
+            + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
+        )
+    _check_names(config, known, names)
+
+
+def dataset_of(
+    config: FolderConfig, graphs: Sequence[AttributedGraph], known: Labels
+) -> GraphDataset:
+    """Return the data set of all graphs of a folder."""
+    aligned = align_schemas(graphs)
+    rolled = all(is_rolled(graph, EDGE_TYPES) for graph in aligned)
+    kind, checked = kind_of(aligned[0], rolled=rolled)
+    public, renamed = publish(aligned, config.public_words, checked=checked)
+    if kind == "trace":
+        public = [as_job(graph) for graph in public]
+    parts = (
+        named_splits(public, known.splits)
+        if known.splits
+        else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
+    )
+    data = GraphDataset.build(
+        config.folder.name, kind, parts,
+        num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
+    )  # fmt: skip
+    return replace(data, renamed=renamed)
+
+
+def sizes_of_parts(config: FolderConfig) -> Sizes:
+    """Return how many graphs are held out."""
+    return has_enough_held_out if config.held_out is None else held_out_fraction(config.held_out)
+
+
+def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the graphs of a folder, and the attributes whose words are public.
+
+    Args:
+        graph: One of them.
+        rolled: Whether they are jobs with repeated blocks rolled up.
+    """
+    if not set(CATEGORIES) <= set(graph.categories):
+        return "flow", ()
+    # Their words were looked at when they were folded.
+    return "trace", ((*CATEGORIES, BLOCK, EDGE) if rolled else CATEGORIES)
+
+
+def as_job(graph: AttributedGraph) -> AttributedGraph:
+    """Return the graph of a job with the vocabularies that all jobs have."""
+    words = {**VOCABULARIES, **({BLOCK: (OUTSIDE, INSIDE)} if BLOCK in graph.categories else {})}
+    return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=words)
+
+
+def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
+    """Return the step time that was measured when a job was traced, nothing if there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        return {LABEL: read_step_time(path)}
+    except DataError as error:
+        left_out.append(f"label of {path.name}: {error}")
+        return {}
+
+
+def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
+    """Return the graphs with the same attributes and edge types.
+
+    An attribute that a graph lacks is absent there (NaN, or the word ""); one that is text in some
+    graph is text in all; a text attribute of more than ``MAX_WORDS`` words is left out.
+    """
+    texts = {name for graph in graphs for name in graph.categories}
+    numbers = [n for n in dict.fromkeys(n for g in graphs for n in g.numbers) if n not in texts]
+    categories: dict[str, set[str]] = {
+        name: {word for graph in graphs for word in _words(graph, name)} for name in texts
+    }
+    # The first graph's order is kept: the first attribute is the kind of a node.
+    order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
+    order += sorted(texts - set(order))
+    kept = [name for name in order if len(categories[name]) <= MAX_WORDS]
+    edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
+    return [with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
+
+
+def with_attributes(
+    graph: AttributedGraph,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    edge_types: tuple[str, ...],
+) -> AttributedGraph:
+    """Return the graph with exactly these attributes and edge types."""
+    table_T = np.array([edge_types.index(name) for name in graph.edge_type_names], dtype=np.int64)
+    absent_N = np.full(graph.num_nodes, np.nan)
+    return replace(
+        graph,
+        categories={name: _words(graph, name) for name in texts}
+        or {"kind": ["node"] * graph.num_nodes},
+        numbers={name: graph.numbers.get(name, absent_N) for name in numbers},
+        edge_type_E=table_T[graph.edge_type_E],
+        edge_type_names=edge_types,
+    )
+
+
+def _words(graph: AttributedGraph, name: str) -> list[str]:
+    """Return an attribute as words, "" where it is absent."""
+    if name in graph.categories:
+        return list(graph.categories[name])
+    if name in graph.numbers:
+        return ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
+    return [""] * graph.num_nodes
+
+
+def _graphs_in(
+    folder: Path, labels: Path | None
+) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
+    """Yield name and reader of each graph; samples in parts are read as a stream."""
+    if is_run(folder):
+        num = SampleRun.read(folder).num
+        for sample in track(iter_samples(folder), "reading samples", num):
+            yield sample.name, partial(_sample, sample)
+    else:
+        sources = _sources(folder, labels)
+        for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
+            yield name, partial(reader, path, name)
+
+
+def _sample(sample: StoredSample) -> AttributedGraph:
+    """Return the graph of a sample without what was requested of it: that is no measurement."""
+    if sample.is_job:
+        workload = sample.workload()
+        return job_graph(sample.name, rank_classes(workload), workload.groups, {})
+    return _sized(sample.graph, sample.name)
+
+
+def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]]:
+    """Return path and reader of each graph by its name, in order of the names."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; check the path.")
+    traces: dict[str, tuple[Path, Reader]] = {}
+    flows: dict[str, tuple[Path, Reader]] = {}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or (labels is not None and path.samefile(labels)):
+            continue
+        of_rank, trace = RankFile.from_name(path.name), _TRACE.fullmatch(path.name)
+        if of_rank:
+            at = path.parent / of_rank.prefix
+            traces[at.relative_to(folder).as_posix()] = (at, _workload)
+        elif trace:
+            name = path.parent / trace["single"]
+            traces[name.relative_to(folder).as_posix()] = (path, _workload)
+        elif _holds_graph(path):
+            stem = path.name.removesuffix("".join(_endings(path)))
+            flows[(path.parent / stem).relative_to(folder).as_posix()] = (path, _flow)
+    if traces and flows:
+        raise DataError(
+            f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "
+            "made of one kind, so name a sub-folder."
+        )
+    return traces or flows
+
+
+def _endings(path: Path) -> list[str]:
+    """Return the ending of a graph's file, with that of an archive behind it."""
+    suffixes = path.suffixes
+    packed = suffixes[-1:] if suffixes[-1].lower() in (".gz", ".xz") else []
+    return suffixes[-1 - len(packed) :]
+
+
+def _holds_graph(path: Path) -> bool:
+    """Return whether a file begins like a flow graph; what cannot be unpacked is none."""
+    try:
+        return flow_format(path) is not None
+    except GraphError:
+        return False
+
+
+def _workload(prefix: Path, name: str) -> AttributedGraph:
+    """Read all ranks of a job as one graph."""
+    workload = read_workload(prefix)
+    return job_graph(name, rank_classes(workload), workload.groups, {})
+
+
+def _flow(path: Path, name: str) -> AttributedGraph:
+    """Read a flow graph of any format."""
+    return _sized(read_flow(path), name)
+
+
+def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
+    """Return a flow graph under its name in the folder, with its sizes as conditions."""
+    conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
+    return replace(graph, name=name, conditions=conditions)
+
+
+def _check_names(config: FolderConfig, labels: Labels, names: Sequence[str]) -> None:
+    """Raise DataError if labels are given but none of them belongs to a graph."""
+    known: Mapping[str, object] = labels.conditions
+    if known and not set(names) & set(known):
+        raise DataError(
+            f"{config.labels}: names graphs such as '{next(iter(known))}', but those of "
+            f"{config.folder} are called such as '{names[0]}'; make the names agree."
+        )

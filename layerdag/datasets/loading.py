@@ -1,0 +1,269 @@
+"""Name or folder to loader, settings of each.
+
+The settings of each data set; configs/data has a file for each with the same keys.
+
+The loader of the same name in ``layerdag.datasets`` takes them as keywords.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from layerdag.codec.sample_files import is_run
+from layerdag.datasets.dataset import Blocks, GraphDataset
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.settings import build_settings, did_you_mean
+from layerdag.schema.schema import NumberForm
+
+LOADERS = {
+    "corpus": "layerdag.datasets.corpus",
+    "tpu_tile": "layerdag.datasets.published",
+    "dgrl": "layerdag.datasets.dgrl",
+    "alibaba": "layerdag.datasets.published",
+    "latent_preferential": "layerdag.datasets.published",
+    "folder": "layerdag.datasets.folder",
+}
+"""File whose function ``load_<name>`` loads the data set of that name."""
+
+GENERATED = ("corpus", "latent_preferential")
+"""Names of the data sets that need no folder."""
+
+LABEL_FILES = ("labels.csv", "labels.json")
+_GRAPH_FILES = tuple(
+    f"*{suffix}{packed}"
+    for suffix in (".et", ".graphml", ".json", ".dot", ".gv")
+    for packed in ("", ".gz", ".xz")
+)
+
+_DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
+"""A file of each family of DGRL: those in one folder, SR, TIME."""
+
+
+def loader_of(name: str) -> Callable[..., GraphDataset]:
+    """Return the loader of the data set ``name``; imported on first use.
+
+    Raises:
+        ConfigError: If there is no data set of that name; names the nearest one.
+    """
+    if name not in LOADERS:
+        raise ConfigError(
+            f"There is no data set '{name}'.{did_you_mean(name, LOADERS)} "
+            f"Known: {', '.join(LOADERS)}."
+        )
+    loader: Callable[..., GraphDataset] = getattr(
+        importlib.import_module(LOADERS[name]), f"load_{name}"
+    )
+    return loader
+
+
+def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
+    """Load a data set by its name, or whatever a folder holds.
+
+    Args:
+        name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), or a folder:
+            a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
+            (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
+            your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts.
+        **options: Of the loader in ``layerdag.datasets``, such as ``families=("mlp",)`` of
+            the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder.
+
+    Raises:
+        UsageError: If it is neither a name nor a data set's folder, or an option is unknown.
+        DataError: If a file is damaged, or nothing is left for training.
+    """
+    if str(name_or_folder) in GENERATED:
+        name, arguments = str(name_or_folder), {}
+    else:
+        folder = Path(name_or_folder)
+        name, arguments = kind_of_folder(folder, options), {"folder": folder}
+        if name == "folder" and options.get("labels") is None:
+            arguments |= find_label_file(folder)
+    loader = loader_of(name)
+    _check_options(loader, options)
+    return loader(**{**options, **arguments})
+
+
+def read_dataset(
+    folder: str | Path, labels: str | Path | None = None, *, public_words: Sequence[str] = ()
+) -> GraphDataset:
+    """Load the data set in a folder with the loader's own settings; see ``load_dataset``.
+
+    Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
+    ("all" keeps every word).
+
+    A label file counts for folders of traces or graphs alone. A DGRL family is labeled with its
+    latencies on the Cortex-A76 processor.
+
+    Raises:
+        UsageError: If the folder is no data set.
+        DataError: If a file is damaged.
+    """
+    options: dict[str, Any] = {} if labels is None else {"labels": labels}
+    if public_words:
+        options["public_words"] = public_words
+    kind = kind_of_folder(Path(folder), options)
+    return load_dataset(Path(folder), **(options if kind == "folder" else {}))
+
+
+def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
+    """Return the name of the loader that reads a folder.
+
+    Raises:
+        UsageError: If it holds nothing that a loader reads.
+    """
+    if (folder / "index.jsonl").is_file():
+        return "corpus"
+    if any(folder.glob("*.pth")):
+        return "tpu_tile"
+    if any(folder.glob("batch_task.csv*")):
+        return "alibaba"
+    if any(found for pattern in _DGRL_FILES for found in folder.glob(pattern)):
+        return "dgrl"
+    if is_run(folder):
+        return "folder"
+    if options.get("labels") is not None or find_label_file(folder) or _holds_graphs(folder):
+        return "folder"
+    raise UsageError(
+        f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
+        "(with .pth files), a family of DGRL (with num-node-list.csv), Alibaba's batch_task.csv, "
+        "or a folder of traces or flow graphs."
+    )
+
+
+def find_label_file(folder: Path) -> dict[str, Path]:
+    """Return the label file of a folder as the option of its loader; nothing if there is none."""
+    found = next((folder / name for name in LABEL_FILES if (folder / name).is_file()), None)
+    return {} if found is None else {"labels": found}
+
+
+def _holds_graphs(folder: Path) -> bool:
+    """Return whether traces or flow graphs lie in or below a folder."""
+    return any(next(folder.rglob(pattern), None) for pattern in _GRAPH_FILES)
+
+
+def _check_options(loader: Callable[..., GraphDataset], options: Mapping[str, Any]) -> None:
+    """Raise UsageError if the loader does not take an option."""
+    known = [name for name in inspect.signature(loader).parameters if name != "folder"]
+    for name in options:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(f"{loader.__name__} has no option '{name}'; known are: {listed}.")
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """The embedded corpus; see ``load_corpus``."""
+
+    name: Literal["corpus"] = "corpus"
+    folder: Path | None = None
+    further: Path | None = None
+    max_nodes: int = 2000
+    families: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    num_bins: int = 16
+    blocks: Blocks = "whole"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlibabaConfig:
+    """Batch jobs of Alibaba's cluster trace of 2018; see ``load_alibaba``."""
+
+    name: Literal["alibaba"] = "alibaba"
+    folder: Path
+    num_graphs: int | None = 10_000
+    min_nodes: int = 2
+    max_nodes: int = 1_000
+    seed: int = 0
+    num_bins: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class DgrlConfig:
+    """One family of the DGRL benchmark; see ``load_dgrl``."""
+
+    name: Literal["dgrl"] = "dgrl"
+    folder: Path
+    label: str | None = None
+    num_graphs: int | None = None
+    seed: int = 0
+    num_bins: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderConfig:
+    """A folder of traces or graphs; see ``load_folder``."""
+
+    name: Literal["folder"] = "folder"
+    folder: Path
+    labels: Path | None = None
+    seed: int = 0
+    max_nodes: int = 10_000
+    num_bins: int = 16
+    held_out: float | None = None
+    public_words: tuple[str, ...] | str = ()
+    blocks: Blocks = "whole"
+    numbers: NumberForm = "absolute"
+
+
+@dataclass(frozen=True)
+class LatentPreferentialConfig:
+    """Generated DAGs with a hard rule; see ``load_latent_preferential``."""
+
+    name: Literal["latent_preferential"] = "latent_preferential"
+    rho: float = 0.0
+    num_train: int = 1000
+    num_val: int = 100
+    num_test: int = 100
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpuTileConfig:
+    """TPU Tile; see ``load_tpu_tile``."""
+
+    name: Literal["tpu_tile"] = "tpu_tile"
+    folder: Path
+
+
+DataConfig = (
+    AlibabaConfig
+    | CorpusConfig
+    | DgrlConfig
+    | FolderConfig
+    | LatentPreferentialConfig
+    | TpuTileConfig
+)
+
+_CONFIGS: dict[str, type[DataConfig]] = {
+    "alibaba": AlibabaConfig,
+    "corpus": CorpusConfig,
+    "dgrl": DgrlConfig,
+    "folder": FolderConfig,
+    "latent_preferential": LatentPreferentialConfig,
+    "tpu_tile": TpuTileConfig,
+}
+
+
+def data_config(values: object) -> DataConfig:
+    """Return the settings of the data set that ``values["name"]`` names.
+
+    Raises:
+        ConfigError: If the name or a setting is unknown, or a value has another type.
+    """
+    if not isinstance(values, Mapping) or "name" not in values:
+        raise ConfigError(f"'data' must be a group of settings with a name, found {values!r:.40}.")
+    loader_of(str(values["name"]))
+    return build_settings(_CONFIGS[str(values["name"])], values, "data")
+
+
+def load_config(config: DataConfig) -> GraphDataset:
+    """Load a data set.
+
+    Raises:
+        DataError: If the files are missing or damaged.
+    """
+    arguments = {f.name: getattr(config, f.name) for f in fields(config) if f.name != "name"}
+    return loader_of(config.name)(**arguments)

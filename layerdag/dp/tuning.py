@@ -1,0 +1,520 @@
+"""Private tuning, its audit by canaries.
+
+Canaries: strange graphs that take part in private tuning by a coin flip each.
+
+Shape letters: M canaries, P tuned parameters.
+
+A lower bound of the privacy loss from one run: Steinke, Nasr and Jagielski, arXiv 2305.08846.
+
+Each of m canaries takes part or not by a coin of its own. An attacker who sees the weights guesses
+some coins. Under (epsilon, delta) differential privacy the number of right guesses is bounded; if
+more are right, epsilon was larger (Theorem 5.2 of the paper).
+
+Who took part? An attacker who sees the tuned weights and knows everything but the coins.
+
+Shape letters: M canaries, P tuned parameters, U units.
+
+Private tuning: a public model, private units, and a promise beside the weights.
+
+Shape letters: P tuned parameters, U units.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.dp.gradients import Adapters, SecretGenerator, UnitDecisions, clipped
+from layerdag.dp.settings import Privacy, Units, accountant_name, noise_multiplier
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.runtime.rng import numpy_generator
+from layerdag.training.batches import take_graphs
+from layerdag.training.checkpoint import (
+    BEST,
+    LAST,
+    CheckpointContents,
+    CheckpointMeta,
+    Guarantee,
+    InitialWeights,
+    save_checkpoint,
+)
+from layerdag.training.loggers import Logger
+from layerdag.training.run import TrainResult, remove_checkpoints, require_replaceable_checkpoints
+
+_NODES = 12
+"""Of a canary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Strange graphs, their coins, and the gradient of each under the public weights.
+
+    Attributes:
+        graphs: One for each canary; None of none.
+        took_part_M: Their coins.
+        gradient_MP: Of nats per node.
+    """
+
+    graphs: DAGBatch | None
+    took_part_M: np.ndarray
+    gradient_MP: np.ndarray
+
+    @classmethod
+    def drawn(cls, adapters: Adapters, count: int, generator: SecretGenerator) -> "Canaries":
+        """Draw canaries and their coins.
+
+        Args:
+            adapters: Of a model with public weights, in evaluation mode.
+            count: How many.
+            generator: Of the coins; the graphs themselves are public.
+        """
+        if not count:
+            return cls(None, np.zeros(0, bool), np.zeros((0, 0)))
+        model = adapters.model
+        graphs = canary_graphs(model.statistics, model.sizes, count)
+        device = next(model.parameters()).device
+        units = Units(graphs.to(device), np.arange(count), count)
+        gradient_MP, _ = UnitDecisions.from_units(adapters, units).gradients(np.ones(count, bool))
+        return cls(graphs, generator.coins(count, 0.5), gradient_MP.numpy())
+
+    def beside(self, units: Units, device: torch.device | str) -> Units:
+        """Return units on a device, with a further one for each canary that takes part."""
+        graphs, unit_B, count = units.graphs, units.unit_B, units.count
+        if self.graphs is not None and self.took_part_M.any():
+            own = take_graphs(self.graphs, torch.from_numpy(np.flatnonzero(self.took_part_M)))
+            graphs = joined(graphs, own)
+            unit_B = np.concatenate([unit_B, count + np.arange(own.num_graphs)])
+            count += own.num_graphs
+        return Units(graphs.to(device), unit_B, count)
+
+
+def canary_graphs(statistics: GraphStatistics, sizes: GraphSizes, count: int) -> DAGBatch:
+    """Return chains of one node again and again, without conditions; the same at each call.
+
+    Each chain has a node of its own, whose codes are drawn at random among those that go together:
+    each canary pulls at another combination of tuned parameters, so that gradients of different
+    canaries are far from parallel. A code of share f is drawn with a weight of sqrt(f (1 - f)), the
+    scale of its parameters: codes that hardly move would tell nothing.
+
+    Args:
+        statistics: Of the public graphs.
+        sizes: Of the schema.
+        count: How many.
+    """
+    rng = numpy_generator(0, "canaries")
+    chain_E = torch.arange(_NODES - 1)
+    edges_2E = torch.stack([chain_E, chain_E + 1])
+    dags: list[DAG] = []
+    for _ in range(count):
+        row_A = _random_node(statistics, rng)
+        dags.append(DAG.build(torch.tensor([row_A] * _NODES), edges_2E).in_layer_order())
+    numeric_BC = torch.full((count, sizes.numeric_conditions), torch.nan)
+    category_BM = torch.full((count, len(sizes.category_conditions)), -1)
+    return DAGBatch.from_dags(dags, numeric_BC, category_BM)
+
+
+def _random_node(statistics: GraphStatistics, rng: np.random.Generator) -> list[int]:
+    """Draw a code for each attribute, among those that the earlier ones allow where they do."""
+    row: list[int] = []
+    for attribute, counts in enumerate(statistics.attributes):
+        share_K = np.array(counts) / max(sum(counts), 1)
+        weight_K = np.sqrt(share_K * (1 - share_K))
+        fitting_K = weight_K * _allowed(statistics, row, attribute)
+        if fitting_K.any():
+            weight_K = fitting_K
+        elif not weight_K.any():
+            weight_K = np.array(counts) + 1e-9
+        row.append(int(rng.choice(len(counts), p=weight_K / weight_K.sum())))
+    return row
+
+
+def _allowed(statistics: GraphStatistics, row: Sequence[int], attribute: int) -> np.ndarray:
+    """Return which codes of an attribute go with those of all earlier ones, bool (K,)."""
+    allowed_K = np.ones(len(statistics.attributes[attribute]), bool)
+    for earlier, later in enumerate(statistics.allowed_codes[: len(row)]):
+        lists = later[attribute - earlier - 1]
+        if lists and lists[row[earlier]]:
+            allowed_K &= np.isin(np.arange(allowed_K.size), lists[row[earlier]])
+    return allowed_K
+
+
+def joined(first: DAGBatch, second: DAGBatch) -> DAGBatch:
+    """Return the graphs of two batches as one."""
+    nodes, edges = first.num_nodes, first.edge_index_2E.shape[1]
+    pairs: Sequence[tuple[Tensor, Tensor]] = (
+        (first.x_NA, second.x_NA),
+        (first.u_NA, second.u_NA),
+        (first.layer_N, second.layer_N),
+    )
+    x_NA, u_NA, layer_N = (torch.cat(pair) for pair in pairs)
+    return DAGBatch(
+        x_NA=x_NA,
+        u_NA=u_NA,
+        layer_N=layer_N,
+        edge_index_2E=torch.cat([first.edge_index_2E, second.edge_index_2E + nodes], dim=1),
+        edge_type_E=torch.cat([first.edge_type_E, second.edge_type_E]),
+        node_ptr=torch.cat([first.node_ptr, second.node_ptr[1:] + nodes]),
+        edge_ptr=torch.cat([first.edge_ptr, second.edge_ptr[1:] + edges]),
+        numeric_BC=torch.cat([first.numeric_BC, second.numeric_BC]),
+        category_BM=torch.cat([first.category_BM, second.category_BM]),
+    )
+
+
+_LARGEST = 50.0
+_HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What an attacker found.
+
+    Attributes:
+        epsilon: Lower bound, 0 if nothing was found.
+        canaries: Number of coins.
+        guesses: Coins that were guessed.
+        right: Guesses that were right.
+        confidence: Probability with which the bound holds.
+    """
+
+    epsilon: float
+    canaries: int
+    guesses: int
+    right: int
+    confidence: float
+
+
+def guess_half(score_M: np.ndarray, took_part_M: np.ndarray) -> tuple[int, int]:
+    """Guess the coins of half of the canaries: the highest quarter in, the lowest quarter out.
+
+    How many are guessed is fixed before the scores are seen.
+
+    Args:
+        score_M: Higher for canaries that seem to have taken part.
+        took_part_M: Their coins.
+
+    Returns:
+        Number of guesses, and of right ones.
+    """
+    quarter = max(len(score_M) // 4, 1)
+    order_M = np.argsort(score_M, kind="stable")
+    right = took_part_M[order_M[-quarter:]].sum() + (~took_part_M[order_M[:quarter]]).sum()
+    return 2 * quarter, int(right)
+
+
+def lower_bound(
+    canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95
+) -> LowerBound:
+    """Return the largest epsilon that the guesses refute.
+
+    Args:
+        canaries: Number of coins.
+        guesses: Coins that were guessed; how many must not follow from the coins.
+        right: Guesses that were right.
+        delta: Of the promise.
+        confidence: Of the bound.
+    """
+    low, high = 0.0, _LARGEST
+    if p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
+        return LowerBound(0.0, canaries, guesses, right, confidence)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        refuted = p_value(canaries, guesses, right, middle, delta) < 1 - confidence
+        low, high = (middle, high) if refuted else (low, middle)
+    return LowerBound(low, canaries, guesses, right, confidence)
+
+
+def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """Return the probability of so many right guesses, at most, under (epsilon, delta)."""
+    from scipy.stats import binom
+
+    chance = 1 / (1 + np.exp(-epsilon))
+    at_least = float(binom.sf(right - 1, guesses, chance))
+    below_I = binom.pmf(right - np.arange(1, right + 1), guesses, chance).cumsum()
+    slack = float(np.max(below_I / np.arange(1, right + 1), initial=0.0))
+    return min(at_least + 2 * canaries * delta * slack, 1.0)
+
+
+_FLOOR = 1e-4
+"""Added to the variance of every parameter, over the mean variance: some vary in no graph."""
+
+
+@dataclass(eq=False)
+class CanaryAttack:
+    """A regression of what tuning changed on the gradients of the canaries.
+
+    Differential privacy bounds attackers who know all other units. This one removes what those do
+    to the weights, as far as it lies in the directions of their gradients before and after tuning,
+    and weighs each direction by how far coins of other units and noise move it.
+
+    Attributes:
+        canaries: Who may have taken part.
+        decisions: Of all units, canaries last.
+        privacy: Settings of the tuning.
+        multiplier: Standard deviation of the noise over the clipping norm.
+        before_P: The parameters before tuning.
+        known_UP: The other units' gradients before tuning.
+    """
+
+    canaries: Canaries
+    decisions: UnitDecisions
+    privacy: Privacy
+    multiplier: float
+    before_P: Float[Tensor, " P"]
+    known_UP: Float[Tensor, "U P"]
+
+    @classmethod
+    def begun(
+        cls, canaries: Canaries, decisions: UnitDecisions, privacy: Privacy, multiplier: float
+    ) -> "CanaryAttack":
+        """Take note of what is known before tuning."""
+        before_P = decisions.adapters.flat()
+        known_UP = _others(canaries, decisions, privacy.clip)
+        return cls(canaries, decisions, privacy, multiplier, before_P, known_UP)
+
+    def lower_bound(self, delta: float) -> LowerBound:
+        """Guess coins by the parameters that the adapters have now; return what that refutes."""
+        clip, rate = self.privacy.clip, self.privacy.sampling_rate
+        parts = (self.known_UP, _others(self.canaries, self.decisions, clip))
+        others_2P = torch.stack([part.sum(0) for part in parts]).numpy()
+        moved_PP = torch.stack([part.T @ part for part in parts]).mean(0)
+        noise_PP = rate * (1 - rate) * moved_PP + (self.multiplier * clip) ** 2 * torch.eye(
+            len(moved_PP), dtype=torch.float64
+        )
+        change_P = (self.decisions.adapters.flat() - self.before_P).numpy()
+        gradient_MP = clipped(torch.from_numpy(self.canaries.gradient_MP), clip).numpy()
+        # Half of what taking part adds in all steps, in units of the noise of one.
+        pull_MP = 0.5 * rate * self.privacy.steps**0.5 * gradient_MP
+        score_M = scores(pull_MP, change_P, others_2P, noise_PP.numpy())
+        guesses, right = guess_half(score_M, self.canaries.took_part_M)
+        return lower_bound(len(score_M), guesses, right, delta)
+
+
+def scores(
+    pull_MP: np.ndarray, change_P: np.ndarray, others: np.ndarray, noise_PP: np.ndarray
+) -> np.ndarray:
+    """Return how much each canary seems to have taken part, float64 (M,).
+
+    The scores are the best linear guess of coins of variance 1 from their pull plus noise: ridge
+    regression in coordinates where the noise is white.
+
+    Args:
+        pull_MP: What taking part adds, against a mean coin.
+        change_P: Tuned parameters less those before; its unit does not matter.
+        others: Directions that count for nothing, a row each.
+        noise_PP: Covariance of the noise.
+    """
+    count = len(noise_PP)
+    floor = _FLOOR * np.trace(noise_PP) / count
+    factor_PP = np.linalg.cholesky(noise_PP + floor * np.eye(count))
+    known = np.vstack([pull_MP.mean(axis=0), others])
+    columns = np.linalg.solve(factor_PP, np.vstack([pull_MP, -change_P, known]).T)
+    white_PM, white_P, white_known = np.split(columns, [len(pull_MP), len(pull_MP) + 1], axis=1)
+    basis, _ = np.linalg.qr(white_known)
+    white_PM = white_PM - basis @ (basis.T @ white_PM)
+    gram_MM = white_PM.T @ white_PM
+    return np.linalg.solve(gram_MM + np.eye(len(gram_MM)), white_PM.T @ white_P[:, 0])
+
+
+def _others(canaries: Canaries, decisions: UnitDecisions, clip: float) -> Float[Tensor, "U P"]:
+    """Return the clipped gradient of each unit but canaries, at the present weights."""
+    count = len(decisions.nodes_U) - int(canaries.took_part_M.sum())
+    is_other_U = np.arange(len(decisions.nodes_U)) < count
+    gradient_UP, _ = decisions.gradients(is_other_U)
+    return clipped(gradient_UP[:count], clip)
+
+
+OWNER_ONLY = "owner_only/"
+"""Beginning of the names of figures that follow from private graphs without noise."""
+
+_NEIGHBORS = "one {unit} replaced by an empty one; the number of {unit}s is public"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRun:
+    """What to tune_privately, on what, and where to put it.
+
+    Attributes:
+        spec: Of the public base, unchanged.
+        start: Weights of the public base.
+        schema: Of the public base, as JSON-serializable data.
+        units: Private graphs, encoded by that schema.
+        directory: Of the run; the checkpoint goes to its ``best``.
+        privacy: What is promised; its ``epsilon`` is a number.
+        seed: Of the first matrices of the adapters; public.
+        run_config: Configuration on record; must not follow from the private graphs.
+        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        left_out: Private graphs that the schema cannot express, with the reason: for the owner.
+    """
+
+    spec: ModelSpec
+    start: InitialWeights
+    schema: Mapping[str, Any]
+    units: Units
+    directory: Path
+    privacy: Privacy
+    seed: int = 0
+    run_config: Mapping[str, Any] = field(default_factory=dict)
+    overwrite: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrivateResult:
+    """How a private run ended.
+
+    Attributes:
+        run: As of any training run, without validation figures.
+        guarantee: What is promised.
+    """
+
+    run: TrainResult
+    guarantee: Guarantee
+
+
+def tune_privately(
+    run: PrivateRun,
+    *,
+    device: torch.device | str = "cpu",
+    loggers: Sequence[Logger] = (),
+    generator: SecretGenerator | None = None,
+) -> PrivateResult:
+    """Tune a public model on private units, and write the checkpoint with its guarantee.
+
+    The weights are the mean over the second half of the steps: nothing is selected, and no private
+    graph is used but through the noisy sums.
+
+    Args:
+        run: What to tune_privately.
+        device: Where.
+        loggers: Take figures that only the owner of the data may see (``OWNER_ONLY``).
+        generator: Of noise, samples and coins; None draws a secret key.
+
+    Raises:
+        ConfigError: If the accountant is not installed, or the model is not ``fast``.
+        UsageError: If checkpoints of another run stand there and may not be replaced.
+    """
+    began, privacy = time.monotonic(), run.privacy
+    assert privacy.epsilon is not None
+    require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
+    delta = privacy.delta_for(run.units.count)
+    rate = (privacy.steps, privacy.sampling_rate)
+    multiplier = noise_multiplier(privacy.epsilon, delta, *rate)
+    model = build_model(run.spec).to(device).eval()
+    model.load_state_dict(dict(run.start.weights))
+    generator = generator or SecretGenerator()
+    adapters = Adapters(model, privacy.rank, run.seed)
+    canaries = Canaries.drawn(adapters, privacy.canaries, generator)
+    decisions = UnitDecisions.from_units(adapters, canaries.beside(run.units, device))
+    attack = (
+        CanaryAttack.begun(canaries, decisions, privacy, multiplier) if privacy.canaries else None
+    )
+    tuner = _Tuner(decisions, run.units.count, privacy, multiplier, generator, loggers)
+    after_P = tuner.mean_of_last_half()
+    adapters.set(after_P)
+    bound = None if attack is None else attack.lower_bound(delta)
+    weights = adapters.merge()
+    guarantee = Guarantee(
+        epsilon=privacy.epsilon if multiplier else None,
+        delta=delta,
+        unit=privacy.unit,
+        neighbors=_NEIGHBORS.format(unit=privacy.unit),
+        accountant=accountant_name() if multiplier else "none",
+        noise_multiplier=multiplier,
+        sampling_rate=privacy.sampling_rate,
+        steps=privacy.steps,
+        clip=privacy.clip,
+        trained_parameters=adapters.count,
+        noise=generator.description,
+        lower_bound=None if bound is None else bound.epsilon,
+    )
+    remove_checkpoints(run.directory)
+    best = _write(run, weights, guarantee)
+    seconds = time.monotonic() - began
+    result = TrainResult("budget", privacy.steps, seconds, {}, best, run.directory / LAST)
+    return PrivateResult(result, guarantee)
+
+
+@dataclass(eq=False)
+class _Tuner:
+    """The steps of a run.
+
+    Attributes:
+        decisions: Of all units, canaries included.
+        num_units: Units without canaries.
+        privacy: Settings.
+        multiplier: Standard deviation of the noise over the clipping norm.
+        generator: Of noise and samples.
+        loggers: Take private figures.
+    """
+
+    decisions: UnitDecisions
+    num_units: int
+    privacy: Privacy
+    multiplier: float
+    generator: SecretGenerator
+    loggers: Sequence[Logger]
+
+    def mean_of_last_half(self) -> Float[Tensor, " P"]:
+        """Make all steps; return the mean parameters of the second half of them."""
+        privacy, adapters = self.privacy, self.decisions.adapters
+        value_P = adapters.flat()
+        speed_P, sum_P = torch.zeros_like(value_P), torch.zeros_like(value_P)
+        first = privacy.steps // 2
+        usual = privacy.clip * privacy.sampling_rate * self.num_units
+        for step in range(privacy.steps):
+            speed_P = privacy.momentum * speed_P + self._noisy_sum(step) / usual
+            value_P = value_P - privacy.learning_rate * speed_P
+            adapters.set(value_P)
+            if step >= first:
+                sum_P += value_P
+        return sum_P / (privacy.steps - first)
+
+    def _noisy_sum(self, step: int) -> Float[Tensor, " P"]:
+        """Return the sum of the clipped gradients of a Poisson sample of the units, with noise."""
+        privacy = self.privacy
+        chosen_U = self.generator.coins(len(self.decisions.nodes_U), privacy.sampling_rate)
+        gradient_UP, nats = self.decisions.gradients(chosen_U)
+        self._log(step, nats, chosen_U, gradient_UP)
+        noise_P = self.multiplier * privacy.clip * self.generator.normal(gradient_UP.shape[1])
+        return clipped(gradient_UP, privacy.clip).sum(0) + noise_P
+
+    def _log(
+        self,
+        step: int,
+        nats: float,
+        chosen_U: np.ndarray,
+        gradient_UP: Float[Tensor, "U P"],
+    ) -> None:
+        """Hand private figures to the loggers; nats are those of the tuned decisions."""
+        if not self.loggers:
+            return
+        norm_U = gradient_UP.norm(dim=1)[torch.from_numpy(chosen_U)]
+        nodes = float(self.decisions.nodes_U[torch.from_numpy(chosen_U)].sum())
+        figures = {
+            f"{OWNER_ONLY}nats_per_node": nats / max(nodes, 1.0),
+            f"{OWNER_ONLY}units": float(chosen_U.sum()),
+            f"{OWNER_ONLY}clipped": float((norm_U > self.privacy.clip).double().mean()),
+        }
+        for logger in self.loggers:
+            logger.log(step + 1, figures)
+
+
+def _write(run: PrivateRun, weights: Mapping[str, Tensor], guarantee: Guarantee) -> Path:
+    """Write the checkpoint; nothing in it follows from private graphs but the tuned weights.
+
+    Hashes of the split and of the data would confirm a guess of them, so they are left out.
+    """
+    meta = CheckpointMeta(
+        step=run.privacy.steps, seed=run.seed, origin=run.start.origin, privacy=guarantee
+    )
+    contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta)
+    save_checkpoint(run.directory / BEST, contents, overwrite=True)
+    return run.directory / BEST

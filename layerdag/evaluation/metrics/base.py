@@ -1,0 +1,538 @@
+"""Contract, comparison, histograms.
+
+A histogram per graph, and distances between the pooled histograms of two sets of graphs.
+
+Keeping counts by graph makes the bootstrap over graphs a matrix product: a resampled set is a row
+of weights, its pooled histogram is ``weights_RB @ counts_BK``. A graph has few of all the values of
+a set, so that the counts are a sparse matrix.
+
+What a metric is: a name, a goal, bounds, a way to compute it, and a row of results.
+
+The contract follows SDMetrics' idea (metric -> result -> report): a failing metric does not end a
+report, and its failure is listed, never averaged away.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeVar, final
+
+import numpy as np
+from scipy import sparse
+
+from layerdag.dag.graph_set import GraphSet
+from layerdag.errors import DataError, UsageError
+from layerdag.runtime.rng import numpy_generator
+from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
+from layerdag.schema.schema import GraphSchema
+
+_PAIR_BITS = 31
+"""Two codes below 2**31 in one number: the first one's bits lie above those of the second."""
+_LARGEST_TABLE = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Counts of K values in each of B graphs.
+
+    Attributes:
+        support_K: The values, ascending and distinct; codes for unordered descriptors.
+        counts_BK: float64 counts.
+    """
+
+    support_K: np.ndarray
+    counts_BK: sparse.csr_array
+
+    def pooled(self, weights_RB: np.ndarray | None = None) -> np.ndarray:
+        """Return shares of each value over the whole set, shape (R, K); R = 1 without weights."""
+        if weights_RB is None:
+            weights_RB = np.ones((1, self.counts_BK.shape[0]))
+        total_RK = weights_RB @ self.counts_BK
+        return total_RK / np.maximum(total_RK.sum(axis=1, keepdims=True), 1e-300)
+
+    def by_graph(self) -> np.ndarray:
+        """Return the shares inside each graph, shape (B, K); a graph without items has zeros."""
+        counts_BK = self.counts_BK.toarray()
+        return counts_BK / np.maximum(counts_BK.sum(axis=1, keepdims=True), 1.0)
+
+
+def aligned_histograms(
+    values: list[np.ndarray], graphs: list[np.ndarray], sizes: list[int]
+) -> list[Histograms]:
+    """Return one Histograms for each set of graphs, all on the union of their values.
+
+    Args:
+        values: Item values of each set (degrees of nodes, spans of edges, ...).
+        graphs: Graph of each item.
+        sizes: Number of graphs of each set.
+    """
+    support_K, codes = distinct(values)
+    return [
+        Histograms(support_K, _counts(code, graph, size, support_K.size))
+        for code, graph, size in zip(codes, graphs, sizes, strict=True)
+    ]
+
+
+def distinct(values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the distinct values of all arrays, ascending, and the place of each item among them.
+
+    ``np.unique`` sorts all items; whole numbers that lie close together, and pairs of these, are
+    found in a table instead, in the time that it takes to read them.
+    """
+    keys = _small_keys(values)
+    if keys is None:
+        support_K, place = np.unique(np.concatenate(values), return_inverse=True)
+        return support_K, np.split(place.ravel(), np.cumsum([v.size for v in values])[:-1])
+    occurs = np.zeros(1 + max(int(key.max()) for key in keys), dtype=bool)
+    for key in keys:
+        occurs[key] = True
+    known = np.flatnonzero(occurs)
+    place_of_key = np.zeros(occurs.size, dtype=np.int64)
+    place_of_key[known] = np.arange(known.size)
+    codes = [place_of_key[key] for key in keys]
+    support_K = np.zeros(known.size, dtype=np.result_type(*values))
+    for code, value in zip(codes, values, strict=True):
+        support_K[code] = value
+    return support_K, codes
+
+
+def _small_keys(values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """Return whole numbers from 0 that are in the order of the values; None if they get large."""
+    if not all(np.issubdtype(value.dtype, np.integer) and value.size for value in values):
+        return None
+    low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
+    if high - low < _LARGEST_TABLE:
+        return [value - low for value in values]
+    if low < 0:
+        return None
+    seconds = [value & ((1 << _PAIR_BITS) - 1) for value in values]
+    width = 1 + max(int(second.max()) for second in seconds)
+    if ((high >> _PAIR_BITS) + 1) * width > _LARGEST_TABLE:
+        return None
+    return [
+        (value >> _PAIR_BITS) * width + second
+        for value, second in zip(values, seconds, strict=True)
+    ]
+
+
+def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csr_array:
+    """Return how often each value occurs in each graph."""
+    if graphs * kinds <= code.size:
+        counts = np.bincount(graph * kinds + code, minlength=graphs * kinds).astype(np.float64)
+        return sparse.csr_array(counts.reshape(graphs, kinds))
+    return sparse.coo_array((np.ones(code.size), (graph, code)), shape=(graphs, kinds)).tocsr()
+
+
+def wasserstein_1(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -> np.ndarray:
+    """Return the Wasserstein-1 distance of each row pair, in units of the support."""
+    difference_RK = np.cumsum(p_RK - q_RK, axis=1)[:, :-1]
+    gap_K = np.diff(support_K.astype(float))
+    return np.abs(difference_RK) @ gap_K
+
+
+def kolmogorov_smirnov(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -> np.ndarray:
+    """Return the largest difference of the distribution functions of each row pair, in [0, 1]."""
+    del support_K  # Only the order of the values matters.
+    return np.abs(np.cumsum(p_RK - q_RK, axis=1)).max(axis=1, initial=0.0)
+
+
+def total_variation(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -> np.ndarray:
+    """Return half the L1 distance of each row pair, in [0, 1]; needs no order of the values."""
+    del support_K  # The values are names only.
+    return np.abs(p_RK - q_RK).sum(axis=1) / 2
+
+
+def bootstrap_weights(rng: np.random.Generator, replicates: int, size: int) -> np.ndarray:
+    """Return how often each of ``size`` graphs is drawn in each resample, shape (R, B)."""
+    return rng.multinomial(size, np.full(size, 1 / size), size=replicates).astype(float)
+
+
+NORMAL_95 = 1.96
+
+SUBSETS = 50
+"""Number of random training subsets behind ``SimilarityRow.matched``."""
+
+T = TypeVar("T")
+Sets = tuple[GraphSet, GraphSet, GraphSet]
+Weights = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class AttributeView:
+    """How a node attribute enters the comparison.
+
+    Attributes:
+        name: Its name in the data set's schema.
+        ordered: True where codes are ordered bins of a number, so that distances between codes
+            mean something; False for names such as operators.
+        attribute: The words or numbers that its codes stand for; metrics that need these are left
+            out without it.
+    """
+
+    name: str
+    ordered: bool = False
+    attribute: CategoryAttribute | NumericAttribute | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval around a figure, from the spread of its bootstrap draws.
+
+    The spread and not the quantiles of the draws: a resample repeats graphs, which lengthens every
+    distance between sets, so that quantiles may lie wholly above the figure itself.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(
+        cls, value: float, draws_R: np.ndarray, lower: float = -math.inf, upper: float = math.inf
+    ) -> "Interval | None":
+        """Return value +- 1.96 standard errors, cut at the bounds; None without finite draws."""
+        finite = draws_R[np.isfinite(draws_R)]
+        if finite.size < 2 or not math.isfinite(value):
+            return None
+        half = NORMAL_95 * float(finite.std(ddof=1))
+        return cls(max(value - half, lower), min(value + half, upper))
+
+    @classmethod
+    def around_ratio(cls, value: float, draws_R: np.ndarray) -> "Interval | None":
+        """Return the interval of a positive ratio, symmetric in its logarithm."""
+        finite = draws_R[np.isfinite(draws_R) & (draws_R > 0)]
+        if not (value > 0 and math.isfinite(value)) or finite.size < 2:
+            return None
+        factor = math.exp(NORMAL_95 * float(np.log(finite).std(ddof=1)))
+        return cls(value / factor, value * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Real training, real test and generated graphs with all that a metric may need.
+
+    Attributes:
+        train: Real graphs that the generator learned from.
+        test: Real graphs that it never saw.
+        generated: Its samples.
+        attributes: Name and kind of each node attribute, in column order.
+        seed: Seed of all that a metric draws.
+        replicates: Number of bootstrap resamples.
+    """
+
+    train: GraphSet
+    test: GraphSet
+    generated: GraphSet
+    attributes: tuple[AttributeView, ...] = ()
+    seed: int = 0
+    replicates: int = 200
+    _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def sets(self) -> Sets:
+        """Training, test and generated graphs."""
+        return self.train, self.test, self.generated
+
+    def once(self, compute: Callable[["Comparison"], T]) -> T:
+        """Return ``compute(self)``, computed by the first metric that asks for it."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: T = self._computed[compute]
+        return found
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Weights of the graphs of each set, shape (1 + R + S, B).
+
+        The first row is all ones: the figure itself. R resamples follow, then S rows in which train
+        is a random subset of as many graphs as were generated, and the others are all ones.
+        """
+        rows = []
+        for label, graphs in enumerate(self.sets):
+            size = graphs.num_graphs
+            drawn_RB = bootstrap_weights(
+                numpy_generator(self.seed, "bootstrap", label), self.replicates, size
+            )
+            rows.append([np.ones((1, size)), drawn_RB, np.ones((SUBSETS, size))])
+        rng = numpy_generator(self.seed, "subsets")
+        rank_SB = np.argsort(rng.random((SUBSETS, self.train.num_graphs)), axis=1)
+        rows[0][2] = (rank_SB < self.generated.num_graphs).astype(float)
+        # Column by column, as products with sparse counts read them.
+        train, test, generated = (np.asfortranarray(np.concatenate(parts)) for parts in rows)
+        return train, test, generated
+
+
+class Goal(Enum):
+    """Which values are better: lower, higher, or nearer to the value of real graphs."""
+
+    MINIMIZE = "lower"
+    MAXIMIZE = "higher"
+    MATCH_REAL = "nearer to real"
+
+
+@dataclass(frozen=True)
+class Declaration(ABC):
+    """What a figure is.
+
+    Attributes:
+        name: Unique among the figures beside it, in snake case.
+        description: One line for people.
+        goal: Which values are better.
+        lower: Least possible value.
+        upper: Greatest possible value, possibly infinite.
+        unit: Unit of the value, "" for none.
+    """
+
+    name: str
+    description: str
+    goal: Goal
+    lower: float = 0.0
+    upper: float = math.inf
+    unit: str = ""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and greatest possible value; the second may be infinite."""
+        return self.lower, self.upper
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration as plain data, as reports save it."""
+        return {
+            "name": self.name,
+            "what": self.description,
+            "goal": self.goal.value,
+            "lower": self.lower,
+            "upper": self.upper,
+            "unit": self.unit,
+        }
+
+
+@dataclass(frozen=True)
+class Metric(Declaration):
+    """A figure of generated graphs beside that of real graphs: what it is, and how to compute it.
+
+    A metric is a value: two of the same class with the same fields are equal. A subclass defines
+    ``compute``; for a mean over graphs, or a distance between distributions, take ``GraphMean`` or
+    ``DescriptorMetric`` instead. Its own fields are keyword-only, with ``kw_only=True``.
+    """
+
+    @abstractmethod
+    def compute(self, comparison: Comparison) -> "SimilarityRow":
+        """Return the value of the generated graphs, and that of real ones beside it.
+
+        Raises:
+            LayerdagError: If there is no value, with the reason in one sentence. The report lists
+                it and goes on.
+        """
+
+
+@dataclass(frozen=True)
+class AttributeMetrics(Declaration):
+    """Metrics of which there is one for each node attribute, or that need several of them.
+
+    The name is that of the family; goal and bounds hold for each of its metrics.
+    """
+
+    @abstractmethod
+    def of(self, attributes: Sequence[AttributeView]) -> "tuple[Metric, ...]":
+        """Return the metrics for graphs with these attributes."""
+
+
+@dataclass(frozen=True)
+class MetricResult:
+    """One computed figure, or why there is none.
+
+    Attributes:
+        metric: What was computed.
+        value: The figure; None where ``error`` says why there is none.
+        interval: Bootstrap interval of the value over graphs.
+        breakdown: Further figures by name, for drilling down.
+        error: One sentence, "" where the metric was computed.
+    """
+
+    metric: Metric
+    value: float | None
+    interval: Interval | None = None
+    breakdown: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+Draws = tuple[np.ndarray, Mapping[str, float]]
+"""A figure under each row of ``Comparison.weights``, and its breakdown."""
+
+
+@dataclass(frozen=True)
+class SimilarityRow:
+    """One metric of generated graphs, and the same of real graphs.
+
+    Attributes:
+        generated: The figure of the generated graphs; a distance is that to the real test set.
+        reference: The same figure of real graphs; a distance is that of the real training set to
+            the real test set.
+        ratio: generated / reference; None where either is missing, the reference is 0, or it would
+            mean nothing.
+        ratio_interval: Bootstrap interval of the ratio.
+        matched: The reference with only as many training graphs as were generated, mean over
+            ``SUBSETS`` random subsets: fewer graphs are further for no other reason. None where the
+            number of graphs does not matter.
+    """
+
+    generated: MetricResult
+    reference: MetricResult
+    ratio: float | None
+    ratio_interval: Interval | None
+    matched: float | None = None
+
+    @property
+    def matched_ratio(self) -> float | None:
+        """Generated / matched reference: 1 is as close as that many real graphs come."""
+        if not self.matched or self.generated.value is None:
+            return None
+        return self.generated.value / self.matched
+
+    @property
+    def metric(self) -> Metric:
+        """What was computed."""
+        return self.generated.metric
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether the figure is a distance, of which the ratio says all."""
+        return self.matched is not None
+
+    @classmethod
+    def failed(cls, metric: Metric, error: str) -> "SimilarityRow":
+        """Return a row without figures, and why there are none."""
+        missing = MetricResult(metric, None, error=error)
+        return cls(missing, missing, None, None)
+
+    @classmethod
+    def of_values(cls, metric: Metric, generated: float, reference: float) -> "SimilarityRow":
+        """Return a row of two plain numbers, without intervals and ratio."""
+        found = MetricResult(metric, float(generated))
+        return cls(found, MetricResult(metric, float(reference)), None, None)
+
+    @classmethod
+    def of_draws(cls, metric: Metric, generated: Draws, reference: Draws) -> "SimilarityRow":
+        """Return a row of distances from their values under all weights of a comparison."""
+        generated_R, reference_R = generated[0], reference[0]
+        ratio, interval = _ratio(generated_R, reference_R)
+        return cls(
+            generated=_result(metric, *generated),
+            reference=_result(metric, *reference),
+            ratio=ratio,
+            ratio_interval=interval,
+            matched=float(reference_R[-SUBSETS:].mean()),
+        )
+
+    @classmethod
+    def of_graph_means(
+        cls, metric: Metric, comparison: Comparison, generated_B: np.ndarray, real_B: np.ndarray
+    ) -> "SimilarityRow":
+        """Return a row of means over graphs: of the generated ones, and of the real test set.
+
+        Args:
+            metric: What the numbers are.
+            comparison: The graphs, with the weights of their bootstrap.
+            generated_B: A number for each generated graph; NaN leaves the graph out.
+            real_B: A number for each test graph.
+
+        Raises:
+            DataError: If all numbers of a set are NaN.
+        """
+        _, test_RB, generated_RB = comparison.weights
+        generated_R = _weighted_means(generated_B, generated_RB, "generated")
+        reference_R = _weighted_means(real_B, test_RB, "test")
+        ratio, interval = _ratio(generated_R, reference_R)
+        found, real = _result(metric, generated_R, {}), _result(metric, reference_R, {})
+        return cls(found, real, ratio, interval)
+
+
+def _weighted_means(value_B: np.ndarray, weights_RB: np.ndarray, graphs: str) -> np.ndarray:
+    """Return the mean over the graphs that have a value, for each row of weights."""
+    has_value_B = ~np.isnan(value_B)
+    if not has_value_B.any():
+        raise DataError(f"No {graphs} graph has a value here (no nodes or edges).")
+    weights_RB = weights_RB[:, has_value_B]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_R: np.ndarray = weights_RB @ value_B[has_value_B] / weights_RB.sum(axis=1)
+    return mean_R
+
+
+def _ratio(
+    generated_R: np.ndarray, reference_R: np.ndarray
+) -> tuple[float | None, Interval | None]:
+    """Return generated / reference, if that is a number, with its interval."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio_R = generated_R / reference_R
+    ratio = float(ratio_R[0])
+    interval = Interval.around_ratio(ratio, ratio_R[1:-SUBSETS])
+    return ratio if math.isfinite(ratio) else None, interval
+
+
+def _result(metric: Metric, draws_R: np.ndarray, breakdown: Mapping[str, float]) -> MetricResult:
+    """Return the figure with its interval."""
+    value = float(draws_R[0])
+    interval = Interval.around(value, draws_R[1:-SUBSETS], metric.lower, metric.upper)
+    return MetricResult(metric, value, interval, breakdown)
+
+
+def metrics_for(
+    metrics: Iterable[Metric | AttributeMetrics], attributes: Sequence[AttributeView]
+) -> tuple[Metric, ...]:
+    """Return the metrics for graphs with these attributes, in order.
+
+    Raises:
+        UsageError: If something is no metric, or two metrics have one name.
+    """
+    found: list[Metric] = []
+    for metric in metrics:
+        if not isinstance(metric, Metric | AttributeMetrics):
+            raise UsageError(
+                f"{metric!r} is not a metric; pass instances of subclasses of "
+                "layerdag.evaluation.metrics.base.Metric."
+            )
+        found += metric.of(attributes) if isinstance(metric, AttributeMetrics) else [metric]
+    names = [metric.name for metric in found]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise UsageError(f"Two metrics are called '{name}'; give one of them another name.")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class GraphMean(Metric):
+    """The mean over graphs of a number that each graph has alone.
+
+    Beside the mean of the generated graphs stands that of the real test set, both with bootstrap
+    intervals over graphs. A subclass defines ``values``.
+    """
+
+    @abstractmethod
+    def values(self, graphs: GraphSet) -> np.ndarray:
+        """Return one number for each graph, shape (B,); NaN leaves the graph out."""
+
+    @final
+    def compute(self, comparison: Comparison) -> SimilarityRow:
+        """Return the mean of the generated graphs beside that of the test set."""
+        generated_B = np.asarray(self.values(comparison.generated), dtype=np.float64)
+        real_B = np.asarray(self.values(comparison.test), dtype=np.float64)
+        return SimilarityRow.of_graph_means(self, comparison, generated_B, real_B)
+
+
+def fraction_of_nodes(flag_N: np.ndarray, graphs: GraphSet) -> np.ndarray:
+    """Return the fraction of the nodes of each graph that have a flag; NaN without nodes."""
+    count_B = np.bincount(graphs.graph_N, weights=flag_N, minlength=graphs.num_graphs)
+    with np.errstate(invalid="ignore"):
+        fraction_B: np.ndarray = count_B / graphs.nodes_B
+    return fraction_B
+
+
+def attribute_views(schema: GraphSchema) -> tuple[AttributeView, ...]:
+    """Return how each node attribute enters a comparison."""
+    return tuple(
+        AttributeView(a.name, ordered=not isinstance(a, CategoryAttribute), attribute=a)
+        for a in schema.attributes
+    )

@@ -1,0 +1,454 @@
+"""MMD, embeddings, manifold.
+
+Embeddings of DAGs by an untrained graph network, which see structure and attributes at once.
+
+After Thompson et al. (ICLR 2022): a graph isomorphism network with fixed random orthogonal weights,
+3 rounds of width 35, summed over nodes after each round and concatenated. Parents and children are
+summed apart, so that edge direction enters, and every attribute has its own random embedding. One
+change to the paper: node sums are divided by the root of the node count, because traces differ in
+size a hundredfold and plain sums would then see nothing but size.
+
+Fidelity and diversity apart: do samples lie where real graphs lie, and everywhere they do?
+
+Balls around graphs reach to their k-th nearest neighbor in the same set. Precision and recall
+after Kynkaanniemi et al. (NeurIPS 2019), density and coverage after Naeem et al. (ICML 2020), on
+the embeddings of ``random_embeddings`` with k = 5, as Thompson et al. (ICLR 2022) propose.
+
+Maximum mean discrepancy with a radial-basis kernel over descriptors of whole graphs.
+
+MMD^2 = E k(x, x') - 2 E k(x, y) + E k(y, y') with k(a, b) = exp(-|a - b|^2 / (2 s^2)) (Gretton et
+al., JMLR 13, 2012). The Gaussian kernel over total variation or EMD that graph papers often use is
+not positive definite (O'Bray et al., ICLR 2022), so descriptors are vectors under the Euclidean
+distance. The bandwidth s is the median distance between real training and real test graphs
+(``MOST_FOR_BANDWIDTH`` of each at most), the same for both comparisons, and is reported. The kernel
+of all pairs of graphs is summed block by block and never held.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from layerdag.dag.graph_set import GraphSet
+from layerdag.errors import DataError
+from layerdag.evaluation.metrics.base import (
+    Comparison,
+    Goal,
+    Metric,
+    SimilarityRow,
+    aligned_histograms,
+)
+from layerdag.evaluation.metrics.descriptor_metrics import (
+    neighbor_distances,
+    squared_distances,
+    within_radius,
+)
+from layerdag.runtime.rng import numpy_generator
+
+ROUNDS = 3
+WIDTH = 35
+_NODES_AT_ONCE = 1 << 13
+
+
+def random_embeddings(
+    sets: tuple[GraphSet, ...] | list[GraphSet], seed: int = 0
+) -> list[np.ndarray]:
+    """Return one embedding a graph for each set, shape (B, (ROUNDS + 1) * WIDTH + 2).
+
+    All sets share the random weights and are standardized by the first two (the real ones). The
+    last two columns are the logarithms of node and edge count.
+    """
+    codes = 1 + max(int(graphs.x_NA.max(initial=0)) for graphs in sets)
+    rng = numpy_generator(seed, "embedding")
+    tables = [rng.standard_normal((codes, WIDTH)) for _ in range(sets[0].num_attributes)]
+    mixers = [[_orthogonal(rng) for _ in range(4)] for _ in range(ROUNDS)]
+    raw = [
+        np.concatenate([_embed(part, tables, mixers) for part in graphs.parts(_NODES_AT_ONCE)])
+        for graphs in sets
+    ]
+    real = np.concatenate(raw[:2])
+    scale = np.maximum(real.std(axis=0), 1e-6)
+    return [(one - real.mean(axis=0)) / scale / np.sqrt(real.shape[1]) for one in raw]
+
+
+def embeddings(comparison: Comparison) -> list[np.ndarray]:
+    """Return the embeddings of training, test and generated graphs."""
+    return random_embeddings(comparison.sets)
+
+
+def _embed(
+    graphs: GraphSet, tables: list[np.ndarray], mixers: list[list[np.ndarray]]
+) -> np.ndarray:
+    """Return the unstandardized embeddings of one set."""
+    h_NF = np.zeros((graphs.num_nodes, WIDTH))
+    for column, table in enumerate(tables):
+        h_NF += table[graphs.x_NA[:, column]]
+    h_NF /= np.sqrt(max(len(tables), 1))
+    over_parents, over_children = _sums(graphs)
+    readouts = [_pool(graphs, h_NF)]
+    for own, parents, children, out in mixers:
+        mixed_NF = h_NF @ own
+        mixed_NF += over_parents @ (h_NF @ parents)
+        mixed_NF += over_children @ (h_NF @ children)
+        h_NF = np.maximum(np.maximum(mixed_NF, 0) @ out, 0)
+        # Without training nothing keeps the scale: fix it by the root mean square of the node.
+        h_NF /= np.sqrt(np.mean(h_NF**2, axis=1, keepdims=True) + 1e-6)
+        readouts.append(_pool(graphs, h_NF))
+    sizes = np.log1p(np.stack([graphs.nodes_B, graphs.edges_B], axis=1))
+    return np.concatenate([*readouts, sizes], axis=1)
+
+
+def _sums(graphs: GraphSet) -> tuple[Any, Any]:
+    """Return matrices that sum, for each node, over its parents and over its children."""
+    from scipy.sparse import csr_array
+
+    source_E, target_E = graphs.edge_index_2E
+    shape = (graphs.num_nodes, graphs.num_nodes)
+    ones_E = np.ones(source_E.size)
+    return (
+        csr_array((ones_E, (target_E, source_E)), shape=shape),
+        csr_array((ones_E, (source_E, target_E)), shape=shape),
+    )
+
+
+def _pool(graphs: GraphSet, h_NF: np.ndarray) -> np.ndarray:
+    """Return the sum over the nodes of each graph, divided by the root of their number."""
+    running = np.concatenate([np.zeros((1, WIDTH)), np.cumsum(h_NF, axis=0)])
+    total_BF = np.diff(running[graphs.node_ptr], axis=0)
+    return total_BF / np.sqrt(np.maximum(graphs.nodes_B, 1))[:, None]
+
+
+def _orthogonal(rng: np.random.Generator) -> np.ndarray:
+    """Return a random orthogonal matrix."""
+    return np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
+
+
+NEIGHBORS = 5
+SUBSETS = 10
+"""Number of random training subsets, as many graphs as were generated, behind the reference."""
+
+Scores = Mapping[str, float]
+
+
+@final
+@dataclass(frozen=True)
+class ManifoldMetric(Metric):
+    """One of the four scores of ``manifold_scores``, by its name.
+
+    Higher is better and all depend on the number of graphs, so that the reference is the mean of as
+    many training graphs as were generated, and there is no ratio.
+    """
+
+    def compute(self, comparison: Comparison) -> SimilarityRow:
+        """Return the score of generated graphs and that of training graphs."""
+        found, real = comparison.once(_all_scores)
+        return SimilarityRow.of_values(
+            self, found[self.name], float(np.mean([scores[self.name] for scores in real]))
+        )
+
+
+def manifold_scores(real_BF: np.ndarray, other_BF: np.ndarray) -> dict[str, float]:
+    """Return precision, recall, density and coverage of ``other`` with respect to ``real``.
+
+    Raises:
+        DataError: If a set has no more graphs than ``NEIGHBORS``.
+    """
+    return _scores(real_BF, other_BF, _radius(real_BF))
+
+
+def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> dict[str, float]:
+    """Return the scores, the radii of the balls of real graphs being known."""
+    holds_other, real_around = [], np.zeros(len(other_BF), dtype=np.int64)
+    in_other_ball = []
+    for in_real_ball, in_ball_of_other in within_radius(
+        real_BF, other_BF, radius_B, _radius(other_BF)
+    ):
+        holds_other.append(in_real_ball.any(axis=1))
+        real_around += in_real_ball.sum(axis=0)
+        in_other_ball.append(in_ball_of_other.any(axis=1))
+    return {
+        "precision": float((real_around > 0).mean()),
+        "recall": float(np.concatenate(in_other_ball).mean()),
+        "density": float(real_around.mean() / NEIGHBORS),
+        "coverage": float(np.concatenate(holds_other).mean()),
+    }
+
+
+def _radius(x_BF: np.ndarray) -> np.ndarray:
+    """Return the distance of each graph to its k-th nearest neighbor, shape (B,).
+
+    Raises:
+        DataError: If there are no more graphs than ``NEIGHBORS``.
+    """
+    if len(x_BF) <= NEIGHBORS:
+        raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
+    return neighbor_distances(x_BF, NEIGHBORS)
+
+
+def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
+    """Return the scores of the generated graphs, and of each subset of the training graphs."""
+    train, test, generated = comparison.once(embeddings)
+    rng = numpy_generator(comparison.seed, "manifold")
+    size = min(len(train), len(generated))
+    radius = _radius(test)
+    found = _scores(test, generated, radius)
+    # All subsets of as many graphs as there are are the same.
+    subsets = [
+        rng.permutation(len(train))[:size] for _ in range(SUBSETS if size < len(train) else 1)
+    ]
+    return found, [_scores(test, train[rows], radius) for rows in subsets]
+
+
+def _metric(name: str, what: str, upper: float = math.inf) -> ManifoldMetric:
+    return ManifoldMetric(name, what, Goal.MAXIMIZE, upper=upper)
+
+
+MANIFOLD_METRICS = (
+    _metric("precision", "share of samples inside the real manifold", upper=1.0),
+    _metric("recall", "share of real graphs inside the manifold of samples", upper=1.0),
+    _metric("density", "real balls around a sample, relative to k"),
+    _metric("coverage", "share of real graphs with a sample in their ball", upper=1.0),
+)
+
+
+MOST_FOR_BANDWIDTH = 2048
+"""Graphs of each set behind the bandwidth, at equal steps."""
+_MANY_GRAPHS = 4096
+
+VectorsOf = Callable[[Comparison], list[np.ndarray]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class KernelMetric(Metric):
+    """The maximum mean discrepancy of whole-graph vectors.
+
+    Attributes:
+        vectors: Returns one vector per graph for each of the three sets, shape (B, F).
+    """
+
+    vectors: VectorsOf
+
+    def compute(self, comparison: Comparison) -> SimilarityRow:
+        """Return MMD^2 of generated vs test, and of train vs test."""
+        found = discrepancy(comparison.once(self.vectors), comparison.weights)
+        extra = {"bandwidth": found.bandwidth}
+        return SimilarityRow.of_draws(
+            self,
+            (found.generated_R, extra | {"unbiased": found.generated_unbiased}),
+            (found.reference_R, extra | {"unbiased": found.reference_unbiased}),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Discrepancy:
+    """MMD^2 of generated vs test and of train vs test.
+
+    Attributes:
+        generated_R: Biased (never negative) estimate, one per row of weights.
+        reference_R: The same for train vs test.
+        generated_unbiased: Unbiased estimate, around 0 (also below) for equal distributions.
+        reference_unbiased: The same for train vs test.
+        bandwidth: s of the kernel.
+    """
+
+    generated_R: np.ndarray
+    reference_R: np.ndarray
+    generated_unbiased: float
+    reference_unbiased: float
+    bandwidth: float
+
+
+def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Discrepancy:
+    """Return the discrepancies of train, test and generated graphs under resampling weights.
+
+    Args:
+        vectors: Of the graphs of the three sets, (B, F) each.
+        weights: Of the graphs of the three sets, (R, B) each.
+
+    Raises:
+        DataError: If all real graphs have the same descriptor, so that no bandwidth exists.
+    """
+    bandwidth = _bandwidth(vectors[0], vectors[1])
+    scaled = [one / bandwidth for one in vectors]
+    fractions = [w / w.sum(axis=1, keepdims=True) for w in weights]
+    of_train, of_test, of_generated = (
+        _within(x_BF, x_RB) for x_BF, x_RB in zip(scaled, fractions, strict=True)
+    )
+    train_test, generated_test = (
+        _between(scaled[side], scaled[1], fractions[side], fractions[1]) for side in (0, 2)
+    )
+    return Discrepancy(
+        generated_R=_biased(of_generated, generated_test, of_test),
+        reference_R=_biased(of_train, train_test, of_test),
+        generated_unbiased=of_generated.plain - 2 * generated_test.plain + of_test.plain,
+        reference_unbiased=of_train.plain - 2 * train_test.plain + of_test.plain,
+        bandwidth=bandwidth,
+    )
+
+
+def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
+    """Return the median distance of training to test graphs, or the mean where that is 0.
+
+    Of larger sets, ``MOST_FOR_BANDWIDTH`` graphs are taken at equal steps.
+
+    Raises:
+        DataError: If all of these have the same descriptor.
+    """
+    distances = cdist(_at_equal_steps(train_BF), _at_equal_steps(test_BF))
+    bandwidth = float(np.median(distances)) or float(np.mean(distances))
+    if not bandwidth > 0:
+        raise DataError(
+            "All real graphs have the same descriptor; there is no scale to compare on."
+        )
+    return bandwidth
+
+
+def _at_equal_steps(x_BF: np.ndarray) -> np.ndarray:
+    """Return ``MOST_FOR_BANDWIDTH`` vectors at most."""
+    count = min(len(x_BF), MOST_FOR_BANDWIDTH)
+    few_BF: np.ndarray = x_BF[np.linspace(0, len(x_BF) - 1, count).astype(np.int64)]
+    return few_BF
+
+
+@dataclass(frozen=True, eq=False)
+class _KernelMeans:
+    """Means of the kernel over pairs of graphs of one set, or of two.
+
+    Attributes:
+        weighted_R: Under each row of fractions.
+        plain: Over all pairs of different graphs.
+    """
+
+    weighted_R: np.ndarray
+    plain: float
+
+
+def _biased(xx: _KernelMeans, xy: _KernelMeans, yy: _KernelMeans) -> np.ndarray:
+    """Return the biased MMD^2 for each row of fractions, shape (R,)."""
+    return np.maximum(xx.weighted_R - 2 * xy.weighted_R + yy.weighted_R, 0)
+
+
+def _within(x_BF: np.ndarray, x_RB: np.ndarray) -> _KernelMeans:
+    """Return the means over the pairs of one set; the kernel is symmetric, so half is summed."""
+    (w_BR,), place_R = _each_once(x_RB)
+    total_R, plain, columns = np.zeros(w_BR.shape[1]), 0.0, _Columns(w_BR)
+    for first, last, k_block in _kernel(x_BF, x_BF, upper=True):
+        own, other = k_block[:, : last - first], k_block[:, last - first :]
+        both_BR = columns.weighed(own, first) + 2 * columns.weighed(other, last)
+        total_R += np.einsum("br,br->r", both_BR, w_BR[first:last])
+        plain += float(own.sum() - np.trace(own) + 2 * other.sum())
+    return _KernelMeans(total_R[place_R], plain / max(len(x_BF) * (len(x_BF) - 1), 1))
+
+
+def _between(
+    x_BF: np.ndarray, y_BF: np.ndarray, x_RB: np.ndarray, y_RB: np.ndarray
+) -> _KernelMeans:
+    """Return the means over the pairs of two sets."""
+    (v_BR, w_BR), place_R = _each_once(x_RB, y_RB)
+    total_R, plain, columns = np.zeros(v_BR.shape[1]), 0.0, _Columns(w_BR)
+    for first, last, k_block in _kernel(x_BF, y_BF):
+        total_R += np.einsum("br,br->r", columns.weighed(k_block, 0), v_BR[first:last])
+        plain += float(k_block.sum())
+    return _KernelMeans(total_R[place_R], plain / (len(x_BF) * len(y_BF)))
+
+
+class _Columns:
+    """Weights as columns; of many graphs the resamples, all but the first, in single precision.
+
+    A resampled mean is then off by 1e-8, its spread in data sets of that size is 1e-5 and more.
+    """
+
+    def __init__(self, w_BR: np.ndarray) -> None:
+        exact = w_BR.shape[1] if len(w_BR) < _MANY_GRAPHS else 1
+        self._exact_BR = np.ascontiguousarray(w_BR[:, :exact])
+        self._single_BR = w_BR[:, exact:].astype(np.float32)
+
+    def weighed(self, k_block: np.ndarray, first: int) -> np.ndarray:
+        """Return the product of a block, whose first column is of graph ``first``, and weights."""
+        rows = slice(first, first + k_block.shape[1])
+        exact_BR = k_block @ self._exact_BR[rows]
+        if not self._single_BR.shape[1]:
+            return exact_BR
+        single_BR = k_block.astype(np.float32) @ self._single_BR[rows]
+        return np.concatenate([exact_BR, single_BR], axis=1)
+
+
+def _each_once(*weights: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return weights as columns, without those that all arrays repeat, and the place of each."""
+    places: dict[bytes, int] = {}
+    keys = [b"".join(w_B.tobytes() for w_B in rows) for rows in zip(*weights, strict=True)]
+    place_R = np.array([places.setdefault(key, len(places)) for key in keys])
+    first_of = np.unique(place_R, return_index=True)[1]
+    return [np.ascontiguousarray(w_RB[first_of].T) for w_RB in weights], place_R
+
+
+def _kernel(
+    x_BF: np.ndarray, y_BF: np.ndarray, *, upper: bool = False
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield the radial-basis kernel of vectors in units of the bandwidth, in blocks of rows."""
+    for first, last, exponent in squared_distances(x_BF, y_BF, factor=-0.5, upper=upper):
+        yield first, last, np.exp(exponent, out=exponent)
+
+
+def _sizes(comparison: Comparison) -> list[np.ndarray]:
+    """Return log counts, density and shape of each graph, standardized by the real graphs."""
+    raw = [
+        np.stack(
+            [
+                np.log1p(g.nodes_B),
+                np.log1p(g.edges_B),
+                np.log1p(g.layers_B),
+                g.edges_B / np.maximum(g.nodes_B, 1),
+                g.nodes_B / np.maximum(g.layers_B, 1),
+            ],
+            axis=1,
+        )
+        for g in comparison.sets
+    ]
+    real = np.concatenate(raw[:2])
+    scale = np.maximum(real.std(axis=0), 1e-9)
+    return [(one - real.mean(axis=0)) / scale for one in raw]
+
+
+def _fractions(
+    value_of: Callable[[GraphSet], np.ndarray], graph_of: Callable[[GraphSet], np.ndarray]
+) -> VectorsOf:
+    """Make the vectors: the histogram of some items of each graph, as fractions."""
+
+    def vectors(comparison: Comparison) -> list[np.ndarray]:
+        sets = comparison.sets
+        histograms = aligned_histograms(
+            [value_of(g) for g in sets], [graph_of(g) for g in sets], [g.num_graphs for g in sets]
+        )
+        return [h.by_graph() for h in histograms]
+
+    return vectors
+
+
+def _kernel_metric(name: str, what: str, vectors: VectorsOf) -> KernelMetric:
+    return KernelMetric(f"mmd:{name}", f"MMD² (RBF) of {what}", Goal.MINIMIZE, vectors=vectors)
+
+
+KERNEL_METRICS = (
+    _kernel_metric("sizes", "graph sizes and densities", _sizes),
+    _kernel_metric(
+        "in_degree",
+        "in-degree fractions",
+        _fractions(lambda g: g.in_degree_N, lambda g: g.graph_N),
+    ),
+    _kernel_metric(
+        "out_degree",
+        "out-degree fractions",
+        _fractions(lambda g: g.out_degree_N, lambda g: g.graph_N),
+    ),
+    _kernel_metric(
+        "first_attribute",
+        "fractions of the first attribute",
+        _fractions(lambda g: g.x_NA[:, 0], lambda g: g.graph_N),
+    ),
+    _kernel_metric("embedding", "random graph-network embeddings", embeddings),
+)

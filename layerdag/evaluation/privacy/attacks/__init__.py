@@ -1,5 +1,0 @@
-"""Attacks of somebody who has the samples alone: membership, reconstruction, inference."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,386 @@
+"""``compare``, report by depth, default metrics.
+
+How far generated DAGs are from real ones, on the scale real training set vs real test set.
+
+Every figure is a distance between the generated set and the real test set; beside it stands the
+same distance between the real training set and the real test set, and their ratio. Intervals come
+from a bootstrap over graphs.
+
+Are samples as near to real graphs in their last layers as in their first? Similarity by depth.
+
+An autoregressive sampler builds on what it has sampled: its mistakes add up, and the deeper layers
+drift away from real ones while figures of whole graphs still look well. So every graph is cut into
+bins by depth, and each bin is compared with the same bin of real graphs.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.errors import GraphError, LayerdagError, UsageError
+from layerdag.evaluation.metrics.base import (
+    AttributeMetrics,
+    AttributeView,
+    Comparison,
+    Declaration,
+    Goal,
+    Histograms,
+    Metric,
+    MetricResult,
+    SimilarityRow,
+    aligned_histograms,
+    metrics_for,
+)
+from layerdag.evaluation.metrics.classifiers import CLASSIFIER_METRIC, NodeClassifier
+from layerdag.evaluation.metrics.descriptor_metrics import (
+    DESCRIPTORS,
+    DescriptorMetric,
+    Items,
+    descriptors,
+)
+from layerdag.evaluation.metrics.kernels import KERNEL_METRICS, MANIFOLD_METRICS
+from layerdag.evaluation.metrics.neighborhoods import PathDistance, PathNovelty, TypeHashDistance
+from layerdag.evaluation.metrics.programs import (
+    BlockFigure,
+    JointTails,
+    OperatorInputs,
+    RepeatedBlocks,
+    ShapeViolations,
+)
+from layerdag.runtime.progress import stage, track
+
+
+def as_table(report: "SimilarityReport") -> str:
+    """Return one line per metric: the figure, that of real training graphs, and their ratio."""
+    names = ("metric", "generated", "real", "ratio", "95 %", "")
+    rows = [names, *(_cells(row) for row in report.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(names) - 1)]
+    lines = [
+        f"{report.generated} generated graphs and {report.train} real training graphs, each "
+        f"against {report.test} real test graphs; a ratio of 1 is as near as real graphs are"
+    ]
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)]
+        lines.append("  ".join((*cells, row[-1])).rstrip())
+    return "\n".join(lines)
+
+
+def as_plain(report: "SimilarityReport") -> dict[str, Any]:
+    """Return the report as JSON-serializable data, a number that is not finite as None."""
+    return {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
+
+
+def _cells(row: SimilarityRow) -> tuple[str, ...]:
+    """Return the cells of one metric; a metric that failed says why in the last one."""
+    note = row.generated.error or row.metric.goal.value + " is better"
+    interval = row.ratio_interval
+    between = "" if interval is None else f"[{_number(interval.low)}, {_number(interval.high)}]"
+    values = (row.generated.value, row.reference.value, row.ratio)
+    return (row.metric.name, *map(_number, values), between, note)
+
+
+def _number(value: float | None) -> str:
+    """Return three significant digits, a dash for no number."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def _plain(value: object) -> object:
+    """Return nested data without enums, tuples and numbers that JSON does not have."""
+    if isinstance(value, Declaration):
+        return _plain(value.to_dict())
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Enum):
+        return value.value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+DEFAULT_METRICS: tuple[Metric | AttributeMetrics, ...] = (
+    *DESCRIPTORS,
+    *KERNEL_METRICS,
+    CLASSIFIER_METRIC,
+    *MANIFOLD_METRICS,
+)
+
+
+@dataclass(frozen=True)
+class SimilarityReport:
+    """All similarity figures with what is needed to repeat them.
+
+    Attributes:
+        rows: One per metric.
+        train: Number of real training graphs.
+        test: Number of real test graphs.
+        generated: Number of generated graphs.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+    """
+
+    rows: tuple[SimilarityRow, ...]
+    train: int
+    test: int
+    generated: int
+    seed: int
+    replicates: int
+
+    @property
+    def failures(self) -> tuple[MetricResult, ...]:
+        """The metrics that could not be computed, with their reasons."""
+        return tuple(row.generated for row in self.rows if row.generated.error)
+
+    def row(self, name: str) -> SimilarityRow:
+        """Return the row of metric ``name``."""
+        return next(row for row in self.rows if row.metric.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-serializable data."""
+        return as_plain(self)
+
+    def __str__(self) -> str:
+        """Return a table with one line per metric."""
+        return as_table(self)
+
+
+def compare(
+    train: Sequence[DAG],
+    test: Sequence[DAG],
+    generated: Sequence[DAG],
+    attributes: Sequence[AttributeView],
+    *,
+    metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
+    seed: int = 0,
+    replicates: int = 200,
+) -> SimilarityReport:
+    """Return every figure of ``generated`` against ``test``, next to ``train``.
+
+    About 3 s of one core for 500 graphs of 140 nodes per set.
+
+    Args:
+        train: Real graphs that the generator learned from.
+        test: Real graphs that it never saw.
+        generated: Its samples.
+        attributes: Name and kind of each node attribute, in column order.
+        metrics: What to compute; ``(*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS)`` adds to the default.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+
+    Raises:
+        UsageError: If a set is empty, ``attributes`` does not match the graphs, or two metrics have
+            one name.
+        DataError: If graphs have different numbers of attributes.
+        GraphError: If a graph has a cycle and a metric needs layers; check structure first.
+    """
+    comparison = comparison_of((train, test, generated), attributes, seed, replicates)
+    chosen = metrics_for(metrics, attributes)
+    with stage(f"comparing by {len(chosen)} metrics"):
+        found = track(chosen, "comparing", len(chosen))
+        rows = tuple(row_of(metric, comparison) for metric in found)
+    return SimilarityReport(rows, len(train), len(test), len(generated), seed, replicates)
+
+
+def comparison_of(
+    sets: tuple[Sequence[DAG], Sequence[DAG], Sequence[DAG]],
+    attributes: Sequence[AttributeView],
+    seed: int,
+    replicates: int,
+) -> Comparison:
+    """Return training, test and generated graphs, ready for metrics.
+
+    Raises:
+        UsageError: If a set is empty, or there is not one view for each node attribute.
+        DataError: If graphs have different numbers of attributes.
+    """
+    train, test, generated = (GraphSet.from_dags(dags) for dags in sets)
+    for graphs in (train, test, generated):
+        if graphs.num_attributes != len(attributes):
+            raise UsageError(
+                f"{len(attributes)} attributes are named but the graphs have "
+                f"{graphs.num_attributes}; pass one AttributeView for each column of x."
+            )
+    return Comparison(train, test, generated, tuple(attributes), seed, replicates)
+
+
+def row_of(metric: Metric, comparison: Comparison) -> SimilarityRow:
+    """Compute one metric; a failure becomes the row's error, but for graphs that are no DAGs."""
+    try:
+        return metric.compute(comparison)
+    except GraphError:
+        raise
+    except LayerdagError as error:
+        return SimilarityRow.failed(metric, str(error))
+
+
+def histograms_of(
+    name: str, sets: Iterable[Sequence[DAG]], attributes: Sequence[AttributeView]
+) -> list[Histograms]:
+    """Return the histograms of descriptor ``name`` for each set, on one support, for plots.
+
+    Raises:
+        UsageError: If no descriptor has that name.
+    """
+    table = {metric.name: metric for metric in descriptors(attributes)}
+    if name not in table:
+        raise UsageError(f"There is no descriptor '{name}'; known are {', '.join(table)}.")
+    graphs = [GraphSet.from_dags(dags) for dags in sets]
+    items = [next(table[name].items(one)) for one in graphs]
+    return aligned_histograms(
+        [one.value for one in items],
+        [one.graph for one in items],
+        [one.num_graphs for one in graphs],
+    )
+
+
+DEPTH_BINS = 5
+BY_NODE = ("in_degree", "out_degree")
+BY_LAYER = ("width",)
+
+
+@dataclass(frozen=True)
+class DepthSimilarity:
+    """How far generated graphs are from real ones in one depth bin.
+
+    Attributes:
+        begin: Where it begins, as a fraction of the layers of a graph.
+        end: Where it ends.
+        nodes: Generated nodes in it.
+        rows: Distances of the width of layers, the degrees of nodes and the first attribute; those
+            of nodes and layers in the depth bin alone, with edges to and from anywhere.
+    """
+
+    begin: float
+    end: float
+    nodes: int
+    rows: tuple[SimilarityRow, ...]
+
+    @property
+    def mean_ratio(self) -> float | None:
+        """Mean of the ratios that there are."""
+        ratios = [row.ratio for row in self.rows if row.ratio is not None]
+        return float(np.mean(ratios)) if ratios else None
+
+
+def compare_by_depth(
+    train: Sequence[DAG],
+    test: Sequence[DAG],
+    generated: Sequence[DAG],
+    attributes: Sequence[AttributeView],
+    *,
+    depth_bins: int = DEPTH_BINS,
+    seed: int = 0,
+    replicates: int = 50,
+) -> tuple[DepthSimilarity, ...]:
+    """Return the similarity figures of each depth bin, from the first layers on.
+
+    Layer l of a graph with L layers lies in depth bin ``l * depth_bins // L``, so that a graph of
+    fewer layers than bins leaves some of them empty.
+
+    Args:
+        train: Real graphs that the generator learned from.
+        test: Real graphs that it never saw.
+        generated: Its samples.
+        attributes: Name and kind of each node attribute, in column order; the first is compared.
+        depth_bins: Number of depth bins.
+        seed: Seed of the bootstrap.
+        replicates: Number of resamples.
+
+    Raises:
+        UsageError: If a set is empty, there is no bin, or ``attributes`` does not match the
+            graphs.
+        DataError: If graphs have different numbers of attributes.
+        GraphError: If a graph has a cycle; check structure first.
+    """
+    if depth_bins < 1:
+        raise UsageError(f"Depth is cut into at least one depth bin, found {depth_bins}.")
+    comparison = comparison_of((train, test, generated), attributes, seed, replicates)
+    names = (*BY_LAYER, *BY_NODE, f"attribute:{attributes[0].name}")
+    compared = [metric for metric in descriptors(attributes) if metric.name in names]
+    node_bin_N = _depth_bin_of_node(comparison.generated, depth_bins)
+    return tuple(
+        DepthSimilarity(
+            begin=number / depth_bins,
+            end=(number + 1) / depth_bins,
+            nodes=int((node_bin_N == number).sum()),
+            rows=tuple(
+                row_of(_in_bin(metric, number, depth_bins), comparison) for metric in compared
+            ),
+        )
+        for number in range(depth_bins)
+    )
+
+
+def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> DescriptorMetric:
+    """Return the metric of the nodes, or layers, of one depth bin alone."""
+    depth_bin_of = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
+
+    def items(graphs: GraphSet) -> Iterator[Items]:
+        here = depth_bin_of(graphs, depth_bins) == number
+        for part in descriptor.items(graphs):
+            yield Items(part.part, part.value[here], part.graph[here])
+
+    return replace(descriptor, items=items)
+
+
+def _depth_bin_of_node(graphs: GraphSet, depth_bins: int) -> np.ndarray:
+    """Return the depth bin of each node."""
+    return graphs.layer_N * depth_bins // graphs.layers_B[graphs.graph_N]
+
+
+def _depth_bin_of_layer(graphs: GraphSet, depth_bins: int) -> np.ndarray:
+    """Return the depth bin of each layer."""
+    layer_L = np.arange(len(graphs.graph_L)) - graphs.layer_ptr[graphs.graph_L]
+    return layer_L * depth_bins // graphs.layers_B[graphs.graph_L]
+
+
+LENGTHS = (2, 3, 4)
+
+
+def _novelty(length: int) -> PathNovelty:
+    what = f"sequences of {length} operators along paths that occur in no training graph"
+    return PathNovelty(f"path_novelty:{length}", what, Goal.MATCH_REAL, upper=1.0, length=length)
+
+
+def _distance(length: int) -> PathDistance:
+    what = f"share of each sequence of {length} operators along paths"
+    return PathDistance(f"path_frequencies:{length}", what, Goal.MINIMIZE, upper=1.0, length=length)
+
+
+def _blocks(figure: BlockFigure, what: str, unit: str = "", upper: float = float("inf")) -> Metric:
+    name = f"repeated_blocks:{figure.value}"
+    return RepeatedBlocks(name, what, Goal.MATCH_REAL, upper=upper, unit=unit, figure=figure)
+
+
+LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
+    TypeHashDistance(
+        "type_hashes",
+        "share of each type hash (WfChef)",
+        Goal.MINIMIZE,
+        upper=1.0,
+    ),
+    *(_novelty(length) for length in LENGTHS),
+    *(_distance(length) for length in LENGTHS),
+    _blocks(BlockFigure.NUMBER, "blocks of layers that repeat one after the other", "blocks"),
+    _blocks(BlockFigure.LENGTH, "length of a repeated block", "layers"),
+    _blocks(BlockFigure.COUNT, "copies of a repeated block", "copies"),
+    _blocks(BlockFigure.NODES, "nodes inside repeated blocks", upper=1.0),
+    OperatorInputs(),
+    ShapeViolations(),
+    JointTails(),
+    NodeClassifier(
+        "node_classifier",
+        "area under the ROC curve of boosted trees on nodes, 0.5 is indistinguishable",
+        Goal.MINIMIZE,
+        upper=1.0,
+    ),
+)
+"""Type hashes, paths, repeated blocks, impossible inputs and numbers, tails, and a classifier."""

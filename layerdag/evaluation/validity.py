@@ -1,0 +1,385 @@
+"""Rules on sets of DAGs.
+
+Does a set of DAGs keep the laws of layered DAGs and the limits seen in training?
+
+Layer laws: LayerDAG (arXiv 2411.02322), section 3.1. A sampled graph lists its nodes layer by
+layer; a node whose longest-path layer is smaller than that of a node listed before it has drifted:
+no parent of it stands in the layer before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from layerdag.dag.dag import DAG
+from layerdag.dag.graph_set import GraphSet
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import GraphError
+from layerdag.graph.topology import longest_path_layers, pointers
+from layerdag.validation.rules import Finding, Rule, Severity, rule_table
+
+
+@dataclass(frozen=True, eq=False)
+class DepthRow:
+    """Figures of the nodes in one depth bin.
+
+    Attributes:
+        first_layer: First layer of the depth bin.
+        last_layer: Last layer of the depth bin.
+        nodes: Number of nodes in it.
+        consistent: Share of them that keep "layer-consistent".
+        seen: Share that keep "arity-seen" and "source-seen"; None without training statistics.
+    """
+
+    first_layer: int
+    last_layer: int
+    nodes: int
+    consistent: float
+    seen: float | None
+
+
+class DepthCounts:
+    """Counts of nodes by their layer.
+
+    Args:
+        rows: Number of depth bins, with about equally many nodes.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._count_CL = np.zeros((3, 0), dtype=np.int64)
+        self._knows_training = False
+
+    def add(self, layer_N: np.ndarray, bad_nodes: dict[str, np.ndarray]) -> None:
+        """Count nodes; those of layer -1, of cyclic graphs, are left out.
+
+        Args:
+            layer_N: Layer of each node.
+            bad_nodes: Whether each node breaks a rule, by its id.
+        """
+        wrong_N = np.zeros(layer_N.size, dtype=bool)
+        self._knows_training = "arity-seen" in bad_nodes
+        if self._knows_training:
+            wrong_N = bad_nodes["arity-seen"] | bad_nodes["source-seen"]
+        inside_N = layer_N >= 0
+        kept = [inside_N, inside_N & bad_nodes["layer-consistent"], inside_N & wrong_N]
+        size = max(self._count_CL.shape[1], int(layer_N.max(initial=-1)) + 1)
+        more = size - self._count_CL.shape[1]
+        self._count_CL = np.pad(self._count_CL, ((0, 0), (0, more))) + np.stack(
+            [np.bincount(layer_N[which], minlength=size) for which in kept]
+        )
+
+    def rows(self) -> Iterator[DepthRow]:
+        """Yield the figures of each depth bin."""
+        nodes_L, inconsistent_L, unseen_L = self._count_CL
+        total = int(nodes_L.sum())
+        if not total:
+            return
+        # The last layer of a bin is the quantile of the nodes' layers, the higher one of two.
+        place_R = np.ceil(np.linspace(0, 1, self._rows + 1)[1:] * (total - 1))
+        cuts = np.unique(np.searchsorted(np.cumsum(nodes_L), place_R, side="right"))
+        first = 0
+        for last in cuts.tolist():
+            here = slice(first, last + 1)
+            nodes = int(nodes_L[here].sum())
+            unseen = float(1 - unseen_L[here].sum() / nodes) if self._knows_training else None
+            consistent = float(1 - inconsistent_L[here].sum() / nodes)
+            yield DepthRow(first, last, nodes, consistent, unseen)
+            first = last + 1
+
+
+GRAPH_RULES = rule_table(
+    Rule(
+        "edge-range",
+        Severity.ERROR,
+        "An edge names a node that the graph does not have.",
+        "Number the nodes of a graph from 0 without gaps.",
+    ),
+    Rule("acyclic", Severity.ERROR, "The edges contain a cycle.", "Remove the closing edge."),
+    Rule(
+        "layer-consistent",
+        Severity.ERROR,
+        "A node listed in a layer has no parent in the layer before.",
+        "List nodes in layer order (DAG.in_layer_order), or repair the sampler.",
+    ),
+    Rule("no-double-edge", Severity.ERROR, "An edge occurs twice.", "Keep one of each edge."),
+    Rule(
+        "attribute-range",
+        Severity.ERROR,
+        "An attribute code lies outside the schema.",
+        "Encode with the schema that the graphs are checked against.",
+    ),
+    Rule(
+        "position-range",
+        Severity.ERROR,
+        "A position inside a bin lies outside [0, 1).",
+        "Draw positions uniformly from [0, 1).",
+    ),
+    Rule(
+        "not-empty", Severity.ERROR, "The graph has no node.", "Drop the graph or sample it again."
+    ),
+    Rule(
+        "arity-seen",
+        Severity.WARNING,
+        "A node has more parents than any node of its kind in the training graphs.",
+        "Limit in-degrees by kind, or train longer.",
+    ),
+    Rule(
+        "source-seen",
+        Severity.WARNING,
+        "A node starts its graph although no node of its kind does in the training graphs.",
+        "Give the node a parent, or train longer.",
+    ),
+    Rule(
+        "connected",
+        Severity.WARNING,
+        "The graph falls into several weakly connected parts.",
+        "Compare the share with that of real graphs; traces may have several parts.",
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StructureReport:
+    """Which rules a set of graphs keeps.
+
+    Attributes:
+        graphs: Number of graphs.
+        pass_rate: For each rule id, the fraction of graphs that keep it.
+        valid_B: True where a graph keeps every rule of severity ERROR.
+        findings: One for each broken rule and graph.
+        by_depth: Figures along the depth, so that drift shows.
+    """
+
+    graphs: int
+    pass_rate: dict[str, float]
+    valid_B: np.ndarray
+    findings: tuple[Finding, ...]
+    by_depth: tuple[DepthRow, ...]
+
+    @property
+    def validity(self) -> float:
+        """Fraction of graphs that keep every rule of severity ERROR."""
+        return float(self.valid_B.mean())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields by name for JSON; files have "share" for ``pass_rate``."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {("share" if name == "pass_rate" else name): found[name] for name in found}
+
+
+def check_structure(
+    dags: Sequence[DAG],
+    training: GraphStatistics | None = None,
+    names: Sequence[str] | None = None,
+    depth_rows: int = 5,
+) -> StructureReport:
+    """Judge graphs that may be wrong in any way; nothing here raises because of their content.
+
+    Args:
+        dags: Graphs whose nodes are listed layer by layer.
+        training: Statistics of the training graphs; without them the rules "attribute-range",
+            "arity-seen" and "source-seen" are not applied.
+        names: What to call each graph in findings; numbers by default.
+        depth_rows: Number of depth bins of ``by_depth``.
+
+    Raises:
+        UsageError: If there is no graph.
+        DataError: If graphs have different numbers of attributes.
+    """
+    tally = StructureTally(training, depth_rows)
+    tally.add(dags, names)
+    return tally.report()
+
+
+class StructureTally:
+    """``check_structure`` of graphs that come some at a time.
+
+    Args:
+        training: Statistics of the training graphs.
+        depth_rows: Number of depth bins of ``by_depth``.
+    """
+
+    def __init__(self, training: GraphStatistics | None = None, depth_rows: int = 5) -> None:
+        self._training = training
+        self._parts: list[dict[str, np.ndarray]] = []
+        self._findings: list[Finding] = []
+        self._depth = DepthCounts(depth_rows)
+        self._graphs = 0
+
+    def add(self, dags: Sequence[DAG], names: Sequence[str] | None = None) -> np.ndarray:
+        """Judge the next graphs; return which keep every rule of severity ERROR.
+
+        Raises:
+            UsageError: If there is no graph.
+            DataError: If graphs have different numbers of attributes.
+        """
+        graphs, outside_B = _without_outside_edges(GraphSet.from_dags(dags))
+        layer_N, cyclic_B = _layers(graphs)
+        bad_nodes = {
+            "layer-consistent": _drifted(graphs, layer_N),
+            "position-range": np.concatenate([_positions_wrong(dag) for dag in dags]),
+        }
+        if self._training is not None:
+            bad_nodes |= _against_training(graphs, self._training)
+        bad_graphs = {
+            "edge-range": outside_B,
+            "acyclic": cyclic_B,
+            "no-double-edge": _double_edges(graphs) > 0,
+            "not-empty": graphs.nodes_B == 0,
+            "connected": _parts(graphs) > 1,
+        }
+        bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
+        if names is None:
+            names = [f"graph {i}" for i in range(self._graphs, self._graphs + len(dags))]
+        self._parts.append(bad_graphs)
+        self._findings += _findings(graphs, bad_graphs, bad_nodes, names)
+        self._depth.add(layer_N, bad_nodes)
+        self._graphs += len(dags)
+        return _valid(bad_graphs)
+
+    def report(self) -> StructureReport:
+        """Return the verdict on all of them."""
+        bad_graphs = {
+            name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
+        }
+        order = {name: place for place, name in enumerate(bad_graphs)}
+        return StructureReport(
+            graphs=self._graphs,
+            pass_rate={
+                name: float(1 - bad_graphs[name].mean())
+                for name in GRAPH_RULES
+                if name in bad_graphs
+            },
+            valid_B=_valid(bad_graphs),
+            findings=tuple(sorted(self._findings, key=lambda found: order[found.rule.id])),
+            by_depth=tuple(self._depth.rows()),
+        )
+
+
+def _valid(bad_graphs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return which graphs break no rule of severity ERROR."""
+    valid_B: np.ndarray = ~np.any(
+        [bad_B for name, bad_B in bad_graphs.items() if _is_error(name)], axis=0
+    )
+    return valid_B
+
+
+def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
+    """Return the set without edges that leave their graph, and which graphs had any.
+
+    The layers that graphs carry are left out: they are to be checked, and lack those edges.
+    """
+    first_E = graphs.node_ptr[:-1][graphs.graph_E]
+    last_E = graphs.node_ptr[1:][graphs.graph_E]
+    inside_E = ((graphs.edge_index_2E >= first_E) & (graphs.edge_index_2E < last_E)).all(axis=0)
+    edges_B = np.bincount(graphs.graph_E[inside_E], minlength=graphs.num_graphs)
+    kept = replace(
+        graphs,
+        edge_index_2E=graphs.edge_index_2E[:, inside_E],
+        edge_type_E=graphs.edge_type_E[inside_E],
+        edge_ptr=pointers(edges_B),
+        dags=(),
+    )
+    return kept, edges_B < graphs.edges_B
+
+
+def _is_error(name: str) -> bool:
+    return GRAPH_RULES[name].severity is Severity.ERROR
+
+
+def _any(graphs: GraphSet, bad_N: np.ndarray) -> np.ndarray:
+    """Return whether each graph has a bad node, shape (B,)."""
+    return np.bincount(graphs.graph_N[bad_N], minlength=graphs.num_graphs) > 0
+
+
+def _positions_wrong(dag: DAG) -> np.ndarray:
+    """Return whether some position of each node lies outside [0, 1), shape (N,)."""
+    u_NA = dag.u_NA.numpy()
+    return ((u_NA < 0) | (u_NA >= 1) | np.isnan(u_NA)).any(axis=1)
+
+
+def _layers(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return (layer_N, cyclic_B); nodes of cyclic graphs have layer -1."""
+    cyclic_B = np.zeros(graphs.num_graphs, dtype=bool)
+    try:
+        return graphs.layer_N, cyclic_B
+    except GraphError:
+        pass
+    layer_N = np.full(graphs.num_nodes, -1, dtype=np.int64)
+    for graph, (first, last) in enumerate(zip(graphs.node_ptr, graphs.node_ptr[1:], strict=False)):
+        edges = slice(graphs.edge_ptr[graph], graphs.edge_ptr[graph + 1])
+        try:
+            edge_index_2E = graphs.edge_index_2E[:, edges] - first
+            layer_N[first:last] = longest_path_layers(int(last - first), edge_index_2E)
+        except GraphError:
+            cyclic_B[graph] = True
+    return layer_N, cyclic_B
+
+
+def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
+    """Return whether a node listed before each node of its graph has a greater layer."""
+    # One running maximum over the union: each graph is lifted above all layers of those before it.
+    lift = int(layer_N.max(initial=0)) + 2
+    lifted_N = layer_N + graphs.graph_N * lift
+    return np.maximum.accumulate(lifted_N) > lifted_N
+
+
+def _double_edges(graphs: GraphSet) -> np.ndarray:
+    """Return the number of repeated edges of each graph."""
+    key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
+    _, first = np.unique(key_E, return_index=True)
+    distinct_B = np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
+    return graphs.edges_B - distinct_B
+
+
+def _parts(graphs: GraphSet) -> np.ndarray:
+    """Return the number of weakly connected parts of each graph."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = graphs.num_nodes
+    ones_E = np.ones(graphs.edge_index_2E.shape[1], dtype=np.int8)
+    if size == 0:
+        return np.zeros(graphs.num_graphs, dtype=np.int64)
+    matrix = coo_array((ones_E, tuple(graphs.edge_index_2E)), shape=(size, size))
+    count, part_N = connected_components(matrix.tocsr(), directed=False)
+    graph_of_part = np.zeros(count, dtype=np.int64)
+    graph_of_part[part_N] = graphs.graph_N
+    return np.bincount(graph_of_part, minlength=graphs.num_graphs)
+
+
+def _against_training(graphs: GraphSet, training: GraphStatistics) -> dict[str, np.ndarray]:
+    """Return, for each rule on training limits, whether each node breaks it."""
+    codes_A = np.array([len(counts) for counts in training.attributes])
+    outside_N = ((graphs.x_NA < 0) | (graphs.x_NA >= codes_A)).any(axis=1)
+    most_K = np.array([max((d for d, _ in pairs), default=0) for pairs in training.in_degrees])
+    least_K = np.array([min((d for d, _ in pairs), default=0) for pairs in training.in_degrees])
+    kind_N = np.clip(graphs.x_NA[:, 0], 0, len(most_K) - 1)
+    degree_N = graphs.in_degree_N
+    return {
+        "attribute-range": outside_N,
+        "arity-seen": degree_N > most_K[kind_N],
+        "source-seen": (degree_N == 0) & (least_K[kind_N] > 0),
+    }
+
+
+def _findings(
+    graphs: GraphSet,
+    bad_graphs: dict[str, np.ndarray],
+    bad_nodes: dict[str, np.ndarray],
+    names: Sequence[str],
+) -> list[Finding]:
+    """Return one finding for each broken rule and graph."""
+    found = []
+    for name, bad_B in bad_graphs.items():
+        for graph in np.flatnonzero(bad_B).tolist():
+            node, count = None, 1
+            if name in bad_nodes:
+                first = int(graphs.node_ptr[graph])
+                nodes = np.flatnonzero(bad_nodes[name][first : graphs.node_ptr[graph + 1]])
+                node, count = int(nodes[0]), nodes.size
+            what = GRAPH_RULES[name].what.rstrip(".")
+            found.append(Finding(GRAPH_RULES[name], names[graph], node, what, count))
+    return found

@@ -1,0 +1,275 @@
+"""``AttributedGraph``, ``Condition``, ``LABEL``, label files, splits' names."""
+
+import csv
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from layerdag.errors import DataError, GraphError
+from layerdag.graph.topology import longest_path_layers
+from layerdag.runtime.files import write_text
+from layerdag.runtime.reading import read_parsed
+
+Condition = float | str
+
+
+SIZE_CONDITIONS = NUM_NODES, NUM_LAYERS = ("num_nodes", "num_layers")
+"""Conditions that follow from a graph itself."""
+
+
+def size_conditions(layer_N: np.ndarray) -> dict[str, Condition]:
+    """Return the conditions "num_nodes" and "num_layers" of a graph with these layers."""
+    return {NUM_NODES: float(len(layer_N)), NUM_LAYERS: float(layer_N.max(initial=-1) + 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class AttributedGraph:
+    """A DAG as its source gives it. The order of attributes is the order of the model's columns.
+
+    Attributes:
+        name: For messages and manifests.
+        categories: Words of each categorical attribute, one per node.
+        numbers: Values of each numeric attribute, float64 (N,), NaN for absent.
+        units: Unit of each numeric attribute.
+        edge_index_2E: int64 source and target.
+        edge_type_E: int64 position in ``edge_type_names``.
+        edge_type_names: Name of each edge type.
+        conditions: Graph-level values by name.
+        open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
+        vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
+    """
+
+    name: str
+    categories: Mapping[str, list[str]]
+    numbers: Mapping[str, np.ndarray]
+    edge_index_2E: np.ndarray
+    edge_type_E: np.ndarray
+    units: Mapping[str, str] = field(default_factory=dict)
+    edge_type_names: tuple[str, ...] = ("data",)
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    open_vocabularies: tuple[str, ...] = ()
+    vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes (N)."""
+        for column in self.categories.values():
+            return len(column)
+        for values in self.numbers.values():
+            return len(values)
+        return 0
+
+    @cached_property
+    def layer_N(self) -> np.ndarray:
+        """Longest-path layer of each node, int64, found once. Raises GraphError on a cycle."""
+        return longest_path_layers(self.num_nodes, self.edge_index_2E)
+
+    def checked(self) -> "AttributedGraph":
+        """Return self if columns, edges and edge types agree; cycles are found when encoding.
+
+        Raises:
+            GraphError: With one sentence that names the first fault.
+        """
+        sizes = {name: len(column) for name, column in self.categories.items()}
+        sizes |= {name: len(values) for name, values in self.numbers.items()}
+        if self.num_nodes == 0:
+            raise GraphError(f"{self.name}: there is no node, or no node attribute.")
+        for name, size in sizes.items():
+            if size != self.num_nodes:
+                raise GraphError(
+                    f"{self.name}: attribute '{name}' has {size} values for {self.num_nodes} nodes."
+                )
+        num_edges = self.edge_index_2E.shape[1]
+        if self.edge_type_E.shape != (num_edges,):
+            raise GraphError(
+                f"{self.name}: there are {len(self.edge_type_E)} edge types for {num_edges} edges."
+            )
+        outside = (self.edge_index_2E < 0) | (self.edge_index_2E >= self.num_nodes)
+        if outside.any():
+            raise GraphError(
+                f"{self.name}: an edge names node {int(self.edge_index_2E[outside][0])}, but nodes "
+                f"are 0 to {self.num_nodes - 1}."
+            )
+        if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
+            raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")
+        return self
+
+
+Split = Literal["train", "val", "test"]
+
+
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+LABEL = "label"
+"""Name of the condition that surrogates predict where nothing else is asked: a time or a cost."""
+
+
+NAME, SPLIT = "name", "split"
+STEP_TIMES = ".steps.json"
+"""Ending of the file with the measured step times of a job, behind the prefix of its traces."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The content of a label file.
+
+    Attributes:
+        conditions: Conditions by name of the graph.
+        splits: Split by name of the graph, where the file says.
+    """
+
+    conditions: Mapping[str, Mapping[str, Condition]]
+    splits: Mapping[str, Split]
+
+    def with_folders(self) -> "Labels":
+        """Return the labels with a second name each, that of a graph in a folder called like it.
+
+        So ``sample-00000`` also names ``sample-00000/sample-00000``, as samples are written.
+        """
+        inside = {name: f"{name}/{name.rpartition('/')[2]}" for name in self.conditions}
+        return Labels(
+            {inside[name]: values for name, values in self.conditions.items()}
+            | {**self.conditions},
+            {inside[name]: split for name, split in self.splits.items()} | {**self.splits},
+        )
+
+
+def read_labels(path: str | Path) -> Labels:
+    """Read a label file.
+
+    CSV has a header with a column ``name``; JSON is ``{name: value}`` or ``{name: {condition:
+    value}}``. A column ``split`` holds train, val or test; every other one is a condition, a
+    number where every value of it is one, else a category. Empty cells are unknown.
+
+    Raises:
+        DataError: If the file is missing or of another form; names the line or graph.
+    """
+    path = Path(path)
+    data = read_parsed(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: the label file cannot be read ({error}).") from None
+    rows = _json_rows(path, text) if path.suffix.lower() == ".json" else _csv_rows(path, text)
+    splits = {
+        name: _split(path, name, row.pop(SPLIT)) for name, row in rows.items() if SPLIT in row
+    }
+    numeric = _numeric_columns(rows)
+    conditions = {
+        name: {key: float(value) if key in numeric else value for key, value in row.items()}
+        for name, row in rows.items()
+    }
+    return Labels(conditions, splits)
+
+
+def _csv_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
+    """Return the cells that are not empty, by name and column."""
+    reader = csv.DictReader(text.splitlines())
+    if not reader.fieldnames or NAME not in reader.fieldnames:
+        raise DataError(
+            f"{path}: the first line must name the columns, one of them '{NAME}', such as "
+            f"'{NAME},{LABEL}'; found {reader.fieldnames}."
+        )
+    rows: dict[str, dict[str, str]] = {}
+    for number, row in enumerate(reader, start=2):
+        if None in row or None in row.values():
+            raise DataError(f"{path}: line {number} has not as many cells as the first line.")
+        name = _new(path, row.pop(NAME), rows)
+        rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
+    return rows
+
+
+def _json_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
+    """Return the values as text, by name and condition."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}).") from None
+    if not isinstance(data, dict):
+        raise DataError(f"{path}: must hold an object with a graph's name for each value.")
+    rows: dict[str, dict[str, str]] = {}
+    for name, value in data.items():
+        cells = value if isinstance(value, dict) else {LABEL: value}
+        if not all(isinstance(cell, str | int | float) for cell in cells.values()):
+            raise DataError(f"{path}: graph '{name}' has a value that is no number and no string.")
+        rows[name] = {str(k): str(v) for k, v in cells.items()}
+    return rows
+
+
+def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
+    """Return the name, or raise DataError if it occurs twice."""
+    if name in rows:
+        raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
+    return name
+
+
+def _split(path: Path, name: str, word: str) -> Split:
+    """Return the split that a word names."""
+    for split in SPLITS:
+        if word.strip() == split:
+            return split
+    raise DataError(
+        f"{path}: graph '{name}' is of split '{word}'; write one of {', '.join(SPLITS)}."
+    )
+
+
+def _numeric_columns(rows: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the columns all of whose values are finite numbers."""
+    columns = {key for row in rows.values() for key in row}
+    return {
+        key for key in columns if all(_is_number(row[key]) for row in rows.values() if key in row)
+    }
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -> Path:
+    """Write measured step times beside the traces of a job, as ``PREFIX.steps.json``.
+
+    Args:
+        prefix: Of the traces.
+        seconds: Wall time of each measured step, the slowest rank of each; at least one.
+        ranks: Number of ranks.
+    """
+    path = Path(f"{prefix}{STEP_TIMES}")
+    document = {
+        "step_time_s": {
+            "min": min(seconds),
+            "median": statistics.median(seconds),
+            "repeats": list(seconds),
+        },
+        "ranks": ranks,
+        "measured": "wall time of later steps, without profiler; slowest rank of each",
+    }
+    write_text(path, json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def read_step_time(path: str | Path) -> float:
+    """Return the least of the step times that ``write_step_times`` wrote, in seconds.
+
+    Raises:
+        DataError: If the file holds none.
+    """
+    try:
+        least = json.loads(read_parsed(path))["step_time_s"]["min"]
+        is_number = isinstance(least, int | float) and not isinstance(least, bool)
+        if is_number and math.isfinite(least) and least > 0:
+            return float(least)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise DataError(f"{path}: holds no measured step time; collect the trace again.")

@@ -1,0 +1,37 @@
+"""Flow graphs in files of other tools: DOT, GraphML, node-link JSON, WfFormat."""
+
+from layerdag.graph.formats.dot import read_dot, write_dot
+from layerdag.graph.formats.graphml import (
+    decode_graphml,
+    encode_graphml,
+    read_graphml,
+    read_node_link,
+    write_graphml,
+)
+from layerdag.graph.formats.registry import (
+    FlowFormat,
+    decode_json,
+    encode_json,
+    flow_format,
+    read_json,
+    write_json,
+)
+from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
+
+__all__ = [
+    "FlowFormat",
+    "decode_graphml",
+    "decode_json",
+    "encode_graphml",
+    "encode_json",
+    "flow_format",
+    "read_dot",
+    "read_graphml",
+    "read_json",
+    "read_node_link",
+    "read_wfformat",
+    "write_dot",
+    "write_graphml",
+    "write_json",
+    "write_wfformat",
+]

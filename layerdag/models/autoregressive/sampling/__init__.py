@@ -1,5 +1,0 @@
-"""Cached sampling from the autoregressive model, one node of every graph per step."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-from ._sampler import Sampler as Sampler, SamplerModules as SamplerModules

@@ -1,0 +1,539 @@
+"""Contract, sizes' bounds, ``ModelSpec``, registry.
+
+Interface of every generative model of DAGs: losses and samples.
+
+Shape letters: B graphs, C numeric conditions, F feature columns (codes of all attributes), M
+categorical conditions, N nodes.
+
+Bounds of a model's settings and sizes, so that an untrusted file cannot exhaust the memory.
+
+They lie far above the sizes of useful models and are checked before anything is built.
+
+Conditions of graphs, each of which may be unknown.
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions, R rows.
+
+A model as plain data (name, sizes, statistics, arguments), and the constructor of its module.
+
+A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from a fixed table and
+the arguments are checked against its tree of settings, so that a file cannot name code to run.
+"""
+
+import importlib
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.partial import Gap, Prefix
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.rng import derive_seed
+from layerdag.runtime.settings import build_settings, did_you_mean
+
+NO_PREFIX = (
+    "This model samples whole graphs and completes no prefix; take a checkpoint of 'fast', such as "
+    "the one that ships with the package."
+)
+"""What a model says that begins every graph itself."""
+
+
+@dataclass(frozen=True)
+class LossTerm:
+    """A loss as a sum and the number of decisions in it, so that batches can be combined.
+
+    Attributes:
+        total: Scalar tensor, nats summed over ``count`` decisions.
+        count: Scalar tensor, number of decisions.
+    """
+
+    total: Float[Tensor, ""]
+    count: Float[Tensor, ""] | Int[Tensor, ""]
+
+    def mean(self) -> Float[Tensor, ""]:
+        """Return the mean in nats per decision."""
+        return self.total / self.count.clamp(min=1)
+
+
+@dataclass(frozen=True, eq=False)
+class JointCodeMasks:
+    """The codes that nodes of samples can have by the meaning of the codes, not by training.
+
+    Attributes:
+        pairs_FF: Which codes, of all attributes end to end, one node can have together.
+        graph_BF: Which codes the nodes of each graph can have.
+    """
+
+    pairs_FF: Bool[Tensor, "F F"]
+    graph_BF: Bool[Tensor, "B F"]
+
+    def repeated(self, times: int) -> "JointCodeMasks":
+        """Return the same with each graph so many times, one after another."""
+        return JointCodeMasks(self.pairs_FF, self.graph_BF.repeat_interleave(times, dim=0))
+
+
+Faults = Callable[[Sequence[DAG]], Sequence[float]]
+"""How much is wrong with each of some finished graphs, the candidates of a graph in a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleRequest:
+    """What to sample: one row of conditions and one seed per graph.
+
+    Attributes:
+        numeric_BC: float32 standardized conditions; NaN is unknown.
+        category_BM: int64 condition codes; -1 is unknown.
+        seeds: One seed per graph; a graph depends only on its own seed and conditions.
+        max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
+        max_layers: Largest number of layers, likewise.
+        min_layers: Smallest number of layers: no graph ends before, unless it is truncated.
+        steps: Denoising steps of `reference`; None takes those of training.
+        guidance: Weight of classifier-free guidance; 1 is plain conditioning.
+        temperature: Of every decision, after guidance: logits are divided by it. 1 is the model's
+            own distribution, less is sharper; `reference` knows no other than 1.
+        best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the neighbors that training shows; `reference` draws one.
+        nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
+            none. `fast` counts them down and chooses candidates by it, `reference` takes none.
+        layers_B: float32 number of layers that each graph is to have, likewise; `fast` counts them
+            down.
+        prefix: First layers that every graph begins with; `reference` takes none.
+        gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
+        possible: What is ruled out while `fast` samples; None rules out nothing.
+        faults: What counts against candidates beside the model's own score; None is nothing.
+    """
+
+    numeric_BC: Float[Tensor, "B C"]
+    category_BM: Int[Tensor, "B M"]
+    seeds: tuple[int, ...]
+    max_nodes: int = 10_000
+    max_layers: int = 2_000
+    min_layers: int = 0
+    steps: int | None = None
+    guidance: float = 1.0
+    temperature: float = 1.0
+    best_of: int = 1
+    nodes_B: Float[Tensor, " B"] | None = None
+    layers_B: Float[Tensor, " B"] | None = None
+    prefix: Prefix | None = None
+    gap: Gap | None = None
+    possible: JointCodeMasks | None = None
+    faults: Faults | None = None
+
+    @property
+    def sizes_B2(self) -> Float[Tensor, "B 2"]:
+        """Numbers of nodes and of layers that each graph is to have; NaN asks for none."""
+        unknown_B = torch.full((len(self.seeds),), torch.nan)
+        sizes = (self.nodes_B, self.layers_B)
+        return torch.stack([unknown_B if s_B is None else s_B.float().cpu() for s_B in sizes], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResult:
+    """Sampled graphs in the order of the request's seeds, nodes in layer order.
+
+    Attributes:
+        dags: The graphs; without conditions, which the caller has.
+        truncated: True where a limit of the request cut the graph short.
+        log_weights: What a choice among the graphs adds to its own scores, nats; empty is nothing.
+    """
+
+    dags: tuple[DAG, ...]
+    truncated: tuple[bool, ...]
+    log_weights: tuple[float, ...] = ()
+
+
+class DAGModel(nn.Module, ABC):
+    """A layerwise generative model of attributed DAGs."""
+
+    @abstractmethod
+    def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
+        """Return a term per objective ("layer_size", "node", ...); noise from ``generator``.
+
+        With the same batch, weights and generator state the result is the same, which makes
+        validation likelihood deterministic when the trainer reseeds the generator.
+        """
+
+    @abstractmethod
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        """Return the parameters by the objectives that train them, every parameter once.
+
+        Objectives of one key share parameters and are selected together; others are independent.
+        """
+
+    def posterior_objectives(self) -> tuple[str, ...]:
+        """Return the objectives of p(conditions | graph), which do not affect sampled graphs.
+
+        Every checkpoint holds their parameters at the best validation likelihood. For generators
+        likelihood is a poor measure of sample quality (docs/explanation/fast-model.md).
+        """
+        return ()
+
+    @property
+    def has_temperature(self) -> bool:
+        """Whether sampling can have another temperature than 1."""
+        return False
+
+    @property
+    def default_best_of(self) -> int:
+        """Graphs drawn for each one kept where nothing else is asked for."""
+        return 1
+
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
+        """Refuse options of sampling that this model cannot honor.
+
+        Raises:
+            UsageError: Names the option and what to do.
+        """
+        if temperature != 1.0:
+            raise UsageError(
+                "This model draws by denoising, which has no temperature, so "
+                f"temperature={temperature:g} cannot be done; leave it out."
+            )
+        if best_of != 1:
+            raise UsageError(
+                "This model has nothing to choose among several graphs by, so "
+                f"best_of={best_of} cannot be done; leave best_of out, or ask for best_of=1."
+            )
+
+    @abstractmethod
+    def sample(self, request: SampleRequest) -> SampleResult:
+        """Sample one graph per seed; acyclic and layer-consistent by construction.
+
+        Raises:
+            UsageError: As ``require_options``.
+        """
+
+    def log_prefix_likelihood(
+        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
+    ) -> float:
+        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
+
+        Args:
+            batch: The graphs.
+            out_degree_N: Children of each node in the whole graph; None: those that are there.
+
+        Raises:
+            UsageError: If the model completes no prefix.
+        """
+        del batch, out_degree_N
+        raise UsageError(NO_PREFIX)
+
+    def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
+        """Return log p(conditions | graph) of each graph under the posterior, nats, shape (B,).
+
+        None if the model has no posterior p(conditions | graph).
+        """
+        return None
+
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Float[Tensor, "B C"] | None:
+        """Return the predicted numeric conditions of each graph, standardized, shape (B, C).
+
+        None if the model has no posterior p(conditions | graph).
+        """
+        return None
+
+
+_LITERAL: Any = typing.Literal
+
+MAX_WIDTH = 8192
+MAX_DEPTH = 256
+MAX_STEPS = 10_000
+MAX_CODES = 100_000
+"""Codes of one attribute or condition, and edge types."""
+
+MAX_COLUMNS = 1_000
+"""Attributes of a node, conditions of a graph."""
+
+
+def require_between(model: str, low: int | float, high: int | float, **values: int | float) -> None:
+    """Refuse settings that are not between ``low`` and ``high``, both included.
+
+    Raises:
+        ConfigError: Names the model and the first setting out of bounds; NaN is.
+    """
+    for name, value in values.items():
+        if not low <= value <= high:
+            raise ConfigError(
+                f"model '{model}': '{name}' must be from {low:g} to {high:g}, found {value!r:.40}."
+            )
+
+
+def require_choices(model: str, group: str, settings: Any) -> None:
+    """Refuse words that are not among the choices a setting is annotated with (``Literal``).
+
+    Args:
+        model: For the message.
+        group: Place of the settings in those of the model ("encoder"), or "".
+        settings: A dataclass.
+
+    Raises:
+        ConfigError: Names the model, the setting and its choices.
+    """
+    for name, hint in typing.get_type_hints(type(settings)).items():
+        literals = [
+            part for part in (hint, *typing.get_args(hint)) if typing.get_origin(part) is _LITERAL
+        ]
+        choices = [choice for literal in literals for choice in typing.get_args(literal)]
+        value = getattr(settings, name)
+        optional = type(None) in typing.get_args(hint)
+        if choices and value not in choices and not (optional and value is None):
+            where = f"{group}.{name}" if group else name
+            raise ConfigError(
+                f"model '{model}': '{where}' must be {' or '.join(map(repr, choices))}, found "
+                f"{value!r:.40}."
+            )
+
+
+def require_few(sizes: GraphSizes) -> None:
+    """Refuse sizes that no data set has.
+
+    Raises:
+        ConfigError: If there are more than ``MAX_COLUMNS`` attributes or conditions, or more than
+            ``MAX_CODES`` codes of one; names the number.
+    """
+    columns = len(sizes.attributes), sizes.numeric_conditions, len(sizes.category_conditions)
+    codes = *sizes.attributes, *sizes.category_conditions, sizes.edge_types
+    if not sizes.attributes or min(codes) < 1 or min(columns) < 0:
+        raise ConfigError("A model needs at least one attribute, and positive numbers of codes.")
+    if max(columns) > MAX_COLUMNS:
+        raise ConfigError(
+            f"A model of {max(columns)} columns is refused; {MAX_COLUMNS} is the most."
+        )
+    if max(codes) > MAX_CODES:
+        raise ConfigError(f"A column of {max(codes)} codes is refused; {MAX_CODES} is the most.")
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Encoded conditions of B graphs.
+
+    Attributes:
+        numeric_BC: Standardized numbers; NaN is unknown.
+        category_BM: int64 codes; -1 is unknown.
+        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown, None is unknown for all.
+    """
+
+    numeric_BC: Float[Tensor, "B C"]
+    category_BM: Int[Tensor, "B M"]
+    sizes_B2: Float[Tensor, "B 2"] | None = None
+
+    def unknown(self) -> "Conditions":
+        """Return conditions of the same shape of which nothing is known."""
+        return Conditions(
+            torch.full_like(self.numeric_BC, torch.nan), torch.full_like(self.category_BM, -1)
+        )
+
+    @property
+    def known_sizes_B2(self) -> Float[Tensor, "B 2"]:
+        """Numbers of nodes and of layers asked for, NaN where they are unknown, shape (B, 2)."""
+        if self.sizes_B2 is not None:
+            return self.sizes_B2
+        return torch.full((len(self.category_BM), 2), torch.nan, device=self.category_BM.device)
+
+    def dropped(self, uniform: Float[Tensor, "B _"], rate: float) -> "Conditions":
+        """Make conditions unknown at random: each with probability ``rate``, and all together.
+
+        The two kinds of dropping allow requests for any subset of conditions, and for none,
+        which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
+
+        Args:
+            uniform: In [0, 1): one per number, one per category, one for each of the two sizes if
+                they are asked for, and one for all of a graph.
+            rate: Probability of either kind of dropping.
+        """
+        drop = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
+        count = self.numeric_BC.shape[1]
+        stop = count + self.category_BM.shape[1]
+        sizes_B2 = self.sizes_B2
+        return Conditions(
+            self.numeric_BC.masked_fill(drop[:, :count], torch.nan),
+            self.category_BM.masked_fill(drop[:, count:stop], -1),
+            None if sizes_B2 is None else sizes_B2.masked_fill(drop[:, stop:], torch.nan),
+        )
+
+    def of(self, row_R: Shaped[Tensor, " R"]) -> "Conditions":
+        """Return the conditions of the graphs ``row_R``."""
+        sizes_R2 = None if self.sizes_B2 is None else self.sizes_B2[row_R]
+        return Conditions(self.numeric_BC[row_R], self.category_BM[row_R], sizes_R2)
+
+    def followed_by(self, other: "Conditions") -> "Conditions":
+        """Return these conditions, then those of ``other``."""
+        return Conditions(
+            torch.cat([self.numeric_BC, other.numeric_BC]),
+            torch.cat([self.category_BM, other.category_BM]),
+            torch.cat([self.known_sizes_B2, other.known_sizes_B2]),
+        )
+
+
+_HOMES = {
+    "fast": ("layerdag.models.fast.model:FastLayerDAG", "layerdag.models.fast.config:FastConfig"),
+    "reference": (
+        "layerdag.models.reference.model:ReferenceLayerDAG",
+        "layerdag.models.reference.config:ReferenceConfig",
+    ),
+}
+MODEL_NAMES = tuple(_HOMES)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything needed to build a model except its weights.
+
+    Attributes:
+        name: "reference" or "fast".
+        sizes: Counts of the data set's schema.
+        statistics: Measured on the training graphs.
+        arguments: Settings of the model as nested plain data; what is left out has its default.
+    """
+
+    name: str
+    sizes: GraphSizes
+    statistics: GraphStatistics
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Any:
+        """The settings as the tree of dataclasses that the model's constructor takes.
+
+        Raises:
+            ConfigError: If the model or a setting is unknown, or a value is out of bounds.
+        """
+        return model_config(self.name, self.arguments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as JSON-serializable data."""
+        return {
+            "name": self.name,
+            "sizes": asdict(self.sizes),
+            "statistics": self.statistics.to_dict(),
+            "arguments": dict(self.arguments),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "ModelSpec":
+        """Return the spec that ``to_dict`` wrote.
+
+        Raises:
+            ConfigError: If an entry is missing or has another type.
+        """
+        try:
+            sizes = GraphSizes(
+                attributes=_counts(data["sizes"]["attributes"]),
+                edge_types=int(data["sizes"]["edge_types"]),
+                numeric_conditions=int(data["sizes"]["numeric_conditions"]),
+                category_conditions=_counts(data["sizes"]["category_conditions"]),
+            )
+            statistics = GraphStatistics.from_dict(data["statistics"])
+            counted = tuple(len(counts) for counts in statistics.attributes)
+            if counted != sizes.attributes or len(statistics.edge_types) != sizes.edge_types:
+                raise ValueError(f"statistics count {counted} codes, sizes {sizes.attributes}")
+            return cls(str(data["name"]), sizes, statistics, _plain(data["arguments"]))
+        except (
+            *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+            *(OverflowError, RecursionError),
+        ) as error:
+            raise ConfigError(f"The model's description cannot be read: {error!r}.") from error
+
+
+def model_config(name: str, values: object) -> Any:
+    """Return the tree of settings of the model ``name``, from nested plain data or as it is.
+
+    Raises:
+        ConfigError: If the model or a setting is unknown, or a value is out of bounds.
+    """
+    return build_settings(_part(name, 1), values, "model")
+
+
+def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
+    """Return the model with initial weights drawn from ``seed``; no global generator is touched.
+
+    Raises:
+        ConfigError: If the name or a setting is unknown, or a value is out of bounds.
+    """
+    require_few(spec.sizes)
+    config = spec.config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights"))
+        try:
+            model: DAGModel = _part(spec.name, 0)(spec.sizes, spec.statistics, config)
+        except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
+            raise ConfigError(f"model '{spec.name}' cannot be built: {error}.") from error
+        return model
+
+
+def build_without_weights(spec: ModelSpec) -> DAGModel:
+    """Return the model on the meta device, for the shapes of its weights: no memory is spent.
+
+    Raises:
+        ConfigError: If the name or a setting is unknown, or a value is out of bounds.
+    """
+    with torch.device("meta"), _NothingDrawn():
+        return build_model(spec)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Initial weights are not drawn, nor numbers summed: on the meta device there is nothing.
+
+    For each of these operations torch would import its compiler there, which takes a second, and
+    then run it in Python.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.randn:
+            return torch.empty(*args, **kwargs)
+        if func in _FILLING:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if func in _SAME_SHAPE:
+            return torch.empty(args[0].shape, dtype=args[0].dtype)
+        return func(*args, **kwargs)
+
+
+_FILLING = (
+    nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_,
+    Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_,
+)  # fmt: skip
+_SAME_SHAPE = (Tensor.cumsum, Tensor.mul, Tensor.sub, torch.log1p)
+"""With a number or a tensor of the same shape, as the constructors use them."""
+
+
+def _part(name: str, which: int) -> type[Any]:
+    """Return the class (0) or the settings (1) of the model ``name``, imported on demand."""
+    if name not in _HOMES:
+        raise ConfigError(
+            f"There is no model '{name}'.{did_you_mean(name, MODEL_NAMES)} "
+            f"Known are {', '.join(MODEL_NAMES)}."
+        )
+    module, _, cls = _HOMES[name][which].partition(":")
+    part: type[Any] = getattr(importlib.import_module(module), cls)
+    return part
+
+
+def _counts(values: Any) -> tuple[int, ...]:
+    """Return a list of positive integers as a tuple."""
+    counts = tuple(int(value) for value in values)
+    if any(count < 1 for count in counts):
+        raise ValueError(f"counts must be positive, found {counts}")
+    return counts
+
+
+def _plain(values: Any) -> dict[str, Any]:
+    """Return a mapping of names to numbers, strings, booleans, or lists or groups of them."""
+    for name, value in dict(values).items():
+        if not isinstance(name, str):
+            raise TypeError(f"argument {name!r} is {value!r}")
+        if isinstance(value, Mapping):
+            _plain(value)
+        elif not isinstance(value, int | float | bool | str | list | None):
+            raise TypeError(f"argument {name!r} is {value!r}")
+    return dict(values)

@@ -1,0 +1,200 @@
+"""The settings of the fast model as a tree; configs/model/fast.yaml has the same keys.
+
+Where a part can be left out or exchanged, the setting names the choice, and the constructor takes
+the component of that name (configs/experiment/ablation, docs/explanation/fast-model.md).
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from layerdag.errors import ConfigError
+from layerdag.models.base import MAX_DEPTH, MAX_WIDTH, require_between, require_choices
+
+HEAD_WIDTH = 32
+"""Width of an attention head, and of the keys of candidate parents."""
+
+POSITION_BUCKETS = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513)
+"""First position of each bucket after bucket 0, which holds the start token alone."""
+
+_MAX_POSITION = 1_000_000
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The causal encoder.
+
+    Attributes:
+        block: Tokens per attention block.
+        attention: What a token sees of earlier ones: "window" (its own block and the one before
+            token by token, one mean per older block), or "none".
+        messages: What a token gets from its parents: the "mean" of their values, or "none".
+        dropout: Fraction of the encoder's inputs and outputs dropped in training.
+        token_dropout: Fraction of tokens whose embedding is zeroed in training; with a few hundred
+            graphs the model would otherwise memorize prefixes.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    block: int = 64
+    attention: Literal["window", "none"] = "window"
+    messages: Literal["mean", "none"] = "mean"
+    dropout: float = 0.1
+    token_dropout: float = 0.15
+
+    def __post_init__(self) -> None:
+        require_choices("fast", "encoder", self)
+        rates = {"encoder.dropout": self.dropout, "encoder.token_dropout": self.token_dropout}
+        require_between("fast", 1, MAX_WIDTH, **{"encoder.block": self.block})
+        require_between("fast", 0, 1, **rates)
+
+
+@dataclass(frozen=True)
+class ConditioningConfig:
+    """How the conditions of a graph reach its tokens.
+
+    Attributes:
+        dropout: Fraction of conditions hidden in training, for guidance.
+        position_buckets: First position of each bucket after bucket 0. The tokens of a bucket get a
+            condition vector of their own; without any, all tokens get the same.
+        remaining_sizes: "encoded": every token knows how many nodes and layers are still to come of
+            those asked for; "none": it does not. None: "encoded" in jobs of traces with both
+            numbers among their conditions, "none" elsewhere.
+
+    Raises:
+        ConfigError: If the fraction is not in [0, 1], or the positions are not ascending.
+    """
+
+    dropout: float = 0.1
+    position_buckets: tuple[int, ...] = POSITION_BUCKETS
+    remaining_sizes: Literal["encoded", "none"] | None = None
+
+    def __post_init__(self) -> None:
+        require_choices("fast", "conditioning", self)
+        require_between("fast", 0, 1, **{"conditioning.dropout": self.dropout})
+        starts = self.position_buckets
+        if starts != tuple(sorted(set(starts))) or any(
+            not 1 <= start <= _MAX_POSITION for start in starts
+        ):
+            raise ConfigError(
+                "model 'fast': 'conditioning.position_buckets' must be ascending positions from 1 "
+                f"to {_MAX_POSITION:,}, found {list(starts)!r:.60}."
+            )
+        require_between(
+            "fast", 0, MAX_DEPTH, **{"number of conditioning.position_buckets": len(starts)}
+        )
+
+
+@dataclass(frozen=True)
+class HeadsConfig:
+    """The decisions about a node.
+
+    Attributes:
+        attributes: Whether each attribute after the first is "chained" to those before it, or
+            "independent" of them.
+        parent_features: What candidate parents are scored by beside query and key: "dynamic"
+            features (children so far, offset, gap), or "none".
+        chosen_parents: What a further parent is chosen by, of those that the node has: the first
+            and the "last", or "all" of them, which rules about all parents of a node need.
+    """
+
+    attributes: Literal["chained", "independent"] = "chained"
+    parent_features: Literal["dynamic", "none"] = "dynamic"
+    chosen_parents: Literal["last", "all"] = "last"
+
+    def __post_init__(self) -> None:
+        require_choices("fast", "heads", self)
+
+
+@dataclass(frozen=True)
+class ConstraintConfig:
+    """What a sampled graph may not do.
+
+    Attributes:
+        out_degree: "observed": no node has more children than any training node of its kind, or
+            than predicted for it, and numbers that no training node has count as violations;
+            "unlimited": any number.
+        neighbors: "observed": where several graphs are drawn for one, those go on whose nodes have
+            parents and children as several training graphs have; "unlimited": whichever. None:
+            "observed" in jobs of traces, "unlimited" in flow graphs, which need it less and would
+            be copies more often.
+        attributes: "observed": attributes that several training graphs show to go together, such as
+            an operator and its type, do so in every node; "unlimited": each is drawn given the
+            others. None: as ``neighbors``.
+    """
+
+    out_degree: Literal["observed", "unlimited"] = "observed"
+    neighbors: Literal["observed", "unlimited"] | None = None
+    attributes: Literal["observed", "unlimited"] | None = None
+
+    def __post_init__(self) -> None:
+        require_choices("fast", "constraints", self)
+
+
+@dataclass(frozen=True)
+class PosteriorConfig:
+    """The network that predicts the conditions of a graph.
+
+    Attributes:
+        width: Features of a node; None: three quarters of the model's width.
+        rounds: Rounds of message passing.
+        dropout: Fraction of features dropped in training.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    width: int | None = None
+    rounds: int = 3
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_between("fast", 1, MAX_WIDTH, **{"posterior.width": self.width or 1})
+        require_between("fast", 0, MAX_DEPTH, **{"posterior.rounds": self.rounds})
+        require_between("fast", 0, 1, **{"posterior.dropout": self.dropout})
+
+
+@dataclass(frozen=True)
+class FastConfig:
+    """Every setting of the fast model.
+
+    Attributes:
+        width: Width of the encoder, a multiple of 32 (one attention head each).
+        depth: Number of encoder blocks.
+        predict_out_degree: Whether to predict the out-degree of every node. This helps where it
+            follows from earlier nodes, as in the kernels of TPU Tile, and hurts where it does not,
+            as in training jobs (docs/explanation/fast-model.md, "What each part is worth"). None
+            leaves it to the data set: in flow graphs, not in jobs. Without a data set it is
+            predicted.
+        encoder: The causal encoder.
+        conditioning: How conditions reach the tokens.
+        heads: The decisions about a node.
+        constraints: What a sampled graph may not do.
+        posterior: The network that predicts conditions.
+
+    Raises:
+        ConfigError: If a value is out of bounds.
+    """
+
+    width: int = 128
+    depth: int = 3
+    predict_out_degree: bool | None = None
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    conditioning: ConditioningConfig = field(default_factory=ConditioningConfig)
+    heads: HeadsConfig = field(default_factory=HeadsConfig)
+    constraints: ConstraintConfig = field(default_factory=ConstraintConfig)
+    posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
+
+    def __post_init__(self) -> None:
+        require_between("fast", 1, MAX_WIDTH, width=self.width)
+        require_between("fast", 1, MAX_DEPTH, depth=self.depth)
+        if self.width % HEAD_WIDTH:
+            raise ConfigError(
+                f"The fast model needs a width that is a multiple of {HEAD_WIDTH}, found "
+                f"{self.width}."
+            )
+
+    @property
+    def posterior_width(self) -> int:
+        """Width of the posterior."""
+        return self.posterior.width or 3 * self.width // 4

@@ -1,0 +1,528 @@
+"""Readouts and teacher-forced losses.
+
+The decisions of the fast model as readouts of one state per node, in training and sampling.
+
+For node j, given everything before it (state of token j-1):
+
+    first parent -> kind -> in-degree -> further parents and edge types -> other attributes
+    -> out-degree
+
+The *kind* is the first attribute. The other attributes follow one another, each given those before
+it (NADE, arXiv 1605.02226). The *out-degree* is the number of children in the finished graph.
+It is a function of the whole graph, so that predicting it changes no probability of a graph, but
+later siblings, layer sizes and the end of the graph can depend on it. It is optional.
+
+Parameter names (``slot``, ``first_stub``, ``open_embedding``, ``plan_readout``, ``far_query``) are
+those of published checkpoints.
+
+Shape letters: D width of a state, F feature columns, K codes, L layers, N nodes, P pairs, Q
+decisions, d width of a head or key.
+
+Teacher forcing: the likelihood of every decision of a batch of training graphs in one pass.
+
+Shape letters: A node attributes, B graphs, D width of a state, E edges, G groups of rows, K codes,
+L layers, N nodes, P pairs, Q decisions, R rows (of a linear map), T tokens, Z attention blocks, d
+width of a head or key, q selected decisions.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.models.base import LossTerm
+from layerdag.models.fast.config import HeadsConfig
+from layerdag.models.fast.encoder import StructuralFeatures, block_sum
+from layerdag.models.fast.layout import (
+    BLOCK_CODES,
+    NEVER,
+    STUB_CODES,
+    TOKEN_CODES,
+    AttentionBlocks,
+    BatchLayout,
+    CandidatePairs,
+    Edges,
+    ParentDecisionRows,
+    ParentHistory,
+    TokenCodes,
+    log_code,
+    no_token_codes,
+    split_ranges,
+    stub_code,
+    token_codes,
+)
+from layerdag.models.layers import (
+    CountCode,
+    CountEncoder,
+    SumEmbedding,
+    gather_rows,
+    segment_mean,
+    to_float32,
+)
+
+
+class Readout(nn.Module):
+    """Logits from a state: normalization, GELU, linear map."""
+
+    def __init__(self, width: int, num_codes: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.project = nn.Linear(width, num_codes)
+
+    def forward(self, state: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape K"]:
+        """Return logits, shape (..., codes)."""
+        logits: Tensor = self.project(F.gelu(self.norm(state)))
+        return logits
+
+
+class Pointer(nn.Module):
+    """Scores of candidate parents: dot product of query and key, plus a term per feature code.
+
+    Args:
+        width: Of a state.
+        key_width: Of queries and keys.
+        token_codes: Features of candidate tokens.
+    """
+
+    offset_F: Tensor
+
+    def __init__(self, width: int, key_width: int, token_codes: TokenCodes = token_codes) -> None:
+        super().__init__()
+        self.token_codes = token_codes
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.query = nn.Linear(width, key_width)
+        self.far_query = nn.Linear(width, key_width)
+        self.code_scores = nn.Linear(width, sum(TOKEN_CODES))
+        self.block_scores = nn.Linear(width, BLOCK_CODES)
+        self.key = nn.Linear(width, key_width, bias=False)
+        ends = torch.tensor(TOKEN_CODES).cumsum(0)
+        self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
+
+    def activate(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q D"]:
+        """Return the hidden state from which the scores are computed."""
+        return F.gelu(self.norm(state_QD))
+
+    def tokens(
+        self,
+        hidden_QD: Float[Tensor, "Q D"],
+        key_Pd: Float[Tensor, "P d"],
+        codes_P4: Int[Tensor, "P 4"],
+        candidates: CandidatePairs,
+    ) -> Float[Tensor, " P"]:
+        """Return the score of each candidate token, shape (P,)."""
+        decision_P = candidates.decision_P
+        query_Pd = gather_rows(self.query(hidden_QD), decision_P)
+        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        code_QK = self.code_scores(hidden_QD)
+        flat_P4 = decision_P[:, None] * code_QK.shape[1] + codes_P4 + self.offset_F
+        return score_P + code_QK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
+
+    def blocks(
+        self,
+        hidden_QD: Float[Tensor, "Q D"],
+        key_Pd: Float[Tensor, "P d"],
+        codes_P: Int[Tensor, " P"],
+        candidates: CandidatePairs,
+    ) -> Float[Tensor, " P"]:
+        """Return the score of each candidate block (mean key, code of its pending children)."""
+        decision_P = candidates.decision_P
+        query_Pd = gather_rows(self.far_query(hidden_QD), decision_P)
+        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        return score_P + self.block_scores(hidden_QD)[decision_P, codes_P]
+
+
+_PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}
+
+
+class Heads(nn.Module):
+    """States and readouts of all decisions.
+
+    Args:
+        sizes: Counts of the data set's schema.
+        statistics: Of the training graphs.
+        width: Of a state.
+        key_width: Of the keys of candidate parents.
+        plans: Whether the out-degree is predicted.
+        config: Which decisions see what.
+    """
+
+    out_degree: CountEncoder | None
+    plan_readout: Readout | None
+    chosen_parents: nn.Linear | None
+
+    def __init__(
+        self,
+        sizes: GraphSizes,
+        statistics: GraphStatistics,
+        width: int,
+        key_width: int,
+        *,
+        plans: bool,
+        config: HeadsConfig | None = None,
+    ) -> None:
+        super().__init__()
+        config = config or HeadsConfig()
+        kinds, *others = sizes.attributes
+        self.size = CountEncoder(CountCode(24, statistics.max_layer_size))
+        self.in_degree = CountEncoder(CountCode(16, statistics.max_in_degree))
+        self.out_degree = CountEncoder(CountCode(16, statistics.max_out_degree)) if plans else None
+        slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
+        self.context = nn.Linear(width, width)
+        self.slot = SumEmbedding(slot_codes, width)
+        self.pointer = Pointer(width, key_width, _PARENT_FEATURES[config.parent_features])
+        self.first_parent = nn.Linear(width, width, bias=False)
+        self.first_stub = SumEmbedding([STUB_CODES], width)
+        self.kind_embedding = SumEmbedding([kinds], width)
+        self.degree_embedding = SumEmbedding([self.in_degree.num_codes], width)
+        self.open_embedding = SumEmbedding([self.in_degree.num_codes], width)
+        self.last_parent = nn.Linear(width, width, bias=False)
+        self.all_parents = nn.Linear(width, width, bias=False)
+        # Only the out-degree readout depends on the last attribute.
+        embedded = others if plans else others[:-1]
+        self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in embedded)
+        # Attributes that later ones see; the parameters of the others stay as they were made.
+        self.num_chained = len(embedded) if config.attributes == "chained" else 0
+        self.size_readout = Readout(width, self.size.num_codes)
+        self.kind_readout = Readout(width, kinds)
+        self.degree_readout = Readout(width, self.in_degree.num_codes)
+        self.type_readout = Readout(width, sizes.edge_types)
+        self.other_readouts = nn.ModuleList(Readout(width, size) for size in others)
+        self.plan_readout = Readout(width, self.out_degree.num_codes) if self.out_degree else None
+        # Made last, so that the weights of models without it start as they always did.
+        self.chosen_parents = (
+            nn.Linear(width, width, bias=False) if config.chosen_parents == "all" else None
+        )
+
+    def size_logits(
+        self, encoded_LD: Float[Tensor, "L D"], first_L: Bool[Tensor, " L"]
+    ) -> Float[Tensor, "L K"]:
+        """Return the logits of layer sizes; size 0 ends the graph and is excluded for layer 0."""
+        logits_LK = self.size_readout(encoded_LD)
+        empty_K = torch.arange(self.size.num_codes, device=first_L.device) == 0
+        return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
+
+    def context_state(
+        self,
+        encoded_ND: Float[Tensor, "N D"],
+        size_N: Int[Tensor, " N"],
+        index_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N D"]:
+        """Return the state from the previous token, the layer size and the index in the layer."""
+        slot_N3 = torch.stack([size_N, index_N, size_N - index_N], dim=1)
+        return self.context(encoded_ND) + self.slot(self.size.encode(slot_N3))
+
+    def kind_state(
+        self,
+        context_ND: Float[Tensor, "N D"],
+        parent_ND: Float[Tensor, "N D"],
+        stub_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N D"]:
+        """Add the first parent: its encoding (zero in layer 0) and its stub code."""
+        return context_ND + self.first_parent(parent_ND) + self.first_stub(stub_N[:, None])
+
+    def degree_state(
+        self, state_ND: Float[Tensor, "N D"], kind_N: Int[Tensor, " N"]
+    ) -> Float[Tensor, "N D"]:
+        """Add the kind."""
+        return state_ND + self.kind_embedding(kind_N[:, None])
+
+    def further_state(
+        self,
+        state_QD: Float[Tensor, "Q D"],
+        parent_QD: Float[Tensor, "Q D"],
+        open_Q: Int[Tensor, " Q"],
+        chosen_QD: Float[Tensor, "Q D"],
+    ) -> Float[Tensor, "Q D"]:
+        """Add the parent chosen last, the number of remaining parents, the sum of those chosen."""
+        open_QD = self.open_embedding(self.in_degree.encode(open_Q)[:, None])
+        state_QD = state_QD + self.last_parent(parent_QD) + open_QD
+        if self.chosen_parents is None:
+            return state_QD
+        chosen: Tensor = self.chosen_parents(chosen_QD)
+        return state_QD + chosen
+
+    def after_other(
+        self, state_ND: Float[Tensor, "N D"], index: int, code_N: Int[Tensor, " N"]
+    ) -> Float[Tensor, "N D"]:
+        """Add the attribute number ``index`` after the kind, if a later decision depends on it."""
+        if index >= self.num_chained:
+            return state_ND
+        embedded_ND: Tensor = self.other_embeddings[index](code_N[:, None])
+        return state_ND + embedded_ND
+
+    def other_state(
+        self,
+        state_ND: Float[Tensor, "N D"],
+        degree_N: Int[Tensor, " N"],
+        parents_ND: Float[Tensor, "N D"],
+    ) -> Float[Tensor, "N D"]:
+        """Add the in-degree and the mean encoding of all parents."""
+        degree_ND = self.degree_embedding(self.in_degree.encode(degree_N)[:, None])
+        return state_ND + degree_ND + self.all_parents(parents_ND)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """A batch of training graphs with its layout: the targets of teacher forcing.
+
+    Attributes:
+        x_NA: Attribute codes.
+        layout: Tokens and layers.
+        edges: Edges in the order of their decisions.
+        structure: Structural features of each token.
+        blocks: Attention blocks.
+    """
+
+    x_NA: Int[Tensor, "N A"]
+    layout: BatchLayout
+    edges: Edges
+    structure: StructuralFeatures
+    blocks: AttentionBlocks
+
+
+def layer_size_loss(
+    heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: BatchLayout
+) -> LossTerm:
+    """Return the loss of each layer's size, and of size 0 after the last layer."""
+    token = torch.cat([layout.first_token_L - 1, layout.end_B - 1])
+    size = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
+    logits = heads.size_logits(gather_rows(encoded_TD, token), layout.layer_T[token] < 0)
+    return _term(_count_loss(logits, size, heads.size), token.shape[0])
+
+
+def end_loss(heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: BatchLayout) -> LossTerm:
+    """Return that part of ``layer_size_loss`` which says that graphs end after their last layer."""
+    token_B = layout.end_B - 1
+    logits = heads.size_logits(gather_rows(encoded_TD, token_B), layout.layer_T[token_B] < 0)
+    return _term(_count_loss(logits, torch.zeros_like(token_B), heads.size), token_B.shape[0])
+
+
+def node_and_edge_losses(
+    heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
+) -> tuple[LossTerm, LossTerm]:
+    """Return the loss of attributes and out-degrees, and that of parents, in-degrees and types."""
+    edges, structure, token_N = targets.edges, targets.structure, targets.layout.token_N
+    first = edges.rank_E == 0
+    num_tokens = structure.out_degree_T.shape[0]
+    uses = ParentHistory(edges.parent_E, edges.child_E, num_tokens, num_tokens)
+    parent_ED = gather_rows(encoded_TD, edges.parent_E)
+    context_ND = heads.context_state(
+        gather_rows(encoded_TD, token_N - 1), structure.size_T[token_N], structure.index_T[token_N]
+    )
+    first_ND = torch.zeros_like(context_ND).index_copy(
+        0, edges.node_E[first], gather_rows(parent_ED, first.nonzero()[:, 0])
+    )
+    kind_ND = heads.kind_state(context_ND, first_ND, _first_stubs(targets, uses))
+    kind_N = targets.x_NA[:, 0]
+    degree_ND = heads.degree_state(kind_ND, kind_N)
+    after_ED = heads.further_state(
+        gather_rows(degree_ND, edges.node_E),
+        parent_ED,
+        edges.degree_E - edges.rank_E - 1,
+        _sum_so_far(parent_ED, edges.rank_E) if heads.chosen_parents else parent_ED,
+    )
+    before_ED = torch.cat([after_ED[:1], after_ED[:-1]])
+    state_ED = torch.where(first[:, None], gather_rows(context_ND, edges.node_E), before_ED)
+    parents_ND = segment_mean(parent_ED, edges.node_E, edges.in_degree_N)
+    other_ND = heads.other_state(degree_ND, edges.in_degree_N, parents_ND)
+
+    decisions = ParentDecisionRows.from_edges(targets.layout, edges)
+    key_Td = heads.pointer.key(encoded_TD)
+    inner_N = edges.in_degree_N > 0
+    edge = _TeacherForcedScorer(heads.pointer, targets, decisions, key_Td, uses).loss(state_ED)
+    edge = edge + _code_loss(heads.type_readout(after_ED), edges.type_E)
+    degree_logits = heads.degree_readout(gather_rows(degree_ND, inner_N.nonzero()[:, 0]))
+    edge = edge + _count_loss(degree_logits, edges.in_degree_N[inner_N], heads.in_degree)
+    node = _code_loss(heads.kind_readout(kind_ND), kind_N)
+    node = node + _other_losses(
+        heads, other_ND, targets.x_NA[:, 1:], structure.out_degree_T[token_N]
+    )
+    return _term(node, kind_N.shape[0]), _term(edge, kind_N.shape[0])
+
+
+def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
+    """Return the sum of the encodings of the parents chosen for the same node so far."""
+    total_ED = to_float32(parent_ED).cumsum(0)
+    before_ED = torch.cat([torch.zeros_like(total_ED[:1]), total_ED[:-1]])
+    edge_E = torch.arange(rank_E.shape[0], device=rank_E.device)
+    return total_ED - gather_rows(before_ED, edge_E - rank_E)
+
+
+def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor, " R"]]:
+    """Return the graph of each row that teacher forcing hands to the linear maps with a bias.
+
+    From the rows' inputs and the gradients of their outputs follow the gradients of each graph,
+    which differential privacy clips one by one.
+    """
+    layout = BatchLayout.from_batch(batch)
+    edges = Edges.from_batch(batch, layout)
+    graph_N, graph_E = layout.graph_T[layout.token_N], layout.graph_T[edges.child_E]
+    of_sizes = layout.graph_T[torch.cat([layout.first_token_L, layout.end_B]) - 1]
+    pointer, plan = heads.pointer, heads.plan_readout
+    readouts = [heads.kind_readout, *heads.other_readouts, *([] if plan is None else [plan])]
+    of_edges = (pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores)
+    return {
+        heads.context: graph_N,
+        heads.size_readout.project: of_sizes,
+        heads.degree_readout.project: graph_N[edges.in_degree_N > 0],
+        heads.type_readout.project: graph_E,
+        **{readout.project: graph_N for readout in readouts if isinstance(readout, Readout)},
+        **dict.fromkeys(of_edges, graph_E),
+    }
+
+
+def _first_stubs(targets: Targets, uses: ParentHistory) -> Int[Tensor, " N"]:
+    """Return the stub code of each node's first parent, 0 in layer 0."""
+    edges = targets.edges
+    first = edges.rank_E == 0
+    used, _ = uses.before(edges.parent_E[first], edges.child_E[first])
+    stub_N = torch.zeros_like(edges.in_degree_N)
+    stub_N[edges.node_E[first]] = stub_code(
+        used, targets.structure.out_degree_T[edges.parent_E[first]]
+    )
+    return stub_N
+
+
+def _other_losses(
+    heads: Heads,
+    state_ND: Float[Tensor, "N D"],
+    others_NA: Int[Tensor, "N A"],
+    out_degree_N: Int[Tensor, " N"],
+) -> Float[Tensor, ""]:
+    """Return the loss of the further attributes, each given those before, and of out-degrees."""
+    loss = state_ND.new_zeros(())
+    for index, (code_N, readout) in enumerate(zip(others_NA.T, heads.other_readouts, strict=True)):
+        loss = loss + _code_loss(readout(state_ND), code_N)
+        state_ND = heads.after_other(state_ND, index, code_N)
+    if heads.out_degree is None or heads.plan_readout is None:
+        return loss
+    return loss + _count_loss(heads.plan_readout(state_ND), out_degree_N, heads.out_degree)
+
+
+@dataclass(frozen=True, eq=False)
+class _TeacherForcedScorer:
+    """Scores of candidate parents at the time of each decision, from the training graphs.
+
+    Attributes:
+        pointer: The model's pointer.
+        targets: The training graphs.
+        decisions: One decision per edge.
+        key_Td: Pointer key of each token.
+        tokens: Earlier uses of tokens as parents.
+    """
+
+    pointer: Pointer
+    targets: Targets
+    decisions: ParentDecisionRows
+    key_Td: Float[Tensor, "T d"]
+    tokens: ParentHistory
+
+    def loss(self, state_ED: Float[Tensor, "E D"]) -> Float[Tensor, ""]:
+        """Return -log p of every parent, summed: token in the window, or block and token inside."""
+        blocks, parent_E = self.targets.blocks, self.targets.edges.parent_E
+        low_E, high_E = self.decisions.low_Q, self.decisions.high_Q
+        hidden_ED = self.pointer.activate(state_ED)
+        window_E, far_end_E = split_ranges(self.decisions, self.targets.layout, blocks)
+        near = CandidatePairs.ranges(torch.maximum(low_E, window_E), high_E)
+        far_high_E = torch.minimum(far_end_E, blocks.of_T[(high_E - 1).clamp(min=0)] + 1)
+        far = CandidatePairs.ranges(blocks.of_T[low_E], far_high_E)
+        is_far_E = parent_E < window_E
+        near_target_E = parent_E.masked_fill(is_far_E, NEVER)
+        far_target_E = blocks.of_T[parent_E].masked_fill(~is_far_E, NEVER)
+        near_hit_P = near.candidate_P == near_target_E[near.decision_P]
+        far_hit_P = far.candidate_P == far_target_E[far.decision_P]
+        loss = _ragged_loss(
+            torch.cat([self._tokens(hidden_ED, near), self._blocks(hidden_ED, far)]),
+            torch.cat([near.decision_P, far.decision_P]),
+            torch.cat([near_hit_P, far_hit_P]),
+            parent_E.shape[0],
+        )
+        return loss + self._inside_loss(hidden_ED, is_far_E.nonzero()[:, 0])
+
+    def _inside_loss(
+        self, hidden_ED: Float[Tensor, "E D"], far_q: Int[Tensor, " q"]
+    ) -> Float[Tensor, ""]:
+        """Return -log p of the token inside the chosen block, for the decisions ``far_q``."""
+        blocks, parent_q = self.targets.blocks, self.targets.edges.parent_E[far_q]
+        start_q = parent_q - blocks.offset_T[parent_q]
+        low_q = torch.maximum(self.decisions.low_Q[far_q], start_q)
+        high_q = torch.minimum(self.decisions.high_Q[far_q], start_q + blocks.block)
+        inside = CandidatePairs.ranges(low_q, high_q)
+        pairs = CandidatePairs(far_q[inside.decision_P], inside.candidate_P)
+        hit_P = inside.candidate_P == parent_q[inside.decision_P]
+        score_P = self._tokens(hidden_ED, pairs)
+        return _ragged_loss(score_P, inside.decision_P, hit_P, far_q.shape[0])
+
+    def _tokens(
+        self, hidden_ED: Float[Tensor, "E D"], pairs: CandidatePairs
+    ) -> Float[Tensor, " P"]:
+        """Return the score of each candidate token."""
+        layer_T, candidate_P = self.targets.layout.layer_T, pairs.candidate_P
+        child_P = self.decisions.child_Q[pairs.decision_P]
+        reference_P = self.decisions.reference_Q[pairs.decision_P]
+        used_P, last_P = self.tokens.before(candidate_P, child_P)
+        codes_P4 = self.pointer.token_codes(
+            stub_code(used_P, self.targets.structure.out_degree_T[candidate_P]),
+            candidate_P - reference_P,
+            reference_P != NEVER,
+            (child_P - last_P) * (last_P != NEVER),
+            layer_T[child_P] - layer_T[candidate_P],
+        )
+        return self.pointer.tokens(
+            hidden_ED, gather_rows(self.key_Td, candidate_P), codes_P4, pairs
+        )
+
+    def _blocks(
+        self, hidden_ED: Float[Tensor, "E D"], pairs: CandidatePairs
+    ) -> Float[Tensor, " P"]:
+        """Return the score of each candidate block."""
+        blocks, edges = self.targets.blocks, self.targets.edges
+        out_degree_T = self.targets.structure.out_degree_T
+        uses = ParentHistory(
+            blocks.of_T[edges.parent_E], edges.child_E, blocks.num_blocks, out_degree_T.shape[0]
+        )
+        used_P, _ = uses.before(pairs.candidate_P, self.decisions.child_Q[pairs.decision_P])
+        out_degree_Z = out_degree_T.new_zeros(blocks.num_blocks).index_add(
+            0, blocks.of_T, out_degree_T
+        )
+        code_P = log_code((out_degree_Z[pairs.candidate_P] - used_P).clamp(min=0))
+        key_Zd = block_sum(self.key_Td, blocks) / blocks.block
+        return self.pointer.blocks(hidden_ED, gather_rows(key_Zd, pairs.candidate_P), code_P, pairs)
+
+
+def _ragged_loss(
+    logit_P: Float[Tensor, " P"],
+    segment_P: Int[Tensor, " P"],
+    target_P: Bool[Tensor, " P"],
+    segments: int,
+) -> Float[Tensor, ""]:
+    """Return the cross entropy of one softmax per segment, summed; each has one target."""
+    with torch.no_grad():
+        top_G = logit_P.new_full((segments,), -torch.inf)
+        top_G = top_G.scatter_reduce(0, segment_P, logit_P, "amax")
+    shifted_P = logit_P - top_G.index_select(0, segment_P)
+    total_G = shifted_P.new_zeros(segments).index_add(0, segment_P, shifted_P.exp())
+    return total_G.log().sum() - shifted_P.masked_fill(~target_P, 0.0).sum()
+
+
+def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+    """Return the cross entropy, summed."""
+    return F.cross_entropy(logits_NK, code_N, reduction="sum")
+
+
+def _count_loss(
+    logits_NK: Float[Tensor, "N K"], count_N: Int[Tensor, " N"], counter: CountEncoder
+) -> Float[Tensor, ""]:
+    """Return -log p of counts, summed: of the bin, and of one of the counts in the bin."""
+    code_N = counter.encode(count_N)
+    inside = counter.log_width()[code_N].sum()
+    return _code_loss(logits_NK, code_N) + inside
+
+
+def _term(total: Float[Tensor, ""], count: int) -> LossTerm:
+    """Return a LossTerm with the count on the device of the total."""
+    return LossTerm(total, torch.tensor(float(count), device=total.device))

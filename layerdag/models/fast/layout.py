@@ -1,0 +1,394 @@
+"""Attention blocks, candidate parents.
+
+Layout of a batch: tokens, layers, attention blocks and edges.
+
+A graph becomes a sequence of tokens: a start token, then its nodes in layer order. The tokens of a
+batch are concatenated without padding; only attention works on padded blocks of ``block``
+consecutive tokens of one graph.
+
+Shape letters: B graphs, E edges, L layers, N nodes, T tokens, Z attention blocks (after the first
+of their graph), b tokens of a block, w window, z pooled blocks.
+
+Candidate parents of a node and their features at the time of the decision.
+
+A parent is chosen from an interval of earlier tokens: the first parent from the layer before, every
+further one from the tokens before the parent chosen last. Tokens in the attention window of the
+decision are candidates; older tokens are grouped into blocks, and a second decision selects the
+token inside the block. So there are at most two blocks of candidate tokens plus one candidate per
+older block, and every earlier node can still be reached.
+
+A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
+
+Shape letters: B graphs, E edges, G groups of rows (tokens or blocks), N nodes, P pairs, Q
+decisions, T tokens.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from layerdag.dag.dag import DAGBatch
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLayout:
+    """Positions of tokens and layers; every index counts through the whole batch.
+
+    Attributes:
+        graph_T: Graph of each token.
+        start_B: Start token of each graph.
+        end_B: One past the last token of each graph.
+        token_N: Token of each node.
+        layer_T: Layer of each token, -1 for start tokens.
+        index_T: Position of a token inside its layer, 0 for start tokens.
+        size_T: Number of nodes of the token's layer, 1 for start tokens.
+        layer_start_N: First token of each node's layer.
+        parent_start_N: First token of the layer before each node's layer; unused in layer 0.
+        first_token_L: First token of each layer of the batch.
+        layer_size_L: Number of nodes of each layer.
+    """
+
+    graph_T: Int[Tensor, " T"]
+    start_B: Int[Tensor, " B"]
+    end_B: Int[Tensor, " B"]
+    token_N: Int[Tensor, " N"]
+    layer_T: Int[Tensor, " T"]
+    index_T: Int[Tensor, " T"]
+    size_T: Int[Tensor, " T"]
+    layer_start_N: Int[Tensor, " N"]
+    parent_start_N: Int[Tensor, " N"]
+    first_token_L: Int[Tensor, " L"]
+    layer_size_L: Int[Tensor, " L"]
+
+    @classmethod
+    def from_batch(cls, batch: DAGBatch) -> "BatchLayout":
+        """Return the layout of ``batch``, whose nodes must be in layer order."""
+        graph_N = batch.graph_of_node()
+        device = graph_N.device
+        token_N = torch.arange(batch.num_nodes, device=device) + graph_N + 1
+        number_B = torch.arange(batch.num_graphs, device=device)
+        start_B = batch.node_ptr[:-1] + number_B
+        num_tokens = batch.num_nodes + batch.num_graphs
+        opens_N = torch.ones(batch.num_nodes, dtype=torch.bool, device=device)
+        opens_N[1:] = (batch.layer_N.diff() != 0) | (graph_N.diff() != 0)
+        first_L = opens_N.nonzero()[:, 0]
+        end = torch.tensor([batch.num_nodes], device=device)
+        layer_size_L = torch.cat([first_L, end]).diff()
+        layer_of_N = opens_N.cumsum(0) - 1
+        first_token_L = token_N[first_L]
+        layer_T = torch.full((num_tokens,), -1, dtype=torch.int64, device=device)
+        layer_T[token_N] = batch.layer_N
+        index_T = torch.zeros_like(layer_T)
+        index_T[token_N] = token_N - first_token_L[layer_of_N]
+        size_T = torch.ones_like(layer_T)
+        size_T[token_N] = layer_size_L[layer_of_N]
+        return cls(
+            graph_T=torch.zeros_like(layer_T)
+            .index_put((start_B[1:],), torch.ones_like(start_B[1:]))
+            .cumsum(0),
+            start_B=start_B,
+            end_B=batch.node_ptr[1:] + number_B + 1,
+            token_N=token_N,
+            layer_T=layer_T,
+            index_T=index_T,
+            size_T=size_T,
+            layer_start_N=first_token_L[layer_of_N],
+            parent_start_N=first_token_L[(layer_of_N - 1).clamp(min=0)],
+            first_token_L=first_token_L,
+            layer_size_L=layer_size_L,
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of the batch, start tokens included."""
+        return self.graph_T.shape[0]
+
+    @property
+    def position_T(self) -> Int[Tensor, " T"]:
+        """Position of each token in its graph; 0 is the start token."""
+        device = self.graph_T.device
+        return torch.arange(self.num_tokens, device=device) - self.start_B[self.graph_T]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionWindow:
+    """Padded blocks of queries with the tokens visible to them.
+
+    Attributes:
+        query_Zb: Token of each padded slot, clamped where a graph's last block is not full.
+        key_Zw: Tokens of the block's attention window, clamped likewise.
+    """
+
+    query_Zb: Int[Tensor, "Z b"]
+    key_Zw: Int[Tensor, "Z w"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionBlocks:
+    """Blocks of consecutive tokens: attention covers the own block, the one before, pooled ones.
+
+    First blocks of graphs have no block before them and are stored separately, with windows as wide
+    as the longest graph of the batch needs: small graphs cost little.
+
+    Attributes:
+        block: Number of tokens per block.
+        of_T: Block of each token.
+        offset_T: Position of each token in its block.
+        slot_T: Row of each token among the padded slots, first blocks before later ones.
+        first: Windows of the first block of each graph: the block itself.
+        later: Windows of all other blocks: the block before and the block itself.
+        pooled_Zz: Blocks that a later block attends to as one mean each: all but the last two.
+        pooled_valid_Zz: Which of these exist.
+    """
+
+    block: int
+    of_T: Int[Tensor, " T"]
+    offset_T: Int[Tensor, " T"]
+    slot_T: Int[Tensor, " T"]
+    first: AttentionWindow
+    later: AttentionWindow
+    pooled_Zz: Int[Tensor, "Z z"]
+    pooled_valid_Zz: Bool[Tensor, "Z z"]
+
+    @classmethod
+    def from_layout(cls, layout: BatchLayout, block: int) -> "AttentionBlocks":
+        """Split the tokens of every graph into blocks."""
+        device = layout.graph_T.device
+        length_B = layout.end_B - layout.start_B
+        blocks_B = (length_B + block - 1) // block
+        first_B = blocks_B.cumsum(0) - blocks_B
+        later_B = first_B - torch.arange(first_B.shape[0], device=device)
+        graph_Z = torch.repeat_interleave(blocks_B - 1)
+        local_Z = torch.arange(graph_Z.shape[0], device=device) - later_B[graph_Z] + 1
+        start_Z = layout.start_B[graph_Z] + local_Z * block
+        position_T, graph_T = layout.position_T, layout.graph_T
+        local_T, offset_T = position_T // block, position_T % block
+        longest = int(length_B.max())
+        width = min(longest, block)
+        later_T = later_B[graph_T] + local_T - 1
+        far_z = torch.arange(max((longest - 1) // block - 1, 0), device=device)
+        tokens_w = torch.arange(-block, block, device=device)
+        slot_T = torch.where(
+            local_T == 0,
+            graph_T * width + offset_T,
+            length_B.shape[0] * width + later_T * block + offset_T,
+        )
+        last = layout.num_tokens - 1
+        own_Bw = (layout.start_B[:, None] + tokens_w[block : block + width]).clamp(max=last)
+        near_Zw = (start_Z[:, None] + tokens_w).clamp(max=last)
+        return cls(
+            block=block,
+            of_T=first_B[graph_T] + local_T,
+            offset_T=offset_T,
+            slot_T=slot_T,
+            first=AttentionWindow(own_Bw, own_Bw),
+            later=AttentionWindow(near_Zw[:, block:], near_Zw),
+            pooled_Zz=(first_B[graph_Z, None] + far_z).clamp(max=first_B[-1] + blocks_B[-1] - 1),
+            pooled_valid_Zz=far_z < local_Z[:, None] - 1,
+        )
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks of the batch."""
+        return self.first.query_Zb.shape[0] + self.later.query_Zb.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Edges by child, the parents of a child in descending order: the order of their decisions.
+
+    The first parent of a child is its last one in node order, which lies in the layer before.
+
+    Attributes:
+        parent_E: Token of the source.
+        child_E: Token of the target.
+        node_E: Node of the target.
+        type_E: Edge type.
+        rank_E: 0 for a child's first parent, 1 for its second, ...
+        degree_E: In-degree of the child.
+        in_degree_N: Number of parents of each node.
+        out_degree_T: Number of children of each token.
+    """
+
+    parent_E: Int[Tensor, " E"]
+    child_E: Int[Tensor, " E"]
+    node_E: Int[Tensor, " E"]
+    type_E: Int[Tensor, " E"]
+    rank_E: Int[Tensor, " E"]
+    degree_E: Int[Tensor, " E"]
+    in_degree_N: Int[Tensor, " N"]
+    out_degree_T: Int[Tensor, " T"]
+
+    @classmethod
+    def from_batch(cls, batch: DAGBatch, layout: BatchLayout) -> "Edges":
+        """Sort the edges of ``batch`` by child, then by descending parent."""
+        source_E, target_E = batch.edge_index_2E
+        order_E = torch.argsort(target_E * batch.num_nodes - source_E)
+        source_E, target_E = source_E[order_E], target_E[order_E]
+        in_degree_N = torch.bincount(target_E, minlength=batch.num_nodes)
+        first_N = in_degree_N.cumsum(0) - in_degree_N
+        parent_E = layout.token_N[source_E]
+        number_E = torch.arange(parent_E.shape[0], device=parent_E.device)
+        return cls(
+            parent_E=parent_E,
+            child_E=layout.token_N[target_E],
+            node_E=target_E,
+            type_E=batch.edge_type_E[order_E],
+            rank_E=number_E - first_N[target_E],
+            degree_E=in_degree_N[target_E],
+            in_degree_N=in_degree_N,
+            out_degree_T=torch.bincount(parent_E, minlength=layout.num_tokens),
+        )
+
+
+STUB_CODES, OFFSET_CODES, GAP_CODES = 16, 10, 10
+TOKEN_CODES = (STUB_CODES, OFFSET_CODES, GAP_CODES, GAP_CODES)
+BLOCK_CODES = GAP_CODES
+NEVER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ParentDecisionRows:
+    """Decisions on one parent each, by token.
+
+    Attributes:
+        child_Q: Token that gets the parent.
+        low_Q: First token that may be chosen.
+        high_Q: One past the last token that may be chosen.
+        reference_Q: Token to measure offsets from, ``NEVER`` for none: the parent chosen last for
+            the same child, or for a first parent that of the sibling before.
+    """
+
+    child_Q: Int[Tensor, " Q"]
+    low_Q: Int[Tensor, " Q"]
+    high_Q: Int[Tensor, " Q"]
+    reference_Q: Int[Tensor, " Q"]
+
+    @classmethod
+    def from_edges(cls, layout: BatchLayout, edges: Edges) -> "ParentDecisionRows":
+        """Return the decision of each edge of a batch."""
+        first_E = edges.rank_E == 0
+        start_E = layout.start_B[layout.graph_T[edges.child_E]]
+        before_E = torch.cat([edges.parent_E[:1], edges.parent_E[:-1]])
+        sibling_T = torch.full((layout.num_tokens + 1,), NEVER, device=start_E.device)
+        sibling_T[edges.child_E[first_E] + 1] = edges.parent_E[first_E]
+        has_sibling_E = layout.index_T[edges.child_E] > 0
+        sibling_E = sibling_T[edges.child_E].masked_fill(~has_sibling_E, NEVER)
+        remaining_E = edges.degree_E - edges.rank_E
+        return cls(
+            child_Q=edges.child_E,
+            low_Q=torch.where(first_E, layout.parent_start_N[edges.node_E], start_E + remaining_E),
+            high_Q=torch.where(first_E, layout.layer_start_N[edges.node_E], before_E),
+            reference_Q=torch.where(first_E, sibling_E, before_E),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatePairs:
+    """CandidatePairs of many decisions as one flat list of pairs.
+
+    Attributes:
+        decision_P: Decision of each pair.
+        candidate_P: Candidate token or block.
+    """
+
+    decision_P: Int[Tensor, " P"]
+    candidate_P: Int[Tensor, " P"]
+
+    @classmethod
+    def ranges(cls, low_Q: Int[Tensor, " Q"], high_Q: Int[Tensor, " Q"]) -> "CandidatePairs":
+        """Pair each decision with the integers of its range [low, high)."""
+        length_Q = (high_Q - low_Q).clamp(min=0)
+        decision_P = torch.repeat_interleave(length_Q)
+        start_Q = length_Q.cumsum(0) - length_Q
+        number_P = torch.arange(decision_P.shape[0], device=low_Q.device)
+        return cls(decision_P, number_P - start_Q[decision_P] + low_Q[decision_P])
+
+
+def split_ranges(
+    decisions: ParentDecisionRows, layout: BatchLayout, blocks: AttentionBlocks
+) -> tuple[Int[Tensor, " Q"], Int[Tensor, " Q"]]:
+    """Return the first token of each decision's window, and one past its last far block."""
+    seen_Q = decisions.child_Q - 1
+    block_Q = blocks.of_T[seen_Q]
+    local_Q = (seen_Q - layout.start_B[layout.graph_T[seen_Q]]) // blocks.block
+    window_Q = seen_Q - blocks.offset_T[seen_Q] - blocks.block * (local_Q > 0)
+    return window_Q, block_Q - 1
+
+
+class ParentHistory:
+    """Number and time of earlier uses of each node (or block) as a parent."""
+
+    def __init__(
+        self,
+        group_E: Int[Tensor, " E"],
+        child_E: Int[Tensor, " E"],
+        num_groups: int,
+        num_tokens: int,
+    ) -> None:
+        self.num_tokens = num_tokens
+        self.key_E = torch.sort(group_E * num_tokens + child_E).values
+        count_G = torch.bincount(group_E, minlength=num_groups)
+        self.start_G = count_G.cumsum(0) - count_G
+
+    def before(
+        self, group_P: Int[Tensor, " P"], child_P: Int[Tensor, " P"]
+    ) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
+        """Return (number of uses, last user or ``NEVER``) of each group before ``child_P``."""
+        rank_P = torch.searchsorted(self.key_E, group_P * self.num_tokens + child_P)
+        used_P = rank_P - self.start_G[group_P]
+        if self.key_E.shape[0] == 0:
+            return used_P, torch.full_like(used_P, NEVER)
+        last_P = self.key_E[(rank_P - 1).clamp(min=0)] % self.num_tokens
+        return used_P, last_P.masked_fill(used_P == 0, NEVER)
+
+
+def log_code(count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Return 0, 1, 2, 3, 4, 5-6, 7-9, 10-16, 17-32 and beyond as ``GAP_CODES`` codes."""
+    borders = torch.tensor([1, 2, 3, 4, 5, 7, 10, 17, 33], device=count.device)
+    return torch.searchsorted(borders, count.contiguous(), right=True)
+
+
+def stub_code(
+    used: Int[Tensor, "*shape"], out_degree: Int[Tensor, "*shape"]
+) -> Int[Tensor, "*shape"]:
+    """Return one of 16 codes for (children so far, pending children), each clamped to 3."""
+    return used.clamp(max=3) * 4 + (out_degree - used).clamp(0, 3)
+
+
+TokenCodes = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Features of candidate tokens; the choices of ``HeadsConfig.parent_features``."""
+
+
+def token_codes(
+    stub_P: Int[Tensor, " P"],
+    offset_P: Int[Tensor, " P"],
+    has_reference_P: Bool[Tensor, " P"],
+    gap_P: Int[Tensor, " P"],
+    layers_P: Int[Tensor, " P"],
+) -> Int[Tensor, "P 4"]:
+    """Return the codes of candidates that are tokens, shape (P, 4).
+
+    Args:
+        stub_P: From ``stub_code``.
+        offset_P: Token minus the reference of the decision.
+        has_reference_P: Whether there is a reference.
+        gap_P: Tokens since the last use, 0 for never used.
+        layers_P: Layers between candidate and child.
+    """
+    offset_P = (offset_P.clamp(-4, 4) + 4).masked_fill(~has_reference_P, OFFSET_CODES - 1)
+    return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)
+
+
+def no_token_codes(
+    stub_P: Int[Tensor, " P"],
+    offset_P: Int[Tensor, " P"],
+    has_reference_P: Bool[Tensor, " P"],
+    gap_P: Int[Tensor, " P"],
+    layers_P: Int[Tensor, " P"],
+) -> Int[Tensor, "P 4"]:
+    """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
+    return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))

@@ -1,0 +1,354 @@
+"""The fast model: every decision of every graph of a batch in one causal pass.
+
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, J
+position buckets, K codes, M categorical conditions, N nodes, T tokens.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.dag.partial import Replacement
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import UsageError
+from layerdag.models.base import Conditions, DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.models.fast.config import HEAD_WIDTH, FastConfig
+from layerdag.models.fast.constraints import AllowedCodes, DegreeConstraints, neighbor_kinds_of
+from layerdag.models.fast.decisions import (
+    Heads,
+    Targets,
+    end_loss,
+    layer_size_loss,
+    node_and_edge_losses,
+)
+from layerdag.models.fast.encoder import (
+    AttentionContext,
+    ConditionEncoder,
+    EncoderBlock,
+    RemainingSizes,
+    StructuralFeatures,
+    TokenEmbedding,
+    at_tokens,
+    attention_biases,
+    drop_conditions,
+    noisy_sizes,
+)
+from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
+from layerdag.models.fast.sampler import Sampler, SamplerModules
+from layerdag.models.layers import dropout, row_dropout
+from layerdag.models.posterior import GapFilling, Posterior, resample
+from layerdag.runtime.native import set_openmp_passive
+
+GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
+POSTERIOR_OBJECTIVES = ("condition",)
+# Log of the ratio of violations (nodes whose out-degree no training node of their kind has) in
+# samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
+# (docs/explanation/fast-model.md).
+_NATS_PER_VIOLATION = 3.0
+# Of the distance of the logarithms of a size found and asked for (docs/dev/experiments.md,
+# "Sizes").
+_NATS_PER_LOG_SIZE = 20.0
+
+
+class FastLayerDAG(DAGModel):
+    """Layerwise autoregressive model with one shared causal encoder.
+
+    docs/explanation/fast-model.md describes it.
+
+    Args:
+        sizes: Counts of the data set's schema.
+        statistics: Measured on the training graphs; fixes the degree constraints and count bins.
+        config: Every setting; by default those of configs/model/fast.yaml.
+    """
+
+    def __init__(
+        self, sizes: GraphSizes, statistics: GraphStatistics, config: FastConfig | None = None
+    ) -> None:
+        super().__init__()
+        config = config or FastConfig()
+        width, heads = config.width, config.width // HEAD_WIDTH
+        self.sizes, self.statistics, self.config = sizes, statistics, config
+        self.num_heads, self.block = heads, config.encoder.block
+        self.tokens = TokenEmbedding(sizes, width)
+        self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
+        counts_down = config.conditioning.remaining_sizes == "encoded"
+        self.remaining = RemainingSizes(width) if counts_down else None
+        self.encoder = nn.ModuleList(
+            EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
+        )
+        self.last_norm = nn.LayerNorm(width, bias=False)
+        plans = config.predict_out_degree is not False
+        self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
+        self.constraints = DegreeConstraints(statistics, config.constraints)
+        self.neighbors = neighbor_kinds_of(config.constraints, statistics)
+        limited = config.constraints.attributes != "unlimited"
+        self.allowed = AllowedCodes(sizes, statistics if limited else None)
+        self.posterior = _posterior(sizes, config)
+
+    def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
+        """Return the parameters of the generator and, separately, those of the posterior."""
+        if self.posterior is None:
+            return {GRAPH_OBJECTIVES: list(self.parameters())}
+        posterior = list(self.posterior.parameters())
+        own = {id(parameter) for parameter in posterior}
+        generator = [parameter for parameter in self.parameters() if id(parameter) not in own]
+        return {GRAPH_OBJECTIVES: generator, POSTERIOR_OBJECTIVES: posterior}
+
+    def posterior_objectives(self) -> tuple[str, ...]:
+        """Return the objective of the posterior."""
+        return () if self.posterior is None else POSTERIOR_OBJECTIVES
+
+    def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:
+        """Return the negative log-likelihood in nats: "layer_size", "node", "edge", "condition".
+
+        The first three sums add up to -log p(graph, order inside layers | conditions), the last is
+        -log p(conditions | graph), present if the data set has conditions. The terms count layers
+        ("layer_size"), nodes ("node", "edge") and graphs ("condition").
+        """
+        noise = generator if self.training else None
+        asked_B2 = None if self.remaining is None else noisy_sizes(_sizes(batch), noise)
+        targets, encoded_TD = self._teacher_forced(batch, noise, asked_B2)
+        node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
+        terms = {
+            "layer_size": layer_size_loss(self.heads, encoded_TD, targets.layout),
+            "node": node,
+            "edge": edge,
+        }
+        if self.posterior is not None:
+            terms["condition"] = self.posterior.loss(batch, noise)
+        return terms
+
+    def log_prefix_likelihood(
+        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
+    ) -> float:
+        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
+
+        How large the whole graphs are to be is unknown beyond the conditions.
+        """
+        with torch.inference_mode():
+            targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
+            node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
+            sizes = layer_size_loss(self.heads, encoded_TD, targets.layout)
+            end = end_loss(self.heads, encoded_TD, targets.layout)
+            return float(end.total - sizes.total - node.total - edge.total)
+
+    def _teacher_forced(
+        self,
+        batch: DAGBatch,
+        noise: torch.Generator | None,
+        asked_B2: Float[Tensor, "B 2"] | None = None,
+        out_degree_N: Int[Tensor, " N"] | None = None,
+    ) -> tuple[Targets, Float[Tensor, "T D"]]:
+        """Return a batch as targets, and the encoding of every token.
+
+        Args:
+            batch: The graphs.
+            noise: Of dropout; None in evaluation.
+            asked_B2: Nodes and layers that they are said to be asked for; None: unknown.
+            out_degree_N: Predicted out-degrees; None: those of the graphs.
+        """
+        layout = BatchLayout.from_batch(batch)
+        edges = Edges.from_batch(batch, layout)
+        out_degree_T = edges.out_degree_T
+        if out_degree_N is not None:
+            out_degree_T = out_degree_T.index_copy(0, layout.token_N, out_degree_N)
+        if self.heads.out_degree is None:
+            out_degree_T = torch.zeros_like(out_degree_T)
+        structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
+        targets = Targets(
+            batch.x_NA, layout, edges, structure, AttentionBlocks.from_layout(layout, self.block)
+        )
+        encoded_TD = dropout(
+            self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
+        )
+        return targets, encoded_TD
+
+    def _encode(
+        self,
+        batch: DAGBatch,
+        targets: Targets,
+        noise: torch.Generator | None,
+        asked_B2: Float[Tensor, "B 2"] | None = None,
+    ) -> Float[Tensor, "T D"]:
+        """Return the encoder's output for every token, shape (T, D)."""
+        layout, edges, rates = targets.layout, targets.edges, self.config.encoder
+        conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B2)
+        if noise is not None:
+            rate = self.config.conditioning.dropout
+            conditions = drop_conditions(conditions, rate, noise)
+        vectors = self.conditions(conditions)
+        bucket_T = self.conditions.bucket(targets.structure.position_T)
+        x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
+        x_TA[layout.token_N] = batch.x_NA
+        x_TD = row_dropout(self.tokens(x_TA, targets.structure), rates.token_dropout, noise)
+        before_TD = at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
+        after_TD = at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
+        if self.remaining is not None:
+            structure, sizes_T2 = targets.structure, vectors.sizes_B2[layout.graph_T]
+            remaining_TD = self.remaining(structure.position_T, structure.layer_T, sizes_T2)
+            before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
+        x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
+        context = AttentionContext(
+            targets.blocks,
+            *attention_biases(targets.blocks, self.num_heads),
+            edges.parent_E,
+            edges.child_E,
+            targets.structure.degree_T,
+        )
+        for encoder_block in self._encoder_blocks():
+            x_TD = encoder_block(x_TD, context)
+        encoded_TD: Tensor = self.last_norm(x_TD)
+        return encoded_TD + after_TD
+
+    def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
+        """Return the encoder blocks with their type."""
+        return tuple(
+            encoder_block
+            for encoder_block in self.encoder
+            if isinstance(encoder_block, EncoderBlock)
+        )
+
+    @property
+    def has_temperature(self) -> bool:
+        """Every decision is drawn from logits, which a temperature divides."""
+        return True
+
+    @property
+    def default_best_of(self) -> int:
+        """8 where neighbors are listed, else 4, beyond which little is gained.
+
+        Without conditions nothing holds against the deep, narrow graphs that lists of neighbors
+        prefer, and it is 1 (docs/explanation/fast-model.md, "Neighborhoods").
+        """
+        if not self.neighbors.any_listed:
+            return 4
+        return 1 if self.posterior is None else 8
+
+    def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
+        """Refuse denoising steps, which this model has none of, and no draw at all."""
+        if not 0 < temperature < math.inf:
+            raise UsageError(f"'temperature' must be above 0, found {temperature:g}.")
+        if steps is not None:
+            raise UsageError(
+                "The model 'fast' draws every node in one step, so 'steps' would change nothing; "
+                "leave it out."
+            )
+        if best_of < 1:
+            raise UsageError(f"'best_of' must be at least 1, found {best_of}.")
+
+    def sample(self, request: SampleRequest) -> SampleResult:
+        """Sample one graph per seed, one node of every graph per step.
+
+        With several candidates, one is chosen by its ``_score``.
+
+        Raises:
+            UsageError: If a limit of the request is below 1, or it has denoising steps.
+        """
+        set_openmp_passive()
+        self.require_options(
+            steps=request.steps, best_of=request.best_of, temperature=request.temperature
+        )
+        if min(request.max_nodes, request.max_layers) < 1:
+            raise UsageError(
+                "A graph has at least one node and one layer; found limits of "
+                f"{request.max_nodes} nodes and {request.max_layers} layers."
+            )
+        if request.prefix is not None:
+            request.prefix.require_room(request.max_nodes, request.max_layers)
+        if not request.seeds:
+            return SampleResult((), ())
+        once = partial(self._sample_once, request.best_of)
+        if request.gap is None:
+            return self._best_of(request, once)
+        replacement = Replacement(self.statistics)
+        filling = GapFilling(request.gap, replacement, self.log_prefix_likelihood)
+        filled = self._best_of(request, partial(filling.sample, sample=once))
+        return filling.require_whole(filled, request.max_nodes)
+
+    def _best_of(
+        self, request: SampleRequest, once: Callable[[SampleRequest], SampleResult]
+    ) -> SampleResult:
+        """Return what ``once`` samples, or the best of several."""
+        return once(request) if request.best_of == 1 else resample(self._score, request, once)
+
+    def _score(self, batch: DAGBatch, request: SampleRequest) -> Float[Tensor, " B"]:
+        """Return the log weight of finished graphs for resampling, nats, shape (B,).
+
+        It is the posterior log-likelihood of the conditions, less ``_NATS_PER_VIOLATION`` for each
+        node with more or fewer children than any training node of its kind, and less
+        ``_NATS_PER_LOG_SIZE`` times the distances to the numbers of nodes and of layers asked for.
+        The number of violations is scaled to the mean size of the candidates, so that small graphs,
+        which have fewer nodes that can violate a constraint, are not preferred.
+        """
+        batch = batch.to(self.constraints.source_K.device)
+        candidates = request.best_of
+        with torch.inference_mode():
+            sizes_B2 = _sizes(batch).float()
+            nodes_B = sizes_B2[:, 0]
+            mean_B = nodes_B.unflatten(0, (-1, candidates)).mean(1).repeat_interleave(candidates)
+            log_weight_B = self.neighbors.log_weight(batch)
+            log_weight_B = log_weight_B - _NATS_PER_VIOLATION * self.constraints.violations(batch)
+            score_B = log_weight_B * mean_B / nodes_B
+            asked_B2 = request.sizes_B2.to(sizes_B2.device).repeat_interleave(candidates, dim=0)
+            score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(sizes_B2, asked_B2).sum(1)
+            found_B = self.log_posterior(batch)
+            return score_B if found_B is None else score_B + found_B
+
+    def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
+        """Return log p(conditions | graph) of each graph, nats, shape (B,)."""
+        if self.posterior is None:
+            return None
+        with torch.inference_mode():
+            return self.posterior.log_likelihood(batch)
+
+    def predict_numeric_conditions(self, batch: DAGBatch) -> Float[Tensor, "B C"] | None:
+        """Return the posterior mean of each numeric condition, shape (B, C)."""
+        if self.posterior is None:
+            return None
+        with torch.inference_mode():
+            return self.posterior.means(batch)
+
+    def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
+        """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
+        modules = SamplerModules(
+            self.tokens,
+            self.conditions,
+            self.remaining,
+            self._encoder_blocks(),
+            self.last_norm,
+            self.heads,
+            self.constraints,
+            self.neighbors,
+            self.allowed,
+            self.block,
+        )
+        with torch.inference_mode():
+            return Sampler(modules, replace(request, best_of=particles)).run()
+
+
+def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:
+    """Return the numbers of nodes and of layers of graphs."""
+    return torch.stack([batch.node_ptr.diff(), batch.num_layers()], dim=1)
+
+
+def _log_distance(
+    found_B2: Float[Tensor, "B 2"], asked_B2: Float[Tensor, "B 2"]
+) -> Float[Tensor, "B 2"]:
+    """Return |log(found / asked)|; 0 where nothing is asked for (NaN)."""
+    return (found_B2 / asked_B2.clamp(min=1)).log().abs().nan_to_num(nan=0.0)
+
+
+def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:
+    """Return the network that predicts conditions; None where there are none."""
+    if not (sizes.numeric_conditions or sizes.category_conditions):
+        return None
+    settings = config.posterior
+    return Posterior(
+        sizes, width=config.posterior_width, rounds=settings.rounds, rate=settings.dropout
+    )

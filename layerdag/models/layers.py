@@ -1,0 +1,345 @@
+"""Attention, messages, embeddings, rows.
+
+Operations on flat rows: gathering, and sums over segments (groups of rows).
+
+Shape letters: D width of a state, G groups of rows, R rows.
+
+Self-attention among the rows of each segment, without padding to the longest one.
+
+Shape letters: D width of a state, G groups of rows (segments), H heads, R rows, d width of a head
+or key, w window (padded length of a group).
+
+Counts without an upper bound as categories: exact while small, then ever wider bins.
+
+Shape letters: K codes (K1: their borders, one more).
+
+Maps and dropout that act on every row by itself.
+
+Shape letters: D width of a state, R rows.
+
+Embeddings of codes and of positions.
+
+Shape letters: D width of a state, F feature columns, R rows.
+
+Message passing along and against the edges of a graph.
+
+Shape letters: D width of a state, R rows (nodes), V edges among rows.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def gather_rows(
+    x_RD: Shaped[Tensor, "R D"], index: Int[Tensor, "*shape"]
+) -> Shaped[Tensor, "*shape D"]:
+    """Return the rows ``index`` of ``x_RD``, shape (*index.shape, D).
+
+    The same as ``x_RD[index]``, whose gradient takes ten times as long on a CPU.
+    """
+    return x_RD.index_select(0, index.flatten()).unflatten(0, index.shape)
+
+
+def to_float32(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Return ``x`` in at least float32, for sums over many rows under autocast.
+
+    A sum in bfloat16, with its eight significant bits, stops growing after a few hundred terms.
+    float64 is kept.
+    """
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def segment_mean(
+    value_RD: Float[Tensor, "R D"], group_R: Int[Tensor, " R"], count_G: Int[Tensor, " G"]
+) -> Float[Tensor, "G D"]:
+    """Return the mean of the rows of each group, zero for an empty one."""
+    value_RD = to_float32(value_RD)
+    total_GD = value_RD.new_zeros(count_G.shape[0], value_RD.shape[1])
+    total_GD = total_GD.index_add(0, group_R, value_RD)
+    return total_GD / count_G.clamp(min=1)[:, None]
+
+
+def segment_max(
+    value_RD: Float[Tensor, "R D"], group_R: Int[Tensor, " R"], groups: int
+) -> Float[Tensor, "G D"]:
+    """Return the maximum over the rows of each group, minus infinity for an empty one."""
+    empty_GD = value_RD.new_full((groups, value_RD.shape[1]), -torch.inf)
+    return empty_GD.scatter_reduce(0, group_R[:, None].expand_as(value_RD), value_RD, "amax")
+
+
+def segment_log_sum_exp(
+    value_RD: Float[Tensor, "R D"], group_R: Int[Tensor, " R"], max_GD: Float[Tensor, "G D"]
+) -> Float[Tensor, "G D"]:
+    """Return log-sum-exp over the rows of each group; none may be empty.
+
+    It is a sum in the log domain: the time of a graph is the sum of its operators' times.
+
+    Args:
+        value_RD: The rows.
+        group_R: Their groups.
+        max_GD: From ``segment_max``.
+    """
+    shift_GD = max_GD.detach()
+    exp_RD = (value_RD - gather_rows(shift_GD, group_R)).exp()
+    return shift_GD + torch.zeros_like(shift_GD).index_add(0, group_R, exp_RD).log()
+
+
+def segment_pointers(size_G: Int[Tensor, " G"]) -> Int[Tensor, " G+1"]:
+    """Return running sums that start with 0."""
+    return torch.cat([size_G.new_zeros(1), size_G.cumsum(0)])
+
+
+def segment_ranges(
+    start_G: Int[Tensor, " G"], size_G: Int[Tensor, " G"]
+) -> tuple[Int[Tensor, " R"], Int[Tensor, " R"]]:
+    """Return (group, value) of the ranges ``start_G[g] + [0, size_G[g])`` laid end to end."""
+    total = int(size_G.sum())
+    index_G = torch.arange(size_G.numel(), device=size_G.device)
+    group_R = torch.repeat_interleave(index_G, size_G, output_size=total)
+    first_G = start_G - (size_G.cumsum(0) - size_G)
+    return group_R, first_G[group_R] + torch.arange(total, device=size_G.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Segments of consecutive rows, in buckets of similar length.
+
+    Buckets hold lengths up to 2, 4, 8, ...: with one padded call per bucket the padding is at most
+    a factor of two, and the cost does not depend on the longest segment.
+
+    Attributes:
+        ptr: Segment g is the rows ``ptr[g]:ptr[g+1]``.
+        buckets: (rows, valid), both (segments, length), of all segments longer than 1.
+    """
+
+    ptr: Int[Tensor, " G1"]
+    buckets: tuple[tuple[Tensor, Tensor], ...]
+
+    @classmethod
+    def from_ptr(cls, ptr: Int[Tensor, " G1"]) -> "Segments":
+        """Sort the segments into buckets."""
+        length_G = ptr.diff()
+        longest = int(length_G.max()) if length_G.numel() else 0
+        buckets, low, high = [], 1, 2
+        while low < longest:
+            chosen_G = (length_G > low) & (length_G <= high)
+            start_G1, end_G1 = ptr[:-1][chosen_G, None], ptr[1:][chosen_G, None]
+            if start_G1.numel():
+                rows_Gw = start_G1 + torch.arange(high, device=ptr.device)
+                valid_Gw = rows_Gw < end_G1
+                buckets.append((torch.where(valid_Gw, rows_Gw, start_G1), valid_Gw))
+            low, high = high, 2 * high
+        return cls(ptr, tuple(buckets))
+
+    def broadcast(self, value_GD: Float[Tensor, "G D"]) -> Float[Tensor, "R D"]:
+        """Return the value of each row's segment."""
+        return torch.repeat_interleave(value_GD, self.ptr.diff(), dim=0)
+
+
+class SegmentAttention(nn.Module):
+    """Self-attention among the rows of each segment, for segments of any length.
+
+    Args:
+        width: D of the rows.
+        heads: Number of heads; divides ``width``.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.project = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, rows_RD: Float[Tensor, "R D"], segments: Segments) -> Float[Tensor, "R D"]:
+        """Return the attended rows."""
+        projected_R3D = self.project(rows_RD)
+        # A row that is alone in its segment attends to itself only: the result is its own value.
+        mixed_RD = projected_R3D.chunk(3, dim=-1)[2]
+        for rows_Gw, valid_Gw in segments.buckets:
+            bucket_GwD = self._attend(gather_rows(projected_R3D, rows_Gw), valid_Gw)
+            valid = valid_Gw.flatten().nonzero()[:, 0]
+            mixed_RD = mixed_RD.index_copy(
+                0, rows_Gw[valid_Gw], gather_rows(bucket_GwD.flatten(0, 1), valid)
+            )
+        return self.output(mixed_RD)
+
+    def _attend(
+        self, projected_Gw3D: Float[Tensor, "G w _"], valid_Gw: Bool[Tensor, "G w"]
+    ) -> Float[Tensor, "G w D"]:
+        """Return attention over the second dimension."""
+        split = projected_Gw3D.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = split.unbind(0)
+        mask_G11w = valid_Gw[:, None, None, :]
+        mixed_GHwd = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_G11w)
+        return mixed_GHwd.transpose(1, 2).flatten(2)
+
+
+_GROWTH = 1.25
+
+
+@dataclass(frozen=True)
+class CountCode:
+    """A code for non-negative integers: one category each up to ``exact``, wider bins above.
+
+    The last bin lies beyond the largest count of the training data, so that unseen counts have a
+    positive probability. It starts one past the largest count and ends at 1.5 times its start.
+
+    Attributes:
+        exact: Counts 0 ... ``exact`` are categories of their own.
+        largest: Largest count of the training data.
+    """
+
+    exact: int
+    largest: int
+
+    @property
+    def lows(self) -> tuple[int, ...]:
+        """Smallest count of each bin, followed by the end of the last bin."""
+        lows = list(range(self.exact + 1))
+        while lows[-1] < self.largest + 1:
+            lows.append(min(max(lows[-1] + 1, int(lows[-1] * _GROWTH)), self.largest + 1))
+        return (*lows, max(lows[-1] + 1, lows[-1] * 3 // 2))
+
+    @property
+    def num_codes(self) -> int:
+        """Number of categories."""
+        return len(self.lows) - 1
+
+
+class CountEncoder(nn.Module):
+    """``CountCode`` on tensors; holds the bin borders on the device of the model."""
+
+    lows_K1: Tensor
+
+    def __init__(self, code: CountCode) -> None:
+        super().__init__()
+        self.num_codes = code.num_codes
+        self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
+
+    def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Return the code of each count; counts beyond the last bin get the last code."""
+        code = torch.searchsorted(self.lows_K1, count.contiguous(), right=True) - 1
+        return code.clamp(0, self.num_codes - 1)
+
+    def decode(
+        self, code: Int[Tensor, "*shape"], u: Float[Tensor, "*shape"]
+    ) -> Int[Tensor, "*shape"]:
+        """Return the count at position ``u`` in [0, 1) of the bin ``code``."""
+        low = self.lows_K1[code]
+        width = self.lows_K1[code + 1] - low
+        return low + (u * width).to(torch.int64).clamp(max=width - 1)
+
+    def log_width(self) -> Float[Tensor, " K"]:
+        """Return the log of the number of counts in each bin."""
+        return self.lows_K1.diff().log()
+
+
+class MLP(nn.Sequential):
+    """Two linear maps with GELU between."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+
+
+def dropout(
+    x: Float[Tensor, "*shape"], rate: float, generator: torch.Generator | None
+) -> Float[Tensor, "*shape"]:
+    """Zero a fraction ``rate`` of ``x`` and scale up the rest; without a generator, do nothing."""
+    if generator is None or rate == 0.0:
+        return x
+    keep = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype).ge_(rate)
+    return x * keep.div_(1.0 - rate)
+
+
+def row_dropout(
+    x_RD: Float[Tensor, "R D"], rate: float, generator: torch.Generator | None
+) -> Float[Tensor, "R D"]:
+    """Zero whole rows with probability ``rate``; without a generator, do nothing."""
+    if generator is None or rate == 0.0:
+        return x_RD
+    draw_R1 = torch.rand(x_RD.shape[0], 1, generator=generator, device=x_RD.device)
+    return x_RD * (draw_R1 >= rate)
+
+
+class SumEmbedding(nn.Module):
+    """Sum of one embedding per column: a linear layer on one-hot codes, computed as one lookup.
+
+    Args:
+        cardinalities: Number of codes of each column.
+        width: D of the result.
+        std: Standard deviation of an initial weight; None makes that of the sum 1.
+        name: Name of the weights in checkpoints; "table" in the reference model's.
+    """
+
+    weight: nn.Parameter
+    offset_F: Tensor
+
+    def __init__(
+        self,
+        cardinalities: Sequence[int],
+        width: int,
+        *,
+        std: float | None = None,
+        name: str = "weight",
+    ) -> None:
+        super().__init__()
+        std = len(cardinalities) ** -0.5 if std is None else std
+        self.name = name
+        self.register_parameter(name, nn.Parameter(torch.randn(sum(cardinalities), width) * std))
+        ends_F = torch.tensor(cardinalities).cumsum(0)
+        self.register_buffer("offset_F", ends_F - torch.tensor(cardinalities), persistent=False)
+
+    def forward(self, codes_RF: Int[Tensor, "R F"]) -> Float[Tensor, "R D"]:
+        """Return the summed embeddings."""
+        table: Tensor = getattr(self, self.name)
+        return nn.functional.embedding_bag(codes_RF + self.offset_F, table, mode="sum")
+
+
+def sinusoids(value_R: Float[Tensor, " R"], width: int) -> Float[Tensor, "R {width//2*2}"]:
+    """Return sines and cosines of ``value_R`` at geometric frequencies, shape (R, width).
+
+    Frequencies run from 1 to 1/1000 (Vaswani et al., arXiv 1706.03762, section 3.5).
+    """
+    half = width // 2
+    frequency = torch.exp(
+        torch.arange(half, device=value_R.device, dtype=value_R.dtype) * (-math.log(1000) / half)
+    )
+    angle = value_R.unsqueeze(-1) * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class MessagePassingLayer(nn.Module):
+    """``h' = GELU(LN(A W h + A^T W' h + W'' h))`` with an embedding of the kind on each message.
+
+    The published layer (LayerDAG, arXiv 2411.02322, appendix) plus a layer norm, which keeps sums
+    over many neighbors in range.
+    """
+
+    def __init__(self, width: int, edge_kinds: int) -> None:
+        super().__init__()
+        self.maps = nn.Linear(width, 3 * width)
+        self.norm = nn.LayerNorm(width)
+        self.kinds = nn.Embedding(edge_kinds, 2 * width) if edge_kinds > 1 else None
+
+    def forward(
+        self,
+        rows_RD: Float[Tensor, "R D"],
+        edge_index_2V: Int[Tensor, "2 V"],
+        edge_kind_V: Int[Tensor, " V"],
+    ) -> Float[Tensor, "R D"]:
+        """Return the new rows."""
+        source_V, target_V = edge_index_2V
+        own_RD, down_RD, up_RD = to_float32(self.maps(rows_RD)).chunk(3, dim=-1)
+        down_VD, up_VD = gather_rows(down_RD, source_V), gather_rows(up_RD, target_V)
+        if self.kinds is not None:
+            kind_VD = self.kinds(edge_kind_V).to(down_VD.dtype)
+            down_kind_VD, up_kind_VD = kind_VD.chunk(2, dim=-1)
+            down_VD, up_VD = down_VD + down_kind_VD, up_VD + up_kind_VD
+        total_RD = own_RD.index_add(0, target_V, down_VD).index_add(0, source_V, up_VD)
+        return F.gelu(self.norm(total_RD))

@@ -1,0 +1,349 @@
+"""P(conditions given graph), best of n, gap filling.
+
+The posterior p(conditions | graph): an inverse model that predicts the labels of a graph.
+
+A label carries little information about a graph, so the generator p(graph | label) learns their
+relation slowly, whereas p(label | graph) can be learned from a few hundred graphs. The posterior is
+trained along with the generator on the same batches, with parameters of its own, and sampling uses
+it to choose among several candidates.
+
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
+feature columns, K codes, M categorical conditions, N nodes.
+
+Graphs whose layers between given ones are drawn: importance resampling by what follows them.
+
+Shape letters: B graphs, C numeric conditions, E edges, M categorical conditions, N nodes, O options
+(ways to connect).
+
+Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions, O options (candidates of
+each graph), P pairs (of graph and candidate).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.partial import Gap, Replacement
+from layerdag.errors import UsageError
+from layerdag.models.base import LossTerm, SampleRequest, SampleResult
+from layerdag.models.draws import gumbel
+from layerdag.models.layers import (
+    CountCode,
+    CountEncoder,
+    MessagePassingLayer,
+    SumEmbedding,
+    dropout,
+    segment_log_sum_exp,
+    segment_max,
+    segment_mean,
+)
+from layerdag.runtime.rng import derive_seed, numpy_generator
+
+_COUNT = CountCode(exact=8, largest=4096)
+# Number of graph sizes among the inputs (nodes, layers, edges), and a typical logarithm of one.
+_SIZES, _LOG_SIZE = 3, 3.0
+# Bounds of the predicted standard deviation; the lower one keeps few graphs from dominating.
+_MIN_STD, _MAX_STD = 0.1, 3.0
+
+
+class Posterior(nn.Module):
+    """p(conditions | graph): message passing along and against the edges, pooled over the graph.
+
+    A numeric condition is normal with a mean and a standard deviation that depend on the graph, and
+    a categorical condition is categorical. Conditions are independent given the graph.
+
+    With the plain likelihood a condition predicted with a standard deviation of 0.1 would have a
+    hundred times the gradient of one predicted with 1, and the network would learn to count nodes
+    instead of predicting labels. So the gradient of each numeric condition is multiplied by its
+    variance: beta-NLL with beta 1 (Seitzer et al., arXiv 2203.09168, equation 5), which fits means
+    as least squares does and gives all graphs equal weight. The value of the loss is still the
+    negative log-likelihood. The numbers of nodes, layers and edges are inputs beside the pooled
+    features and are not dropped out.
+
+    Parameter names (``answer``, ``rounds``) are those of published checkpoints.
+
+    Args:
+        sizes: Of the data set; at least one condition.
+        width: Number of features of a node.
+        rounds: Number of message-passing rounds.
+        rate: Fraction of features dropped in training.
+    """
+
+    def __init__(
+        self, sizes: GraphSizes, *, width: int = 96, rounds: int = 3, rate: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.sizes, self.rate = sizes, rate
+        self.counter = CountEncoder(_COUNT)
+        counts = [self.counter.num_codes] * 3
+        self.codes = SumEmbedding([*sizes.attributes, *counts], width)
+        self.rounds = nn.ModuleList(
+            MessagePassingLayer(width, sizes.edge_types) for _ in range(rounds)
+        )
+        outputs = 2 * sizes.numeric_conditions + sum(sizes.category_conditions)
+        self.answer = nn.Sequential(
+            nn.Linear(3 * width + _SIZES, width), nn.GELU(), nn.Linear(width, outputs)
+        )
+
+    def loss(self, batch: DAGBatch, generator: torch.Generator | None) -> LossTerm:
+        """Return the negative log-likelihood of the known conditions, one count per graph."""
+        total = -self.log_likelihood(batch, generator).sum()
+        return LossTerm(total, torch.tensor(float(batch.num_graphs), device=total.device))
+
+    def log_likelihood(
+        self, batch: DAGBatch, generator: torch.Generator | None = None
+    ) -> Float[Tensor, " B"]:
+        """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
+        # Never in bfloat16: small differences matter, and the cost is a small part of a step.
+        with torch.autocast(batch.x_NA.device.type, enabled=False):
+            return self._log_likelihood(batch, generator)
+
+    def means(self, batch: DAGBatch) -> Float[Tensor, "B C"]:
+        """Return the mean of each numeric condition given the graph, shape (B, C)."""
+        with torch.autocast(batch.x_NA.device.type, enabled=False):
+            means_BC, _ = self._outputs(batch, None)[0].chunk(2, dim=1)
+            return means_BC
+
+    def _log_likelihood(
+        self, batch: DAGBatch, generator: torch.Generator | None
+    ) -> Float[Tensor, " B"]:
+        """Return the log-probabilities in the precision of the weights, shape (B,)."""
+        numbers, *categories = self._outputs(batch, generator)
+        total_B = self._numbers(numbers, batch.numeric_BC)
+        for logits_BK, code_B in zip(categories, batch.category_BM.T, strict=True):
+            log_prob_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
+            total_B = total_B + log_prob_B.masked_fill(code_B < 0, 0.0)
+        return total_B
+
+    def _outputs(
+        self, batch: DAGBatch, generator: torch.Generator | None
+    ) -> tuple[Float[Tensor, "B _"], ...]:
+        """Return (means and raw standard deviations, logits of each categorical condition, ...)."""
+        x_ND = dropout(self.codes(self._codes(batch)), self.rate, generator)
+        for layer in self.rounds:
+            x_ND = x_ND + layer(x_ND, batch.edge_index_2E, batch.edge_type_E)
+        pooled_BD = dropout(_pool(x_ND, batch), self.rate, generator)
+        inputs_BD = torch.cat([pooled_BD, _log_sizes(batch)], dim=1)
+        widths = [2 * self.sizes.numeric_conditions, *self.sizes.category_conditions]
+        return self.answer(inputs_BD).split(widths, dim=1)
+
+    def _codes(self, batch: DAGBatch) -> Int[Tensor, "N F"]:
+        """Return attributes, degrees and layer of each node as codes."""
+        source_E, target_E = batch.edge_index_2E
+        degrees = (
+            torch.bincount(end_E, minlength=batch.num_nodes) for end_E in (source_E, target_E)
+        )
+        counts_N3 = torch.stack([*degrees, batch.layer_N], dim=1)
+        return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
+
+    @staticmethod
+    def _numbers(
+        output_BF: Float[Tensor, "B F"], numeric_BC: Float[Tensor, "B C"]
+    ) -> Float[Tensor, " B"]:
+        """Return the log-density of the known numbers of each graph."""
+        mean_BC, raw_BC = output_BF.chunk(2, dim=1)
+        std_BC = _MIN_STD + (_MAX_STD - _MIN_STD) * raw_BC.sigmoid()
+        known_BC = ~numeric_BC.isnan()
+        value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
+        density_BC = torch.distributions.Normal(mean_BC, std_BC, validate_args=False)
+        log_prob_BC = density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0)
+        return scale_gradient(log_prob_BC, std_BC.detach().square()).sum(1)
+
+
+def _log_sizes(batch: DAGBatch) -> Float[Tensor, "B 3"]:
+    """Return the logarithms of the numbers of nodes, layers and edges (from 1) of each graph.
+
+    Shape (B, 3), shifted to about zero.
+    """
+    graph_N = batch.graph_of_node()
+    zero_B = torch.zeros_like(batch.node_ptr[:-1])
+    layers_B = zero_B.scatter_reduce(0, graph_N, batch.layer_N + 1, "amax")
+    edges_B = zero_B.index_add(
+        0, graph_N[batch.edge_index_2E[1]], torch.ones_like(batch.edge_index_2E[1])
+    )
+    sizes_B3 = torch.stack([batch.node_ptr.diff(), layers_B, edges_B + 1], dim=1)
+    return sizes_B3.float().log() - _LOG_SIZE
+
+
+def scale_gradient(
+    x: Float[Tensor, "*shape"], factor: Float[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
+    """Return ``x``, with gradients that are ``factor`` times as large."""
+    scaled = x * factor
+    return scaled + (x - scaled).detach()
+
+
+def _pool(x_ND: Float[Tensor, "N D"], batch: DAGBatch) -> Float[Tensor, "B 3*D"]:
+    """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F)."""
+    graph_N = batch.graph_of_node()
+    max_BD = segment_max(x_ND, graph_N, batch.num_graphs)
+    log_sum_BD = segment_log_sum_exp(x_ND, graph_N, max_BD)
+    return torch.cat([segment_mean(x_ND, graph_N, batch.node_ptr.diff()), max_BD, log_sum_BD], 1)
+
+
+WAYS = 8
+"""Ways to connect the kept later nodes with the new ones, of each candidate."""
+
+SPREAD = 1.5
+"""Noise on all of them but the first, nats."""
+
+LogLikelihood = Callable[[DAGBatch, Int[Tensor, " N"] | None], float]
+"""log p(a graph is the first layers of a graph | conditions), given the children of each node."""
+
+
+@dataclass(frozen=True, eq=False)
+class GapFilling:
+    """Draws new layers and joins the given later ones to them.
+
+    The new layers are drawn given those before. The log weight of a graph, by which one of several
+    candidates is chosen, is the log-likelihood of all that follows the new layers; so it
+    is of the ways to connect them, of which a candidate keeps one.
+
+    Attributes:
+        gap: What is kept.
+        replacement: Proposes what to connect with what.
+        log_likelihood: Of the model.
+    """
+
+    gap: Gap
+    replacement: Replacement
+    log_likelihood: LogLikelihood
+
+    def sample(
+        self, request: SampleRequest, sample: Callable[[SampleRequest], SampleResult]
+    ) -> SampleResult:
+        """Return one filled graph per seed.
+
+        A graph that reached the limit of nodes before its new layers were complete is truncated and
+        lacks all that follows.
+
+        Args:
+            request: With the gap.
+            sample: Draws graphs that begin with the prefix.
+        """
+        limit = request.max_nodes - self.gap.num_later
+        self.gap.prefix.require_room(limit, self.gap.end_layer)
+        asked = replace(
+            request,
+            gap=None,
+            max_nodes=limit,
+            min_layers=self.gap.end_layer,
+            max_layers=self.gap.end_layer,
+        )
+        drawn = sample(asked)
+        dags, weights = [], []
+        for row, (seed, begun) in enumerate(zip(request.seeds, drawn.dags, strict=True)):
+            dag, weight = begun.to("cpu"), 0.0
+            if dag.num_layers == self.gap.end_layer:
+                conditions = request.numeric_BC[[row]], request.category_BM[[row]]
+                dag, weight = self._joined(dag, seed, *conditions)
+            dags.append(dag)
+            weights.append(weight)
+        full = tuple(dag.num_nodes >= limit for dag in drawn.dags)
+        return SampleResult(tuple(dags), full, tuple(weights))
+
+    def require_whole(self, result: SampleResult, max_nodes: int) -> SampleResult:
+        """Return graphs of which each has the given later layers.
+
+        Raises:
+            UsageError: If one has not.
+        """
+        if all(dag.num_layers == self.gap.dag.num_layers for dag in result.dags):
+            return result
+        raise UsageError(
+            f"With at most {max_nodes} nodes, {self.gap.num_later} of which come after the new "
+            "layers, none of the candidates drawn reached the last new layer; raise max_nodes, or "
+            "keep more layers."
+        )
+
+    def _joined(
+        self,
+        begun: DAG,
+        seed: int,
+        numeric_BC: Float[Tensor, "1 C"],
+        category_BM: Int[Tensor, "1 M"],
+    ) -> tuple[DAG, float]:
+        """Return new layers with all that follows, and the log-likelihood of that, nats."""
+
+        def log_likelihood(dag: DAG, out_degree_N: Tensor | None = None) -> float:
+            batch = DAGBatch.from_dags([dag], numeric_BC.cpu(), category_BM.cpu())
+            return self.log_likelihood(batch.to(numeric_BC.device), out_degree_N)
+
+        rng = numpy_generator(seed, "nodes after a gap")
+        ways = [
+            tuple(self.replacement.parents(self.gap, begun, rng, spread).tolist())
+            for spread in (0.0, *(SPREAD,) * (WAYS - 1))
+        ]
+        graphs = {way: self.gap.filled(begun, torch.tensor(way)) for way in ways}
+        known = {way: log_likelihood(dag) for way, dag in graphs.items()}
+        log_O = np.array([known[way] for way in ways])
+        chosen = graphs[ways[int((log_O + rng.gumbel(size=WAYS)).argmax())]]
+        children_N = torch.bincount(chosen.edge_index_2E[0], minlength=chosen.num_nodes)
+        before = log_likelihood(begun, children_N[: begun.num_nodes].to(numeric_BC.device))
+        return chosen, float(np.logaddexp.reduce(log_O)) - math.log(WAYS) - before
+
+
+NATS_PER_FAULT = 10.0
+"""What a fault costs a candidate: more than the scores of candidates of one graph mostly differ."""
+
+
+def resample(
+    score: Callable[[DAGBatch, SampleRequest], Tensor],
+    request: SampleRequest,
+    sample: Callable[[SampleRequest], SampleResult],
+) -> SampleResult:
+    """Sample ``request.best_of`` graphs per seed and choose one with weight exp(score).
+
+    Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
+    only if all candidates are truncated, and one with faults hardly where another has none. A graph
+    still depends only on its own seed and conditions.
+
+    Args:
+        score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
+            request: each of its rows has ``best_of`` consecutive candidates in the batch.
+        request: With at least two candidates.
+        sample: Samples graphs, one per seed.
+    """
+    count = request.best_of
+    repeated = replace(
+        request,
+        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
+        category_BM=request.category_BM.repeat_interleave(count, dim=0),
+        seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
+        best_of=1,
+        nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
+        layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
+        possible=None if request.possible is None else request.possible.repeated(count),
+    )
+    sampled = sample(repeated)
+    batch = DAGBatch.from_dags(sampled.dags, repeated.numeric_BC, repeated.category_BM)
+    score_P = score(batch, request).cpu().double()
+    if sampled.log_weights:
+        score_P += torch.tensor(sampled.log_weights, dtype=torch.float64)
+    if request.faults is not None:
+        score_P -= NATS_PER_FAULT * torch.tensor(request.faults(sampled.dags)).double()
+    score_P[torch.tensor(sampled.truncated)] -= 1e9
+    uniform_P = torch.tensor(
+        [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
+        dtype=torch.float64,
+    )
+    # Gumbel-max: the argmax is distributed as the softmax of the scores.
+    perturbed_BO = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
+    chosen = (perturbed_BO.argmax(1) + count * torch.arange(perturbed_BO.shape[0])).tolist()
+    return SampleResult(
+        tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
+    )
+
+
+def _candidate_seed(seed: int, number: int) -> int:
+    """Return the seed of candidate ``number``; candidate 0 has the seed itself."""
+    return seed if number == 0 else derive_seed(seed, "candidate", number)

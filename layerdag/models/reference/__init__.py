@@ -1,0 +1,7 @@
+"""The reference model: layerwise discrete diffusion (LayerDAG)."""
+
+from layerdag.models.reference.model import ReferenceLayerDAG
+
+__all__ = [
+    "ReferenceLayerDAG",
+]

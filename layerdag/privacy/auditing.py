@@ -1,0 +1,458 @@
+"""``ld.audit``."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from layerdag.dag.dag import DAG, graph_hashes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import GraphLike, encoded
+from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.splits import SplitFingerprint, require_same_split
+from layerdag.errors import DataError, UsageError
+from layerdag.evaluation.metrics.base import (
+    AttributeMetrics,
+    Metric,
+    SimilarityRow,
+    attribute_views,
+)
+from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
+from layerdag.evaluation.similarity import LOCAL_METRICS, compare
+from layerdag.evaluation.validity import StructureReport, StructureTally, check_structure
+from layerdag.privacy.audit_inputs import Graphs, WordSearch, read_sets, search_words
+from layerdag.privacy.audit_text import audit_lines, too_few_held_out
+from layerdag.privacy.copies import (
+    CopyComparison,
+    CopyCounts,
+    CopyTest,
+    Novelty,
+    copy_counts,
+    count_copies,
+    novelty,
+    novelty_of_hashes,
+)
+from layerdag.privacy.leak_curve import MOST_HELD, LeakRow, LeakTally, ReservoirSample, leak_curve
+from layerdag.privacy.likelihood_ratio import schema_attacks
+from layerdag.privacy.membership import Attack, Verdict, likelihood_attack
+from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
+from layerdag.runtime.progress import stage, stages, track
+from layerdag.schema.schema import GraphSchema
+from layerdag.surrogates.data import read_manifest, stream_samples
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
+
+AT_ONCE = 256
+
+
+@runtime_checkable
+class SampleSource(Protocol):
+    """Samples in memory or on the disk, of a known number."""
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+
+    def __iter__(self) -> Iterator[DAG]:
+        """Yield the samples."""
+
+
+class AuditTally:
+    """Structure, copies and attacks of any number of samples, of which few are held.
+
+    What is kept of each sample beyond those of ``held`` is its hash, its verdicts and two
+    distances, some hundred bytes.
+
+    Args:
+        data: The real graphs.
+        count: Number of samples that will come.
+        most: Most samples that are held.
+    """
+
+    def __init__(self, data: GraphDataset, count: int, most: int = MOST_HELD) -> None:
+        train, held_out = data.graphs["train"], data.held_out
+        self._data = data
+        self._structure = StructureTally(GraphStatistics.measure(train, data.schema.sizes()))
+        self._copies = CopyTest.from_sets(train, held_out, data.schema.measured_columns)
+        self._found: list[CopyComparison] = []
+        self._hashes: list[str] = []
+        self._part = ReservoirSample(count, most)
+        self._leaks = _leaks(data, count)
+
+    def read(self, samples: SampleSource) -> None:
+        """Look at all samples, with a bar on a terminal."""
+        stream = track(samples, "auditing samples", len(samples))
+        while part := list(islice(stream, AT_ONCE)):
+            self.add(part)
+
+    def add(self, dags: Sequence[DAG]) -> None:
+        """Look at the next samples."""
+        self._structure.add(dags)
+        self._hashes += graph_hashes(dags)
+        self._found += self._copies.resemblances(dags)
+        self._part.add(dags)
+        if self._leaks is not None:
+            self._leaks.add(dags)
+
+    @property
+    def structure(self) -> StructureReport:
+        """Verdict on the samples by the rules on graphs."""
+        return self._structure.report()
+
+    @property
+    def novelty(self) -> Novelty:
+        """Valid, unique, novel shares."""
+        train, held_out = self._data.graphs["train"], self._data.held_out
+        return novelty_of_hashes(train, held_out, self._hashes, self.structure.valid_B)
+
+    @property
+    def copies(self) -> CopyCounts:
+        """Copies of real graphs whatever their durations, and near copies."""
+        return copy_counts(self._copies, len(self._data.graphs["train"]), self._found)
+
+    @property
+    def held(self) -> tuple[DAG, ...]:
+        """The samples that are held, drawn at random."""
+        return self._part.held
+
+    def leaks(self) -> tuple[LeakRow, ...]:
+        """Return what samples give away, by their number; nothing if nothing is held out."""
+        return () if self._leaks is None else self._leaks.rows(self.held)
+
+
+def _leaks(data: GraphDataset, count: int) -> LeakTally | None:
+    """Return the tally of attacks; None without held-out graphs."""
+    if not data.held_out or not data.members:
+        return None
+    return LeakTally(
+        data.members,
+        data.held_out,
+        count,
+        measured=data.schema.measured_columns,
+        numeric=data.schema.size_columns,
+    )
+
+
+_WEIGHT_OF_A_SAMPLE = 4
+"""Copies, traits, the attacks by all samples, and by fewer of them: about as long each."""
+
+CAVEATS = (
+    "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
+    "find more in weights.",
+    "More samples can only reveal more: the figures hold for these numbers of samples.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What samples give away.
+
+    Attributes:
+        train: Number of graphs that the model learned from.
+        held_out: Number of validation and test graphs.
+        structure: Verdict on the samples by the rules on graphs.
+        novelty: Valid, unique, novel shares.
+        copies: Copies of real graphs whatever their durations, and near copies.
+        leaks: Nearness, attacks on the samples and what is read from them, by their number; empty
+            if nothing is held out.
+        weights: Attacks on weights and schema of the checkpoint, if one was given.
+        neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
+            empty if nothing is held out.
+        local: ``LOCAL_METRICS`` of the samples that are valid graphs, beside those of the held-out
+            graphs; empty if nothing is held out or no sample is valid.
+        advice: What is wrong with the split for this purpose, None if nothing is.
+        words: Private words in the files of the samples; None where there are no files.
+        shadows: How shadow models were trained, and what such models give away; None without any.
+        held: Number of samples, drawn at random, behind ``neighborhoods``, ``local`` and what
+            learns; None where these looked at all samples.
+    """
+
+    train: int
+    held_out: int
+    structure: StructureReport
+    novelty: Novelty
+    copies: CopyCounts
+    leaks: tuple[LeakRow, ...]
+    weights: tuple[Attack, ...]
+    neighborhoods: tuple[SimilarityRow, ...]
+    local: tuple[SimilarityRow, ...]
+    advice: str | None
+    words: WordSearch | None = None
+    shadows: ShadowReport | None = None
+    held: int | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing was found of all samples and of the weights.
+
+        Every figure is no better than chance, no graph is found at a low false-positive rate, no
+        sample copies a real graph, and no file holds a private word or could not be searched.
+        """
+        if not self.leaks or self.copies.copied:
+            return False
+        if self.words is not None and (self.words.found or self.words.unread):
+            return False
+        attacks = (*self.leaks[-1].attacks, *self.weights)
+        if any(attack.finds_some for attack in attacks):
+            return False
+        found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
+        return all(verdict is Verdict.CHANCE for verdict in found)
+
+    def __str__(self) -> str:
+        """Return the figures as lines to read."""
+        return "\n".join(audit_lines(self, CAVEATS))
+
+
+def audit_of(
+    data: GraphDataset,
+    made: SampleSource,
+    weights: tuple[Attack, ...] = (),
+    *,
+    most_held: int = MOST_HELD,
+) -> Audit:
+    """Return the audit of samples with codes of the data set's schema.
+
+    Args:
+        data: The data set.
+        made: The samples; of more than ``most_held`` of them, no more are held.
+        weights: Attacks on the weights.
+        most_held: Samples that figures look at which need many at once, drawn at random.
+
+    Raises:
+        UsageError: If there is no training graph or no sample.
+    """
+    if len(made) > most_held:
+        return _audit_of_stream(data, made, weights, most_held)
+    with stages(_WEIGHT_OF_A_SAMPLE * len(made)):
+        return _audit_in_memory(data, list(made), weights)
+
+
+def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack, ...]) -> Audit:
+    """Return the audit of samples that are held together."""
+    train, held_out = data.graphs["train"], data.held_out
+    measured = data.schema.measured_columns
+    with stage("structure and copies", len(made)):
+        structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
+        new = novelty(train, held_out, made, structure.valid_B)
+        copies = count_copies(train, held_out, made, measured)
+    leaks = leak_curve(
+        data.members, held_out, made, measured=measured, numeric=data.schema.size_columns
+    )
+    return Audit(
+        train=len(train),
+        held_out=len(held_out),
+        structure=structure,
+        novelty=new,
+        copies=copies,
+        leaks=leaks,
+        weights=weights,
+        neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
+        local=_compared(data, _valid(made, structure), LOCAL_METRICS),
+        advice=too_few_held_out(data),
+    )
+
+
+def _audit_of_stream(
+    data: GraphDataset, made: SampleSource, weights: tuple[Attack, ...], most_held: int
+) -> Audit:
+    """Return the audit of more samples than are held."""
+    tally = AuditTally(data, len(made), most_held)
+    with stage(f"copies and attacks of all {len(made):,} samples"):
+        tally.read(made)
+    held = tally.held
+    of_held = check_structure(held)
+    return Audit(
+        train=len(data.graphs["train"]),
+        held_out=len(data.held_out),
+        structure=tally.structure,
+        novelty=tally.novelty,
+        copies=tally.copies,
+        leaks=tally.leaks(),
+        weights=weights,
+        neighborhoods=_compared(data, held, NEIGHBORHOOD_METRICS),
+        local=_compared(data, _valid(held, of_held), LOCAL_METRICS),
+        advice=too_few_held_out(data),
+        held=len(held),
+    )
+
+
+def _valid(made: Sequence[DAG], structure: StructureReport) -> list[DAG]:
+    """Return the samples that are valid graphs."""
+    return [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
+
+
+def _compared(
+    data: GraphDataset, made: Sequence[DAG], metrics: Sequence[Metric | AttributeMetrics]
+) -> tuple[SimilarityRow, ...]:
+    """Return metrics of samples and of held-out graphs; none where one of both is missing."""
+    if not data.held_out or not made:
+        return ()
+    views = attribute_views(data.schema)
+    return compare(data.graphs["train"], data.held_out, made, views, metrics=metrics).rows
+
+
+Tell = Callable[[str], None]
+_LOG = logging.getLogger("layerdag")
+
+
+@dataclass(frozen=True)
+class WhiteBox:
+    """How weights are attacked.
+
+    Attributes:
+        shadows: How many shadow models are trained, and for how long; None trains none.
+        tell: Takes a line on each of them.
+    """
+
+    shadows: ShadowSettings | None = None
+    tell: Tell = _LOG.info
+
+    def on(
+        self, loaded: LoadedCheckpoint, data: GraphDataset
+    ) -> tuple[tuple[Attack, ...], ShadowReport | None]:
+        """Return the attacks on weights and schema, and how shadow models were trained.
+
+        Args:
+            loaded: Whose weights are attacked.
+            data: Training and held-out graphs in its codes.
+
+        Raises:
+            UsageError: If there are too few graphs for shadow models, or their start is not at
+                hand.
+        """
+        found = weight_attacks(loaded, data)
+        if self.shadows is None:
+            return found, None
+        known = data.conditioned_on(checkpoint_schema(loaded).condition_names)
+        ratios, report = shadow_attacks(loaded, known, self.shadows, self.tell)
+        return (*found[:1], *ratios, *found[1:]), report
+
+
+def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
+    """Return the attacks on weights and schema, if there are held-out graphs to tell from.
+
+    What further attacks on weights find joins this tuple, and so the audit and its pages.
+    """
+    if not data.held_out:
+        return ()
+    names = checkpoint_schema(loaded).condition_names
+    if names != data.schema.condition_names:
+        data = data.conditioned_on(names)
+    members, held_out = data.members, data.held_out
+    return (
+        likelihood_attack(loaded.model, data.schema, members, held_out),
+        *schema_attacks(GraphSchema.from_dict(loaded.schema), members, held_out),
+    )
+
+
+Samples = Sequence[GraphLike] | str | Path
+
+
+def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attacked
+    samples: Samples | None = None,
+    data: GraphDataset | str | Path | None = None,
+    checkpoint: LoadedCheckpoint | str | Path | None = None,
+    *,
+    train: Graphs | None = None,
+    holdout: Graphs | None = None,
+    synthetic: Graphs | None = None,
+    shadows: ShadowSettings | int | None = None,
+    tell: Tell = _LOG.info,
+) -> Audit:
+    """Compare samples with training and held-out graphs, and attack.
+
+    ``audit(samples, data)`` takes a data set with its split; ``audit(train=..., holdout=...,
+    synthetic=...)`` three folders, or graphs in memory, of which you say what was trained on.
+
+    Args:
+        samples: What ``sample`` returned, or a folder that ``layerdag sample`` wrote. Its files are
+            searched for words of ``data`` if both are folders.
+        data: The data set that the generator learned from, split as it was then.
+        checkpoint: What was sampled from, for attacks on weights and schema; None leaves them out.
+        train: Graphs that the generator learned from, instead of ``data``.
+        holdout: Graphs of the same kind that it never saw.
+        synthetic: Samples in any format; every file of the folder is searched for private words.
+        shadows: Shadow models for the attack by likelihood ratio, their number (at least 16) or all
+            settings; None trains none. They need ``checkpoint``.
+        tell: Takes a line on each shadow model.
+
+    Raises:
+        UsageError: If samples or checkpoint are known to come from another split of the data, or
+            the arguments are neither of both sets.
+        DataError: If a file is missing or damaged.
+    """
+    if shadows is not None and checkpoint is None:
+        raise UsageError("Shadow models are for an attack on weights; give a checkpoint, too.")
+    if isinstance(shadows, int):
+        shadows = ShadowSettings(count=shadows)
+    attack = WhiteBox(shadows, tell)
+    if train is not None or holdout is not None:
+        return _audit_of_folders(samples, data, checkpoint, (train, holdout, synthetic), attack)
+    samples = synthetic if samples is None else samples
+    if samples is None or data is None:
+        raise UsageError(
+            "An audit needs samples and a data set, or train, holdout and synthetic graphs."
+        )
+    folder = data if isinstance(data, str | Path) else None
+    if not isinstance(data, GraphDataset):
+        data = load_dataset(data)
+    words = None
+    if isinstance(samples, str | Path):
+        learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
+        _require_split(learned, data, str(samples))
+        made: SampleSource = stream_samples(samples, data.schema)
+        words = None if folder is None else _searched(samples, folder)
+    else:
+        made = encoded(samples, data.schema)
+    if checkpoint is None:
+        return replace(audit_of(data, made), words=words)
+    if not isinstance(checkpoint, LoadedCheckpoint):
+        checkpoint = load_checkpoint(checkpoint)
+    _require_split(checkpoint.meta.split, data, str(checkpoint.path))
+    weights, report = attack.on(checkpoint, data)
+    return replace(audit_of(data, made, weights), words=words, shadows=report)
+
+
+def _searched(samples: str | Path, folder: str | Path) -> WordSearch | None:
+    """Search samples for the words of a data set; None if it has no traces and no flow graphs."""
+    try:
+        return search_words(samples, folder) if Path(folder).is_dir() else None
+    except DataError:
+        return None
+
+
+def _audit_of_folders(
+    samples: Samples | None,
+    data: object,
+    checkpoint: LoadedCheckpoint | str | Path | None,
+    sets: tuple[Graphs | None, Graphs | None, Graphs | None],
+    attack: WhiteBox,
+) -> Audit:
+    """Return the audit of training, held-out and synthetic graphs."""
+    train, holdout, synthetic = sets
+    if data is not None or samples is not None or None in (train, holdout, synthetic):
+        raise UsageError(
+            "An audit of folders needs all of train, holdout and synthetic, and neither samples "
+            "nor data."
+        )
+    assert train is not None and holdout is not None and synthetic is not None  # noqa: PT018
+    with stage("reading three sets of graphs"):
+        found = read_sets(train, holdout, synthetic)
+    weights: tuple[Attack, ...] = ()
+    report: ShadowReport | None = None
+    if checkpoint is not None:
+        loaded = (
+            checkpoint if isinstance(checkpoint, LoadedCheckpoint) else load_checkpoint(checkpoint)
+        )
+        weights, report = attack.on(loaded, found.in_codes_of(checkpoint_schema(loaded)))
+    done = replace(audit_of(found.data, found.made, weights), shadows=report)
+    if not isinstance(synthetic, str | Path):
+        return done
+    return replace(done, words=search_words(synthetic, found.private))
+
+
+def _require_split(learned: SplitFingerprint | None, data: GraphDataset, model: str) -> None:
+    """Raise UsageError if a model is known to have learned from another split."""
+    if learned is not None:
+        require_same_split(learned, data.split, model=model, data=data.name)

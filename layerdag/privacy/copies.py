@@ -1,0 +1,588 @@
+"""Copies, novelty, DCR.
+
+Weisfeiler-Lehman distances of a stream of graphs to a set that is looked at once.
+
+The features of a graph count the colors of its nodes after 0 to ``ROUNDS`` rounds of refinement
+(Shervashidze et al., JMLR 12, 2011) and are normalized to length 1 in each round, so that all
+rounds weigh the same. Letters: K graphs of the stream, B graphs of the set.
+
+Which samples repeat a real graph, or come nearer to one than real graphs do to each other.
+
+Measured times differ from run to run of the same program, so that columns of them do not count: a
+sample with the operators, the edges and the sizes of a training graph is a copy, whatever its
+durations. How near is too near is read off real graphs that were not trained on.
+
+Does a generator copy its training graphs? Valid, unique, novel; exact and near copies.
+
+Always three sets: training, held-out of the same size, generated. A copy test alone proves nothing
+(Yao et al., ESORICS 2025); it is the first of several attacks. Hashes are Weisfeiler-Lehman hashes
+of the attributed directed graph: graphs that they cannot tell apart count as copies, which errs on
+the side of reporting a copy.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+from scipy.sparse import csr_array, hstack
+
+from layerdag.dag.dag import DAG, color_rounds, graph_hashes
+from layerdag.evaluation.metrics.base import NORMAL_95, Interval
+from layerdag.privacy.membership import (
+    SampleSizeRequirement,
+    Verdict,
+    half_width_for_verdict,
+    require_graphs,
+    round_up,
+)
+from layerdag.runtime.rng import numpy_generator, scrambled
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class KernelIndex:
+    """The features of a set of graphs.
+
+    Attributes:
+        colors: Of each round, the colors that occur, ascending.
+        features: Of the B graphs, the rounds side by side.
+    """
+
+    colors: tuple[np.ndarray, ...]
+    features: csr_array
+
+    @classmethod
+    def from_dags(cls, dags: Sequence[DAG]) -> "KernelIndex":
+        """Look at a set of graphs."""
+        rounds = list(color_rounds(dags, ROUNDS))
+        colors = tuple(np.unique(color_N) for color_N in rounds)
+        return cls(colors, _features(dags, rounds, colors))
+
+    def distances(self, dags: Sequence[DAG]) -> np.ndarray:
+        """Return the distances of some graphs to those of the set, (K, B), in [0, sqrt(2)]."""
+        features = _features(dags, list(color_rounds(dags, ROUNDS)), self.colors)
+        cosine = (features @ self.features.T).toarray()
+        return np.sqrt(np.maximum(2 - 2 * cosine, 0))
+
+
+def kernel_distances(left: Sequence[DAG], right: Sequence[DAG]) -> np.ndarray:
+    """Return Weisfeiler-Lehman kernel distances, shape (left, right), values in [0, sqrt(2)]."""
+    return KernelIndex.from_dags(right).distances(left)
+
+
+def _features(
+    dags: Sequence[DAG], rounds: Sequence[np.ndarray], colors: Sequence[np.ndarray]
+) -> csr_array:
+    """Return normalized counts of known colors in all rounds; others count for the length."""
+    graph_N = np.repeat(np.arange(len(dags)), [dag.num_nodes for dag in dags])
+    blocks = []
+    for color_N, known in zip(rounds, colors, strict=True):
+        own, code_N = np.unique(color_N, return_inverse=True)
+        counts = csr_array((np.ones(code_N.size), (graph_N, code_N)), shape=(len(dags), own.size))
+        length_B = np.sqrt((counts**2).sum(axis=1)) * math.sqrt(ROUNDS + 1)
+        scale = csr_array(
+            (1 / np.maximum(length_B, 1e-12), np.arange(len(dags)), np.arange(len(dags) + 1))
+        )
+        blocks.append(_in_columns(scale @ counts, own, known))
+    return csr_array(hstack(blocks))
+
+
+def _in_columns(counts: csr_array, own: np.ndarray, known: np.ndarray) -> csr_array:
+    """Return the counts of ``own`` colors by the place of each among the known ones."""
+    if own.size == known.size and np.array_equal(own, known):
+        return counts
+    place = np.searchsorted(known, own)
+    is_known = np.isin(own, known)
+    table = csr_array(
+        (np.ones(int(is_known.sum())), (np.flatnonzero(is_known), place[is_known])),
+        shape=(own.size, known.size),
+    )
+    found = csr_array(counts @ table)
+    found.sort_indices()
+    return found
+
+
+HASH_ROUNDS = 8
+NEAR_QUANTILE = 0.05
+"""Share of held-out graphs that lie nearer to a training graph than a sample may."""
+LEAST_CALIBRATED = 20
+"""Held-out graphs from which on the quantile is taken; of fewer, the smallest distance."""
+CHUNK = 256
+
+
+class CopyComparison(Enum):
+    """How a sample stands to the real graphs."""
+
+    NEW = "new"
+    COPY = "copy of a real graph"
+    NEAR = "near copy of a real graph"
+
+
+@dataclass(frozen=True, eq=False)
+class CopyTest:
+    """Tells copies and near copies of real graphs.
+
+    Attributes:
+        real: Training and held-out graphs, without measured columns.
+        hashes: Hashes of these graphs; to be kept private, like the graphs themselves.
+        measured: Columns of ``x_NA`` that do not count.
+        threshold: Weisfeiler-Lehman distance below which a sample is a near copy.
+    """
+
+    real: tuple[DAG, ...]
+    hashes: frozenset[str]
+    measured: tuple[int, ...]
+    threshold: float
+
+    @classmethod
+    def from_sets(
+        cls, train: Sequence[DAG], held_out: Sequence[DAG], measured: Sequence[int] = ()
+    ) -> "CopyTest":
+        """Calibrate on held-out graphs.
+
+        Args:
+            train: Graphs that a generator learned from.
+            held_out: Real graphs that it never saw; without any, nothing is a near copy.
+            measured: Columns that hold measurements, such as durations.
+
+        Raises:
+            UsageError: If there is no training graph.
+        """
+        require_graphs("Copies", train=train)
+        known = [program_of(dag, measured) for dag in train]
+        others = [program_of(dag, measured) for dag in held_out]
+        hashes = list(graph_hashes((*known, *others), HASH_ROUNDS))
+        return cls(
+            real=(*known, *others),
+            hashes=frozenset(hashes),
+            measured=tuple(measured),
+            threshold=_threshold((*known, *others), hashes, len(known)),
+        )
+
+    @cached_property
+    def _index(self) -> KernelIndex:
+        return KernelIndex.from_dags(self.real)
+
+    def resemblances(self, dags: Iterable[DAG]) -> list[CopyComparison]:
+        """Return how each graph of a stream stands to the real ones; memory is bounded."""
+        found: list[CopyComparison] = []
+        stream = iter(dags)
+        while part := [program_of(dag, self.measured) for dag in islice(stream, CHUNK)]:
+            nearest_K = self._index.distances(part).min(axis=1)
+            found += [
+                self._resemblance(word, float(distance))
+                for word, distance in zip(graph_hashes(part, HASH_ROUNDS), nearest_K, strict=True)
+            ]
+        return found
+
+    def _resemblance(self, word: str, nearest: float) -> CopyComparison:
+        if word in self.hashes:
+            return CopyComparison.COPY
+        return CopyComparison.NEAR if nearest < self.threshold else CopyComparison.NEW
+
+
+@dataclass(frozen=True)
+class CopyCounts:
+    """How many samples repeat a real graph whatever its durations, or lie too near to one.
+
+    Attributes:
+        copied: Fraction of the samples with operators, edges and sizes of a real graph.
+        near: Fraction nearer to a real graph than real graphs are to each other.
+        copied_real: Fraction of the held-out graphs that have those of a training graph; None
+            without any.
+        near_quantile: Fraction of the held-out graphs that lie as near, by definition.
+    """
+
+    copied: float
+    near: float
+    copied_real: float | None
+    near_quantile: float = NEAR_QUANTILE
+
+
+def count_copies(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    generated: Iterable[DAG],
+    measured: Sequence[int] = (),
+) -> CopyCounts:
+    """Return how many samples are copies or near copies of training or held-out graphs.
+
+    Args:
+        train: Graphs that a generator learned from.
+        held_out: Real graphs that it never saw.
+        generated: Samples; of a stream, no more than ``CHUNK`` graphs are held.
+        measured: Columns that hold measurements, such as durations.
+
+    Raises:
+        UsageError: If there is no training graph or no sample.
+    """
+    test = CopyTest.from_sets(train, held_out, measured)
+    return copy_counts(test, len(train), test.resemblances(generated))
+
+
+def copy_counts(test: CopyTest, trained: int, found: Sequence[CopyComparison]) -> CopyCounts:
+    """Return the same of samples that were looked at already.
+
+    Args:
+        test: What they were compared with.
+        trained: How many of its real graphs are training graphs.
+        found: How each sample stands to them.
+
+    Raises:
+        UsageError: If there is no training graph or no sample.
+    """
+    require_graphs("Copies", train=test.real[:trained], generated=found)
+    known = set(graph_hashes(test.real[:trained], HASH_ROUNDS))
+    others = [word in known for word in graph_hashes(test.real[trained:], HASH_ROUNDS)]
+    return CopyCounts(
+        copied=found.count(CopyComparison.COPY) / len(found),
+        near=found.count(CopyComparison.NEAR) / len(found),
+        copied_real=sum(others) / len(others) if others else None,
+    )
+
+
+def program_of(dag: DAG, measured: Sequence[int] = ()) -> DAG:
+    """Return a graph without its measured columns: what was run, not how long it took."""
+    x_NA = dag.x_NA.clone()
+    x_NA[:, list(measured)] = 0
+    return dag.with_columns(x_NA)
+
+
+def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return a 64-bit key of each node's (operator, numbers), 0 where no number is stated.
+
+    Numbers are compared as traces hold them: whole, 0 as good as absent.
+
+    Args:
+        operators: Operator of each node.
+        columns: float64 (N,) each, NaN for absent.
+    """
+    if not len(operators) or not columns:
+        return np.zeros(len(operators), dtype=np.uint64)
+    values_NC = np.nan_to_num(np.stack(columns, axis=1), posinf=0.0, neginf=0.0)
+    whole_NC = np.rint(np.clip(values_NC, -9e18, 9e18)).astype(np.int64)
+    distinct, position_N = np.unique(np.asarray(operators), return_inverse=True)
+    code_U = np.array([_word_code(word) for word in distinct.tolist()], dtype=np.int64)
+    key_N = code_U[position_N]
+    for column_N in whole_NC.T:
+        key_N = scrambled(key_N ^ scrambled(column_N + 1))
+    stated_N = (whole_NC != 0).any(axis=1)
+    return np.where(stated_N, key_N.view(np.uint64), np.uint64(0))
+
+
+def _word_code(word: str) -> int:
+    import hashlib
+
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.ndarray:
+    """Return the sorted keys (0 left out) that occur in the graphs of a single run.
+
+    Args:
+        keys: ``tuple_keys`` of each graph.
+        run_of: The run of each graph; copies of a run share it.
+    """
+    number = {run: i for i, run in enumerate(dict.fromkeys(run_of))}
+    pairs = [
+        np.stack([found, np.full(found.size, number[run], dtype=np.uint64)])
+        for graph, run in zip(keys, run_of, strict=True)
+        if (found := np.unique(graph)).size
+    ]
+    if not pairs:
+        return np.zeros(0, dtype=np.uint64)
+    distinct_2P = np.unique(np.concatenate(pairs, axis=1), axis=1)
+    key_K, count_K = np.unique(distinct_2P[0], return_counts=True)
+    return key_K[(count_K == 1) & (key_K != 0)]
+
+
+def _threshold(real: Sequence[DAG], hashes: Sequence[str], trained: int) -> float:
+    """Return the distance to other real graphs that hardly any held-out graph goes below.
+
+    Args:
+        real: Training graphs, then held-out ones.
+        hashes: Of them; graphs with equal ones are repetitions of one and do not count.
+        trained: Number of training graphs.
+    """
+    held_out = range(trained, len(real))
+    nearest_H = [nearest for nearest in _nearest(real, hashes, held_out) if np.isfinite(nearest)]
+    if not nearest_H:
+        return 0.0
+    if len(nearest_H) < LEAST_CALIBRATED:
+        return float(min(nearest_H))
+    return float(np.quantile(nearest_H, NEAR_QUANTILE))
+
+
+def _nearest(real: Sequence[DAG], hashes: Sequence[str], rows: range) -> Iterator[float]:
+    """Yield the distance of each of ``rows`` to the nearest other graph; infinite for none."""
+    word_G = np.array(hashes)
+    index = KernelIndex.from_dags(real)
+    for start in range(rows.start, rows.stop, CHUNK):
+        part = range(start, min(start + CHUNK, rows.stop))
+        distance_KG = index.distances([real[i] for i in part])
+        distance_KG[word_G[list(part)][:, None] == word_G] = np.inf
+        yield from distance_KG.min(axis=1).tolist()
+
+
+RELABELINGS = 500
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """Shares among the generated graphs.
+
+    Attributes:
+        graphs: Number of generated graphs.
+        valid: Share that is valid.
+        unique: Distinct hashes / graphs.
+        novel: Share whose hash no training graph has.
+        vun: Share of graphs that are valid, novel and the first with their hash.
+        copied: Share that repeats a training graph (1 - novel).
+        copied_real: Share of real held-out graphs that repeat a training graph, the scale of it;
+            None without held-out graphs.
+    """
+
+    graphs: int
+    valid: float
+    unique: float
+    novel: float
+    vun: float
+    copied: float
+    copied_real: float | None
+
+    @property
+    def vun_interval(self) -> Interval:
+        """Wilson's 95 % interval of ``vun``, over samples."""
+        return wilson_interval(self.vun, self.graphs)
+
+
+@dataclass(frozen=True)
+class DistanceToClosestRecord:
+    """Whether generated graphs lie nearer to the training set than to held-out graphs (DCR).
+
+    Attributes:
+        dcr_share: Share of generated graphs nearer to training than to held-out; ties count half.
+            0.5 is ideal, 1 is a generator that stays beside its training graphs.
+        interval: 95 % interval of ``dcr_share``: Wilson's, which is about the samples, or the
+            spread where chance calls a real graph a training graph, whichever is wider.
+        median_to_train: Median Weisfeiler-Lehman distance to the nearest training graph.
+        median_to_held_out: The same to the nearest held-out graph.
+        compared: Number of training and of held-out graphs compared with, equal.
+        samples: Number of generated graphs.
+        verdict: What the interval says.
+        need: How many graphs a verdict would take; None where there is one.
+    """
+
+    dcr_share: float
+    interval: Interval
+    median_to_train: float
+    median_to_held_out: float
+    compared: int
+    samples: int
+    verdict: Verdict
+    need: SampleSizeRequirement | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as reports save them."""
+        return {
+            "share": self.dcr_share,
+            "interval": self.interval,
+            "median_to_train": self.median_to_train,
+            "median_to_held_out": self.median_to_held_out,
+            "compared": self.compared,
+            "samples": self.samples,
+            "verdict": self.verdict,
+            "need": self.need,
+        }
+
+    def in_words(self) -> str:
+        """Return the verdict as a clause."""
+        return {
+            Verdict.LEAKS: "nearer to training graphs",
+            Verdict.CHANCE: "as near to held-out graphs",
+            Verdict.TOO_FEW: f"{self.verdict.value} ({self.need.in_words() if self.need else ''})",
+            Verdict.REVERSED: "nearer to held-out graphs: the two parts are not alike",
+        }[self.verdict]
+
+
+def novelty(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    generated: Iterable[DAG],
+    valid_B: np.ndarray | None = None,
+) -> Novelty:
+    """Return the shares of valid, unique and novel graphs; of a stream, hashes alone are held.
+
+    Args:
+        train: Training graphs.
+        held_out: Real graphs that the generator never saw; may be empty.
+        generated: Samples.
+        valid_B: Validity of each sample (``StructureReport.valid_B``); all valid by default.
+
+    Raises:
+        UsageError: If there is no training or no generated graph.
+    """
+    return novelty_of_hashes(train, held_out, list(graph_hashes(generated)), valid_B)
+
+
+def novelty_of_hashes(
+    train: Sequence[DAG],
+    held_out: Sequence[DAG],
+    hashes: Sequence[str],
+    valid_B: np.ndarray | None = None,
+) -> Novelty:
+    """Return the same from the hashes of the samples (``graph_hashes``).
+
+    Raises:
+        UsageError: If there is no training graph or no hash.
+    """
+    require_graphs("Copies", train=train, generated=hashes)
+    known = set(graph_hashes(train))
+    valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
+    novel = np.array([word not in known for word in hashes])
+    first = np.zeros(len(hashes), dtype=bool)
+    first[np.unique(hashes, return_index=True)[1]] = True
+    return Novelty(
+        graphs=len(hashes),
+        valid=float(valid.mean()),
+        unique=float(first.mean()),
+        novel=float(novel.mean()),
+        vun=float((valid & novel & first).mean()),
+        copied=float(1 - novel.mean()),
+        copied_real=_fraction_known(known, held_out),
+    )
+
+
+def closer_to_training(
+    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
+) -> DistanceToClosestRecord:
+    """Return how often a generated graph is nearer to training than to held-out graphs.
+
+    The larger of the two real sets is cut at random to the size of the smaller one, since the
+    nearest of more graphs is nearer.
+
+    Raises:
+        UsageError: If a set is empty.
+    """
+    require_graphs("Distances", train=train, held_out=held_out, generated=generated)
+    distance_KG = kernel_distances(generated, [*train, *held_out])
+    return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
+
+
+def nearness_by_distance(
+    to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int
+) -> DistanceToClosestRecord:
+    """Return the same from the distances of K generated graphs to all real ones."""
+    tally = CloserToTrainingTally(to_train_KT.shape[1], to_held_KH.shape[1], seed)
+    tally.add(to_train_KT, to_held_KH)
+    return tally.result()
+
+
+class CloserToTrainingTally:
+    """Counts samples nearer to training than to held-out graphs, some samples at a time.
+
+    Two distances are held of each sample, whatever the number of real graphs.
+
+    Args:
+        trained: Number of training graphs.
+        held_out: Number of held-out graphs.
+        seed: Of the cut to equal numbers, and of what chance calls a training graph.
+    """
+
+    def __init__(self, trained: int, held_out: int, seed: int) -> None:
+        rng = numpy_generator(seed, "nearness")
+        self._size = size = min(trained, held_out)
+        self._train_S = rng.permutation(trained)[:size]
+        self._held_S = rng.permutation(held_out)[:size]
+        is_train_G1 = (np.arange(2 * size) < size)[:, None]
+        by_chance_GR = rng.random((2 * size, RELABELINGS)) < 0.5
+        self._is_train_GR = np.concatenate([is_train_G1, by_chance_GR], axis=1)
+        self._nearer_R = np.zeros(1 + RELABELINGS)
+        self._nearest: list[np.ndarray] = []
+
+    def add(self, to_train_KT: np.ndarray, to_held_KH: np.ndarray) -> None:
+        """Count samples by their distances to all training and to all held-out graphs."""
+        to_train_KS, to_held_KS = to_train_KT[:, self._train_S], to_held_KH[:, self._held_S]
+        near_KG = _nearest_memorization(np.concatenate([to_train_KS, to_held_KS], axis=1))
+        self._nearer_R += _nearer_to_train(near_KG, self._is_train_GR)
+        self._nearest.append(np.stack([to_train_KS.min(axis=1), to_held_KS.min(axis=1)]))
+
+    def result(self) -> DistanceToClosestRecord:
+        """Return what was counted."""
+        nearest_2K = np.concatenate(self._nearest, axis=1)
+        count = nearest_2K.shape[1]
+        fraction, by_chance_R = float(self._nearer_R[0] / count), self._nearer_R[1:] / count
+        spread = float(np.sqrt(np.mean((by_chance_R - 0.5) ** 2)))
+        interval = _wider(wilson_interval(fraction, count), fraction, NORMAL_95 * spread)
+        verdict = Verdict.from_interval(interval)
+        few = verdict is Verdict.TOO_FEW
+        return DistanceToClosestRecord(
+            dcr_share=fraction,
+            interval=interval,
+            median_to_train=float(np.median(nearest_2K[0])),
+            median_to_held_out=float(np.median(nearest_2K[1])),
+            compared=self._size,
+            samples=count,
+            verdict=verdict,
+            need=_need(fraction, spread, count, self._size) if few else None,
+        )
+
+
+def _nearest_memorization(distance_KG: np.ndarray) -> np.ndarray:
+    """Return which real graphs are the nearest of each generated one, ties included, as floats."""
+    least_K1 = distance_KG.min(axis=1, keepdims=True)
+    return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
+
+
+def _nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
+    """Return how many generated graphs are nearer to training, for R ways to call graphs so.
+
+    A generated graph whose nearest graphs are of both kinds counts half.
+    """
+    of_train_KR = near_KG @ is_train_GR > 0
+    of_rest_KR = near_KG @ ~is_train_GR > 0
+    count_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).sum(axis=0)
+    return count_R
+
+
+def _wider(interval: Interval, value: float, half: float) -> Interval:
+    """Return the interval that holds ``interval`` and value +- half, cut at 0 and 1."""
+    return Interval(
+        max(min(interval.low, value - half), 0.0), min(max(interval.high, value + half), 1.0)
+    )
+
+
+def _need(fraction: float, spread: float, samples: int, compared: int) -> SampleSizeRequirement:
+    """Return which graphs are too few, and about how many are needed.
+
+    Were all samples next to different real graphs, the spread would be 0.5 / sqrt(samples). What it
+    is beyond that comes from real graphs that are the nearest of many samples, and more samples do
+    not take it away.
+    """
+    crowding = max((4 * spread**2 * samples - 1) / max(samples - 1, 1), 0.0)
+    allowed = (2 * half_width_for_verdict(fraction) / NORMAL_95) ** 2
+    if crowding < allowed:
+        return SampleSizeRequirement(
+            "samples", samples, round_up((1 - crowding) / (allowed - crowding))
+        )
+    left = max(allowed - 1 / samples, allowed / 2)
+    return SampleSizeRequirement("held-out graphs", compared, round_up(compared * crowding / left))
+
+
+def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
+    """Return the share of graphs whose hash is known; None for no graph."""
+    return float(np.mean([word in known for word in graph_hashes(dags)])) if dags else None
+
+
+def wilson_interval(fraction: float, count: int) -> Interval:
+    """Return the 95 % Wilson score interval of a share of ``count`` trials."""
+    z2 = NORMAL_95**2
+    center = (fraction + z2 / (2 * count)) / (1 + z2 / count)
+    half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
+    half /= 1 + z2 / count
+    return Interval(center - half, center + half)

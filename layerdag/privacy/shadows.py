@@ -1,0 +1,674 @@
+"""Shadow models: recipe, training, losses, attacks."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import CheckpointError, ConfigError, UsageError
+from layerdag.graph.attributed_graph import Split
+from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.privacy.copies import program_of
+from layerdag.privacy.likelihood_ratio import (
+    ModelScores,
+    ShadowLosses,
+    balanced_members,
+    likelihood_ratio_attacks,
+    pooled_attack,
+    scores_as_members,
+    shadows_as_targets,
+)
+from layerdag.privacy.membership import MOST_SCORED, Attack, attack_by_scores, graph_losses
+from layerdag.runtime.files import (
+    LOCK,
+    FolderKind,
+    atomic_path,
+    file_lock,
+    require_replaceable,
+    unexpected_files,
+    write_text,
+)
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.runtime.settings import build_settings
+from layerdag.training.batches import BucketedSource
+from layerdag.training.checkpoint import (
+    InitialWeights,
+    LoadedCheckpoint,
+    checkpoint_fingerprint,
+    load_checkpoint,
+)
+from layerdag.training.loop import train
+from layerdag.training.run import TrainingRun, run_lock
+from layerdag.training.settings import TrainSettings
+from layerdag.training.weight_transfer import (
+    PRETRAINED,
+    WarmStart,
+    checkpoint_folder,
+    spec_for,
+    warm_start,
+)
+
+TARGET = "target.json"
+_READ_ME = "README.txt"
+_WARNING = (
+    "This folder stays with the owner of the graphs. It holds how likely each real graph is under\n"
+    "shadow models of an audit (layerdag audit --shadows). It may be deleted; then they are\n"
+    "trained again.\n"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowModel:
+    """What is kept of a shadow model.
+
+    Attributes:
+        loss_K: Nats per node of the scored graphs; NaN where it cannot express one.
+        steps: Optimizer steps that it was trained for, 0 if unknown.
+        seconds: That training it took.
+    """
+
+    loss_K: np.ndarray
+    steps: int = 0
+    seconds: float = 0.0
+
+
+def kept_models(
+    folder: Path,
+    count: int,
+    size: int,
+    trained: Callable[[int, Path], ShadowModel],
+    tell: Callable[[int, ShadowModel], None] = lambda *_: None,
+) -> list[ShadowModel]:
+    """Return shadow models from their files, and train those that have none.
+
+    Args:
+        folder: Of the files, which is there.
+        count: Number of models.
+        size: Number of scored graphs.
+        trained: Takes the number of a model and a folder for it, which is removed afterwards: no
+            weights of shadow models are kept.
+        tell: Is told of each model.
+    """
+    models = []
+    for shadow in track(range(count), "training shadow models", count):
+        file = folder / f"{shadow:05d}.npz"
+        model = _read(file, size)
+        if model is None:
+            model = _trained(file, shadow, trained)
+        tell(shadow, model)
+        models.append(model)
+    return models
+
+
+def _read(file: Path, size: int) -> ShadowModel | None:
+    """Return a model from its file; None, and no file, if it is damaged."""
+    if not file.is_file():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            steps, seconds = held["facts"]
+            model = ShadowModel(held["loss"], int(steps), float(seconds))
+        if model.loss_K.shape == (size,):
+            return model
+    except (OSError, ValueError, KeyError, EOFError, IndexError):
+        pass
+    file.unlink()
+    return None
+
+
+def _trained(file: Path, shadow: int, train: Callable[[int, Path], ShadowModel]) -> ShadowModel:
+    """Return a model that is trained now, and write its file."""
+    path = file.with_suffix(".run")
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        model = train(shadow, path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+    facts = np.array([model.steps, model.seconds])
+    with atomic_path(file) as draft, draft.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, loss=model.loss_K, facts=facts)
+    return model
+
+
+@contextlib.contextmanager
+def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
+    """Hold a folder of losses for this process; those of another audit in it are discarded.
+
+    Args:
+        path: The folder, made if missing.
+        target: What the losses depend on, as plain data.
+
+    Raises:
+        UsageError: If it holds anything else, or is in use.
+    """
+    wanted = json.dumps(dict(target), indent=1) + "\n"
+    with file_lock(path.with_name(f".{path.name}.lock"), guarded=path):
+        require_replaceable(path, _SHADOWS, overwrite=True)
+        if path.is_dir() and _noted(path) != wanted:
+            shutil.rmtree(path)
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / TARGET, wanted)
+        write_text(path / _READ_ME, _WARNING)
+        yield path
+
+
+def _noted(folder: Path) -> str:
+    """Return what the losses in a folder depend on."""
+    file = folder / TARGET
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def _doubt(folder: Path) -> str:
+    """Return why a folder is not provably one of shadow models, or ""."""
+    if not (folder / TARGET).is_file():
+        return f"has no {TARGET} of an audit"
+    return unexpected_files(folder, _is_ours)
+
+
+def _is_ours(name: str) -> bool:
+    stem, _, ending = name.partition(".")
+    of_model = stem.isdecimal() and ending in ("npz", "run")
+    return of_model or name in (TARGET, _READ_ME, LOCK) or name.startswith(".")
+
+
+_SHADOWS = FolderKind("the shadow models of an audit", _doubt)
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How shadow models of a checkpoint are trained.
+
+    Attributes:
+        spec: The audited model.
+        settings: Of its training.
+        is_recorded: Whether the checkpoint says how it was trained; else these are the usual ones.
+        passes: Over its training graphs that it made.
+        init: Checkpoint that it started from; None for random weights.
+    """
+
+    spec: ModelSpec
+    settings: TrainSettings
+    is_recorded: bool
+    passes: float
+    init: str | Path | None
+
+    def start_for(self, data: GraphDataset, seed: int) -> tuple[ModelSpec, InitialWeights | None]:
+        """Return model and initial weights for a data set; the model measures its own graphs."""
+        if self.init is None:
+            return spec_for(data, self.spec.name, self.spec.arguments), None
+        warm: WarmStart = warm_start(
+            self.init, data, self.spec.name, self.spec.arguments, seed=seed
+        )
+        return warm.spec, warm.start
+
+    def settings_for(
+        self, data: GraphDataset, seed: int, steps: int | None, seconds: float | None
+    ) -> tuple[TrainSettings, int]:
+        """Return how to train on a data set, and the steps of as many passes as the target made.
+
+        There is one validation, at the end: nothing is selected, for graphs that a model is
+        selected by would be neither members nor others.
+
+        Args:
+            data: Of the shadow model.
+            seed: Of order and noise.
+            steps: Most steps; None for as many passes as the target made.
+            seconds: Most seconds; None for no limit.
+        """
+        planned = max(round(self.passes * micro_batches(data, self.settings)), 1)
+        most = planned if steps is None else min(steps, planned)
+        return replace(
+            self.settings,
+            seed=seed,
+            max_steps=most,
+            max_seconds=seconds,
+            evaluate_every=most + 1,
+            patience=0,
+            log_every=most + 1,
+        ), planned
+
+
+def micro_batches(data: GraphDataset, settings: TrainSettings) -> float:
+    """Return how many optimizer steps one pass over the training graphs takes."""
+    source = BucketedSource(data.batch("train"), settings.batch_graphs, settings.batch_nodes, 0)
+    return len(source.epoch_batches(0)) / settings.accumulate
+
+
+def recipe_of(checkpoint: LoadedCheckpoint, data: GraphDataset, init: str | Path | None) -> Recipe:
+    """Return the recipe of a checkpoint.
+
+    Args:
+        checkpoint: The audited one.
+        data: What it was trained on, in its codes.
+        init: The checkpoint that it started from, where that is not the shipped one.
+
+    Raises:
+        UsageError: If it started from a checkpoint that is not at hand, or from none.
+        CheckpointError: If its settings cannot be used.
+    """
+    recorded = checkpoint.run_config.get("training")
+    try:
+        settings = build_settings(TrainSettings, recorded or {}, "training")
+    except ConfigError as error:
+        raise CheckpointError(
+            f"{checkpoint.path}: shadow models cannot be trained as it says ({error}); "
+            "leave --shadows out, or name a checkpoint of this version of layerdag."
+        ) from error
+    return Recipe(
+        spec=checkpoint.spec,
+        settings=settings,
+        is_recorded=bool(recorded),
+        passes=checkpoint.meta.step / micro_batches(data, settings),
+        init=_start_of(checkpoint, init),
+    )
+
+
+def _start_of(checkpoint: LoadedCheckpoint, init: str | Path | None) -> str | Path | None:
+    """Return the checkpoint that a checkpoint started from; None for random weights."""
+    origin = checkpoint.meta.origin
+    if origin is None:
+        if init is not None:
+            raise UsageError(
+                f"{checkpoint.path}: started from random weights, so its shadow models do; leave "
+                f"--init out, found {init}."
+            )
+        return None
+    if init is None and origin.name != PRETRAINED:
+        raise UsageError(
+            f"{checkpoint.path}: started from the checkpoint '{origin.name}', and shadow models "
+            "must do the same; name its folder with --init."
+        )
+    start = PRETRAINED if init is None else init
+    if origin.fingerprint not in ("", checkpoint_fingerprint(checkpoint_folder(start))):
+        raise UsageError(
+            f"{start}: is not the checkpoint that {checkpoint.path} started from ('{origin.name}', "
+            "by the hash of its weights); name the right one with --init."
+        )
+    return start
+
+
+LEAST_SHADOWS = 16
+"""Shadow models below which the likelihood ratio is not looked at."""
+BUDGET = 600.0
+"""Seconds for all shadow models, unless steps or seconds are named."""
+
+
+@dataclass(frozen=True)
+class ShadowSettings:
+    """Shadow models of an audit.
+
+    Attributes:
+        count: Number of models, at least 16.
+        steps: Most optimizer steps of each. None is as many passes over its graphs as the audited
+            checkpoint made over its own.
+        budget: Wall-clock seconds for training all of them, an equal share for each; None is ten
+            minutes, or no limit where ``steps`` says how long.
+        init: The checkpoint that the audited one started from, where it is not the shipped one.
+        folder: Where their losses are kept, so that a stopped audit goes on; None keeps nothing.
+        seed: Of halves, weights and order.
+
+    Raises:
+        UsageError: If a value is out of bounds, or both limits are named.
+    """
+
+    count: int = LEAST_SHADOWS
+    steps: int | None = None
+    budget: float | None = None
+    init: str | Path | None = None
+    folder: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < LEAST_SHADOWS:
+            raise UsageError(
+                f"An audit needs at least {LEAST_SHADOWS} shadow models, found {self.count}: fewer "
+                "cannot tell how likely a graph is without having been trained on."
+            )
+        if self.steps is not None and self.budget is not None:
+            raise UsageError(
+                "Shadow models are limited by steps or by seconds, and both were named; leave one "
+                "of them out."
+            )
+        if self.steps is not None and self.steps < 1:
+            raise UsageError(f"Shadow models need at least 1 step each, found {self.steps}.")
+        if self.budget is not None and not 0 < self.budget < float("inf"):
+            raise UsageError(f"Shadow models need a budget above 0 seconds, found {self.budget:g}.")
+        if self.seed < 0:
+            raise UsageError(f"The seed of shadow models must not be negative, found {self.seed}.")
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that training one model may take; None for no limit."""
+        if self.budget is None and self.steps is not None:
+            return None
+        return (BUDGET if self.budget is None else self.budget) / self.count
+
+
+LEAST_RUNS = 8
+VALIDATED = 16
+"""Graphs that training must be given to validate on; nothing follows from it.
+
+They are of the model's own half: others may hold what it gives no chance, and then it would count
+as having learned nothing.
+"""
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowPool:
+    """Training and held-out graphs of an audit.
+
+    Attributes:
+        data: In codes of the audited checkpoint.
+        scored: Numbers of the graphs whose losses are taken, in ascending order.
+    """
+
+    data: GraphDataset
+    scored: np.ndarray
+
+    @classmethod
+    def from_dataset(cls, data: GraphDataset, seed: int) -> "ShadowPool":
+        """Return all graphs, of which ``MOST_SCORED`` of each kind are scored.
+
+        Raises:
+            UsageError: If there are too few runs to draw halves of.
+        """
+        rng = numpy_generator(seed, "scored graphs of shadows")
+        counts = len(data.members), len(data.held_out)
+        scored = [np.sort(rng.permutation(count)[:MOST_SCORED]) for count in counts]
+        pool = cls(data, np.concatenate([scored[0], counts[0] + scored[1]]))
+        runs = int(pool.run_G.max(initial=-1)) + 1
+        if runs < LEAST_RUNS or not all(counts):
+            raise UsageError(
+                f"Shadow models need at least {LEAST_RUNS} distinct training and held-out graphs, "
+                f"of both kinds, found {runs}; leave --shadows out, or give more."
+            )
+        return pool
+
+    @cached_property
+    def graphs(self) -> tuple[DAG, ...]:
+        """The training graphs, then the held-out ones."""
+        return (*self.data.members, *self.data.held_out)
+
+    @cached_property
+    def run_G(self) -> np.ndarray:
+        """The run of each graph; programs with the same operators, edges and sizes are one."""
+        measured = self.data.schema.measured_columns
+        keys = [graph_hash(program_of(dag, measured)) for dag in self.graphs]
+        _, run_G = np.unique(np.array(keys, dtype=object).astype(str), return_inverse=True)
+        return run_G
+
+    @property
+    def scored_members(self) -> int:
+        """Number of scored training graphs."""
+        return int((self.scored < len(self.data.members)).sum())
+
+    def losses_under(self, model: DAGModel) -> np.ndarray:
+        """Return nats per node of the scored graphs; NaN where the model gives one no chance."""
+        chosen = [self.graphs[i] for i in self.scored.tolist()]
+        loss_K = graph_losses(model, self.data.schema, chosen)
+        return np.where(np.isfinite(loss_K), loss_K, np.nan)
+
+    def half(self, member_G: np.ndarray) -> GraphDataset:
+        """Return the data set of a shadow model: its half, and what every model was trained on."""
+        further = [
+            dag
+            for dag, name in zip(self.data.graphs["train"], self.data.names["train"], strict=True)
+            if name in self.data.further
+        ]
+        own = [self.graphs[i] for i in np.flatnonzero(member_G).tolist()]
+        graphs: dict[Split, tuple[DAG, ...]] = {
+            "train": (*further, *own),
+            "val": tuple(own[:VALIDATED]),
+            "test": (),
+        }
+        names = {part: tuple(str(i) for i in range(len(dags))) for part, dags in graphs.items()}
+        return replace(
+            self.data, graphs=graphs, names=names, contents={}, further=frozenset(), renamed={}
+        )
+
+
+def shadow_models(
+    checkpoint: LoadedCheckpoint,
+    pool: ShadowPool,
+    recipe: Recipe,
+    settings: ShadowSettings,
+    tell: Tell,
+) -> tuple[list[ShadowModel], np.ndarray, int]:
+    """Return shadow models, which graphs each was trained on, (S, G), and the planned steps.
+
+    Args:
+        checkpoint: The audited one.
+        pool: Training and held-out graphs.
+        recipe: How it was trained.
+        settings: How many models, and for how long.
+        tell: Is told of each model in a line.
+
+    Raises:
+        UsageError: If the folder holds something else.
+        TrainingError: If training diverged.
+    """
+    runs = int(pool.run_G.max()) + 1
+    rng = numpy_generator(settings.seed, "members of shadows")
+    member_SG = balanced_members(settings.count, runs, rng)[:, pool.run_G]
+    planned = recipe.settings_for(pool.half(member_SG[0]), 0, None, None)[1]
+
+    def trained(shadow: int, folder: Path) -> ShadowModel:
+        return _trained_training(pool, recipe, settings, member_SG[shadow], shadow, folder)
+
+    def told(shadow: int, model: ShadowModel) -> None:
+        tell(_line(shadow, settings.count, model, member_SG[shadow][pool.scored]))
+
+    with tempfile.TemporaryDirectory(prefix="layerdag-") as nowhere:
+        place = settings.folder or Path(nowhere) / "shadows"
+        with shadow_lock(place, _target(checkpoint, pool, settings)) as folder:
+            size = len(pool.scored)
+            models = kept_models(folder, settings.count, size, trained, told)
+    return models, member_SG, planned
+
+
+def _target(
+    checkpoint: LoadedCheckpoint, pool: ShadowPool, settings: ShadowSettings
+) -> dict[str, object]:
+    """Return what losses depend on."""
+    held = "".join(graph_hash(dag) for dag in pool.data.held_out)
+    return {
+        "weights": checkpoint_fingerprint(checkpoint.path),
+        "graphs": f"{pool.data.fingerprint}-{derive_seed(0, held):016x}",
+        "shadows": settings.count,
+        "steps": settings.steps,
+        "seconds": settings.seconds,
+        "seed": settings.seed,
+    }
+
+
+def _trained_training(
+    pool: ShadowPool,
+    recipe: Recipe,
+    settings: ShadowSettings,
+    member_G: np.ndarray,
+    shadow: int,
+    folder: Path,
+) -> ShadowModel:
+    """Return the shadow model of a half, trained now."""
+    data = pool.half(member_G)
+    seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
+    spec, start = recipe.start_for(data, seed)
+    plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
+    run = TrainingRun(
+        spec=spec,
+        start=start,
+        train=data.batch("train"),
+        validation=data.batch("val"),
+        directory=folder,
+        schema=data.schema.to_dict(),
+    )
+    with run_lock(folder):
+        result = train(run, plan)
+    if result.reason not in ("budget", "patience"):
+        raise KeyboardInterrupt(
+            f"shadow model {shadow + 1} was stopped; the same command goes on from there."
+        )
+    loss_K = pool.losses_under(load_checkpoint(result.best).model)
+    return ShadowModel(loss_K, result.step, result.seconds)
+
+
+def _line(shadow: int, count: int, model: ShadowModel, member_K: np.ndarray) -> str:
+    """Return what is said of a model when it is there."""
+    own, other = (_mean(model.loss_K[which]) for which in (member_K, ~member_K))
+    return (
+        f"shadow model {shadow + 1} of {count}: {model.steps:,} steps, {model.seconds:.0f} s, "
+        f"{own} nats per node on its own graphs, {other} on the others"
+    )
+
+
+def _mean(loss_K: np.ndarray) -> str:
+    known_K = loss_K[~np.isnan(loss_K)]
+    return f"{known_K.mean():.2f}" if known_K.size else "no"
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowReport:
+    """How shadow models were trained, and what models made in this way give away.
+
+    Attributes:
+        models: Number of shadow models.
+        graphs: Training graphs of each, the median.
+        runs: Distinct programs among training and held-out graphs, of which halves were drawn.
+        start: What they started from, in words.
+        is_recorded: Whether the checkpoint says how it was trained; else the usual settings were
+            taken.
+        steps: Of each, the median.
+        planned_steps: That make as many passes over the graphs as the checkpoint made.
+        seconds: That training them took.
+        as_targets: Each model attacked by the others, pooled.
+    """
+
+    models: int
+    graphs: int
+    runs: int
+    start: str
+    is_recorded: bool
+    steps: int
+    planned_steps: int
+    seconds: float
+    as_targets: tuple[Attack, ...]
+
+    @property
+    def fraction_of_passes(self) -> float:
+        """Passes over its graphs that a shadow model made, as a fraction of the checkpoint's."""
+        return min(self.steps / max(self.planned_steps, 1), 1.0)
+
+    def in_words(self) -> str:
+        """Return how they were trained, as a line."""
+        passes = "as many passes over its graphs as the checkpoint made"
+        if self.fraction_of_passes < 1:
+            passes = f"{self.fraction_of_passes:.0%} of the passes that the checkpoint made"
+        recipe = "" if self.is_recorded else ", with the usual settings (it records none)"
+        return (
+            f"{self.models} shadow models of {self.graphs:,} graphs, halves of {self.runs:,} "
+            f"distinct ones, from {self.start}: {self.steps:,} steps each, {passes}{recipe}; "
+            f"{self.seconds:.0f} s. Each as the target of the others:"
+        )
+
+
+def shadow_attacks(
+    checkpoint: LoadedCheckpoint, data: GraphDataset, settings: ShadowSettings, tell: Tell
+) -> tuple[tuple[Attack, ...], ShadowReport]:
+    """Attack weights by likelihood ratio, with shadow models that are trained now.
+
+    Args:
+        checkpoint: Whose weights are attacked.
+        data: Training and held-out graphs in its codes, with its conditions.
+        settings: How many shadow models, and for how long.
+        tell: Is told of each model in a line.
+
+    Returns:
+        The attacks offline and online. Beside each stands the same one where nothing can leak: on
+        each shadow model by the others, the checkpoint's training graphs against its held-out
+        ones, of those that the model left out.
+
+    Raises:
+        UsageError: If there are too few graphs, or the start is not at hand.
+    """
+    pool = ShadowPool.from_dataset(data, settings.seed)
+    recipe = recipe_of(checkpoint, data, settings.init)
+    models, member_SG, planned = shadow_models(checkpoint, pool, recipe, settings, tell)
+    shadows = ShadowLosses(np.stack([model.loss_K for model in models]), member_SG[:, pool.scored])
+    members, run_K, seed = pool.scored_members, pool.run_G[pool.scored], settings.seed
+    loss_K = pool.losses_under(checkpoint.model)
+    targets = shadows_as_targets(shadows)
+    found = tuple(
+        replace(attack, holdout=_honest(attack, targets[attack.name], members, run_K, seed))
+        for attack in likelihood_ratio_attacks(loss_K, shadows, members, seed)
+    )
+    pooled = (
+        pooled_attack(name, _as_target(len(models)), scores, run_K, seed)
+        for name, scores in targets.items()
+    )
+    report = _report(models, member_SG, pool, recipe, planned)
+    return found, replace(report, as_targets=tuple(each for each in pooled if each is not None))
+
+
+def attacks_on_losses(
+    loss_K: np.ndarray, shadows: ShadowLosses, members: int, seed: int
+) -> tuple[Attack, ...]:
+    """Return the attacks on the losses of graphs under one model: by likelihood, and by ratio.
+
+    Args:
+        loss_K: Nats per node, members first; NaN where the model cannot express a graph.
+        shadows: Losses under shadow models.
+        members: Number of members.
+        seed: Of the bootstrap.
+    """
+    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
+    what = "likelihood of the graph, by the weights"
+    scores = [(-known_K[:members], -known_K[members:])]
+    return (
+        attack_by_scores("likelihood", what, scores, seed),
+        *likelihood_ratio_attacks(loss_K, shadows, members, seed),
+    )
+
+
+def _honest(
+    attack: Attack, models: Sequence[ModelScores], members: int, run_K: np.ndarray, seed: int
+) -> Attack | None:
+    """Return an attack where nothing can leak."""
+    what = f"graphs that {len(models)} shadow models left out, each model as the target"
+    left_out = scores_as_members(models, members)
+    return pooled_attack(attack.name, what, left_out, run_K, seed)
+
+
+def _as_target(models: int) -> str:
+    return f"each of {models} shadow models as the target of the others"
+
+
+def _report(
+    models: Sequence[ShadowModel],
+    member_SG: np.ndarray,
+    pool: ShadowPool,
+    recipe: Recipe,
+    planned: int,
+) -> ShadowReport:
+    """Return how the models were trained."""
+    further = len(pool.data.graphs["train"]) - len(pool.data.members)
+    return ShadowReport(
+        models=len(models),
+        graphs=further + int(np.median(member_SG.sum(axis=1))),
+        runs=int(pool.run_G.max()) + 1,
+        start="random weights" if recipe.init is None else "the checkpoint's own start",
+        is_recorded=recipe.is_recorded,
+        steps=int(np.median([model.steps for model in models])),
+        planned_steps=planned,
+        seconds=sum(model.seconds for model in models),
+        as_targets=(),
+    )

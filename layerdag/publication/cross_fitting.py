@@ -1,0 +1,477 @@
+"""Split, folds.
+
+Cross-fitting: models of folds, so that every run is both trained on and held out.
+
+A release holds out at most two fifths of its runs, and membership attacks need hundreds of them.
+Here the runs are cut into folds; for each a model is trained on all the others, from the same start
+and by the same recipe, and sampled as the published one was. What is attacked is how such models
+are made, on all runs; the published samples are one draw of it.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.discovery import FoundJobs
+from layerdag.evaluation.metrics.base import NORMAL_95
+from layerdag.graph.attributed_graph import AttributedGraph, Split
+from layerdag.privacy.attacks import Fold, cross_fitted_attacks, significant_after_correction
+from layerdag.privacy.membership import MARGIN, Attack, Verdict, chance_half_width
+from layerdag.privacy.membership_attacks import AttackPool
+from layerdag.publication.drawing import draw_samples
+from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.training import train_teacher
+from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.viz.html import interval, number
+
+LEAST_RUNS = 8
+"""Distinct runs below which nothing is trained: each part would hold one or two graphs."""
+LEAST_HELD_OUT_SHARE, MOST_SHARE = 0.2, 0.4
+"""Of the runs that are held out, for validation and test together."""
+FOR_SIMILARITY, FOR_USEFULNESS = 8, 20
+
+
+@dataclass(frozen=True)
+class RunRequirement:
+    """How many graphs a test needs.
+
+    Attributes:
+        test: What is tested, in words.
+        needed: Graphs of that part that it needs.
+        found: Graphs there are.
+        part: Which graphs: "held-out graphs", "labeled held-out graphs", "distinct runs".
+    """
+
+    test: str
+    needed: int
+    found: int
+    part: str = "held-out graphs"
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there are enough."""
+        return self.found >= self.needed
+
+    def sentence(self) -> str:
+        """Return the need as a line."""
+        verdict = "enough" if self.is_met else "too few to tell"
+        return f"{self.test}: {self.found:,} {self.part}, needs {self.needed:,}: {verdict}"
+
+
+def choose_held_out(runs: int) -> int:
+    """Return the number of runs to hold out: as few as an audit needs, else all that may be.
+
+    An attack is only distinguishable from chance if the interval of a score that says nothing
+    is within ``MARGIN`` of one half (``layerdag.privacy``).
+    """
+    least, most = round(LEAST_HELD_OUT_SHARE * runs), round(MOST_SHARE * runs)
+    for held in range(max(least, 1), most):
+        if chance_half_width(runs - held, held) <= MARGIN:
+            return held
+    return max(most, min(2, runs - 1))
+
+
+def runs_for_membership() -> int:
+    """Return the smallest number of runs from which on a membership attack can be told."""
+    low, high = LEAST_RUNS, 4096
+    while low < high:
+        middle = (low + high) // 2
+        held = round(MOST_SHARE * middle)
+        if chance_half_width(middle - held, held) <= MARGIN:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def runs_for_cross_fitting(folds: int) -> int:
+    """Return the number of runs from which on a cross-fitted membership attack can be told.
+
+    The spread of a score that says nothing, independent in each fold (``pooled_attack``).
+    """
+    runs = LEAST_RUNS
+    while folded_half_width(runs, folds) > MARGIN:
+        runs += 1
+    return runs
+
+
+def folded_half_width(runs: int, folds: int) -> float:
+    """Return the 95 % half-width of the cross-fitted area of a score that says nothing."""
+    held = runs / folds
+    variance = (runs + 1) / (12 * (runs - held) * held * folds)
+    return NORMAL_95 * math.sqrt(variance)
+
+
+def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:
+    """Return the graphs of each part; those of one run are in one part.
+
+    The split depends on the seed and on what the graphs are, not on names or order. It is
+    stratified: runs are put in an order of likeness (see ``runs_by_likeness``) and cut into as many
+    blocks as there are runs to hold out, of each of which one run is drawn. With few runs a plain
+    draw may hold out one family and train on another, and every attack would tell that apart. A
+    corpus comes with its own split.
+    """
+    if jobs.parts:
+        return _given_parts(jobs)
+    runs = runs_by_similarity(jobs, seed)
+    rng = numpy_generator(seed, "release split")
+    held = [str(rng.choice(block)) for block in np.array_split(runs, choose_held_out(len(runs)))]
+    pairs = zip(held[::2], held[1::2], strict=False)  # a last one without partner is for the test
+    for_validation = {str(rng.choice(pair)) for pair in pairs} or set(held[:1])
+    part: dict[str, Split] = dict.fromkeys(runs, "train")
+    part |= {run: "val" if run in for_validation else "test" for run in held}
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
+        parts[part[run]].append(graph)
+    return parts
+
+
+def runs_by_similarity(jobs: FoundJobs, seed: int) -> list[str]:
+    """Return the distinct runs, like ones next to each other.
+
+    By family, where it is known; within one along the first principal component of the square
+    roots of the operators' frequencies, and then by size.
+    """
+    first_of = {run: i for i, run in reversed(list(enumerate(jobs.runs)))}
+    runs = sorted(first_of, key=lambda run: derive_seed(seed, "release split", run))
+    graphs = [jobs.graphs[first_of[run]] for run in runs]
+    family_of = [str(graph.conditions.get("family", "")) for graph in graphs]
+    component = _first_component(graphs)
+    keys = zip(
+        family_of, component, (graph.num_nodes for graph in graphs), range(len(runs)), strict=True
+    )
+    return [runs[key[-1]] for key in sorted(keys)]
+
+
+def _first_component(graphs: Sequence[AttributedGraph]) -> list[float]:
+    """Return a coordinate of each graph that is alike for graphs of like operators."""
+    columns = [next(iter(graph.categories.values())) for graph in graphs]
+    code_of = {name: i for i, name in enumerate(sorted({n for names in columns for n in names}))}
+    count_GK = np.zeros((len(graphs), len(code_of)))
+    for row, names in enumerate(columns):
+        np.add.at(count_GK[row], [code_of[name] for name in names], 1.0)
+    root_GK = np.sqrt(count_GK / count_GK.sum(axis=1, keepdims=True))
+    centered_GK = root_GK - root_GK.mean(axis=0)
+    axis_K = np.linalg.svd(centered_GK, full_matrices=False)[2][0]
+    sign = 1.0 if axis_K[np.argmax(np.abs(axis_K))] > 0 else -1.0
+    component: list[float] = np.round(sign * centered_GK @ axis_K, 6).tolist()
+    return component
+
+
+def _given_parts(jobs: FoundJobs) -> dict[Split, list[AttributedGraph]]:
+    """Return the split of a corpus; repetitions of a run follow the first of them."""
+    part: dict[str, Split] = {}
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
+        parts[part.setdefault(run, jobs.parts.get(graph.name, "train"))].append(graph)
+    return parts
+
+
+def dataset_of(jobs: FoundJobs, seed: int) -> GraphDataset:
+    """Return the split jobs as codes; what the training part cannot express is left out."""
+    return GraphDataset.build("traces", jobs.kind, split_jobs(jobs, seed))
+
+
+def run_of_graphs(jobs: FoundJobs) -> Mapping[str, str]:
+    """Return the run of each graph by its name."""
+    return dict(zip((graph.name for graph in jobs.graphs), jobs.runs, strict=True))
+
+
+def needs_of(data: GraphDataset, runs: int, labeled: Sequence[bool]) -> tuple[RunRequirement, ...]:
+    """Return what each test needs and has.
+
+    Args:
+        data: The split graphs.
+        runs: Number of distinct runs.
+        labeled: Whether each held-out graph has a label.
+    """
+    train, held = len(data.graphs["train"]), len(data.held_out)
+    needed = held
+    while chance_half_width(max(train, 1), max(needed, 1)) > MARGIN and needed < 10_000:
+        needed += 1
+    test = "membership attacks, distinguishable from chance"
+    if needed >= 10_000:
+        membership = RunRequirement(test, runs_for_membership(), runs, "distinct runs")
+    else:
+        membership = RunRequirement(test, needed, held)
+    return (
+        membership,
+        RunRequirement("similarity to real graphs", FOR_SIMILARITY, held),
+        RunRequirement(
+            "usefulness for predictors", FOR_USEFULNESS, sum(labeled), "labeled held-out graphs"
+        ),
+    )
+
+
+MOST_FOLDS, RUNS_OF_A_FOLD = 5, 8
+"""Where no number is named: half of a fold is what some attacks compare with."""
+LEAST_SAMPLES = 8
+"""Of a fold, below which it says nothing."""
+TRAINING_SHARE = 0.5
+"""Of the seconds of a fold; the rest is for sampling."""
+LEAST_SECONDS = 10.0
+LEAST_SHARE = 0.5
+"""Of the budget, that folds may take where they are asked for, whatever is left."""
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """What membership attacks find on models of folds.
+
+    Attributes:
+        folds: Number of models whose samples were attacked.
+        runs: Distinct runs, each of them held out in one fold.
+        samples: Samples of the fold that has the fewest.
+        attacks: The attacks on samples, pooled over folds.
+        seconds: That all of it took.
+    """
+
+    folds: int
+    runs: int
+    samples: int
+    attacks: tuple[Attack, ...]
+    seconds: float
+
+    def in_words(self) -> str:
+        """Return what was done, in a clause."""
+        return f"cross-fitted over {self.folds} folds of {self.runs} runs"
+
+    def told(self) -> str:
+        """Return what was found, in a clause."""
+        widest = max(self.attacks, key=lambda attack: attack.interval.high)
+        area = f"{number(widest.auc, 2)} {interval(widest.interval)} ({widest.name})"
+        return f"{self.in_words()}, {self.samples} samples of each: largest area {area}"
+
+    def successes(self) -> Iterator[str]:
+        """Yield, in a clause each, what succeeds, the attacks run beside it considered."""
+        for attack in self.attacks:
+            if significant_after_correction(attack):
+                area = f"area {number(attack.auc, 2)} {interval(attack.interval)}, .5 is chance"
+                yield (
+                    f"{self.in_words()}, the attack {attack.name} tells which graphs were trained "
+                    f"on ({area})"
+                )
+            elif attack.finds_some:
+                rate = next(rate.in_words() for rate in attack.rates if rate.is_above_chance)
+                yield (
+                    f"{self.in_words()}, the attack {attack.name} finds single training graphs "
+                    f"({rate})"
+                )
+
+    def reserves(self) -> Iterator[str]:
+        """Yield, in a clause each, what could not be told."""
+        unknown, uneven = self._of(Verdict.TOO_FEW), self._of(Verdict.REVERSED)
+        alone = [a.name for a in self.attacks if a.leaks and not significant_after_correction(a)]
+        if unknown:
+            yield (
+                f"{self.in_words()}, too few runs to tell whether membership attacks succeed by "
+                f"{', '.join(unknown)} (about {runs_for_cross_fitting(self.folds):,} needed)"
+            )
+        if alone:
+            yield (
+                f"{self.in_words()}, {' and '.join(alone)} alone would tell training graphs "
+                "apart, which among so many attacks chance does, too"
+            )
+        if uneven:
+            yield f"{self.in_words()}, {', '.join(uneven)} prefers held-out graphs"
+
+    def _of(self, verdict: Verdict) -> list[str]:
+        """Return the attacks with a verdict."""
+        return [attack.name for attack in self.attacks if attack.verdict is verdict]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as plain data."""
+        return {
+            "folds": self.folds,
+            "runs": self.runs,
+            "samples": self.samples,
+            "seconds": round(self.seconds, 1),
+            "attacks": [
+                {
+                    "name": attack.name,
+                    "auc": attack.auc,
+                    "interval": [attack.interval.low, attack.interval.high],
+                    "verdict": attack.verdict.value,
+                    "where_nothing_can_leak": attack.holdout and attack.holdout.auc,
+                }
+                for attack in self.attacks
+            ],
+        }
+
+
+def cross_fitted_if_affordable(
+    settings: ReleaseSettings,
+    jobs: FoundJobs,
+    work: PrivateWorkspace,
+    evaluating: float,
+    tell: Callable[[str], None],
+) -> CrossFit | None:
+    """Attack models of folds if that is asked for, or if the budget allows.
+
+    Args:
+        settings: Of the release; ``num`` samples are wanted of each fold.
+        jobs: The real graphs.
+        work: The private folder, with what training and sampling took.
+        evaluating: Seconds that evaluating the samples took.
+        tell: Takes a line on each fold.
+    """
+    spent = [float(work.stages.get(stage, {}).get("seconds", 0.0)) for stage in ("train", "sample")]
+    left = settings.budget - sum(spent) - evaluating
+    folds = planned_folds(settings, jobs, work, left)
+    if folds < 2:
+        if settings.cross_fit is None and not jobs.parts:
+            usual = usual_folds(jobs.num_runs)
+            tell(
+                f"not cross-fitted: {max(left, 0):.0f} s of the budget are left, too few for "
+                f"{usual} more models; --cross-fit {usual} trains them all the same"
+            )
+        return None
+    asked = settings.cross_fit is not None
+    seconds = max(left, LEAST_SHARE * settings.budget) if asked else left
+    tell(f"cross-fitting: {folds} more models, for at most {seconds:.0f} s")
+    return cross_fitted(settings, jobs, work, folds, seconds, tell)
+
+
+def cross_fitted(
+    settings: ReleaseSettings,
+    jobs: FoundJobs,
+    work: PrivateWorkspace,
+    folds: int,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> CrossFit | None:
+    """Train a model for each fold, sample from it, and attack; what a stopped call did is taken up.
+
+    Args:
+        settings: Of the release; ``num`` samples are wanted of each fold.
+        jobs: The real graphs.
+        work: The private folder.
+        folds: Number of folds.
+        seconds: For all folds, about.
+        tell: Takes a line on each fold.
+
+    Returns:
+        What was found; None if no fold has enough samples.
+    """
+    began = time.monotonic()
+    fold_of = fold_of_runs(jobs, folds, settings.seed)
+    number = {graph.name: i for i, graph in enumerate(jobs.graphs)}
+    found: list[Fold] = []
+    sizes: list[int] = []
+    for fold in range(folds):
+        data = _data_of(jobs, fold_of, fold)
+        if not data.graphs["val"]:
+            tell(f"fold {fold + 1} of {folds}: no graph of it can be expressed by the others")
+            continue
+        own = work.inside(f"{FOLDS}/{folds}-{fold}")
+        pool = _sampled(settings, jobs, data, own, fold, seconds / folds)
+        count = pool.roles.sample_K.size
+        tell(f"fold {fold + 1} of {folds}: {count} samples")
+        names = (*data.names["train"], *data.names["val"], *data.names["test"])
+        if count >= LEAST_SAMPLES:
+            found.append(Fold(pool, np.array([number[name] for name in names])))
+            sizes.append(count)
+    if not found:
+        return None
+    runs, run_G = np.unique(np.array(jobs.runs), return_inverse=True)
+    attacks = cross_fitted_attacks(found, run_G, settings.seed)
+    spent = time.monotonic() - began
+    return CrossFit(len(found), len(runs), min(sizes), attacks, spent)
+
+
+def usual_folds(runs: int) -> int:
+    """Return the number of folds where none is named."""
+    return min(MOST_FOLDS, max(runs // RUNS_OF_A_FOLD, 2))
+
+
+def planned_folds(
+    settings: ReleaseSettings, jobs: FoundJobs, work: PrivateWorkspace, left: float
+) -> int:
+    """Return the number of folds to train, 0 for none.
+
+    A call that goes on with the same budget decides as the first one did.
+
+    Args:
+        settings: Of the release.
+        jobs: The real graphs.
+        work: The private folder, with what training and sampling took.
+        left: Seconds of the budget that are left.
+    """
+    most = jobs.num_runs // 2
+    if settings.cross_fit is not None:
+        return min(settings.cross_fit, most)
+    if jobs.parts:
+        return 0
+    noted = work.stages.get("cross_fit", {})
+    if noted.get("budget") == settings.budget and isinstance(noted.get("folds"), int):
+        return int(noted["folds"])
+    spent = [work.stages.get(stage, {}).get("seconds") for stage in ("train", "sample")]
+    folds = usual_folds(jobs.num_runs)
+    known = [float(seconds) for seconds in spent if isinstance(seconds, int | float)]
+    allowed = len(known) == len(spent) and folds * sum(known) <= left
+    work.note("cross_fit", {"budget": settings.budget, "folds": folds if allowed else 0})
+    return folds if allowed else 0
+
+
+def fold_of_runs(jobs: FoundJobs, folds: int, seed: int) -> dict[str, int]:
+    """Return the fold of each run; like runs are spread over the folds.
+
+    Args:
+        jobs: The real graphs.
+        folds: Number of folds.
+        seed: Of the draw.
+    """
+    runs = runs_by_similarity(jobs, seed)
+    rng = numpy_generator(seed, "folds of a release")
+    found: dict[str, int] = {}
+    for begin in range(0, len(runs), folds):
+        block = runs[begin : begin + folds]
+        found |= dict(zip(block, rng.permutation(folds)[: len(block)].tolist(), strict=True))
+    return found
+
+
+def _data_of(jobs: FoundJobs, fold_of: dict[str, int], fold: int) -> GraphDataset:
+    """Return the graphs of one fold: its own are held out, half of them to validate on."""
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    held: dict[str, Split] = {}
+    for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
+        part: Split = "train"
+        if fold_of[run] == fold:
+            part = held.setdefault(run, "test" if len(held) % 2 else "val")
+        parts[part].append(graph)
+    data = GraphDataset.build("fold", jobs.kind, parts)
+    if data.graphs["val"]:
+        return data
+    return replace(
+        data,
+        graphs={**data.graphs, "val": data.graphs["test"], "test": ()},
+        names={**data.names, "val": data.names["test"], "test": ()},
+    )
+
+
+def _sampled(
+    settings: ReleaseSettings,
+    jobs: FoundJobs,
+    data: GraphDataset,
+    work: PrivateWorkspace,
+    fold: int,
+    seconds: float,
+) -> AttackPool:
+    """Train the model of a fold, draw its samples, and return them beside its graphs."""
+    seed = derive_seed(settings.seed, "fold", str(fold)) % 2**31
+    own = replace(settings, seed=seed)
+    training = max(TRAINING_SHARE * seconds, LEAST_SECONDS)
+    checkpoint = train_teacher(own, data, work, training)
+    sampling = max((1 - TRAINING_SHARE) * seconds, LEAST_SECONDS)
+    drawn = draw_samples(own, jobs, data, checkpoint, work, sampling)
+    return AttackPool(
+        data.graphs["train"],
+        data.held_out,
+        [sample.dag for sample in drawn.kept(settings.num)],
+        measured=data.schema.measured_columns,
+        numeric=data.schema.size_columns,
+    )

@@ -1,0 +1,507 @@
+"""Draw, filter, renumber."""
+
+import json
+import shutil
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+
+from layerdag.codec.folding import job_graph, rank_classes
+from layerdag.dag.dag import DAG, graph_hash
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.discovery import FoundJobs
+from layerdag.errors import DataError, UsageError
+from layerdag.evaluation.validity import check_structure
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
+from layerdag.publication.settings import DRAWN, HASHES, PrivateWorkspace, ReleaseSettings
+from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.attributes import NumericAttribute
+from layerdag.schema.costs import COST_NAMES, Cost
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import LoadedCheckpoint
+from layerdag.validation.checking import check_workload
+from layerdag.validation.rules import has_errors
+
+
+def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
+    """Write a batch as arrays and JSON, whole or not at all."""
+    arrays: dict[str, np.ndarray] = {}
+    for i, sample in enumerate(batch):
+        dag = sample.dag
+        parts = {"x": dag.x_NA, "u": dag.u_NA, "e": dag.edge_index_2E, "t": dag.edge_type_E}
+        arrays |= {f"{name}{i}": part.numpy() for name, part in parts.items()}
+        arrays |= {f"{name}:{i}": values for name, values in sample.numbers.items()}
+    notes = [
+        {"seed": s.seed, "truncated": bool(s.truncated), "conditions": dict(s.dag.conditions)}
+        for s in batch
+    ]
+    arrays["notes"] = np.frombuffer(json.dumps(notes).encode(), dtype=np.uint8)
+    with atomic_path(file) as draft, draft.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def read_batch(file: Path, schema: GraphSchema) -> list[GeneratedGraph]:
+    """Read a batch; raises ValueError or KeyError if the file is damaged."""
+    try:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+            notes = json.loads(held["notes"].tobytes())
+            return [_sample_of(held, i, note, schema) for i, note in enumerate(notes)]
+    except zipfile.BadZipFile as error:
+        raise ValueError(str(error)) from error
+
+
+def _sample_of(
+    held: Mapping[str, np.ndarray], i: int, note: Mapping[str, object], schema: GraphSchema
+) -> GeneratedGraph:
+    x_NA, u_NA, edges, types = (torch.from_numpy(held[f"{name}{i}"]) for name in "xuet")
+    conditions = note["conditions"]
+    assert isinstance(conditions, dict)
+    dag = DAG.build(x_NA, edges, edge_type_E=types, u_NA=u_NA, conditions=conditions)
+    seed = int(str(note["seed"]))
+    known = [a.name for a in schema.attributes if f"{a.name}:{i}" in held]
+    numbers = {name: held[f"{name}:{i}"] for name in known}
+    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema, numbers)
+
+
+ONE_DRAW, PLAIN_TEMPERATURE = 1, 1.0
+"""Of models for weights: what a posterior of few graphs chooses is less like real jobs than any
+draw, and a sharp model of sharp samples repeats their most frequent parts
+(docs/dev/experiments.md, "Weights for a release")."""
+
+
+def drawing_plan(settings: ReleaseSettings, num: int, seed: int) -> GenerationSettings:
+    """Return how to draw; what the release leaves open is the model's own without weights.
+
+    Args:
+        settings: Of the release.
+        num: Number of samples.
+        seed: Of the first one.
+    """
+    best_of, temperature = settings.best_of, settings.temperature
+    if settings.with_weights:
+        best_of = ONE_DRAW if best_of is None else best_of
+        temperature = PLAIN_TEMPERATURE if temperature is None else temperature
+    return GenerationSettings(
+        num=num,
+        seed=seed,
+        max_nodes=settings.max_nodes,
+        best_of=best_of,
+        temperature=temperature,
+    )
+
+
+def written_graph(sample: GeneratedGraph) -> AttributedGraph:
+    """Return the graph of a sample as its files will hold it.
+
+    Raises:
+        DataError: If it cannot become traces, or they break a rule.
+    """
+    if sample.schema.kind != "trace":
+        return sample.graph
+    workload = as_workload(sample.graph).workload
+    if has_errors(check_workload(workload)):
+        raise DataError(f"{sample.name}: its traces break a rule.")
+    return job_graph(sample.name, rank_classes(workload), workload.groups, {})
+
+
+def published_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Condition]]:
+    """Yield the conditions of a sample, numbers to three digits."""
+    for name, value in sample.dag.conditions.items():
+        if name not in ("num_nodes", "num_layers", "world_size"):
+            yield name, value if isinstance(value, str) else float(f"{value:.3g}")
+
+
+def published_graphs(samples: Iterable[GeneratedGraph]) -> Iterator[AttributedGraph]:
+    """Yield samples as their files and rows of samples.csv tell them.
+
+    Those that cannot become traces, or whose traces break a rule, are left out, as they are in a
+    release.
+    """
+    for sample in samples:
+        try:
+            graph = written_graph(sample)
+        except DataError:
+            continue
+        sizes = graph.conditions if sample.schema.kind == "trace" else {}
+        reported = dict(published_conditions(sample))
+        yield replace(graph, name=sample.name, conditions={**sizes, **reported})
+
+
+SAME_BIN = 2
+"""Trials in which drawn numbers stay in their bins; later ones move one to a neighboring bin."""
+_DURATION = "duration"
+_MOST_CHANGED = 0.1
+"""By how much the logarithm of a duration changes at most."""
+
+
+@final
+class Renumbering:
+    """Gives nodes other numbers until they have none of a single real run."""
+
+    def __init__(self, schema: GraphSchema, unique: np.ndarray) -> None:
+        """Avoid the keys ``unique`` (sorted, see ``tuple_keys``)."""
+        self._schema = schema
+        self._unique = unique
+
+    @cached_property
+    def _assigner(self) -> NumberAssigner:
+        """Assigns costs that programs have."""
+        return NumberAssigner(self._schema)
+
+    def hits(self, graph: AttributedGraph) -> np.ndarray:
+        """Return which nodes have the numbers of a single real run, bool (N,)."""
+        return np.isin(keys_of(graph), self._unique)
+
+    def again(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
+        """Return a sample with other numbers where it has those of a single run.
+
+        Costs and durations of jobs are chosen anew among those that programs have and no single
+        run alone has; numbers of other graphs are drawn anew in their bins, and then in the bins
+        beside.
+
+        Args:
+            sample: What earlier trials made of it.
+            trial: Counts from 0; another one gives other numbers.
+        """
+        if not self._schema.costs:
+            return self._drawn_anew(sample, trial)
+        seed = derive_seed(sample.seed, "numbers of a single run", trial)
+        numbers = dict(sample.numbers)
+        duration_N = sample.decoded.numbers.get(_DURATION)
+        if duration_N is not None and np.isfinite(duration_N).any() and trial % 2 == 0:
+            hit_N = self.hits(sample.decoded)
+            numbers[_DURATION] = _other_durations(duration_N, hit_N, seed)
+            if not self.hits(_with(sample, numbers)).any():
+                return sample.with_numbers(numbers)
+        allowed = _Allowed(sample, numbers, self._unique)
+        found = self._assigner.numbers(sample.dag, seed if trial else sample.seed, allows=allowed)
+        return sample.with_numbers({**numbers, **{name: found[name] for name in COST_NAMES}})
+
+    def _drawn_anew(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
+        """Return a sample with other positions in bins, and in later trials other bins."""
+        hit_N = self.hits(sample.decoded)
+        rows = np.flatnonzero(hit_N) if hit_N.any() else np.arange(sample.dag.num_nodes)
+        rng = numpy_generator(sample.seed, "numbers of a single run", trial)
+        x_NA, u_NA = sample.dag.x_NA.clone(), sample.dag.u_NA.clone()
+        counts = [
+            a.num_codes if isinstance(a, NumericAttribute) else 0 for a in self._schema.attributes
+        ]
+        columns = [column for column, count in enumerate(counts) if count]
+        fresh = rng.random((len(rows), len(columns)), dtype=np.float32)
+        at = np.ix_(rows, np.array(columns, dtype=np.int64))
+        u_NA[at] = torch.from_numpy(np.minimum(fresh, np.float32(1 - 2**-24)))
+        for row in rows.tolist() if trial >= SAME_BIN else ():
+            stated = [c for c in columns if x_NA[row, c] > 0 and counts[c] > 2]
+            if stated:
+                column = stated[int(rng.integers(len(stated)))]
+                step = 1 if rng.random() < 0.5 else -1
+                code = int(x_NA[row, column]) + step
+                inside = 1 <= code < counts[column]
+                x_NA[row, column] = code if inside else code - 2 * step
+        u_NA[x_NA == 0] = 0
+        drawn = replace(sample, dag=sample.dag.with_columns(x_NA, u_NA), numbers={})
+        if not sample.numbers:
+            return drawn
+        numbers = {name: value_N.copy() for name, value_N in sample.numbers.items()}
+        for name, value_N in numbers.items():
+            value_N[rows] = drawn.decoded.numbers[name][rows]
+        return drawn.with_numbers(numbers)
+
+
+@final
+class _Allowed:
+    """Which costs the nodes of a sample may have beside the rest of their numbers."""
+
+    def __init__(
+        self, sample: GeneratedGraph, numbers: dict[str, np.ndarray], unique: np.ndarray
+    ) -> None:
+        graph = _with(sample, numbers)
+        self._operators = next(iter(graph.categories.values()))
+        self._numbers = graph.numbers
+        self._unique = unique
+
+    def __call__(self, node: int, costs: Sequence[Cost]) -> Sequence[bool]:
+        """Return for each cost whether no single real run alone has it."""
+        column_of = dict(zip(COST_NAMES, np.array(costs, dtype=np.float64).T, strict=True))
+        columns = [
+            column_of.get(name, np.full(len(costs), value_N[node]))
+            for name, value_N in self._numbers.items()
+        ]
+        keys = tuple_keys([self._operators[node]] * len(costs), columns)
+        return [not hit for hit in np.isin(keys, self._unique).tolist()]
+
+
+def _other_durations(duration_N: np.ndarray, hit_N: np.ndarray, seed: int) -> np.ndarray:
+    """Return durations of which some are a little longer or shorter, at least 1."""
+    rng = numpy_generator(seed, _DURATION)
+    factor_N = np.exp(rng.uniform(-_MOST_CHANGED, _MOST_CHANGED, len(duration_N)))
+    return np.where(hit_N, np.maximum(np.rint(duration_N * factor_N), 1), duration_N)
+
+
+def _with(sample: GeneratedGraph, numbers: dict[str, np.ndarray]) -> AttributedGraph:
+    """Return the graph of a sample, node by node of its DAG, with some of its numbers replaced."""
+    return replace(sample.decoded, numbers={**sample.decoded.numbers, **numbers})
+
+
+def keys_of(graph: AttributedGraph) -> np.ndarray:
+    """Return a key of each node's operator and numbers, uint64 (N,)."""
+    operators = next(iter(graph.categories.values()))
+    return tuple_keys(operators, list(graph.numbers.values()))
+
+
+TRIALS = 8
+"""Times that a sample is given other numbers before it is rejected."""
+KEPT = "kept"
+REPEATED = "repeats an earlier sample"
+TRUNCATED = "cut off at the largest size"
+INVALID = "breaks a rule on graphs"
+NO_TRACE = "breaks a rule on traces"
+UNIQUE_TUPLE = "holds numbers of a single real run"
+
+
+@dataclass(eq=False)
+class ReleaseFilter:
+    """Decides of each drawn sample, in order.
+
+    Attributes:
+        data: The split real graphs.
+        copies: The test for copies.
+        unique: Keys of the numbers that one real run alone has.
+        statistics: Of the training graphs, for the rules.
+        seen: Hashes of the kept samples.
+        renumbered: Nodes of kept samples that got other numbers than were drawn.
+    """
+
+    data: GraphDataset
+    copies: CopyTest
+    unique: np.ndarray
+    statistics: GraphStatistics
+    seen: set[str] = field(default_factory=set)
+    renumbered: int = 0
+
+    @classmethod
+    def from_jobs(cls, jobs: FoundJobs, data: GraphDataset) -> "ReleaseFilter":
+        """Prepare all tests on the real graphs."""
+        return cls(
+            data,
+            CopyTest.from_sets(data.graphs["train"], data.held_out, data.schema.measured_columns),
+            keys_of_one_run([keys_of(graph) for graph in jobs.graphs], jobs.runs),
+            GraphStatistics.measure(data.graphs["train"], data.schema.sizes()),
+        )
+
+    @cached_property
+    def _renumbering(self) -> Renumbering:
+        """Gives nodes other numbers."""
+        return Renumbering(self.data.schema, self.unique)
+
+    def filter(self, samples: Sequence[GeneratedGraph]) -> Iterator[tuple[GeneratedGraph, str]]:
+        """Yield each sample as it may be published, with what becomes of it."""
+        if not samples:
+            return
+        dags = [sample.dag for sample in samples]
+        valid_B = check_structure(dags, self.statistics).valid_B
+        resembling = self.copies.resemblances(dags)
+        for sample, valid, found in zip(samples, valid_B, resembling, strict=True):
+            if sample.truncated:
+                yield sample, TRUNCATED
+            elif not valid:
+                yield sample, INVALID
+            elif found is not CopyComparison.NEW:
+                yield sample, found.value
+            else:
+                yield self._decided(sample)
+
+    def _decided(self, sample: GeneratedGraph) -> tuple[GeneratedGraph, str]:
+        """Decide of a valid sample that is no copy."""
+        word = graph_hash(sample.dag)
+        if word in self.seen:
+            return sample, REPEATED
+        first = sample
+        for trial in range(TRIALS):
+            try:
+                graph = written_graph(sample)
+            except DataError:
+                return sample, NO_TRACE
+            if not self._renumbering.hits(graph).any():
+                if self._resembles(sample, first):
+                    return sample, CopyComparison.NEAR.value
+                self.seen.add(word)
+                self.renumbered += _changed(first, sample)
+                return sample, KEPT
+            sample = self._renumbering.again(sample, trial)
+        return first, UNIQUE_TUPLE
+
+    def _resembles(self, sample: GeneratedGraph, first: GeneratedGraph) -> bool:
+        """Return whether a sample came near a real graph when its bins were changed."""
+        if torch.equal(sample.dag.x_NA, first.dag.x_NA):
+            return False
+        return self.copies.resemblances([sample.dag])[0] is not CopyComparison.NEW
+
+
+def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:
+    """Return how many nodes have other numbers in the second of two samples of equal structure."""
+    if last is first:
+        return 0
+    pairs = zip(first.decoded.numbers.values(), last.decoded.numbers.values(), strict=True)
+    changed = [~np.isclose(one, other, equal_nan=True) for one, other in pairs]
+    return int(np.any(changed, axis=0).sum()) if changed else 0
+
+
+BATCH = 32
+MOST_DRAWN_PER_KEPT = 20
+
+
+@dataclass(frozen=True, eq=False)
+class AcceptedSamples:
+    """All samples that were drawn.
+
+    Attributes:
+        samples: In order of their seeds.
+        outcomes: What became of each: ``KEPT``, or the reason of its rejection.
+        renumbered: Nodes of kept samples that got other numbers, for those drawn were of a single
+            real run, or go with such.
+        threshold: Distance below which a sample counted as a near copy.
+        seconds: That drawing took.
+    """
+
+    samples: tuple[GeneratedGraph, ...]
+    outcomes: tuple[str, ...]
+    renumbered: int
+    threshold: float
+    seconds: float
+
+    def kept(self, most: int | None = None) -> list[GeneratedGraph]:
+        """Return the samples that may be published."""
+        found = [s for s, word in zip(self.samples, self.outcomes, strict=True) if word == KEPT]
+        return found[:most]
+
+    @property
+    def with_copies(self) -> list[GeneratedGraph]:
+        """What would be published without the rejection of copies."""
+        wanted = {KEPT, CopyComparison.COPY.value, CopyComparison.NEAR.value}
+        return [s for s, word in zip(self.samples, self.outcomes, strict=True) if word in wanted]
+
+    @property
+    def price(self) -> float | None:
+        """Samples drawn for each one that was kept; None if none was."""
+        kept = sum(word == KEPT for word in self.outcomes)
+        return len(self.outcomes) / kept if kept else None
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of samples by outcome."""
+        return Counter(self.outcomes)
+
+
+def draw_samples(
+    settings: ReleaseSettings,
+    jobs: FoundJobs,
+    data: GraphDataset,
+    checkpoint: LoadedCheckpoint,
+    work: PrivateWorkspace,
+    seconds: float,
+) -> AcceptedSamples:
+    """Draw until enough are kept or time is up; what an earlier run drew is taken up.
+
+    Args:
+        settings: Of the release.
+        jobs: The real graphs, for the numbers that only one run has.
+        data: The same, split.
+        checkpoint: What to sample from.
+        work: The private folder.
+        seconds: Most seconds to draw.
+    """
+    folder = work.path / DRAWN
+    _start_anew_if_other(folder, settings, work)
+    sieve = ReleaseFilter.from_jobs(jobs, data)
+    write_text(work.path / HASHES, json.dumps(sorted(sieve.copies.hashes)) + "\n")
+    began = time.monotonic()
+    samples: list[GeneratedGraph] = []
+    outcomes: list[str] = []
+    index = 0
+    bar = iter(track(range(settings.num), "sampling", settings.num))
+    while True:
+        kept = sum(word == KEPT for word in outcomes)
+        file = folder / f"{index:05d}.npz"
+        spent = time.monotonic() - began
+        time_is_up = spent >= seconds or index >= _finished_batches(work, settings)
+        enough = kept >= settings.num or len(outcomes) >= _most(settings.num, kept)
+        if enough or (not file.is_file() and time_is_up and index):
+            break
+        batch = _read_or_draw(file, settings, checkpoint, data, index)
+        for sample, word in sieve.filter(batch):
+            samples.append(sample)
+            outcomes.append(word)
+            if word == KEPT:
+                next(bar, None)
+        index += 1
+    seconds = time.monotonic() - began
+    longest = max(seconds, float(work.stages.get("sample", {}).get("seconds", 0.0)))
+    facts = {"batches": index, "num": settings.num, "drawn": len(outcomes)}
+    work.note("sample", {**facts, "seconds": round(longest, 1)})
+    return AcceptedSamples(
+        tuple(samples), tuple(outcomes), sieve.renumbered, sieve.copies.threshold, seconds
+    )
+
+
+def _most(num: int, kept: int) -> int:
+    """Return the number of samples after which drawing ends, whatever was kept."""
+    return 4 * BATCH if not kept else max(MOST_DRAWN_PER_KEPT * num, 4 * BATCH)
+
+
+def _finished_batches(work: PrivateWorkspace, settings: ReleaseSettings) -> float:
+    """Return after how many batches an earlier run ended; the same call ends there again."""
+    noted = work.stages.get("sample", {})
+    ended = isinstance(noted.get("batches"), int) and noted.get("num") == settings.num
+    return float(noted["batches"]) if ended else float("inf")
+
+
+def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: PrivateWorkspace) -> None:
+    """Discard what was drawn at another temperature, or as the best of another number."""
+    note = folder / "temperature.json"
+    plan = drawing_plan(settings, BATCH, settings.seed)
+    chosen = plan.temperature if plan.best_of is None else [plan.temperature, plan.best_of]
+    wanted = json.dumps(chosen)
+    if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
+        shutil.rmtree(folder)
+        work.note("sample", {})
+    folder.mkdir(exist_ok=True)
+    note.write_text(wanted)
+
+
+def _read_or_draw(
+    file: Path,
+    settings: ReleaseSettings,
+    checkpoint: LoadedCheckpoint,
+    data: GraphDataset,
+    index: int,
+) -> list[GeneratedGraph]:
+    """Return batch number ``place``, from its file if it is whole."""
+    if file.is_file():
+        try:
+            return read_batch(file, data.schema)
+        except (OSError, ValueError, KeyError, TypeError, EOFError):
+            file.unlink()
+    plan = drawing_plan(settings, BATCH, settings.seed + index * BATCH)
+    plan = replace(plan, batch_size=BATCH)
+    try:
+        batch = list(generate(checkpoint.model, data.schema, replace(plan, labels="predicted")))
+    except UsageError:  # no label to predict
+        batch = list(generate(checkpoint.model, data.schema, plan))
+    write_batch(file, batch)
+    return read_batch(file, data.schema)

@@ -1,0 +1,640 @@
+"""Public page, owner's page, cards.
+
+The data card: Croissant 1.0 (JSON-LD of MLCommons) with the fields of responsible AI.
+
+Both specifications are published by MLCommons ("Croissant Format Specification", version 1.0, and
+"Croissant RAI Specification", version 1.0).
+"""
+
+import hashlib
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from layerdag.codec.unfolding import repair_in_words
+from layerdag.dag.dag import DAG
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.discovery import FoundJobs
+from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.privacy.membership import Attack, Verdict
+from layerdag.publication.cross_fitting import RunRequirement
+from layerdag.publication.drawing import KEPT, AcceptedSamples, drawing_plan
+from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict, SampleEvaluation
+from layerdag.publication.settings import SAMPLES, TABLE, ReleaseSettings
+from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit
+from layerdag.report.content import (
+    MAY_BE_SHARED,
+    Answer,
+    ReportContent,
+    SummaryRow,
+    Timeline,
+    similarity_verdict,
+    utility_verdict,
+)
+from layerdag.report.gather import (
+    attribute_shares,
+    can_be_drawn,
+    neighbors_of,
+    picture_of,
+    structure_distributions,
+    systems,
+    timelines_of,
+    vocabularies,
+)
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.training.checkpoint import LoadedCheckpoint
+from layerdag.version import __version__
+from layerdag.viz.drawing import Picture
+from layerdag.viz.html import interval, number, percent, percents
+
+_TONES = {ReleaseDecision.YES: "good", ReleaseDecision.RESERVED: "fair", ReleaseDecision.NO: "poor"}
+_SHORT = {
+    ReleaseDecision.YES: "yes",
+    ReleaseDecision.RESERVED: "yes, with a reserve",
+    ReleaseDecision.NO: "no",
+}
+CAVEATS = (
+    "What these attacks do not find, another one may; none of them is a proof of anonymity.",
+    "More samples can only reveal more: the figures hold for this number of samples.",
+    "Structure and sizes of the samples are like those of the real jobs: who knows that a family "
+    "of models was traced learns how such jobs look.",
+)
+SAMPLES_ALONE = (
+    "The weights and the table of conditions are not part of the release and were not made for it."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseFindings:
+    """Everything that the stages found."""
+
+    settings: ReleaseSettings
+    jobs: FoundJobs
+    data: GraphDataset | None
+    needs: tuple[RunRequirement, ...]
+    drawn: AcceptedSamples | None
+    kept: tuple[GeneratedGraph, ...]
+    evaluation: SampleEvaluation | None
+    verdict: ReleaseVerdict
+    seconds: Mapping[str, float]
+    training: Mapping[str, object]
+    weights: AuditedWeights | None = None
+
+    @property
+    def gives_weights(self) -> bool:
+        """Whether weights are published beside the samples."""
+        published = self.verdict.outcome is not ReleaseDecision.NO
+        return published and self.weights is not None and self.weights.released
+
+
+def public_content(results: ReleaseFindings) -> ReportContent:
+    """Return the report that goes out with the samples: no figure of a single real job."""
+    evaluation = results.evaluation
+    return ReportContent(
+        title="Synthetic execution traces: what may be shared",
+        lead=_lead(results),
+        answers=tuple(_answers(results)),
+        summary=tuple(_summary(results)),
+        structure=evaluation.structure if evaluation else None,
+        novelty=evaluation.novelty if evaluation else None,
+        leaks=evaluation.leaks if evaluation else (),
+        similarity=evaluation.similarity if evaluation else None,
+        transfer=evaluation.transfer if evaluation else None,
+        target="the step time in seconds",
+        repairs=_repairs(evaluation),
+        timelines=_timelines(results, ()),
+        simulated_on=next(iter(systems())),
+        pictures=_samples_drawn(results),
+        provenance=tuple(_provenance(results)),
+        caveats=(*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))),
+        weight_attacks=_published_weight_attacks(results),
+    )
+
+
+def owners_content(results: ReleaseFindings) -> ReportContent:
+    """Return the report for the owner: the same, with real graphs, weights and schema."""
+    content = public_content(results)
+    data, evaluation = results.data, results.evaluation
+    if data is None or evaluation is None:
+        return content
+    dags = [sample.dag for sample in results.kept]
+    views = attribute_views(data.schema)
+    sets = (data.graphs["train"], data.held_out, dags)
+    pairs = neighbors_of(data, dags)
+    return replace(
+        content,
+        title="Release: the owner's report (not to be shared)",
+        real_structure=evaluation.real_structure,
+        weight_attacks=evaluation.weights,
+        distributions=structure_distributions(*sets, views),
+        shares=attribute_shares(*sets, views, vocabularies(data)),
+        simulations=evaluation.simulations,
+        systems=evaluation.systems,
+        neighbors=pairs,
+        timelines=_timelines(results, data.held_out),
+        pictures=() if pairs else content.pictures,
+    )
+
+
+def _published_weight_attacks(results: ReleaseFindings) -> tuple[Attack, ...]:
+    """Return the attacks on the weights that are published, if any are."""
+    audited = results.weights
+    if audited is None or audited.audit is None or not audited.released:
+        return ()
+    return audited.audit.attacks
+
+
+def _lead(results: ReleaseFindings) -> str:
+    """Return what the page is about."""
+    data, verdict = results.data, results.verdict
+    if data is None or not results.kept:
+        return verdict.line
+    of = "traces of jobs" if data.schema.kind == "trace" else "graphs"
+    return (
+        f"{len(results.kept):,} synthetic {of}, made by a model that learned from "
+        f"{len(data.graphs['train']):,} real ones; {len(data.held_out):,} real ones that it never "
+        f"saw are what they are compared with. They {verdict.outcome.value}."
+    )
+
+
+def _timelines(results: ReleaseFindings, real: Sequence[DAG]) -> tuple[Timeline, ...]:
+    """Return the timeline of a sample, beside that of a real job if there are any to show."""
+    if results.data is None or results.verdict.outcome is ReleaseDecision.NO:
+        return ()
+    return timelines_of(results.data, real, [sample.dag for sample in results.kept])
+
+
+def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]:
+    if evaluation is None:
+        return ()
+    return tuple((repair_in_words(name), count) for name, count in evaluation.repairs.items())
+
+
+def _answers(results: ReleaseFindings) -> Iterator[Answer]:
+    """Yield the three verdicts."""
+    verdict = results.verdict
+    reason = {
+        ReleaseDecision.YES: (
+            "Nothing that was looked for was found, and there were enough graphs to look."
+        ),
+        ReleaseDecision.RESERVED: f"Nothing was found, but {'; '.join(verdict.reserves)}.",
+        ReleaseDecision.NO: f"{'; '.join(one.what for one in verdict.reasons)}.",
+    }[verdict.outcome]
+    yield Answer(
+        MAY_BE_SHARED,
+        _SHORT[verdict.outcome],
+        _TONES[verdict.outcome],
+        reason[:1].upper() + reason[1:],
+        "membership" if results.evaluation and results.evaluation.leaks else "summary",
+    )
+    if results.evaluation is not None:
+        yield similarity_verdict(results.evaluation.ratio)
+        yield _use(results)
+
+
+def _use(results: ReleaseFindings) -> Answer:
+    """Return whether predictors learn from the samples what they learn from real graphs."""
+    assert results.evaluation is not None
+    need = results.needs[-1]
+    missing = (
+        f"There are {need.found} labeled held-out graphs, and {need.needed} are needed."
+        if not need.is_met
+        else "Step times could not be predicted: there are too few of them, or all are alike."
+    )
+    return utility_verdict(results.evaluation.transfer, missing)
+
+
+def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
+    """Yield what was looked for, and what it cost."""
+    drawn, evaluation = results.drawn, results.evaluation
+    if drawn is not None:
+        yield SummaryRow("samples", f"{len(results.kept):,}", "", _price_in_words(drawn))
+        yield from _rejected(drawn)
+        yield SummaryRow(
+            "nodes with numbers of a single real run",
+            "0",
+            "",
+            f"{drawn.renumbered:,} nodes of these samples got other numbers than were drawn",
+        )
+    if evaluation is not None:
+        yield SummaryRow(
+            "samples that break a rule", percent(1 - evaluation.structure.validity),
+            percent(1 - evaluation.real_structure.validity), "beside it, real held-out graphs",
+        )  # fmt: skip
+        if evaluation.ratio is not None:
+            yield SummaryRow(
+                "median ratio of distances",
+                number(evaluation.ratio, 2),
+                "1",
+                f"without rejecting copies {number(evaluation.ratio_with_copies, 2)}",
+            )
+        yield from _attack_rows(evaluation)
+        if evaluation.systems is not None or evaluation.simulations:
+            fraction = len(evaluation.failed)
+            yield SummaryRow("samples that did not simulate to their end", f"{fraction}", "0")
+    if results.weights is not None:
+        yield from _weights_rows(results.weights)
+    for need in results.needs:
+        note = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
+        yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", note)
+
+
+def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
+    """Yield what was found on the weights."""
+    outcome = _SHORT[audited.verdict.outcome]
+    yield SummaryRow("may the weights be shared?", outcome, "", audited.verdict.line)
+    audit = audited.audit
+    if audit is None:
+        return
+    for attack in audit.attacks:
+        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        yield SummaryRow(f"attack on the weights, {attack.description}", area, "0.5")
+    yield SummaryRow(
+        "copies among graphs drawn from the weights",
+        f"{audit.copied} of {audit.sampled}",
+        "0",
+        f"{audit.near} near copies",
+    )
+    if audit.ratio is not None:
+        note = "of graphs drawn from the weights"
+        yield SummaryRow("median ratio of distances", number(audit.ratio, 2), "1", note)
+
+
+def _price_in_words(drawn: AcceptedSamples) -> str:
+    if drawn.price is None:
+        return f"{len(drawn.outcomes):,} drawn, none kept"
+    return f"{len(drawn.outcomes):,} drawn, {number(drawn.price, 2)} for each one kept"
+
+
+def _rejected(drawn: AcceptedSamples) -> Iterator[SummaryRow]:
+    """Yield a line on each reason of rejection."""
+    for word, count in sorted(drawn.counts().items()):
+        if word != KEPT:
+            fraction = percent(count / len(drawn.outcomes))
+            yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", f"{fraction} of all")
+
+
+def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
+    """Yield nearness and attacks on all samples."""
+    if not evaluation.leaks:
+        return
+    last = evaluation.leaks[-1]
+    fraction = f"{percent(last.nearness.dcr_share)} {percents(last.nearness.interval)}"
+    yield SummaryRow(
+        "samples nearer to training than to held-out graphs",
+        fraction,
+        "50%",
+        _verdict_word(last.nearness.verdict),
+    )
+    folded = evaluation.cross_fit
+    pairs = [("membership attack", attack) for attack in last.attacks]
+    if folded is not None:
+        pairs += [(f"membership attack, {folded.in_words()}", each) for each in folded.attacks]
+    yield from (_attack_row(what, attack) for what, attack in pairs)
+    for read in last.inferences:
+        yield SummaryRow(
+            f"read from samples, {read.description}",
+            percent(read.of_training),
+            f"{percent(read.of_held_out)} of held-out graphs",
+            read.in_words(),
+        )
+
+
+def _attack_row(what: str, attack: Attack) -> SummaryRow:
+    """Return the line of one attack."""
+    beside = "0.5"
+    if attack.holdout is not None:
+        honest = attack.holdout
+        beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+    area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+    return SummaryRow(f"{what}, {attack.description}", area, beside, attack.in_words())
+
+
+def _verdict_word(verdict: Verdict) -> str:
+    return "as near to both" if verdict is Verdict.CHANCE else verdict.value
+
+
+def _samples_drawn(results: ReleaseFindings) -> tuple[Picture, ...]:
+    """Return pictures of two samples of middling size; none of samples that stay private."""
+    if (
+        results.data is None
+        or len(results.kept) < 2
+        or results.verdict.outcome is ReleaseDecision.NO
+    ):
+        return ()
+    if not can_be_drawn(results.data):
+        return ()
+    ordered = sorted(results.kept, key=lambda sample: sample.dag.num_nodes)
+    chosen = (ordered[len(ordered) // 3], ordered[len(ordered) // 2])
+    if chosen[1].dag.num_nodes > 400:
+        return ()
+    return tuple(picture_of(results.data, sample.dag, sample.name) for sample in chosen)
+
+
+def _provenance(results: ReleaseFindings) -> Iterator[tuple[str, str]]:
+    """Yield how the release was made, in words that say nothing of a single job."""
+    yield "layerdag", __version__
+    data = results.data
+    if data is not None:
+        train, held = len(data.graphs["train"]), len(data.held_out)
+        yield "real graphs", f"{train:,} for training, {held:,} held out, split by run"
+    if results.training:
+        steps, best = results.training.get("steps"), results.training.get("best_step")
+        yield "training", f"from {results.training.get('start')}, {steps} steps, best at {best}"
+    if results.drawn is not None:
+        yield "near copies", f"nearer than {number(results.drawn.threshold)} to a real graph"
+    yield "seed", str(results.settings.seed)
+    if results.seconds:
+        yield "time", ", ".join(f"{name} {spent:.0f} s" for name, spent in results.seconds.items())
+
+
+def needs_in_words(needs: Sequence[RunRequirement]) -> list[str]:
+    """Return a line on each test."""
+    return [need.sentence() for need in needs]
+
+
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+_NUMBERS = ("nodes", "edges", "ranks")
+
+
+def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dict[str, Any]:
+    """Return the card of a finished folder.
+
+    Args:
+        results: What was found.
+        folder: With the table and the samples.
+        columns: Of the table.
+    """
+    kind = results.jobs.kind
+    what = "execution traces (Chakra)" if kind == "trace" else "flow graphs (GraphML)"
+    card: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": [
+            "http://mlcommons.org/croissant/1.0",
+            "http://mlcommons.org/croissant/RAI/1.0",
+        ],
+        "name": "synthetic-execution-traces" if kind == "trace" else "synthetic-flow-graphs",
+        "description": (
+            f"{len(results.kept)} synthetic {what}, sampled from a model that learned from private "
+            f"ones. {results.verdict.line}"
+        ),
+        "version": "1.0.0",
+        "datePublished": datetime.now(UTC).date().isoformat(),
+        "creator": {"@type": "sc:Organization", "name": "The owner of the private traces"},
+        "url": "https://example.org/replace-by-where-it-is-published",
+        "citeAs": "The publisher of this folder has not said how to cite it.",
+        "isLiveDataset": False,
+        "distribution": [_table_file(folder), _sample_files(kind)],
+        "recordSet": [_records(columns)],
+        **_rai(results),
+    }
+    if results.settings.license:
+        card["license"] = results.settings.license
+    return card
+
+
+def _table_file(folder: Path) -> dict[str, Any]:
+    data = (folder / TABLE).read_bytes()
+    return {
+        "@type": "cr:FileObject",
+        "@id": TABLE,
+        "name": TABLE,
+        "description": "One line for each sample.",
+        "contentUrl": TABLE,
+        "contentSize": f"{len(data)} B",
+        "encodingFormat": "text/csv",
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+def _sample_files(kind: str) -> dict[str, Any]:
+    trace = kind == "trace"
+    return {
+        "@type": "cr:FileSet",
+        "@id": SAMPLES,
+        "name": SAMPLES,
+        "description": "One Chakra trace for each rank of each job." if trace else (
+            "One GraphML file for each graph."
+        ),
+        "includes": f"{SAMPLES}/*/*.et" if trace else f"{SAMPLES}/*.graphml",
+        "encodingFormat": "application/octet-stream" if trace else "application/xml",
+    }  # fmt: skip
+
+
+def _records(columns: list[str]) -> dict[str, Any]:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "list",
+        "name": "list",
+        "description": "What is known of each sample; label is a step time in seconds.",
+        "key": {"@id": "list/name"},
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"list/{column}",
+                "name": column,
+                "description": f"{column} of the sample",
+                "dataType": "sc:Integer" if column in _NUMBERS else "sc:Text",
+                "source": {"fileObject": {"@id": TABLE}, "extract": {"column": column}},
+            }
+            for column in columns
+        ],
+    }
+
+
+def _rai(results: ReleaseFindings) -> dict[str, Any]:
+    """Return the fields of responsible AI."""
+    drawn, evaluation = results.drawn, results.evaluation
+    price = drawn.price if drawn is not None else None
+    attacks = "no membership attack could be run"
+    if evaluation is not None and evaluation.leaks:
+        last = evaluation.leaks[-1]
+        areas = (
+            f"{attack.name}: area {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
+            f"{number(attack.interval.high, 2)}], {attack.in_words()}"
+            for attack in last.attacks
+        )
+        reads = (
+            f"{read.name}: {percent(read.of_training)} of training graphs, "
+            f"{percent(read.of_held_out)} of held-out graphs, {read.in_words()}"
+            for read in last.inferences
+        )
+        attacks = "; ".join([*areas, *reads])
+    return {
+        "rai:dataCollection": (
+            "Sampled from a generative model (layerdag) that was trained on private traces of jobs."
+        ),
+        "rai:dataCollectionType": ["Others"],
+        "rai:dataManipulationProtocol": (
+            "Copies and near copies of real graphs were rejected while sampling "
+            f"({number(price, 2)} drawn for each one kept); numbers that a single real run has "
+            "were drawn anew; words outside a public vocabulary were removed or renamed."
+        ),
+        "rai:dataUseCases": [
+            "Simulating training and inference jobs on clusters",
+            "Training and testing performance models",
+            "Testing tools that read execution traces",
+        ],
+        "rai:dataLimitations": [*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))],
+        "rai:dataBiases": [
+            "Frequencies of models, sizes and operators are those of the private traces, about."
+        ],
+        "rai:dataSocialImpact": (
+            "Lets traces be studied without giving real ones away; a reader may take samples for "
+            "measurements, which they are not."
+        ),
+        "rai:personalSensitiveInformation": [
+            "No personal data: operators, sizes, times and dependencies of programs."
+        ],
+        "rai:dataReleaseMaintenancePlan": "None: the folder is complete as it is.",
+        "rai:annotationsPerItem": "0",
+        "rai:dataPreprocessingProtocol": [f"layerdag {__version__} release; attacks: {attacks}."],
+    }
+
+
+_CARD = """# Weights of a generator of synthetic graphs
+
+{verdict}
+
+| | |
+|---|---|
+{facts}
+
+Further samples: `{command}`, drawn as for
+the figures below. They were not checked: compare them with the samples here (`layerdag audit`).
+
+## What the weights give away
+
+{scored:,} real graphs, {shadows} shadow models that went the same way (teacher, samples,
+student) on other halves of the real graphs. An area of .5 is chance, 1 is certainty; in
+brackets the 95 % interval. Beside it, the same attack where nothing can leak: on the weights
+that training started from, which saw none of these graphs; on the schema, with held-out graphs
+that pose as training graphs.
+
+| attack | area under the curve | | where nothing can leak | graphs found (TPR) |
+|---|---|---|---|---|
+{attacks}
+{over_shadows}
+Of {sampled} graphs drawn from the weights {copied} are copies of a real graph, and {near} near
+copies.{ratio}
+"""
+
+
+def model_card(audited: AuditedWeights, settings: ReleaseSettings) -> str:
+    """Return the card as Markdown.
+
+    Args:
+        audited: Weights that may be published.
+        settings: Of the release.
+    """
+    checkpoint, audit = audited.checkpoint, audited.audit
+    assert checkpoint is not None
+    assert audit is not None
+    return _CARD.format(
+        verdict=audited.verdict.line,
+        facts="\n".join(f"| {name} | {fact} |" for name, fact in _facts(checkpoint, settings)),
+        command=_command(settings),
+        scored=audit.scored,
+        shadows=audit.shadows,
+        attacks="\n".join(_row(attack) for attack in audit.attacks),
+        over_shadows=_over_shadows(audit.over_shadows),
+        sampled=audit.sampled,
+        copied=audit.copied,
+        near=audit.near,
+        ratio=_ratio(audit),
+    )
+
+
+def _command(settings: ReleaseSettings) -> str:
+    """Return what draws as the audit drew."""
+    plan = drawing_plan(settings, 100, 0)
+    return (
+        "layerdag sample checkpoint=weights num=100 out=more "
+        f"best_of={plan.best_of} temperature={plan.temperature:g}"
+    )
+
+
+def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tuple[str, str]]:
+    """Return what the weights are, by name."""
+    origin = checkpoint.meta.origin
+    start = "random weights" if origin is None else f"{origin.name} (step {origin.step:,})"
+    count = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    beside = "" if settings.public is None else ", from public graphs"
+    facts = [
+        ("model", f"{checkpoint.spec.name}, {count:,} parameters, layerdag {__version__}"),
+        ("learned from", f"the samples in `samples` of this folder{beside}, and from nothing else"),
+        ("started from", start),
+        ("steps", f"{checkpoint.meta.step:,}"),
+    ]
+    return [*facts, ("license", settings.license)] if settings.license else facts
+
+
+def _row(attack: Attack) -> str:
+    """Return the line of an attack."""
+    area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+    silent = "" if attack.holdout is None else number(attack.holdout.auc, 2)
+    rates = "; ".join(rate.in_words() for rate in attack.rates)
+    return f"| {attack.description} | {area} | {attack.in_words()} | {silent} | {rates} |"
+
+
+def _over_shadows(areas: Sequence[float]) -> str:
+    """Return what models that are made in this way give away, from as many of them."""
+    if len(areas) < 2:
+        return ""
+    mean, spread = statistics.mean(areas), statistics.stdev(areas)
+    return (
+        f"\nEach shadow model attacked by the others: a mean area of {number(mean, 2)}, standard\n"
+        f"deviation {number(spread, 2)}. Their samples were not sifted for copies.\n"
+    )
+
+
+def _ratio(audit: WeightsAudit) -> str:
+    """Return how far their samples are from real graphs."""
+    if audit.ratio is None:
+        return ""
+    return (
+        f" Their distance to held-out real graphs is {number(audit.ratio, 2)} times that of as\n"
+        f"many real graphs, in the median over all metrics; {number(audit.mean_ratio, 2)} times in "
+        "the mean."
+    )

@@ -1,0 +1,461 @@
+"""``ld.release``: stages in order, writing."""
+
+import csv
+import io
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag.codec.vocabulary import find_leaked_strings
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.discovery import FoundJobs
+from layerdag.errors import UsageError
+from layerdag.graph.attributed_graph import LABEL, SPLITS
+from layerdag.graph.formats.graphml import write_graphml
+from layerdag.privacy.copies import keys_of_one_run
+from layerdag.publication.cross_fitting import (
+    LEAST_RUNS,
+    RunRequirement,
+    cross_fitted_if_affordable,
+    dataset_of,
+    needs_of,
+    run_of_graphs,
+    split_jobs,
+)
+from layerdag.publication.drawing import draw_samples, keys_of, published_conditions, written_graph
+from layerdag.publication.evaluation import (
+    ReleaseDecision,
+    ReleaseVerdict,
+    evaluate_samples,
+    too_few_runs,
+    verdict_of,
+)
+from layerdag.publication.pages import (
+    ReleaseFindings,
+    data_card,
+    model_card,
+    owners_content,
+    public_content,
+)
+from layerdag.publication.settings import (
+    CARD,
+    FOUND,
+    MANIFEST,
+    MODEL_CARD,
+    REFUSED,
+    RELEASE,
+    REPORT,
+    SAMPLES,
+    TABLE,
+    VERDICT,
+    WEIGHTS,
+    PrivateWorkspace,
+    ReleaseSettings,
+    read_jobs,
+    workspace_lock,
+)
+from layerdag.publication.training import TRAINING_FRACTION, train_teacher
+from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
+from layerdag.report.page import write_report
+from layerdag.runtime.files import atomic_folder, write_text
+from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.training.checkpoint import export_checkpoint
+from layerdag.version import __version__
+
+
+def write_release(
+    work: PrivateWorkspace, results: ReleaseFindings, tell: Callable[[str], None]
+) -> ReleaseFindings:
+    """Write the release, or the report of why there is none."""
+    settings = results.settings
+    refused = work.path / REFUSED
+    with atomic_folder(settings.out, RELEASE, overwrite=True) as draft:
+        if results.kept:
+            columns = _write_samples(results, draft)
+            _write_about(results, draft, columns)
+            foreign = [*_foreign(results, draft), *_shared_numbers(results)]
+            if foreign:
+                assert results.drawn is not None
+                results = replace(
+                    results,
+                    verdict=verdict_of(
+                        settings, results.drawn, results.evaluation, results.needs, foreign
+                    ),
+                )
+        shutil.rmtree(refused, ignore_errors=True)
+        if results.verdict.outcome is ReleaseDecision.NO:
+            if (draft / SAMPLES).is_dir():
+                shutil.move(draft / SAMPLES, refused)
+            for name in (CARD, TABLE):
+                (draft / name).unlink(missing_ok=True)
+            _write_about(results, draft, None)
+    write_report(owners_content(results), work.path / REPORT)
+    tell(f"report: {settings.out / REPORT}")
+    tell(f"the owner's report, not to be shared: {work.path / REPORT}")
+    if refused.is_dir():
+        tell(f"the samples that were refused: {refused}")
+    return results
+
+
+def _write_about(results: ReleaseFindings, draft: Path, columns: list[str] | None) -> None:
+    """Write report, verdict and manifest; the card where there are samples."""
+    write_report(public_content(results), draft / REPORT)
+    write_text(draft / VERDICT, results.verdict.line + "\n")
+    manifest = {
+        "layerdag_version": __version__,
+        "released": results.verdict.outcome is not ReleaseDecision.NO,
+        "verdict": results.verdict.line,
+        "samples": len(results.kept) if columns else 0,
+        "weights": results.gives_weights,
+    }
+    write_text(draft / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    _write_weights(results, draft)
+    if columns is not None:
+        card = data_card(results, draft, columns)
+        write_text(draft / CARD, json.dumps(card, indent=1) + "\n")
+
+
+def _write_weights(results: ReleaseFindings, draft: Path) -> None:
+    """Write the weights and their card, if they may be published."""
+    shutil.rmtree(draft / WEIGHTS, ignore_errors=True)
+    (draft / MODEL_CARD).unlink(missing_ok=True)
+    if not results.gives_weights:
+        return
+    assert results.weights is not None
+    assert results.weights.checkpoint is not None
+    export_checkpoint(results.weights.checkpoint.path, draft / WEIGHTS)
+    write_text(draft / MODEL_CARD, model_card(results.weights, results.settings))
+
+
+def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
+    """Write the samples and the table of them; return its columns."""
+    folder = draft / SAMPLES
+    folder.mkdir()
+    rows: list[dict[str, object]] = []
+    for sample in results.kept:
+        row: dict[str, object] = {
+            "name": sample.name,
+            "nodes": sample.dag.num_nodes,
+            "edges": sample.dag.num_edges,
+        }
+        if sample.schema.kind == "trace":
+            workload = as_workload(sample.graph).workload
+            row["ranks"] = workload.num_ranks
+            (folder / sample.name).mkdir()
+            write_workload(workload, folder / sample.name / sample.name)
+        else:
+            write_graphml(folder / f"{sample.name}.graphml", sample.graph)
+        rows.append({**row, **dict(published_conditions(sample))})
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(draft / TABLE, text.getvalue())
+    return columns
+
+
+def _foreign(results: ReleaseFindings, draft: Path) -> list[str]:
+    """Return a sentence on each private word in a file of the release."""
+    return [found.sentence() for found in find_leaked_strings(draft, results.jobs.private)]
+
+
+def _shared_numbers(results: ReleaseFindings) -> list[str]:
+    """Return a sentence on each sample with a node that has the numbers of a single real run."""
+    keys = [keys_of(graph) for graph in results.jobs.graphs]
+    names = run_of_graphs(results.jobs)
+    unique = keys_of_one_run(keys, [names[graph.name] for graph in results.jobs.graphs])
+    return [
+        f"{sample.name}: has a node with the numbers of a single real run."
+        for sample in results.kept
+        if np.isin(keys_of(written_graph(sample)), unique).any()
+    ]
+
+
+SAMPLING_SHARE = 0.35
+"""Of the budget, after training; the rest is for evaluation."""
+_LEAST_SECONDS = 10.0
+
+Tell = Callable[[str], None]
+_LOG = logging.getLogger("layerdag")
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What became of a release.
+
+    Attributes:
+        out: Its folder.
+        private: The folder beside it that stays with the owner.
+        verdict: May the samples be published, and why not; None if a stage before was the last.
+        results: All figures; None as above.
+    """
+
+    out: Path
+    private: Path
+    verdict: ReleaseVerdict | None
+    results: ReleaseFindings | None
+
+    @property
+    def released(self) -> bool:
+        """Whether samples lie in ``out`` to be published."""
+        return self.verdict is not None and self.verdict.outcome is not ReleaseDecision.NO
+
+    @property
+    def weights(self) -> AuditedWeights | None:
+        """The audited student; None unless weights were asked for and samples are released."""
+        return None if self.results is None else self.results.weights
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for may be published, weights included."""
+        asked = self.results is not None and self.results.settings.with_weights
+        return self.released and (not asked or (self.weights is not None and self.weights.released))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return verdict, reasons and counts as plain data; all figures are in report.json."""
+        verdict, results = self.verdict, self.results
+        document: dict[str, object] = {
+            "released": self.released,
+            "verdict": None if verdict is None else verdict.line,
+            "outcome": "unfinished" if verdict is None else verdict.outcome.value,
+            "out": str(self.out),
+            "private": str(self.private),
+        }
+        if verdict is None or results is None:
+            return document
+        drawn = results.drawn
+        return {
+            **document,
+            "reasons": [reason.what for reason in verdict.reasons],
+            "remedies": list(verdict.remedies),
+            "reserves": list(verdict.reserves),
+            "found": list(results.jobs.sentences()),
+            "left_out": list(results.jobs.left_out),
+            "needs": [need.sentence() for need in results.needs],
+            "samples": len(results.kept),
+            "drawn": 0 if drawn is None else len(drawn.outcomes),
+            "weights": self._weights_document(),
+            "cross_fit": self._folds_document(),
+            "drawn_per_kept": None if drawn is None else drawn.price,
+            "outcomes": {} if drawn is None else dict(drawn.counts()),
+            "seconds": {name: round(spent, 1) for name, spent in results.seconds.items()},
+        }
+
+    def _weights_document(self) -> dict[str, object] | None:
+        """Return what was found on the weights, as plain data."""
+        audited = self.weights
+        if audited is None:
+            return None
+        verdict, audit = audited.verdict, audited.audit
+        return {
+            "released": audited.released,
+            "verdict": verdict.line,
+            "remedies": list(verdict.remedies),
+            "audit": None if audit is None else audit.to_dict(),
+        }
+
+    def _folds_document(self) -> dict[str, object] | None:
+        """Return what was found on models of folds, as plain data."""
+        evaluation = None if self.results is None else self.results.evaluation
+        folded = None if evaluation is None else evaluation.cross_fit
+        return None if folded is None else folded.to_dict()
+
+    def __str__(self) -> str:
+        """Return the verdicts of one line each, and what helps if something is not released."""
+        if self.verdict is None:
+            return f"Not finished: repeat the call without 'until' to go on ({self.private})."
+        lines = [self.verdict.line, *(f"  {word}" for word in self.verdict.remedies)]
+        if self.weights is not None:
+            verdict = self.weights.verdict
+            lines += [verdict.line, *(f"  {word}" for word in verdict.remedies)]
+        return "\n".join(lines)
+
+
+def release(
+    traces: str | Path,
+    out: str | Path,
+    *,
+    tell: Tell = _LOG.info,
+    **settings: Any,
+) -> Release:
+    """Make a package that may be published from somebody's traces, or say why not.
+
+    Reads whatever lies in the folder, splits it by run, trains from the shipped checkpoint,
+    samples without copies, evaluates, attacks, and writes samples, data card and report. A call
+    that was stopped goes on where it was. ``OUT.private`` beside the release stays with the owner.
+
+    Args:
+        traces: Folder.
+        out: Folder of the release.
+        tell: Takes each line on what was found.
+        **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
+            temperature, best_of, license, init, with_weights, public,
+            shadows, cross_fit, until, overwrite.
+
+    Returns:
+        The verdict with its reasons; ``released`` says whether there are samples to publish.
+
+    Raises:
+        UsageError: If a setting is out of bounds, or a folder may not be replaced.
+        DataError: If nothing can be read.
+    """
+    labels, public = (settings.pop(name, None) for name in ("labels", "public"))
+    try:
+        asked = ReleaseSettings(
+            Path(traces),
+            Path(out),
+            labels=None if labels is None else Path(str(labels)),
+            public=None if public is None else Path(str(public)),
+            **settings,
+        )
+    except TypeError as error:
+        raise UsageError(f"release: {error}; see its settings in the documentation.") from None
+    return run_release(asked, tell)
+
+
+def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
+    """Run the stages; see ``release``."""
+    request = settings.request()
+    with workspace_lock(
+        settings.private, settings.out, request, overwrite=settings.overwrite
+    ) as work:
+        if work.is_resumed:
+            tell(f"going on with the release that was begun in {work.path}")
+        clock = _Clock()
+        jobs = read_jobs(settings)
+        _note_found(work, jobs)
+        for line in jobs.sentences():
+            tell(f"found: {line}")
+        clock.lap("read")
+        if jobs.num_runs < LEAST_RUNS and settings.until == "read":
+            tell(f"a release needs at least {LEAST_RUNS} distinct runs")
+            return Release(settings.out, work.path, None, None)
+        if jobs.num_runs < LEAST_RUNS:
+            empty = ReleaseFindings(
+                settings, jobs, None, (), None, (), None, too_few_runs(jobs.num_runs), {}, {}
+            )
+            return _finished(work, empty, tell)
+        data = dataset_of(jobs, settings.seed)
+        needs = _needs(data, jobs.num_runs)
+        _tell_split(data, needs, tell)
+        work.require_same("read", "fingerprint", data.fingerprint)
+        work.note("read", {"fingerprint": data.fingerprint})
+        if settings.until == "read":
+            return Release(settings.out, work.path, None, None)
+        return _learned(settings, work, jobs, data, needs, clock, tell)
+
+
+def _learned(
+    settings: ReleaseSettings,
+    work: PrivateWorkspace,
+    jobs: FoundJobs,
+    data: GraphDataset,
+    needs: tuple[RunRequirement, ...],
+    clock: "_Clock",
+    tell: Tell,
+) -> Release:
+    """Train, sample, evaluate and write."""
+    seconds = TRAINING_FRACTION * settings.budget
+    tell(f"training for at most {seconds:.0f} s")
+    checkpoint = train_teacher(settings, data, work, seconds)
+    clock.lap("train")
+    if settings.until == "train":
+        return Release(settings.out, work.path, None, None)
+    left = max((1 - TRAINING_FRACTION) * settings.budget - clock.seconds["read"], 0.0)
+    allowed = max(min(SAMPLING_SHARE * settings.budget, 0.6 * left), _LEAST_SECONDS)
+    tell(f"sampling for at most {allowed:.0f} s")
+    drawn = draw_samples(settings, jobs, data, checkpoint, work, allowed)
+    kept = tuple(_named(drawn.kept(settings.num)))
+    clock.lap("sample")
+    tell(f"kept {len(kept)} of {len(drawn.outcomes)} drawn samples")
+    if settings.until == "sample":
+        return Release(settings.out, work.path, None, None)
+    tell("evaluating and attacking the samples")
+    parts = split_jobs(jobs, settings.seed)
+    held = set((*data.names["val"], *data.names["test"]))
+    real = [graph for graph in (*parts["val"], *parts["test"]) if graph.name in held]
+    evaluation = evaluate_samples(data, real, drawn, kept, checkpoint) if kept else None
+    clock.lap("evaluate")
+    if evaluation is not None and (settings.cross_fit is not None or not needs[0].is_met):
+        wanted = replace(settings, num=len(kept))
+        spent = clock.seconds["evaluate"]
+        folded = cross_fitted_if_affordable(wanted, jobs, work, spent, tell)
+        evaluation = replace(evaluation, cross_fit=folded)
+        if folded is not None:
+            clock.lap("cross-fit")
+    verdict = verdict_of(settings, drawn, evaluation, needs)
+    weights = None
+    if settings.with_weights and verdict.outcome is not ReleaseDecision.NO:
+        tell(f"training a student on the samples, and {settings.shadows} shadow models")
+        by_name = {graph.name: graph for part in parts.values() for graph in part}
+        real_ones = real_graphs(data, by_name, run_of_graphs(jobs), settings.seed)
+        weights = audited_student(settings, data, real_ones, kept, work, seconds)
+        clock.lap("weights")
+    training = work.stages.get("train", {})
+    results = ReleaseFindings(
+        settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training,
+        weights,
+    )  # fmt: skip
+    return _finished(work, results, tell)
+
+
+class _Clock:
+    """Seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, stage: str) -> None:
+        """Note the seconds since the last call."""
+        now = time.monotonic()
+        self.seconds[stage] = now - self._last
+        self._last = now
+
+
+def _needs(data: GraphDataset, runs: int) -> tuple[RunRequirement, ...]:
+    return needs_of(data, runs, [isinstance(d.conditions.get(LABEL), float) for d in data.held_out])
+
+
+def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
+    """Write what was read for the owner."""
+    document = {
+        "jobs": [graph.name for graph in jobs.graphs],
+        "distinct_runs": jobs.num_runs,
+        "labeled": jobs.labeled,
+        "labels": list(jobs.labels.sources),
+        "left_out": list(jobs.left_out),
+        "other_files": dict(jobs.others),
+    }
+    write_text(work.path / FOUND, json.dumps(document, indent=1) + "\n")
+
+
+def _tell_split(data: GraphDataset, needs: Sequence[RunRequirement], tell: Tell) -> None:
+    """Say how many graphs each part and each test has."""
+    sizes = [len(data.graphs[part]) for part in SPLITS]
+    tell("split by run: {} for training, {} for validation, {} for test".format(*sizes))
+    for reason in data.left_out[:5]:
+        tell(f"  left out of the split: {reason}")
+    for need in needs:
+        tell(f"  {need.sentence()}")
+
+
+def _named(samples: Sequence[GeneratedGraph]) -> Iterator[GeneratedGraph]:
+    """Yield samples with the names that they are published under."""
+    for i, sample in enumerate(samples):
+        yield replace(sample, name=f"sample-{i:05d}")
+
+
+def _finished(work: PrivateWorkspace, results: ReleaseFindings, tell: Tell) -> Release:
+    """Write what was found."""
+    written = write_release(work, results, tell)
+    return Release(written.settings.out, work.path, written.verdict, written)

@@ -1,0 +1,320 @@
+"""Settings, the two folders.
+
+The two folders of a release: what may be given away, and what stays with the owner.
+
+``OUT`` holds what may be published, or the report of why nothing may. ``OUT.private`` holds what
+must not leave the owner: the trained weights, the split, all drawn graphs, the hashes of real ones,
+and the full report. Each stage leaves a mark there, so that a run that was stopped goes on.
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerdag.datasets.discovery import FoundJobs, read_folder
+from layerdag.errors import UsageError
+from layerdag.privacy.shadows import LEAST_SHADOWS
+from layerdag.runtime.files import (
+    LOCK,
+    FolderKind,
+    file_lock,
+    require_replaceable,
+    unexpected_files,
+    write_text,
+)
+from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
+from layerdag.training.weight_transfer import PRETRAINED
+
+MANIFEST = "release.json"
+REPORT, FIGURES, VERDICT = "report.html", "report.json", "verdict.txt"
+CARD, TABLE, SAMPLES = "croissant.json", "samples.csv", "samples"
+WEIGHTS, MODEL_CARD = "weights", "weights.md"
+REQUEST, NOTES = "request.json", "stages.json"
+FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS = (
+    "read.json",
+    "training",
+    "drawn",
+    "refused-samples",
+    "hashes.json",
+    "student",
+    "shadows",
+    "folds",
+)
+READ_ME = "README.txt"
+_PUBLIC = {MANIFEST, REPORT, FIGURES, VERDICT, CARD, TABLE, SAMPLES, WEIGHTS, MODEL_CARD}
+_PRIVATE = {
+    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS),
+    *(READ_ME, REPORT, FIGURES),
+}
+_WARNING = (
+    "This folder stays with the owner of the traces. It holds what was learned from them:\n"
+    "weights, which graphs were trained on, hashes of real graphs, all drawn graphs.\n"
+    "Publish the folder beside it, never this one. It may be deleted; then a release starts anew.\n"
+)
+
+
+def why_not_release_folder(folder: Path) -> str:
+    """Return why a folder is not provably a release, or ""."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        proved = {"layerdag_version", "released", "verdict"} <= manifest.keys()
+    except (OSError, ValueError, AttributeError, RecursionError):
+        proved = False
+    if not proved:
+        return f"has no {MANIFEST} of a release"
+    return unexpected_files(folder, _PUBLIC.__contains__)
+
+
+def why_not_private_folder(folder: Path) -> str:
+    """Return why a folder is not provably the private part of a release, or ""."""
+    if not (folder / REQUEST).is_file():
+        return f"has no {REQUEST} of a release"
+    return unexpected_files(folder, lambda name: name in _PRIVATE or name.startswith("."))
+
+
+RELEASE = FolderKind("a release", why_not_release_folder)
+PRIVATE = FolderKind("the private part of a release", why_not_private_folder)
+
+
+class PrivateWorkspace:
+    """The private folder, held by this process; made by ``held_work``.
+
+    Attributes:
+        path: The folder.
+        stages: What each finished stage noted.
+        is_resumed: Whether an earlier run of the same request had begun here.
+    """
+
+    def __init__(self, path: Path, stages: dict[str, Any], *, is_resumed: bool) -> None:
+        self.path, self.stages, self.is_resumed = path, stages, is_resumed
+
+    def note(self, stage: str, facts: Mapping[str, Any]) -> None:
+        """Note that a stage is done, with what later ones need of it."""
+        self.stages[stage] = dict(facts)
+        write_text(self.path / NOTES, json.dumps(self.stages, indent=1) + "\n")
+
+    def inside(self, name: str) -> "PrivateWorkspace":
+        """Return a folder inside as one with stages of its own, held as long as this one."""
+        path = self.path / name
+        path.mkdir(parents=True, exist_ok=True)
+        return PrivateWorkspace(path, _noted(path), is_resumed=self.is_resumed)
+
+    def require_same(self, stage: str, key: str, found: str) -> None:
+        """Raise UsageError if a fact that an earlier run noted is another one now."""
+        noted = self.stages.get(stage, {}).get(key, found)
+        if noted != found:
+            raise UsageError(
+                f"{self.path}: belongs to a release of other traces than there are now; name "
+                "another folder with --out, or start anew with --overwrite."
+            )
+
+
+@contextlib.contextmanager
+def workspace_lock(
+    path: Path, out: Path, request: Mapping[str, Any], *, overwrite: bool
+) -> Iterator[PrivateWorkspace]:
+    """Hold the private folder for this process; take up what an earlier run of it did.
+
+    Raises:
+        UsageError: If it holds something else, another request, or is in use; or if ``out`` holds
+            something that may not be replaced.
+    """
+    wanted = json.loads(json.dumps(request))
+    with file_lock(path.with_name(f".{path.name}.lock"), guarded=path):
+        if path.is_dir() and any(p.name != LOCK for p in path.iterdir()):
+            resumed = _is_same(path, wanted, overwrite=overwrite)
+        elif path.exists() and not path.is_dir():
+            raise UsageError(f"{path}: is a file; move it away.")
+        else:
+            resumed = False
+        require_replaceable(out, RELEASE, overwrite=overwrite or resumed)
+        if not resumed:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+            write_text(path / REQUEST, json.dumps(wanted, indent=1) + "\n")
+            write_text(path / READ_ME, _WARNING)
+        yield PrivateWorkspace(path, _noted(path), is_resumed=resumed)
+
+
+def _is_same(path: Path, wanted: Mapping[str, Any], *, overwrite: bool) -> bool:
+    """Return whether an earlier run asked for the same; False if it is to be discarded."""
+    doubt = why_not_private_folder(path)
+    if doubt:
+        raise UsageError(f"{path}: {doubt}, so it is never replaced; name another folder.")
+    try:
+        found = json.loads((path / REQUEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = {}
+    if found == wanted:
+        return not overwrite
+    if overwrite:
+        return False
+    keys = found.keys() | wanted.keys() if isinstance(found, dict) else set(wanted)
+    key = next((k for k in sorted(keys) if found.get(k) != wanted.get(k)), "request")
+    raise UsageError(
+        f"{path}: an earlier run had '{key}' {found.get(key)}, not {wanted.get(key)}; repeat its "
+        "settings to go on, name another folder with --out, or start anew with --overwrite."
+    )
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    """Return what finished stages noted; a damaged file counts as none."""
+    try:
+        noted = json.loads((path / NOTES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return noted if isinstance(noted, dict) else {}
+
+
+STAGES = ("read", "train", "sample", "evaluate")
+LEAST_BUDGET = 20.0
+MOST_FOLDS = 20
+
+
+@dataclass(frozen=True)
+class ReleaseSettings:
+    """How to make a release.
+
+    Attributes:
+        traces: Folder of traces or flow graphs, in any format that is read.
+        out: Folder of the release.
+        budget: Wall-clock seconds for everything, about.
+        num: Samples wanted; fewer are kept if time runs out.
+        seed: Of the split, of training and of sampling.
+        labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
+        max_nodes: Larger jobs are left out, and listed.
+        steps: Most optimizer steps.
+        temperature: Of sampling; None is the usual one, with weights 1.
+        best_of: Graphs drawn for each sample; None is the usual number, with weights 1.
+        license: Of the samples, for the data card; an SPDX name or a URL.
+        init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
+            for random weights. It must not have learned from the traces themselves.
+        with_weights: Whether weights are to be published, too: those of a student, which learns
+            from the published samples alone and is attacked with shadow models.
+        public: Folder of graphs that are public anyway, in any format; the student learns as many
+            of them as samples, so that it forgets less of its start.
+        shadows: Number of shadow models.
+        cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
+            sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
+            few runs to tell otherwise and the budget allows; 0 is none.
+        until: The last stage of ``STAGES`` to run; the same call goes on from there.
+        overwrite: Whether another release, or another unfinished one, may be replaced.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    traces: Path
+    out: Path
+    budget: float = 900.0
+    num: int = 200
+    seed: int = 0
+    labels: Path | None = None
+    max_nodes: int = 2000
+    steps: int = 120
+    temperature: float | None = None
+    best_of: int | None = None
+    license: str = ""
+    init: str | Path | None = PRETRAINED
+    with_weights: bool = False
+    public: Path | None = None
+    shadows: int = LEAST_SHADOWS
+    cross_fit: int | None = None
+    until: str = STAGES[-1]
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("num", "max_nodes", "steps", "best_of"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        if not LEAST_BUDGET <= self.budget < float("inf"):
+            raise UsageError(
+                f"'budget' must be at least {LEAST_BUDGET:.0f} seconds, found {self.budget:g}."
+            )
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+        if self.temperature is not None and not 0 < self.temperature <= 10:
+            raise UsageError(f"'temperature' must lie in (0, 10], found {self.temperature:g}.")
+        if self.until not in STAGES:
+            raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
+        if self.shadows < LEAST_SHADOWS:
+            raise UsageError(
+                f"'shadows' must be at least {LEAST_SHADOWS}, found {self.shadows}: fewer cannot "
+                "tell how likely a graph is without having been trained on."
+            )
+        if self.cross_fit is not None and not (
+            self.cross_fit == 0 or 2 <= self.cross_fit <= MOST_FOLDS
+        ):
+            raise UsageError(
+                f"'cross_fit' must be 0 for none, or from 2 to {MOST_FOLDS}, found "
+                f"{self.cross_fit}."
+            )
+        self._check_places()
+        self._check_start()
+        self._check_public()
+
+    def _check_places(self) -> None:
+        """Refuse a release inside its own traces, or the other way around."""
+        traces, out = self.traces.resolve(), self.out.resolve()
+        if not traces.is_dir():
+            what = "is a file; name the folder that holds it" if traces.exists() else (
+                "there is no such folder; check the path"
+            )  # fmt: skip
+            raise UsageError(f"{self.traces}: {what}.")
+        if out == traces or traces in out.parents or out in traces.parents:
+            raise UsageError(
+                f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
+                "another folder with --out."
+            )
+
+    def _check_public(self) -> None:
+        """Refuse public graphs that are nowhere, or that nothing would learn from."""
+        if self.public is None:
+            return
+        if not self.with_weights:
+            raise UsageError("'public' is for weights; add --with-weights or leave it out.")
+        if not self.public.is_dir():
+            raise UsageError(
+                f"{self.public}: there is no such folder of public graphs; check the path."
+            )
+        if self.public.resolve() == self.traces.resolve():
+            raise UsageError(f"{self.public}: the traces are not public; name another folder.")
+
+    def _check_start(self) -> None:
+        """Refuse weights that start from a checkpoint that learned from the same jobs."""
+        if self.init != PRETRAINED or not self.with_weights:
+            return
+        index = self.traces / INDEX
+        if index.is_file() and index.read_bytes() == (embedded_corpus() / INDEX).read_bytes():
+            raise UsageError(
+                f"{self.traces}: the shipped checkpoint learned from these jobs, so that weights "
+                "that start from it cannot be audited on them; name another start with --init, or "
+                "leave --with-weights out."
+            )
+
+    @property
+    def private(self) -> Path:
+        """Folder beside the release that stays with the owner."""
+        return self.out.with_name(f"{self.out.name}.private")
+
+    def request(self) -> dict[str, object]:
+        """Return what determines the model, besides the traces; a later run may change the rest."""
+        init = self.init
+        if init not in (None, PRETRAINED):
+            init = str(Path(init).resolve())
+        return {
+            "seed": self.seed,
+            "max_nodes": self.max_nodes,
+            "steps": self.steps,
+            "init": init,
+        }
+
+
+def read_jobs(settings: ReleaseSettings) -> FoundJobs:
+    """Read everything below the folder of traces of a release; see ``read_folder``."""
+    return read_folder(settings.traces, settings.labels, max_nodes=settings.max_nodes)

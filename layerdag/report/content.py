@@ -1,0 +1,434 @@
+"""What a report shows, nearest graphs, verdicts."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerdag.dag.dag import DAG
+from layerdag.evaluation.similarity import DepthSimilarity, SimilarityReport
+from layerdag.evaluation.validity import StructureReport
+from layerdag.privacy.copies import Novelty, kernel_distances, program_of
+from layerdag.privacy.leak_curve import LeakRow
+from layerdag.privacy.membership import Attack, Verdict
+from layerdag.surrogates.data import REAL, SYNTHETIC
+from layerdag.surrogates.tstr import TransferReport
+from layerdag.viz.drawing import Picture
+from layerdag.viz.html import number
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One line of the table on top.
+
+    Attributes:
+        what: What is measured.
+        synthetic: The figure for synthetic graphs, as text.
+        real: The same figure for real graphs, or the scale to read it on; "" for none.
+        note: A few words on how to read it.
+    """
+
+    what: str
+    synthetic: str
+    real: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A set of numbers with the name of where they come from.
+
+    Attributes:
+        source: Name, also in the legend: "real train", "real test", "synthetic".
+        values: The numbers.
+        weights: How often each number counts; equally often by default.
+    """
+
+    source: str
+    values: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A number whose distribution is compared between samples.
+
+    Attributes:
+        title: What the number is.
+        unit: Its unit, "" for none.
+        samples: Two or three samples, the synthetic one last.
+        log: True to draw it on a logarithmic axis.
+    """
+
+    title: str
+    unit: str
+    samples: tuple[Sample, ...]
+    log: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """A sample beside the real graph that is most like it.
+
+    Attributes:
+        family: Family of both, "" where graphs have none.
+        sample: The sample, to be drawn.
+        real: The real graph.
+        distance: Between the two (Weisfeiler-Lehman, 0 equal, 1.41 nothing in common).
+        usual: Median distance of real graphs of the family to the real graph most like them; None
+            of fewer than two.
+        compared: Number of real graphs of the family.
+    """
+
+    family: str
+    sample: Picture
+    real: Picture
+    distance: float
+    usual: float | None
+    compared: int
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """What one rank does of one sort of work.
+
+    Attributes:
+        name: Of the rank and the sort.
+        start_ms_S: Start of each of S pieces, in milliseconds.
+        end_ms_S: End of each.
+        kind_S: What each does, in a word or two.
+    """
+
+    name: str
+    start_ms_S: np.ndarray
+    end_ms_S: np.ndarray
+    kind_S: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A job on a simulated cluster.
+
+    Attributes:
+        title: Caption.
+        lanes: Of the ranks that are shown.
+        duration_ms: Until the last rank ends.
+        ranks: Number of ranks, shown or not.
+    """
+
+    title: str
+    lanes: tuple[Lane, ...]
+    duration_ms: float
+    ranks: int
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryFractions:
+    """The shares of named categories, compared between samples.
+
+    Attributes:
+        title: What the categories are.
+        labels: Names of the K categories.
+        shares: (source, share of each category) for each sample, the synthetic one last.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    shares: tuple[tuple[str, np.ndarray], ...]
+
+
+@dataclass(frozen=True)
+class SystemTimes:
+    """How long real and synthetic workloads take on each of several systems.
+
+    Attributes:
+        systems: Names of the systems.
+        real: Mean figure of each system over real workloads.
+        synthetic: The same over synthetic workloads.
+        quantity: What the figure is, with its unit.
+    """
+
+    systems: tuple[str, ...]
+    real: tuple[float, ...]
+    synthetic: tuple[float, ...]
+    quantity: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The verdict on one question.
+
+    Attributes:
+        question: What a reader wants to know.
+        answer: A word or a few.
+        tone: "good", "fair" or "poor".
+        reason: Why, in one sentence.
+        at: Section of the page with the figures, "" for none.
+    """
+
+    question: str
+    answer: str
+    tone: str
+    reason: str
+    at: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportContent:
+    """Everything on the page. A part that is None or empty has no section.
+
+    Attributes:
+        title: Heading.
+        lead: One or two sentences below it.
+        answers: The verdicts that come first.
+        summary: The table on top.
+        structure: Verdict on the synthetic graphs.
+        real_structure: Verdict on the real test graphs by the same rules.
+        novelty: Valid, unique, novel shares.
+        leaks: What the synthetic graphs give away of the training graphs, by their number.
+        weight_attacks: What the checkpoint gives away of them.
+        similarity: Distances next to real train vs real test.
+        depth: The same for each depth bin, so that drift shows.
+        distributions: What the distances are about, as pictures.
+        shares: The same for categories.
+        repairs: What was repaired when synthetic graphs were decoded into traces, and how often.
+        transfer: Train on synthetic, test on real.
+        target: Name and unit of what the surrogates predict.
+        simulations: Distributions of simulated quantities.
+        systems: Mean time of real and synthetic workloads on each system.
+        pictures: Graphs side by side, real ones first.
+        neighbors: Samples beside the real graphs most like them.
+        timelines: Jobs on the same simulated cluster, real ones first.
+        simulated_on: The cluster of the timelines, in words.
+        provenance: (label, value) pairs: checkpoint, seeds, counts, hardware, versions, command.
+        caveats: Sentences on what the figures do not show.
+    """
+
+    title: str
+    lead: str
+    answers: tuple[Answer, ...] = ()
+    summary: tuple[SummaryRow, ...] = ()
+    structure: StructureReport | None = None
+    real_structure: StructureReport | None = None
+    novelty: Novelty | None = None
+    leaks: tuple[LeakRow, ...] = ()
+    weight_attacks: tuple[Attack, ...] = ()
+    similarity: SimilarityReport | None = None
+    depth: tuple[DepthSimilarity, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    shares: tuple[CategoryFractions, ...] = ()
+    repairs: tuple[tuple[str, int], ...] = ()
+    transfer: TransferReport | None = None
+    target: str = "target"
+    simulations: tuple[Distribution, ...] = ()
+    systems: SystemTimes | None = None
+    pictures: tuple[Picture, ...] = ()
+    neighbors: tuple[Neighbors, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    simulated_on: str = ""
+    provenance: tuple[tuple[str, str], ...] = ()
+    caveats: tuple[str, ...] = field(default_factory=tuple)
+
+
+FAMILY = "family"
+MOST_DRAWN = 160
+"""Nodes of a graph that can still be read on the page."""
+
+
+@dataclass(frozen=True)
+class NearestReal:
+    """A sample and the real graph that is most like it.
+
+    Attributes:
+        sample: Row of the sample.
+        real: Row of the real graph.
+        family: Of both.
+        distance: Weisfeiler-Lehman distance between them, times left out.
+        usual: Median distance of real graphs of the family to the nearest other one.
+        compared: Number of real graphs of the family.
+    """
+
+    sample: int
+    real: int
+    family: str
+    distance: float
+    usual: float | None
+    compared: int
+
+
+def nearest_real(
+    real: Sequence[DAG],
+    samples: Sequence[DAG],
+    measured: Sequence[int] = (),
+    most: int = 3,
+    largest: int = MOST_DRAWN,
+) -> tuple[NearestReal, ...]:
+    """Return a sample of each of the most frequent families beside its nearest real graph.
+
+    Args:
+        real: Real graphs, whatever they were used for.
+        samples: Samples.
+        measured: Columns of measurements, which differ from run to run and do not count.
+        most: Number of families.
+        largest: Samples and real graphs of more nodes are left out; of the others the one of
+            middling size is shown.
+    """
+    real_of, made_of = _by_family(real, largest), _by_family(samples, largest)
+    counts = Counter({name: len(rows) for name, rows in made_of.items() if name in real_of})
+    found = []
+    for name, _ in counts.most_common(most):
+        rows = sorted(made_of[name], key=lambda row: (samples[row].num_nodes, row))
+        row = rows[len(rows) // 2]
+        programs = [program_of(real[i], measured) for i in real_of[name]]
+        to_real_R = kernel_distances([program_of(samples[row], measured)], programs)[0]
+        nearest = int(to_real_R.argmin())
+        found.append(
+            NearestReal(
+                row, real_of[name][nearest], name, float(to_real_R[nearest]),
+                _usual(programs), len(programs),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _by_family(dags: Sequence[DAG], largest: int) -> dict[str, list[int]]:
+    """Return the rows of each family, without the graphs that are too large to be drawn."""
+    rows: dict[str, list[int]] = {}
+    for row, dag in enumerate(dags):
+        if dag.num_nodes <= largest:
+            rows.setdefault(str(dag.conditions.get(FAMILY, "")), []).append(row)
+    return rows
+
+
+def _usual(programs: Sequence[DAG], most: int = 200) -> float | None:
+    """Return how far graphs are from the nearest other one, in the median."""
+    chosen = programs[:most]
+    if len(chosen) < 2:
+        return None
+    distance_KK = kernel_distances(chosen, chosen)
+    np.fill_diagonal(distance_KK, np.inf)
+    return float(np.median(distance_KK.min(axis=1)))
+
+
+AS_REAL, CLOSE = 1.25, 2.5
+"""Ratios of distances up to which samples read "as real" and "close"."""
+
+MAY_BE_SHARED, IS_IT_LIKE, IS_IT_USEFUL = (
+    "May it be shared?", "Is it like the real ones?", "Is it useful?"
+)  # fmt: skip
+
+
+def median_ratio(report: SimilarityReport | None) -> float | None:
+    """Return the median ratio at equal count over all distances; None if there is none."""
+    known = _ratios(report)
+    return float(np.median(known)) if known else None
+
+
+def mean_ratio(report: SimilarityReport | None) -> float | None:
+    """Return the mean ratio at equal count over all distances; None if there is none."""
+    known = _ratios(report)
+    return float(np.mean(known)) if known else None
+
+
+def _ratios(report: SimilarityReport | None) -> list[float]:
+    """Return the ratio at equal count of each distance that has one."""
+    rows = () if report is None else report.rows
+    found = [row.matched_ratio for row in rows if row.is_distance]
+    return [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
+
+
+def privacy_verdict(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
+    """Return whether samples may be shared, as far as copies and attacks can tell.
+
+    Args:
+        novel: Copies among the samples.
+        leaks: Nearness and attacks on the samples, by their number; may be empty.
+    """
+    copies = round(novel.copied * novel.graphs)
+    found = [verdict for row in leaks[-1:] for verdict in row.verdicts]
+    if copies:
+        return Answer(
+            MAY_BE_SHARED, "no", "poor",
+            f"{copies:,} of {novel.graphs:,} samples repeat a real job that was trained on.",
+            "validity",
+        )  # fmt: skip
+    none = f"None of {novel.graphs:,} samples repeats a real job that was trained on"
+    if any(row.leaks for row in leaks[-1:]):
+        return Answer(
+            MAY_BE_SHARED, "no", "poor",
+            f"{none}, but an attack tells from the samples which jobs were.",
+            "membership",
+        )  # fmt: skip
+    if Verdict.LEAKS in found:
+        return Answer(
+            MAY_BE_SHARED, "yes, with a reserve", "fair",
+            f"{none}. One of the attacks tells a little of which jobs were, though not more than "
+            "one of so many may by chance.",
+            "membership",
+        )  # fmt: skip
+    if not found or any(verdict is not Verdict.CHANCE for verdict in found):
+        return Answer(
+            MAY_BE_SHARED, "yes, with a reserve", "fair",
+            f"{none}, but there are too few jobs to tell whether somebody could find out which "
+            "jobs those were.",
+            "membership" if leaks else "validity",
+        )  # fmt: skip
+    return Answer(
+        MAY_BE_SHARED, "yes", "good",
+        f"{none}, and no attack tells from the samples which jobs those were.",
+        "membership",
+    )  # fmt: skip
+
+
+def similarity_verdict(ratio: float | None) -> Answer:
+    """Return whether samples are like real graphs.
+
+    Args:
+        ratio: Median over all metrics of the distance of samples from held-out graphs, divided by
+            that of as many other real graphs; None of fewer than eight graphs on a side.
+    """
+    if ratio is None:
+        return Answer(
+            IS_IT_LIKE, "too few to tell", "fair",
+            "Fewer than 8 real graphs were held out of training, or fewer than 8 samples kept.",
+            "provenance",
+        )  # fmt: skip
+    grade = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
+    word, tone = grade if ratio <= CLOSE else ("far", "poor")
+    return Answer(
+        IS_IT_LIKE,
+        word,
+        tone,
+        f"In the median over all measures, samples lie {number(ratio, 2)} times as far from real "
+        "graphs that training never saw as equally many other real graphs do.",
+        "similarity",
+    )
+
+
+def utility_verdict(report: TransferReport | None, missing: str = "") -> Answer:
+    """Return whether predictors learn from samples what they learn from real graphs.
+
+    Args:
+        report: What they learned; None where they could not be tested.
+        missing: Why not, as a sentence.
+    """
+    if report is None or not report.rows:
+        missing = missing or "No predictor was trained."
+        return Answer(IS_IT_USEFUL, "too few to tell", "fair", missing, "summary")
+    family = report.rows[0].family
+    real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))
+    known = math.isfinite(real) and math.isfinite(made)
+    reaches = known and made > 0 and made >= 0.9 * real  # two guesses are alike, and of no use
+    tone = "good" if reaches else "fair" if known and made >= 0.5 else "poor"
+    word = {"good": "as real ones", "fair": "partly", "poor": "hardly"}[tone]
+    return Answer(
+        IS_IT_USEFUL,
+        word,
+        tone,
+        f"A predictor of step times that learned from the samples alone puts {report.tested_on} "
+        f"real jobs in order with a rank correlation of {number(made, 2)}, and one that learned "
+        f"from real jobs with {number(real, 2)} (1 is perfect, 0 is guessing).",
+        "usefulness",
+    )

@@ -1,5 +1,0 @@
-"""The page of ``layerdag diff``: two programs side by side."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,0 @@
-from ._page import (
-    require_replaceable_exploration as require_replaceable_exploration,
-    write_exploration as write_exploration,
-)

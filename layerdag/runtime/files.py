@@ -1,0 +1,414 @@
+"""Atomic files and folders, swap, lock.
+
+Files and folders are written whole: as a draft beside the target, then renamed over it.
+
+The draft of ``out`` lies in the hidden folder ``.out.draft`` beside it, which is locked while a
+process is at work. What a killed process left there is cleared by the next one that writes or
+resumes; an older folder that was just being replaced is put back in its place.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerdag.errors import UsageError
+
+LOCK = "layerdag.lock"
+"""Name of the lock in a folder that one process may write at a time."""
+
+# File systems without locks, such as some network mounts: there, nothing is guarded.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_ATTEMPTS = 100
+
+
+@contextlib.contextmanager
+def file_lock(file: Path, guarded: Path) -> Iterator[None]:
+    """Hold the lock ``file`` for this process inside the block; its folder is made if missing.
+
+    The lock is one of the system's (``flock``), so that a killed process holds nothing. The file is
+    removed at the end.
+
+    Args:
+        file: The lock.
+        guarded: What it guards, for the message.
+
+    Raises:
+        UsageError: If another process holds it.
+        OSError: If the file cannot be written.
+    """
+    descriptor = _acquire(file, guarded)
+    try:
+        yield
+    finally:
+        # Removed while it is held: whoever has opened it meanwhile sees that it is gone.
+        file.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(file: Path, guarded: Path) -> int:
+    """Return the descriptor of the locked file."""
+    for attempt in range(_ATTEMPTS):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            if attempt < _ATTEMPTS - 1:
+                continue  # its holder has just removed the folder
+            raise
+        try:
+            _lock(descriptor, guarded)
+            if _is_still(descriptor, file):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise UsageError(f"{guarded}: other processes keep writing here; name another folder.")
+
+
+def _lock(descriptor: int, guarded: Path) -> None:
+    """Lock the open file, or raise UsageError if another process has."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        who = f"process {owner}" if owner.isdigit() else "another process"
+        raise UsageError(
+            f"{guarded}: {who} is writing here; wait until it ends, or name another folder."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _is_still(descriptor: int, file: Path) -> bool:
+    """Return whether the open file is the one of that name, not one that was removed since."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+# What desktops leave in any folder that they show.
+_DROPPINGS = {".DS_Store", "Thumbs.db", "desktop.ini"}
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that layerdag writes as a whole.
+
+    Attributes:
+        name: What such a folder holds, for messages: "a checkpoint", "samples".
+        doubt: Returns why a folder is not provably of this kind ("holds 'x', which ..."), or "".
+    """
+
+    name: str
+    doubt: Callable[[Path], str]
+
+
+@contextlib.contextmanager
+def atomic_path(target: str | Path) -> Iterator[Path]:
+    """Yield a temporary path for a file; rename it to ``target`` on success.
+
+    On an exception whatever was written is removed and an older ``target`` stays untouched. A
+    target such as ``/dev/stdout`` is written directly.
+
+    Raises:
+        UsageError: If ``target`` is a folder, or another process is just writing it.
+        OSError: If the disk is full, or the place cannot be written; names ``target``.
+    """
+    target = Path(target)
+    if target.is_dir():
+        raise UsageError(f"{target}: is a folder; name a file.")
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    real = Path(os.path.realpath(target))
+    with _named(target, real), _holder(real) as holder:
+        draft = holder / real.name
+        yield draft
+        if real.exists():
+            sync(draft)
+        os.replace(draft, real)
+
+
+@contextlib.contextmanager
+def atomic_folder(target: str | Path, kind: FolderKind, *, overwrite: bool) -> Iterator[Path]:
+    """Yield an empty temporary folder; put it in the place of ``target`` on success.
+
+    On an exception whatever was written is removed and an older ``target`` stays untouched.
+
+    Args:
+        target: The folder to make.
+        kind: Of the folder.
+        overwrite: Whether an older one of the same kind may be replaced.
+
+    Raises:
+        UsageError: If ``target`` may not be replaced (``require_replaceable``), or another process
+            is just writing it.
+        OSError: If the disk is full, or the place cannot be written; names ``target``.
+    """
+    require_replaceable(Path(target), kind, overwrite=overwrite)
+    real = Path(os.path.realpath(target))
+    with _named(Path(target), real), _holder(real) as holder:
+        require_replaceable(Path(target), kind, overwrite=overwrite)  # recovered, perhaps
+        draft = holder / real.name
+        draft.mkdir()
+        yield draft
+        _install(draft, real, holder)
+
+
+def install_folder(made: Path, target: str | Path, kind: FolderKind, *, overwrite: bool) -> None:
+    """Put the finished folder ``made``, a neighbor of ``target``, in its place.
+
+    Raises:
+        UsageError: As ``atomic_folder``.
+        OSError: As ``atomic_folder``; then ``made`` stays where it is.
+    """
+    real = Path(os.path.realpath(target))
+    with _named(Path(target), real), _holder(real) as holder:
+        require_replaceable(Path(target), kind, overwrite=overwrite)
+        _install(made, real, holder)
+
+
+def require_replaceable(target: Path, kind: FolderKind, *, overwrite: bool) -> None:
+    """Raise UsageError unless a folder of ``kind`` may be put at ``target``.
+
+    It may if nothing is there or an empty folder, or if what is there is provably of the same kind
+    and the user allows its loss.
+    """
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise UsageError(f"{target}: is a file; name a folder for {kind.name}.")
+    if not any(target.iterdir()):
+        return
+    doubt = kind.doubt(target)
+    if doubt:
+        raise UsageError(
+            f"{target}: {doubt}, so it is never replaced by {kind.name}; name an empty or a new "
+            "folder."
+        )
+    if not overwrite:
+        raise UsageError(
+            f"{target}: holds {kind.name} already; name another folder, or allow that it is "
+            "replaced (overwrite=true; --overwrite in commands with dashes)."
+        )
+
+
+def unexpected_files(folder: Path, known: Callable[[str], bool]) -> str:
+    """Return a word on the first entry of ``folder`` that ``known`` does not name, or ""."""
+    ours = _DROPPINGS | {LOCK}
+    names = sorted(path.name for path in folder.iterdir() if path.name not in ours)
+    strange = next((name for name in names if not known(name)), None)
+    return "" if strange is None else f"holds '{strange}', which layerdag did not write there"
+
+
+def recover(target: str | Path) -> None:
+    """Clear what a killed process left beside ``target``, and put an older one back in its place.
+
+    Raises:
+        UsageError: If another process is just writing ``target``.
+    """
+    real = Path(os.path.realpath(target))
+    if _holder_path(real).is_dir():
+        with _holder(real):
+            pass
+
+
+def write_bytes(target: str | Path, data: bytes) -> None:
+    """Write ``data`` to ``target``, whole or not at all. Raises as ``atomic_path``."""
+    with atomic_path(target) as draft:
+        draft.write_bytes(data)
+
+
+_FEW_FILES = 100  # more are written to the disk at once, which takes a fraction of one by one
+
+
+def write_files(
+    prefix: str | Path, files: Iterable[tuple[Path, bytes]], replaced: Iterable[Path] = ()
+) -> None:
+    """Write files that lie beside each other; none is put in its place before all are written.
+
+    Args:
+        prefix: Path that their names begin with; names the lock.
+        files: Path and content of each, in the order in which they are put in their places.
+        replaced: Older files that are removed before that.
+
+    Raises:
+        UsageError: If another process is just writing this prefix.
+        OSError: If the disk is full, or the place cannot be written; names the file.
+    """
+    target = Path(prefix)
+    real = Path(os.path.realpath(target.parent)) / target.name
+    with _named(target, real), _holder(real) as holder:
+        drafts = holder / real.name
+        drafts.mkdir()
+        names = []
+        for path, data in files:
+            (drafts / path.name).write_bytes(data)
+            names.append(path.name)
+        if any(real.with_name(name).exists() for name in names):
+            pass  # DROPPED  # as in atomic_path
+
+            if len(names) < _FEW_FILES:
+                sync_tree(drafts)
+            else:
+                os.sync()
+        for path in replaced:
+            path.unlink(missing_ok=True)
+        for name in names:
+            os.replace(drafts / name, real.with_name(name))
+
+
+def write_text(target: str | Path, text: str) -> None:
+    """Write ``text`` as UTF-8 to ``target``, whole or not at all. Raises as ``atomic_path``."""
+    write_bytes(target, text.encode())
+
+
+def _install(made: Path, target: Path, holder: Path) -> None:
+    """Write ``made`` to the disk and put it in the place of ``target``."""
+    sync_tree(made)
+    swap(made, target, _aside(target, holder))
+
+
+def _holder_path(target: Path) -> Path:
+    """Return the hidden folder in which the draft of ``target`` lies."""
+    return target.with_name(f".{target.name}.draft")
+
+
+def _aside(target: Path, holder: Path) -> Path:
+    """Return where the folder that ``target`` was lies while it is replaced."""
+    return holder / f"{target.name}.old"
+
+
+@contextlib.contextmanager
+def _holder(target: Path) -> Iterator[Path]:
+    """Yield the locked folder for the draft of ``target``, cleared before and after."""
+    holder = _holder_path(target)
+    if holder.is_dir() and not (holder / LOCK).is_file() and any(holder.iterdir()):
+        raise UsageError(
+            f"{holder}: is in the way of a draft, and not provably one of layerdag's; look at what "
+            "it holds and move it away."
+        )
+    try:
+        with file_lock(holder / LOCK, guarded=target):
+            _clear(target, holder)
+            try:
+                yield holder
+            finally:
+                _clear(target, holder)
+    finally:
+        with contextlib.suppress(OSError):  # not empty: another writer is at work
+            holder.rmdir()
+
+
+def _clear(target: Path, holder: Path) -> None:
+    """Remove drafts; a folder that was set aside goes back first if nothing is in its place."""
+    import shutil  # slow to import, and most commands only read
+
+    aside = _aside(target, holder)
+    restore(aside, target)
+    for path in (holder / target.name, aside):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named(shown: Path, target: Path) -> Iterator[None]:
+    """Have errors of the system name the target instead of nothing or the draft."""
+    holder = str(_holder_path(target))
+    try:
+        yield
+    except OSError as error:
+        if not error.filename or str(error.filename).startswith(holder):
+            error.filename, error.filename2 = str(shown), None
+        raise
+
+
+# linux/fs.h, fcntl.h; sources: renameat2(2).
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
+
+
+def swap(made: Path, target: Path, aside: Path) -> None:
+    """Put the directory ``made`` in the place of ``target``, which ends at ``aside`` if it existed.
+
+    Where the system can exchange two names (Linux, most file systems), there is no moment without
+    ``target``. Elsewhere ``target`` is moved to ``aside`` first, and moved back if the second
+    rename fails; after a kill between the two it is found there (``files.recover``).
+
+    Args:
+        made: The new directory, on the same file system.
+        target: Its place.
+        aside: A free name on the same file system.
+    """
+    if not os.path.lexists(target):
+        os.rename(made, target)
+    elif swap_names(made, target):
+        os.rename(made, aside)
+    else:
+        try:
+            os.rename(target, aside)
+            os.rename(made, target)
+        except BaseException:
+            restore(aside, target)
+            raise
+    sync(target.parent)
+
+
+def restore(aside: Path, target: Path) -> None:
+    """Move what was set aside to its place, if nothing stands there."""
+    if os.path.lexists(aside) and not os.path.lexists(target):
+        os.rename(aside, target)
+
+
+def swap_names(one: Path, other: Path) -> bool:
+    """Exchange two existing names in one step; return False where the system cannot.
+
+    Raises:
+        OSError: If it can, but failed.
+    """
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    if function(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT:
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+def sync_tree(folder: Path) -> None:
+    """Have every file and directory in and below ``folder`` written to the disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(parent, name))
+        sync(Path(parent))
+
+
+def sync(path: Path) -> None:
+    """Have a file or the entries of a directory written to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # a file system that cannot
+            raise
+    finally:
+        os.close(descriptor)

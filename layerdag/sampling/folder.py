@@ -1,0 +1,569 @@
+"""A folder of samples, manifest, resuming.
+
+The folder of samples while it is filled: what is finished stays if the run is stopped.
+
+Samples are written to ``<out>.partial`` with one line each in a journal, and the folder is put in
+its place when the manifest is written. A run that was stopped, even killed, goes on from the
+journal when the same is asked for again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from layerdag.codec.sample_files import RUN, SampleRun, is_run
+from layerdag.dag.dag import graph_hash
+from layerdag.errors import DataError, UsageError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.models.base import DAGModel
+from layerdag.runtime.files import (
+    LOCK,
+    FolderKind,
+    file_lock,
+    install_folder,
+    require_replaceable,
+    unexpected_files,
+    write_text,
+)
+from layerdag.runtime.reading import require_few_bytes, require_few_ranks
+from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
+from layerdag.sampling.generated import (
+    GeneratedGraph,
+    OutputSize,
+    SampleFiles,
+    expected_output_size,
+    job_ranks,
+    sample_name,
+)
+from layerdag.sampling.generation import generate, given_layers
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
+from layerdag.version import __version__
+
+MANIFEST, JOURNAL = "manifest.json", "unfinished.jsonl"
+_NAME = re.compile(r"sample-\d{5,9}")
+# A sample's file or folder in an unfinished folder, or the draft of one.
+_PIECE = re.compile(r"sample-\d{5,9}(\.graphml|\.json)?|\.sample-\d{5,9}\.\w+\.draft")
+
+
+def why_not_samples(folder: Path) -> str:
+    """Return why a folder is not provably one that sampling wrote, or ""."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        names = {str(entry["name"]) for entry in manifest["samples"]}
+        proved = {"layerdag_version", "checkpoint_sha256", "format"} <= manifest.keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return f"has no {MANIFEST} of samples"
+    if not proved or not all(map(_NAME.fullmatch, names)):
+        return f"has a {MANIFEST} that is not of samples"
+    files = {f"{name}{suffix}" for name in names for suffix in (".graphml", ".json")}
+    doubt = unexpected_files(folder, (names | files | {MANIFEST, JOURNAL}).__contains__)
+    inside = (
+        unexpected_files(folder / n, _is_trace_of(n))
+        for n in sorted(names)
+        if (folder / n).is_dir()
+    )
+    return doubt or next(filter(None, inside), "")
+
+
+def why_not_sampled_jobs(folder: Path) -> str:
+    """Return why a folder is not provably one of sampled jobs without a manifest, or ""."""
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    doubt = unexpected_files(folder, lambda name: bool(_NAME.fullmatch(name)) and name in names)
+    inside = (unexpected_files(folder / name, _is_trace_of(name)) for name in names)
+    return doubt or next(filter(None, inside), "")
+
+
+def _doubt_unfinished(folder: Path) -> str:
+    """Return why a folder is not provably one that a stopped sampling left, or ""."""
+    if _header(folder) is None:
+        return f"has no {JOURNAL} of an unfinished sampling"
+    return unexpected_files(
+        folder, lambda name: name in (MANIFEST, JOURNAL) or bool(_PIECE.fullmatch(name))
+    )
+
+
+SAMPLES = FolderKind("samples", why_not_samples)
+
+
+class SampleFolder:
+    """An unfinished folder of samples, held by this process; made by ``filling``.
+
+    Attributes:
+        path: The folder.
+        entries: What the manifest will say of each finished sample, in order.
+    """
+
+    def __init__(self, path: Path, out: Path, entries: list[dict[str, Any]]) -> None:
+        self.path, self.entries = path, entries
+        self._out = out
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Note that the files of the next sample are written."""
+        line = {"entry": dict(entry), "sha256": _digest(self.path, str(entry["name"]))}
+        with (self.path / JOURNAL).open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(line) + "\n")
+        self.entries.append(dict(entry))
+
+    def install(self, manifest: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Write the manifest and put the folder in its place."""
+        write_text(self.path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        install_folder(self.path, self._out, SAMPLES, overwrite=overwrite)
+        # The journal goes last: without it, a finished folder could not be told from a torn one.
+        (self._out / JOURNAL).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_sample_folder(
+    out: Path, request: Mapping[str, Any], num: int, *, overwrite: bool
+) -> Iterator[SampleFolder]:
+    """Yield the unfinished folder of ``out``, with what an earlier run of ``request`` finished.
+
+    Args:
+        out: Where the samples shall lie in the end.
+        request: All that determines the samples, as JSON-serializable data.
+        num: Number of samples wanted.
+        overwrite: Whether older samples, or those of another unfinished run, may be replaced.
+
+    Raises:
+        UsageError: If something stands at ``out`` that may not be replaced, the unfinished run was
+            another one, or another process is sampling into ``out``.
+        KeyboardInterrupt: As it came, with a sentence on what is kept.
+    """
+    real = Path(os.path.realpath(out))
+    partial = real.with_name(f"{real.name}.partial")
+    require_replaceable(out, SAMPLES, overwrite=overwrite)
+    with file_lock(real.with_name(f".{real.name}.lock"), guarded=out):
+        entries = _opened(partial, request, num, overwrite=overwrite)
+        folder = SampleFolder(partial, real, entries)
+        try:
+            yield folder
+        except KeyboardInterrupt as stop:
+            raise type(stop)(
+                f"{len(folder.entries)} of {num} samples are finished and kept in "
+                f"{out.with_name(partial.name)}; the same command goes on from there."
+            ) from None
+        finally:
+            if not folder.entries:
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+def _opened(
+    partial: Path, request: Mapping[str, Any], num: int, *, overwrite: bool
+) -> list[dict[str, Any]]:
+    """Return the finished entries of the unfinished folder, which is made or tidied."""
+    wanted = json.loads(json.dumps(request))
+    if partial.is_dir() and any(partial.iterdir()):
+        if (partial / JOURNAL).exists():
+            entries = _finished(partial)
+            if _goes_on(partial, wanted, len(entries), num, overwrite=overwrite):
+                _tidy(partial, entries)
+                return entries
+        else:
+            # A run that was killed while it replaced older samples leaves the older ones here.
+            require_replaceable(partial, SAMPLES, overwrite=overwrite)
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True, exist_ok=True)
+    write_text(partial / JOURNAL, json.dumps({"request": wanted}) + "\n")
+    return []
+
+
+def _goes_on(
+    partial: Path, wanted: Mapping[str, Any], finished: int, num: int, *, overwrite: bool
+) -> bool:
+    """Return whether an unfinished run is the wanted one; False if it is to be discarded.
+
+    Raises:
+        UsageError: If it is another one, and may not be discarded.
+    """
+    doubt = _doubt_unfinished(partial)
+    if doubt:
+        raise UsageError(f"{partial}: {doubt}; move it away.")
+    found = _header(partial) or {}
+    differing = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
+    if not differing and finished <= num:
+        return True
+    if overwrite:
+        return False
+    key = differing[0] if differing else "num"
+    was, now = (found.get(key), wanted.get(key)) if differing else (f"at least {finished}", num)
+    raise UsageError(
+        f"{partial}: holds {finished} samples of an unfinished run with {key} {was}, not {now}; "
+        "repeat its settings to go on, name another folder, or discard them with overwrite=true."
+    )
+
+
+def _header(folder: Path) -> dict[str, Any] | None:
+    """Return the request that an unfinished folder answers, None if there is none to be read."""
+    try:
+        with (folder / JOURNAL).open(encoding="utf-8") as journal:
+            request = json.loads(journal.readline())["request"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return request if isinstance(request, dict) else None
+
+
+def _finished(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries whose files are whole, up to the first that is torn or was changed."""
+    entries: list[dict[str, Any]] = []
+    for line in (folder / JOURNAL).read_text(encoding="utf-8").splitlines()[1:]:
+        try:
+            noted = json.loads(line)
+            entry, name = noted["entry"], sample_name(len(entries))
+            if entry["name"] != name or noted["sha256"] != _digest(folder, name):
+                break
+        except (ValueError, KeyError, TypeError, OSError):
+            break
+        entries.append(entry)
+    return entries
+
+
+def _tidy(folder: Path, entries: list[dict[str, Any]]) -> None:
+    """Remove what belongs to no finished sample, and the journal's lines about it."""
+    kept = {JOURNAL} | {path.name for e in entries for path in _pieces(folder, str(e["name"]))}
+    for path in folder.iterdir():
+        if path.name in kept:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    lines = (folder / JOURNAL).read_text(encoding="utf-8").splitlines()
+    write_text(folder / JOURNAL, "".join(line + "\n" for line in lines[: 1 + len(entries)]))
+
+
+def _pieces(folder: Path, name: str) -> list[Path]:
+    """Return the folder or the file of a sample."""
+    paths = (folder / f"{name}{suffix}" for suffix in ("", ".graphml", ".json"))
+    return [path for path in paths if path.exists()]
+
+
+def _digest(folder: Path, name: str) -> str:
+    """Return a hash of the names and contents of all files of a sample."""
+    digest = hashlib.sha256()
+    for piece in _pieces(folder, name):
+        files = sorted(piece.iterdir()) if piece.is_dir() else [piece]
+        for file in files:
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            digest.update(f"{file.relative_to(folder)} {content}\n".encode())
+    return digest.hexdigest()
+
+
+def _is_trace_of(name: str) -> Callable[[str], bool]:
+    """Return a test for the file names of one sampled job."""
+    pattern = re.compile(re.escape(name) + r"\.(\d{1,9}\.et|comm_group\.json)")
+    return lambda found: bool(pattern.fullmatch(found))
+
+
+FORMATS = ("auto", "et", "graphml", "json")
+# Number of graphs whose conditions are used to estimate the total size.
+_LOOKED_AT = 1000
+
+
+def volume_of(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str = "auto"
+) -> OutputSize:
+    """Return about what ``write_samples`` writes; conditions of the first graphs speak for all.
+
+    Raises:
+        UsageError: If the format is unknown or does not fit, the model cannot do what is asked
+            for, or it is more than the limits allow.
+        CheckpointError: If schema and model of the checkpoint do not belong together.
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    volume = estimated_volume(checkpoint, settings, file_format)
+    require_allowed(volume, settings)
+    return volume
+
+
+def require_allowed(volume: OutputSize, settings: GenerationSettings) -> None:
+    """Raise UsageError if more is to be written than the limits allow."""
+    require_few_ranks(volume.most_ranks, settings.limits, "A job")
+    require_few_bytes(volume.bytes, settings.limits, volume.describe())
+
+
+def estimated_volume(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
+) -> OutputSize:
+    """Return what ``volume_of`` does, whatever the limits allow."""
+    schema = checkpoint_schema(checkpoint)
+    settings = settings.resolved(checkpoint.model, schema)
+    seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
+    given = given_layers(settings, schema)
+    known = settings.conditions if given is None else given.known(settings.conditions)
+    statistics = checkpoint.spec.statistics
+    rows = conditions_for_model(schema, known, seeds)
+    return expected_output_size(
+        unrolled_sizes(schema, statistics, rows, known),
+        statistics,
+        num=settings.num,
+        ranks=settings.ranks,
+        max_nodes=settings.max_nodes,
+        file_format=resolved_format(file_format, schema.kind, settings.ranks),
+    )
+
+
+def run_metadata(
+    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
+) -> dict[str, Any]:
+    """Return what the manifest says of all samples together."""
+    return {
+        "layerdag_version": __version__,
+        "checkpoint": checkpoint.path.resolve().name,
+        "checkpoint_sha256": checkpoint_fingerprint(checkpoint.path),
+        "model": checkpoint.spec.name,
+        "split": None if checkpoint.meta.split is None else checkpoint.meta.split.to_dict(),
+        "data": checkpoint.data_settings,
+        "format": file_format,
+        "guidance": settings.guidance,
+        "temperature": settings.temperature,
+        "best_of": settings.best_of,
+        "labels": settings.labels,
+        "steps": settings.steps,
+        **({"redraws": settings.redraws} if settings.redraws else {}),
+        **_prefix_facts(checkpoint, settings),
+    }
+
+
+def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
+    """Return what else determines each sample."""
+    return {
+        "seed": settings.seed,
+        "conditions": dict(settings.conditions),
+        "ranks": settings.ranks,
+        "max_nodes": settings.max_nodes,
+        "device": next(checkpoint.model.parameters()).device.type,
+    }
+
+
+def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
+    """Return what identifies given layers, if there are any."""
+    given = given_layers(settings, checkpoint_schema(checkpoint))
+    if given is None:
+        return {}
+    prefix, gap = given.prefix, given.gap
+    facts = {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
+    if gap is not None:
+        layers = gap.dag.num_layers - gap.end_layer
+        facts["suffix"] = {"graph": graph_hash(gap.dag), "layers": layers}
+    return facts
+
+
+def resolved_format(file_format: str, kind: str, ranks: int | None) -> str:
+    """Return the format to write, after checking that it fits the kind of graph and the ranks."""
+    if file_format not in FORMATS:
+        raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
+    if file_format == "auto":
+        file_format = "et" if kind == "trace" else "graphml"
+    _require_jobs(ranks, file_format)
+    if file_format == "et" and kind != "trace":
+        raise UsageError(
+            "This checkpoint samples flow graphs, which are no execution traces; "
+            "ask for format=graphml or format=json."
+        )
+    return file_format
+
+
+def _require_jobs(ranks: int | None, file_format: str) -> None:
+    """Refuse ranks where no trace is written."""
+    if ranks is not None and file_format != "et":
+        raise UsageError(
+            f"'ranks' is the number of trace files per job, and format={file_format} writes one "
+            "graph; leave ranks out, or ask for format=et."
+        )
+
+
+def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest's line of one sample."""
+    return {
+        "name": sample.name,
+        "seed": sample.seed,
+        "conditions": dict(sample.dag.conditions),
+        "nodes": sample.dag.num_nodes,
+        "edges": sample.dag.num_edges,
+        "truncated": sample.truncated,
+        **extra,
+    }
+
+
+def table_row(
+    sample: GeneratedGraph, settings: GenerationSettings
+) -> tuple[Mapping[str, Any], AttributedGraph]:
+    """Return what is noted of a sample in a table, and its graph.
+
+    Raises:
+        UsageError: If it is a job of more ranks than the limits allow.
+    """
+    is_job = sample.schema.kind == "trace"
+    ranks = job_ranks(sample.graph, settings.ranks, settings.limits) if is_job else None
+    return sample_entry(sample, {} if ranks is None else {"ranks": ranks}), sample.graph
+
+
+_KNOWN = re.compile(
+    r"samples\.json|part-\d{6,}\.(tar|parquet|json)"
+    r"|\.(samples|part-\d{6,})\.(tar|parquet|json)\.draft"
+)
+_PATIENCE_S, _PAUSE_S = 60.0, 0.05
+
+
+def open_run(out: Path, run: SampleRun, *, overwrite: bool) -> None:
+    """Make ``out`` a folder of ``run``; parts of the same run that lie there stay.
+
+    A run may be made longer. Several processes may open one run at once.
+
+    Args:
+        out: The folder.
+        run: What it is to hold.
+        overwrite: Whether the samples of another run that lie there may be discarded.
+
+    Raises:
+        UsageError: If something lies there that may not be discarded.
+    """
+    if out.is_file():
+        raise UsageError(f"{out}: is a file; name a folder for samples.")
+    with _alone(out):
+        doubt = _doubt(out)
+        if doubt:
+            raise UsageError(
+                f"{out}: {doubt}, so no samples are written there; name an empty or a new folder."
+            )
+        found = SampleRun.read(out) if is_run(out) else None
+        difference = "" if found is None else _difference(found, run)
+        if difference and not overwrite:
+            raise UsageError(
+                f"{out}: holds samples with {difference}; repeat their settings to go on, name "
+                "another folder, or discard them with overwrite=true."
+            )
+        if difference:
+            _discard(out)
+        if found is None or difference or found.num < run.num:
+            run.write(out)
+
+
+def _doubt(out: Path) -> str:
+    """Return why a folder is neither empty nor provably one of samples in parts, or ""."""
+    doubt = unexpected_files(out, lambda name: bool(_KNOWN.fullmatch(name)))
+    if doubt:
+        return doubt
+    if is_run(out):
+        try:
+            SampleRun.read(out)
+        except DataError:
+            return f"has a {RUN} that is not of samples"
+        return ""
+    part = next((path.name for path in sorted(out.glob("part-*"))), None)
+    return "" if part is None else f"holds '{part}' without {RUN}"
+
+
+def _discard(out: Path) -> None:
+    """Remove the parts, and then the file that proves what they are."""
+    for path in out.glob("part-*"):
+        path.unlink()
+    (out / RUN).unlink()
+
+
+def _difference(found: SampleRun, run: SampleRun) -> str:
+    """Return how a run differs from the wanted one, "" if it is the same or a shorter one."""
+    was = {**found.request, **_sizes(found)}
+    now = {**run.request, **_sizes(run)}
+    for key in sorted(was.keys() | now.keys()):
+        if was.get(key) != now.get(key):
+            return f"{key} {was.get(key)}, not {now.get(key)}"
+    return f"num {found.num}, more than {run.num}" if found.num > run.num else ""
+
+
+def _sizes(run: SampleRun) -> dict[str, object]:
+    """Return what fixes which sample lies in which file."""
+    return {"seed": run.seed, "part_size": run.part_size, "format": run.file_format}
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the lock of the folder; waits for another process of the run that opens it, too."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            held = file_lock(out / LOCK, guarded=out)
+            held.__enter__()
+            break
+        except UsageError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_S)
+    with contextlib.ExitStack() as stack:
+        stack.push(held)
+        yield
+
+
+def write_samples(
+    checkpoint: LoadedCheckpoint,
+    settings: GenerationSettings,
+    out: str | Path,
+    *,
+    file_format: str = "auto",
+    overwrite: bool = False,
+    on_each: Callable[[], object] = lambda: None,
+) -> Path:
+    """Sample and write into the folder ``out``; return the path of the manifest.
+
+    Until all are finished they lie in ``<out>.partial``. If the run is stopped, the same call goes
+    on from there and ends with the same files as one that was not stopped.
+
+    Traces are written as ``<name>/<name>.<rank>.et`` with communicator groups beside them, other
+    graphs as ``<name>.graphml`` or ``<name>.json``.
+
+    Args:
+        checkpoint: What to sample from.
+        settings: What to sample.
+        out: Folder.
+        file_format: One of ``FORMATS``; "auto" is "et" for traces and "graphml" otherwise.
+        overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
+        on_each: Called after each graph, those of a stopped run included, for progress bars.
+
+    Raises:
+        UsageError: If the format is unknown or does not fit the checkpoint, the model cannot do
+            what is asked for, something stands at ``out`` that may not be replaced, another process
+            is sampling into ``out``, or more is to be written than the limits allow.
+        CheckpointError: If schema and model of the checkpoint do not belong together.
+    """
+    schema = checkpoint_schema(checkpoint)
+    settings = settings.resolved(checkpoint.model, schema)
+    volume_of(checkpoint, settings, file_format)
+    file_format = resolved_format(file_format, schema.kind, settings.ranks)
+    facts = run_metadata(checkpoint, settings, file_format)
+    request = {**facts, **request_metadata(checkpoint, settings)}
+    with open_sample_folder(Path(out), request, settings.num, overwrite=overwrite) as folder:
+        done = len(folder.entries)
+        size = 0
+        for _ in range(done):
+            on_each()
+        for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
+            named = replace(sample, name=sample_name(i))
+            sample_files = SampleFiles.from_graph(
+                named.graph, file_format, settings.ranks, settings.limits
+            )
+            size += sample_files.num_bytes
+            require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
+            extra = sample_files.write(folder.path)
+            folder.add(sample_entry(named, extra))
+            on_each()
+        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
+    return Path(out) / MANIFEST
+
+
+def _rest(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int
+) -> Iterator[GeneratedGraph]:
+    """Yield the samples after the first ``done`` ones."""
+    if done < settings.num:
+        rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
+        yield from generate(model, schema, rest)

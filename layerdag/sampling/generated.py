@@ -1,0 +1,287 @@
+"""``GeneratedGraph``, its files and volume."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.codec.folding import COMMUNICATION, NONE
+from layerdag.codec.placement import fitting_ranks
+from layerdag.codec.unfolding import Unfolded, unfold_sampled
+from layerdag.codec.vocabulary import OTHER
+from layerdag.dag.dag import DAG
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.formats.graphml import encode_graphml, write_graphml
+from layerdag.graph.formats.registry import encode_json, write_json
+from layerdag.runtime.reading import (
+    NODE_BYTES,
+    Limits,
+    format_size,
+    require_few_ranks,
+    written_bytes,
+)
+from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.schema import GraphSchema
+from layerdag.traces.chakra.workload import encode_workload, write_workload
+from layerdag.traces.trace import Workload
+
+
+@dataclass(frozen=True)
+class OutputSize:
+    """What is about to be written, or was.
+
+    Attributes:
+        graphs: Number of graphs or jobs.
+        least_ranks: Ranks of the smallest job; 0 for graphs that are no jobs.
+        most_ranks: Ranks of the largest job; 0 for graphs that are no jobs.
+        files: Number of files, about.
+        bytes: Their size, about.
+    """
+
+    graphs: int
+    least_ranks: int
+    most_ranks: int
+    files: int
+    bytes: int
+
+    def describe(self) -> str:
+        """Return it in words."""
+        ranks = f"{self.least_ranks:,} to {self.most_ranks:,}"
+        if self.least_ranks == self.most_ranks:
+            ranks = f"{self.most_ranks:,}"
+        what = f"{self.graphs:,} jobs of {ranks} ranks" if self.most_ranks else (
+            f"{self.graphs:,} graphs"
+        )  # fmt: skip
+        return f"{what}: about {self.files:,} files and {format_size(self.bytes)}"
+
+
+def expected_output_size(
+    rows: Sequence[Mapping[str, Condition]],
+    statistics: GraphStatistics,
+    *,
+    num: int,
+    ranks: int | None,
+    max_nodes: int,
+    file_format: str,
+) -> OutputSize:
+    """Return about what sampling writes.
+
+    Args:
+        rows: Conditions of some of the graphs.
+        statistics: Of the training graphs, for the nodes of a graph whose conditions do not tell.
+        num: Number of all graphs.
+        ranks: Of each job; None takes those of the conditions.
+        max_nodes: Of a graph.
+        file_format: "et", "graphml" or "json".
+
+    Raises:
+        DataError: If a world size is no number.
+    """
+    mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
+    nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]
+    fraction = num / len(rows)
+    if file_format != "et":
+        size = fraction * sum(nodes) * NODE_BYTES[file_format]
+        return OutputSize(num, 0, 0, num + 1, math.ceil(size))
+    asked = [requested_ranks(row, ranks) for row in rows]
+    size = fraction * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES["et"]
+    files = math.ceil(fraction * sum(asked)) + 1
+    return OutputSize(num, min(asked), max(asked), files, math.ceil(size))
+
+
+def requested_ranks(conditions: Mapping[str, Condition], ranks: int | None = None) -> int:
+    """Return the ranks of a job: ``ranks``, else the condition "world_size", else 1.
+
+    Raises:
+        DataError: If the condition is no number of ranks.
+    """
+    if ranks is not None:
+        return ranks
+    found = conditions.get("world_size", 1)
+    try:
+        number = float(found)
+        if not 1 <= number <= 1e15:
+            raise ValueError("out of bounds")
+    except ValueError:
+        raise DataError(
+            f"A world size of {found!r:.40} is no number of ranks; ask for ranks=N."
+        ) from None
+    return int(number)
+
+
+def _number(value: Condition | None, default: float) -> float:
+    """Return a condition as a number from 1 on."""
+    try:
+        number = default if value is None else float(value)
+    except ValueError:
+        return default
+    return max(number, 1.0) if math.isfinite(number) else default
+
+
+def as_workload(
+    graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
+) -> Unfolded:
+    """Return the traces of a job's graph, on ``ranks`` or as many as the graph's condition says.
+
+    Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
+    gets the next number on which it can, which counts as a repair.
+
+    Raises:
+        DataError: If it is not the graph of a job, or its world size is no number.
+        UsageError: If it has more ranks than ``limits`` (by default the usual ones) allow.
+    """
+    wanted = requested_ranks(graph.conditions, ranks)
+    fitting = job_ranks(graph, ranks, limits)
+    unfolded = unfold_sampled(graph, fitting)
+    if fitting == wanted:
+        return unfolded
+    return replace(unfolded, repairs={**unfolded.repairs, "ranks_raised": fitting - wanted})
+
+
+def job_ranks(
+    graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
+) -> int:
+    """Return the number of ranks of ``as_workload``, which raises the same errors."""
+    fitting = fitting_ranks(graph, requested_ranks(graph.conditions, ranks))
+    require_few_ranks(fitting, limits or Limits(), graph.name)
+    return fitting
+
+
+@dataclass(frozen=True, eq=False)
+class SampleFiles:
+    """One sample before it is written.
+
+    Attributes:
+        graph: Its names and numbers.
+        file_format: "et", "graphml" or "json".
+        unfolded: The traces, in the format "et".
+    """
+
+    graph: AttributedGraph
+    file_format: str
+    unfolded: Unfolded | None
+
+    @classmethod
+    def from_graph(
+        cls, graph: AttributedGraph, file_format: str, ranks: int | None, limits: Limits
+    ) -> "SampleFiles":
+        """Return the files of a graph. Raises as ``as_workload``."""
+        is_job = file_format == "et"
+        return cls(graph, file_format, as_workload(graph, ranks, limits) if is_job else None)
+
+    @property
+    def num_bytes(self) -> int:
+        """About how large the files are together."""
+        nodes = self.graph.num_nodes
+        if self.unfolded is not None:
+            nodes = sum(trace.num_nodes for trace in self.unfolded.workload.traces)
+        return written_bytes(nodes, self.file_format)
+
+    def encoded(self) -> tuple[Mapping[str, object], list[tuple[str, bytes]]]:
+        """Return what the entry says of them, and name and content of each file."""
+        name = self.graph.name
+        if self.unfolded is not None:
+            return self._facts(self.unfolded), encode_workload(self.unfolded.workload, name)
+        encode = encode_graphml if self.file_format == "graphml" else encode_json
+        file = f"{name}.{self.file_format}"
+        return {"file": file}, [(file, encode(self.graph))]
+
+    def write(self, folder: Path) -> Mapping[str, object]:
+        """Write them into ``folder`` and return what the manifest says of them."""
+        name = self.graph.name
+        if self.unfolded is not None:
+            (folder / name).mkdir()
+            write_workload(self.unfolded.workload, folder / name / name)
+            return self._facts(self.unfolded)
+        path = folder / f"{name}.{self.file_format}"
+        (write_graphml if self.file_format == "graphml" else write_json)(path, self.graph)
+        return {"file": path.name}
+
+    @staticmethod
+    def _facts(unfolded: Unfolded) -> Mapping[str, object]:
+        """Return what the manifest says of the traces of a job."""
+        return {
+            "ranks": unfolded.workload.num_ranks,
+            "repairs": dict(unfolded.repairs),
+            "completions": dict(unfolded.completions),
+        }
+
+
+def sample_name(index: int) -> str:
+    """Return the name of sample ``index`` of a run."""
+    return f"sample-{index:05d}"
+
+
+def has_communication(schema: GraphSchema) -> bool:
+    """Return whether some training job had a collective, in a group that it names."""
+    groups = [
+        a for a in schema.attributes if a.name == "group" and isinstance(a, CategoryAttribute)
+    ]
+    return any(set(attribute.values) - {NONE, OTHER} for attribute in groups)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedGraph:
+    """One sampled graph.
+
+    Attributes:
+        name: "sample-" and its number.
+        seed: It was sampled with.
+        dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
+        truncated: Whether a limit cut it short.
+        schema: What the codes mean.
+        numbers: Values of numeric attributes, where they are known better than positions in bins
+            tell: those of costs that programs have. float64 (N,), NaN for absent.
+    """
+
+    name: str
+    seed: int
+    dag: DAG
+    truncated: bool
+    schema: GraphSchema
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def graph(self) -> AttributedGraph:
+        """The graph in names and numbers, with all copies of its blocks."""
+        return self.schema.whole(self.decoded)
+
+    @cached_property
+    def decoded(self) -> AttributedGraph:
+        """The graph in names and numbers, with the nodes of ``dag``."""
+        graph = self.schema.decode(self.dag, self.name)
+        return replace(graph, numbers={**graph.numbers, **self.numbers})
+
+    @property
+    def lacks_communication(self) -> bool:
+        """Whether it is a job that was requested on several ranks, which exchange nothing."""
+        if str(self.dag.conditions.get("world_size", "1")) == "1":
+            return False
+        types = self.decoded.categories.get("type", ())
+        return bool(types) and COMMUNICATION.isdisjoint(types)
+
+    def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
+        """Return the graph with these numbers, in its codes and positions, too."""
+        named = replace(self, numbers=numbers)
+        coded = self.schema.codes(named.decoded)
+        return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
+
+    def workload(self, ranks: int | None = None) -> Workload:
+        """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.
+
+        A job that cannot run on so many ranks gets the next number on which it can.
+
+        Raises:
+            DataError: If it is not the graph of a job.
+        """
+        return as_workload(self.graph, ranks).workload
+
+    def __repr__(self) -> str:
+        """Return name, seed and sizes, not the tensors."""
+        cut = ", truncated" if self.truncated else ""
+        return f"GeneratedGraph({self.name!r}, seed={self.seed}, {self.dag!r}{cut})"

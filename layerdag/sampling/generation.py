@@ -1,0 +1,369 @@
+"""``generate``, ``sample``."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from layerdag.datasets.dataset import encode_batch
+from layerdag.graph.attributed_graph import LABEL, NUM_LAYERS, NUM_NODES, Condition
+from layerdag.models.base import DAGModel, SampleRequest
+from layerdag.runtime.rng import derive_seed
+from layerdag.sampling.completion import GivenLayers, conditions_for_model, with_blocks, with_copies
+from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.feasibility import (
+    BATCH_SIZE,
+    FaultCounter,
+    batches_of_like_size,
+    possible_codes,
+    sample_checked,
+    sample_in_processes,
+    size_error,
+)
+from layerdag.sampling.generated import GeneratedGraph, has_communication, sample_name
+from layerdag.sampling.settings import PREDICTED, GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.training.checkpoint import (
+    SHIPPED,
+    LoadedCheckpoint,
+    checkpoint_schema,
+    load_checkpoint,
+    pretrained_checkpoint,
+)
+
+_REDRAWS_OF_FAULTS = 8
+"""Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
+
+# Seeds of further draws follow from it; another word would change the samples of a seed.
+_FURTHER = "communication"
+
+
+def generate(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> Iterator[GeneratedGraph]:
+    """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
+
+    Raises:
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    settings = settings.resolved(model, schema)
+    rows = _requested(model, schema, settings)
+    graphs = sample_like(model, schema, rows, settings)
+    for row, graph in zip(rows, graphs, strict=True):
+        yield _finished(model, schema, row, settings, graph)
+
+
+def generate_batched(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> Iterator[GeneratedGraph]:
+    """Yield what ``generate`` does, all held at once and drawn in fewer steps.
+
+    Graphs of about the same requested size are drawn side by side, as many as
+    ``batches_of_like_size`` allows, so that few wait for the largest of their batch.
+
+    Raises:
+        VocabularyError: If a wanted condition is unknown to the schema.
+    """
+    settings = settings.resolved(model, schema)
+    rows = _requested(model, schema, settings)
+    drawing = _Drawing.from_settings(model, schema, settings)
+    found: dict[int, GeneratedGraph] = {}
+    batches = [
+        _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
+    ]
+    drawn = sample_in_processes(drawing.batch, batches, settings.processes or 1)
+    for batch, graphs in zip(batches, drawn, strict=True):
+        found |= zip(batch.numbers, graphs, strict=True)
+    for i, row in enumerate(rows):
+        yield _finished(model, schema, row, settings, found.pop(i))
+
+
+def _requested(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> list[dict[str, Condition]]:
+    """Return the conditions of each graph, those drawn that are left open."""
+    seeds = [settings.seed + i for i in range(settings.num)]
+    given = given_layers(settings, schema)
+    if given is None:
+        return conditions_for_model(schema, settings.conditions, seeds)
+    return given.likely_conditions(model, settings.conditions, seeds)
+
+
+def _finished(
+    model: DAGModel,
+    schema: GraphSchema,
+    row: Mapping[str, Condition],
+    settings: GenerationSettings,
+    graph: GeneratedGraph,
+) -> GeneratedGraph:
+    """Return a graph with the copies of blocks that are wanted."""
+    again = partial(_sample_one, model, schema, row, settings)
+    return with_copies(with_blocks(graph, settings.conditions, again), settings.conditions)
+
+
+def _sample_one(
+    model: DAGModel,
+    schema: GraphSchema,
+    row: Mapping[str, Condition],
+    settings: GenerationSettings,
+    seed: int,
+) -> GeneratedGraph:
+    """Return the graph of one row of conditions with a seed."""
+    (graph,) = sample_like(model, schema, [row], replace(settings, seed=seed))
+    return graph
+
+
+def sample_like(
+    model: DAGModel,
+    schema: GraphSchema,
+    rows: Sequence[Mapping[str, Condition]],
+    settings: GenerationSettings,
+    numbers: Sequence[int] | None = None,
+) -> Iterator[GeneratedGraph]:
+    """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
+
+    Args:
+        model: In evaluation mode.
+        schema: Of the model.
+        rows: Conditions in their own units; missing ones are unknown to the model.
+        settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
+            not used.
+        numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
+
+    Raises:
+        VocabularyError: If a condition or category is unknown to the schema.
+        UsageError: If the model cannot do what the settings ask for.
+    """
+    settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
+    drawing = _Drawing.from_settings(model, schema, settings)
+    size = settings.batch_size or BATCH_SIZE
+    numbers = range(len(rows)) if numbers is None else numbers
+    batches = [
+        _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
+        for start in range(0, len(rows), size)
+    ]
+    for graphs in sample_in_processes(drawing.batch, batches, settings.processes or 1):
+        yield from graphs
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Graphs that are drawn side by side.
+
+    Attributes:
+        numbers: Of the graphs in the run.
+        rows: Their conditions, in their own units.
+    """
+
+    numbers: tuple[int, ...]
+    rows: tuple[Mapping[str, Condition], ...]
+
+
+@dataclass(frozen=True, order=True)
+class _Miss:
+    """What is wrong with a sample; the least of several is the best.
+
+    Attributes:
+        faults: Contradictions that decoding would repair.
+        size: How far it is from the number of nodes asked for (``size_miss``).
+    """
+
+    faults: int
+    size: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """Draws graphs of one request, any of them side by side.
+
+    Attributes:
+        model: In evaluation mode.
+        schema: Of the model.
+        settings: With what was left to the model.
+        given: The layers that every graph has.
+        assigner: Gives nodes numbers that go together, where the schema knows costs.
+    """
+
+    model: DAGModel
+    schema: GraphSchema
+    settings: GenerationSettings
+    given: GivenLayers | None
+    assigner: NumberAssigner | None
+
+    @classmethod
+    def from_settings(
+        cls, model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+    ) -> "_Drawing":
+        """Return what draws the graphs of a request. Raises as ``sample_like``."""
+        settings = settings.resolved(model, schema)
+        assigner = NumberAssigner(schema) if schema.costs else None
+        return cls(model, schema, settings, given_layers(settings, schema), assigner)
+
+    def batch(self, batch: _Batch) -> list[GeneratedGraph]:
+        """Return the graphs of a batch."""
+        return self.graphs(batch.numbers, batch.rows)
+
+    def graphs(
+        self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]
+    ) -> list[GeneratedGraph]:
+        """Return the graphs with these numbers in the run, and these conditions.
+
+        A job that contradicts itself, or of several ranks that exchange nothing, is no program:
+        it is drawn again, with seeds that follow from its own, and so is a graph of another size
+        than asked for, ``settings.redraws`` times. The one with the fewest faults is kept, and of
+        these the one of the nearest size.
+        """
+        redraws = self.settings.redraws
+        assert redraws is not None
+        seeds = [self.settings.seed + i for i in numbers]
+        found = self._graphs(numbers, seeds, rows)
+        misses = self._misses(found, rows)
+        for trial in range(max(redraws, _REDRAWS_OF_FAULTS)):
+            wrong = [
+                k
+                for k, miss in enumerate(misses)
+                if (miss.faults and trial < _REDRAWS_OF_FAULTS) or (miss.size and trial < redraws)
+            ]
+            if not wrong:
+                break
+            further = [derive_seed(seeds[k], _FURTHER, trial) for k in wrong]
+            asked = [rows[k] for k in wrong]
+            again = self._graphs([numbers[k] for k in wrong], further, asked)
+            for k, graph, miss in zip(wrong, again, self._misses(again, asked), strict=True):
+                if miss < misses[k]:
+                    found[k], misses[k] = replace(graph, seed=seeds[k]), miss
+        return found
+
+    def _misses(
+        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
+    ) -> list[_Miss]:
+        """Return what is wrong with each graph; sizes count where they are drawn again."""
+        faults = self._faults.counts([graph.dag for graph in graphs], rows)
+        if not self.settings.redraws:
+            return [_Miss(count, 0.0) for count in faults]
+        limit = self.settings.max_nodes
+        return [
+            _Miss(count, size_error(graph.dag, row, limit))
+            for count, graph, row in zip(faults, graphs, rows, strict=True)
+        ]
+
+    @property
+    def _faults(self) -> FaultCounter:
+        """What counts the contradictions of a job."""
+        return FaultCounter(self.schema, communicate=has_communication(self.schema))
+
+    def _graphs(
+        self,
+        numbers: Sequence[int],
+        seeds: Sequence[int],
+        rows: Sequence[Mapping[str, Condition]],
+    ) -> list[GeneratedGraph]:
+        """Return the graphs that these seeds give."""
+        settings, given = self.settings, self.given
+        result = sample_checked(self.model, self.schema, self._request(tuple(seeds), rows))
+        drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
+        graphs = [
+            GeneratedGraph(
+                sample_name(i), seed, dag.to("cpu").with_conditions(row), cut, self.schema
+            )
+            for i, seed, row, dag, cut in drawn
+        ]
+        if self.assigner is not None:
+            kept = None if given is None else given.numbers
+            graphs = [g.with_numbers(self.assigner.numbers(g.dag, g.seed, kept)) for g in graphs]
+        elif given is not None:
+            graphs = [given.kept_in(graph) for graph in graphs]
+        if settings.labels == PREDICTED:
+            graphs = _with_predicted_labels(self.model, self.schema, graphs)
+        return graphs
+
+    def _request(
+        self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]
+    ) -> SampleRequest:
+        """Return what the model is asked for."""
+        settings = self.settings
+        assert settings.best_of is not None
+        assert settings.guidance is not None
+        assert settings.temperature is not None
+        device = next(self.model.parameters()).device
+        numeric_BC, category_BM = self.schema.encode_conditions(rows)
+        return SampleRequest(
+            numeric_BC=numeric_BC.to(device),
+            category_BM=category_BM.to(device),
+            seeds=seeds,
+            max_nodes=settings.max_nodes,
+            steps=settings.steps,
+            guidance=settings.guidance,
+            temperature=settings.temperature,
+            best_of=settings.best_of,
+            prefix=None if self.given is None else self.given.prefix,
+            gap=None if self.given is None else self.given.gap,
+            nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
+            layers_B=torch.tensor([float(row.get(NUM_LAYERS, math.nan)) for row in rows]),
+            possible=possible_codes(self.schema, rows),
+            faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
+        )
+
+
+def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
+    """Return the layers that every sample has, if any are given."""
+    if settings.prefix is None:
+        return None
+    return GivenLayers.from_graph(
+        settings.prefix, settings.prefix_layers, schema, settings.suffix_layers
+    )
+
+
+def _with_predicted_labels(
+    model: DAGModel, schema: GraphSchema, graphs: Sequence[GeneratedGraph]
+) -> list[GeneratedGraph]:
+    """Return graphs with the label that the model's posterior predicts, in its own unit."""
+    batch = encode_batch(schema, [graph.dag for graph in graphs])
+    found_BC = model.predict_numeric_conditions(batch.to(next(model.parameters()).device))
+    assert found_BC is not None
+    column = [condition.name for condition in schema.numeric_conditions].index(LABEL)
+    label = schema.numeric_conditions[column]
+    return [
+        replace(graph, dag=graph.dag.with_conditions({**graph.dag.conditions, LABEL: y}))
+        for graph, y in zip(graphs, map(label.decode, found_BC[:, column].tolist()), strict=True)
+    ]
+
+
+def sample(
+    checkpoint: LoadedCheckpoint | str | Path | None = None,
+    num: int = 16,
+    seed: int = 0,
+    *,
+    conditions: Mapping[str, Condition] | None = None,
+    **settings: Any,
+) -> list[GeneratedGraph]:
+    """Sample graphs into memory.
+
+    Args:
+        checkpoint: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
+            is the checkpoint inside the package, which samples training jobs, "llm" the one of LLM
+            training steps.
+        num: Number of graphs.
+        seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
+        conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones
+            are drawn from what the training graphs were like.
+        **settings: Further ``GenerationSettings``: steps, guidance, best_of, max_nodes, ...
+
+    Returns:
+        Graphs with ``dag`` (codes), ``graph`` (names and numbers) and ``workload()`` (traces).
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        UsageError: If a setting is out of bounds.
+        VocabularyError: If a condition or its category is unknown; names the nearest one.
+    """
+    if not isinstance(checkpoint, LoadedCheckpoint):
+        name = str(checkpoint or "pretrained")
+        folder = pretrained_checkpoint(name) if name in SHIPPED else Path(name)
+        checkpoint = load_checkpoint(folder)
+    wanted = GenerationSettings(num=num, seed=seed, conditions=conditions or {}, **settings)
+    return list(generate(checkpoint.model, checkpoint_schema(checkpoint), wanted))

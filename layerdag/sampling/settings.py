@@ -1,0 +1,149 @@
+"""What to sample, checked when it is made."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from layerdag.errors import UsageError
+from layerdag.graph.attributed_graph import LABEL, NUM_NODES, AttributedGraph, Condition
+from layerdag.models.base import DAGModel
+from layerdag.runtime.reading import Limits
+from layerdag.schema.schema import GraphSchema
+from layerdag.traces.trace import Workload
+
+REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
+"""The label recorded with a sample: the requested one, or the one that the posterior predicts."""
+
+GUIDANCE = 1.5
+"""Of flow graphs, and of models without candidates for each node."""
+
+JOB_GUIDANCE, JOB_TEMPERATURE = 1.0, 0.7
+"""Chosen on validation jobs (docs/dev/experiments.md): sharper jobs have more of the neighborhoods
+that real ones have, and are as similar otherwise. They follow their conditions without guidance,
+which would take twice the time."""
+
+JOB_REDRAWS = 3
+"""Chosen on validation jobs (docs/dev/experiments.md, "Sizes drawn again")."""
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to sample; the defaults are those of ``layerdag sample``.
+
+    Attributes:
+        num: Number of graphs.
+        seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
+        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
+        ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
+        steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
+        guidance: Weight of classifier-free guidance; 1 is plain conditioning. None takes
+            ``JOB_GUIDANCE`` for jobs of `fast`, and ``GUIDANCE`` otherwise.
+        temperature: Of every decision; less than 1 is sharper, `fast` only. None takes
+            ``JOB_TEMPERATURE`` for jobs of `fast`, and 1 otherwise.
+        best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
+            the neighbors that training shows; None takes the model's own: of `fast` 8 for jobs
+            and 4 for flow graphs, 1 of `reference`, which cannot choose.
+        redraws: Times that a graph with over a tenth more or fewer nodes than asked for is drawn
+            again; the nearest is kept. None takes ``JOB_REDRAWS`` for jobs that are the best of
+            several, where a number of nodes is asked for and not drawn, and 0 otherwise.
+        labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
+            or the one that the model's posterior, which learned the training graphs' labels,
+            predicts for the finished graph. A surrogate learns more from the second.
+        prefix: Traces of a job, or a graph, whose first layers every sample begins with; `fast`
+            only. Conditions that it states are not drawn, open ones by how well they fit it.
+        prefix_layers: How many of its layers are given; None is half of them.
+        suffix_layers: How many of its last layers every sample ends with, too: those between are
+            drawn anew. None is none: all that follows the first layers is drawn.
+        max_nodes: Limit of a graph; one that reaches it is marked truncated.
+        batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
+            samples in parts as many as fit into about a gigabyte.
+        processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
+            here; ``layerdag sample`` takes as many as there are processors. A script that asks for
+            several must do so under ``if __name__ == "__main__":``.
+        limits: The most ranks of a job and bytes of all files that may be written.
+
+    Raises:
+        UsageError: If a value is out of bounds.
+    """
+
+    num: int = 16
+    seed: int = 0
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    ranks: int | None = None
+    steps: int | None = None
+    guidance: float | None = None
+    temperature: float | None = None
+    best_of: int | None = None
+    redraws: int | None = None
+    labels: str = REQUESTED
+    prefix: Workload | AttributedGraph | None = None
+    prefix_layers: int | None = None
+    suffix_layers: int | None = None
+    max_nodes: int = 10_000
+    batch_size: int | None = None
+    processes: int | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name in (
+            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
+            "suffix_layers", "processes",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        if self.redraws is not None and self.redraws < 0:
+            raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
+        for name in ("prefix_layers", "suffix_layers"):
+            if self.prefix is None and getattr(self, name) is not None:
+                raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
+        if self.labels not in LABELS:
+            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
+        if self.seed < 0:
+            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+
+    def resolved(
+        self, model: DAGModel, schema: GraphSchema, asked: Iterable[str] | None = None
+    ) -> "GenerationSettings":
+        """Return the settings with what is left to the model filled in.
+
+        Args:
+            model: To be sampled.
+            schema: Of the model.
+            asked: Names of the conditions that are asked for; None is those of the settings.
+
+        Raises:
+            UsageError: If the model does not support the request.
+        """
+        if self.labels == PREDICTED:
+            _require_label_posterior(model, schema)
+        if self.prefix is not None and schema.rolls_blocks:
+            raise UsageError(
+                "This checkpoint was trained on jobs with rolled blocks, of which a prefix is no "
+                "part; complete traces with one that was trained with data.blocks=whole."
+            )
+        best_of = model.default_best_of if self.best_of is None else self.best_of
+        fast_jobs = model.has_temperature and schema.kind == "trace"
+        guidance, temperature = self.guidance, self.temperature
+        if guidance is None:
+            guidance = JOB_GUIDANCE if fast_jobs else GUIDANCE
+        if temperature is None:
+            temperature = JOB_TEMPERATURE if fast_jobs else 1.0
+        model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
+        redraws = self.redraws
+        if redraws is None:
+            sized = NUM_NODES in (self.conditions if asked is None else asked)
+            chosen = fast_jobs and best_of > 1 and self.prefix is None
+            redraws = JOB_REDRAWS if sized and chosen else 0
+        return replace(
+            self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
+        )
+
+
+def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:
+    """Raise UsageError, before anything is sampled, if the model cannot predict labels."""
+    labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
+    if not labeled or not model.posterior_objectives():
+        raise UsageError(
+            "Only a fast model that was trained with a numeric condition 'label' can predict "
+            "labels; ask for labels=requested."
+        )

@@ -1,0 +1,512 @@
+"""Numeric and category conditions, the k-anonymous table.
+
+What training graphs were like, as a table that names none of them (``condition_fit.py``).
+
+A request that leaves conditions open is completed from it: drawing from the table is drawing from a
+mixture of cells, each with some categories and with numbers that are normal around its means.
+
+Fitting the table of conditions, so that no training graph can be looked up in it.
+
+A row per training graph would tell everybody who was trained on. So graphs are put into cells of
+at least ``SHARED_BY`` by their categories; of the numbers of a cell, mean and spread over at least
+``NUMBERS_BY`` graphs are kept, rounded.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from layerdag.dag.statistics import SHARED_BY
+from layerdag.errors import VocabularyError
+from layerdag.graph.attributed_graph import Condition
+from layerdag.runtime.settings import did_you_mean
+from layerdag.schema.attributes import words_of
+
+UNKNOWN = -1
+
+_MOST = 1 << 53
+# A request far from a cell moves the open numbers no further than one this many spreads away.
+_FARTHEST = 3.0
+
+
+@dataclass(frozen=True)
+class ConditionCell:
+    """Training graphs that are alike.
+
+    Attributes:
+        values: Codes of each category that these graphs have; -1 is unknown.
+        count: Number of graphs, rounded.
+        mean: Of each standardized number, rounded; NaN where too few graphs have one.
+        spread: Standard deviation of each number, rounded, positive.
+    """
+
+    values: tuple[tuple[int, ...], ...]
+    count: int
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ConditionTable:
+    """A mixture over cells: categories at random among a cell's, numbers normal around its mean.
+
+    Attributes:
+        cells: Empty where there are too few graphs, or no conditions.
+        correlation: Of the numbers inside a cell, the same for all, to one digit.
+    """
+
+    cells: tuple[ConditionCell, ...] = ()
+    correlation: tuple[tuple[float, ...], ...] = ()
+
+    def narrowed(self, categories: Sequence[int], numbers: Sequence[int]) -> "ConditionTable":
+        """Return the table of some conditions, by their places; without any it is empty."""
+        if not self.cells or (not categories and not numbers):
+            return ConditionTable()
+        cells = tuple(
+            ConditionCell(
+                tuple(cell.values[i] for i in categories),
+                cell.count,
+                tuple(cell.mean[i] for i in numbers),
+                tuple(cell.spread[i] for i in numbers),
+            )
+            for cell in self.cells
+        )
+        correlation = tuple(tuple(self.correlation[i][j] for j in numbers) for i in numbers)
+        return ConditionTable(cells, correlation)
+
+    def draws(
+        self, wanted_M: np.ndarray, given_C: np.ndarray, rngs: Iterable[np.random.Generator]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield, for each source of randomness, all conditions that go with some given ones.
+
+        Args:
+            wanted_M: Code of each given category, -1 for open ones. Where no cell has all of them,
+                those with the most are drawn from.
+            given_C: Given standardized numbers, NaN for open ones.
+            rngs: Sources of randomness.
+
+        Yields:
+            Codes (M,) and numbers (C,), -1 and NaN where the cell does not know them.
+        """
+        weight_K = np.exp(self._log_weights(wanted_M, given_C))
+        weight_K /= weight_K.sum()
+        for rng in rngs:
+            cell = self.cells[int(rng.choice(len(self.cells), p=weight_K))]
+            code_M = [
+                code if code in values and code != UNKNOWN else int(rng.choice(values))
+                for code, values in zip(wanted_M.tolist(), cell.values, strict=True)
+            ]
+            yield np.array(code_M, dtype=np.int64), self._numbers(cell, given_C, rng)
+
+    def holds(self, category_BM: np.ndarray, numeric_BC: np.ndarray) -> np.ndarray:
+        """Return whether a cell has the categories of each row, and its numbers nearby, bool (B,).
+
+        Nearby is within 3 spreads of the mean; what is unknown on either side is no obstacle.
+        """
+        found_B = np.zeros(len(category_BM), dtype=bool)
+        for cell in self.cells:
+            fits_BM = [
+                np.isin(column, values)
+                for column, values in zip(category_BM.T, cell.values, strict=True)
+            ]
+            away_BC = np.abs(numeric_BC - np.array(cell.mean)) / np.array(cell.spread)
+            near_BC = np.isnan(away_BC) | (away_BC <= _FARTHEST)
+            found_B |= np.all([*fits_BM, near_BC.all(axis=1)], axis=0)
+        return found_B
+
+    def log_density(self, category_BM: np.ndarray, numeric_BC: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the weight that the table gives to each row, float64 (B,).
+
+        A category that no cell has beside the others costs as much as a number 8 spreads away.
+        """
+        total = sum(cell.count for cell in self.cells)
+        rows = [
+            np.logaddexp.reduce(
+                [
+                    math.log(cell.count / total)
+                    + _log_normal(cell, self.correlation, number_C)
+                    + sum(
+                        -math.log(len(values)) if code in values else -32.0
+                        for code, values in zip(code_M.tolist(), cell.values, strict=True)
+                    )
+                    for cell in self.cells
+                ]
+            )
+            for code_M, number_C in zip(category_BM, numeric_BC, strict=True)
+        ]
+        return np.array(rows, dtype=np.float64)
+
+    def _log_weights(self, wanted_M: np.ndarray, given_C: np.ndarray) -> np.ndarray:
+        """Return log weights of the cells for a request, the largest 0, minus infinity for none."""
+        fits_K = np.array(
+            [
+                sum(
+                    code in values and code != UNKNOWN
+                    for code, values in zip(wanted_M.tolist(), cell.values, strict=True)
+                )
+                for cell in self.cells
+            ]
+        )
+        log_K = np.array(
+            [
+                math.log(cell.count) + _log_normal(cell, self.correlation, given_C)
+                for cell in self.cells
+            ]
+        )
+        log_K = np.where(fits_K == fits_K.max(), log_K, -np.inf)
+        return log_K - log_K.max()
+
+    def _numbers(
+        self, cell: ConditionCell, given_C: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draw the open numbers of a cell from their distribution beside the given ones."""
+        mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
+        noise_C = rng.standard_normal(len(mean_C))
+        given = np.flatnonzero(~np.isnan(given_C) & ~np.isnan(mean_C))
+        free = np.flatnonzero(np.isnan(given_C) & ~np.isnan(mean_C))
+        matrix_CC = np.array(self.correlation).reshape(len(mean_C), len(mean_C))
+        away = np.clip((given_C - mean_C)[given] / spread_C[given], -_FARTHEST, _FARTHEST)
+        slope = np.linalg.solve(matrix_CC[np.ix_(given, given)], matrix_CC[np.ix_(given, free)]).T
+        rest = matrix_CC[np.ix_(free, free)] - slope @ matrix_CC[np.ix_(given, free)]
+        drawn_C = given_C.copy()
+        scaled = slope @ away + np.linalg.cholesky(rest) @ noise_C[free]
+        drawn_C[free] = mean_C[free] + spread_C[free] * scaled
+        return drawn_C
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-serializable data; None stands for NaN."""
+        cells = [
+            {**asdict(cell), "mean": [None if math.isnan(m) else m for m in cell.mean]}
+            for cell in self.cells
+        ]
+        return {"cells": cells, "correlation": [list(row) for row in self.correlation]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ConditionTable":
+        """Rebuild from ``to_dict``. Raises KeyError, TypeError or ValueError if malformed."""
+        cells = tuple(
+            ConditionCell(
+                tuple(tuple(_code(code) for code in values) for values in cell["values"]),
+                int(cell["count"]),
+                tuple(math.nan if m is None else float(m) for m in cell["mean"]),
+                tuple(float(s) for s in cell["spread"]),
+            )
+            for cell in data["cells"]
+        )
+        return cls(cells, tuple(tuple(float(c) for c in row) for row in data["correlation"]))
+
+    def check(self, num_values: Sequence[int], num_numbers: int) -> None:
+        """Raise ValueError unless the table fits conditions and can be drawn from.
+
+        Args:
+            num_values: Number of values of each category.
+            num_numbers: Number of numeric conditions.
+        """
+        if not self.cells:
+            return
+        for cell in self.cells:
+            _check_cell(cell, num_values, num_numbers)
+        matrix_CC = np.array(self.correlation).reshape(num_numbers, num_numbers)
+        if not np.isfinite(matrix_CC).all() or not np.allclose(matrix_CC, matrix_CC.T):
+            raise ValueError("the correlation of the conditions must be finite and symmetric")
+        if num_numbers and (
+            (matrix_CC.diagonal() != 1).any() or np.linalg.eigvalsh(matrix_CC)[0] < 1e-3
+        ):
+            raise ValueError("the correlation of the conditions must be positive definite")
+
+
+def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int) -> None:
+    """Raise ValueError unless a cell has codes that exist and numbers that can be drawn."""
+    if len(cell.values) != len(num_values) or not len(cell.mean) == len(cell.spread) == num_numbers:
+        raise ValueError("a cell does not have one entry for each condition")
+    for codes, size in zip(cell.values, num_values, strict=True):
+        if not codes or not all(UNKNOWN <= code < size for code in codes):
+            raise ValueError("a cell holds a code that its condition lacks")
+    known = [m for m in cell.mean if not math.isnan(m)]
+    if not 1 <= cell.count < _MOST or not all(abs(m) < 1e6 for m in known):
+        raise ValueError("a cell needs a count and finite means")
+    if not all(0 < s < 1e6 for s in cell.spread):
+        raise ValueError("a cell needs positive finite spreads")
+
+
+def _code(value: Any) -> int:
+    """Return a whole number, or raise TypeError."""
+    if type(value) is not int:
+        raise TypeError(f"a code must be a whole number, found {value!r:.40}")
+    return value
+
+
+def _log_normal(
+    cell: ConditionCell, correlation: tuple[tuple[float, ...], ...], number_C: np.ndarray
+) -> float:
+    """Return the log density of the known numbers in a cell."""
+    mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
+    known = np.flatnonzero(~np.isnan(number_C) & ~np.isnan(mean_C))
+    if not known.size:
+        return 0.0
+    part = np.array(correlation)[np.ix_(known, known)]
+    away = (number_C - mean_C)[known] / spread_C[known]
+    squared = float(away @ np.linalg.solve(part, away))
+    return -0.5 * (squared + np.linalg.slogdet(part)[1]) - float(np.log(spread_C[known]).sum())
+
+
+NUMBERS_BY = 20
+"""Training graphs behind mean and spread of a cell, where there are as many."""
+HALVED_BY = 40
+"""Training graphs in each half of a cell that is halved."""
+# Standard deviations of all training graphs to which means and spreads of cells are rounded.
+MEAN_STEP = 0.5
+SPREAD_STEP = 0.25
+
+
+def fit_table(category_BM: np.ndarray, numeric_BC: np.ndarray) -> ConditionTable:
+    """Learn the table from the encoded conditions of training graphs.
+
+    Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
+    with the cell that differs in the fewest categories. Cells of twice ``HALVED_BY`` graphs or
+    more are halved at the median of their most spread number, again and again; smaller ones take
+    mean and spread from themselves and the most similar cells together.
+
+    Args:
+        category_BM: Codes, -1 for unknown.
+        numeric_BC: Standardized numbers, NaN for unknown.
+
+    Returns:
+        The table; an empty one for fewer than ``SHARED_BY`` graphs, or without conditions.
+    """
+    if len(category_BM) < SHARED_BY or category_BM.shape[1] + numeric_BC.shape[1] == 0:
+        return ConditionTable()
+    wide = _merged(category_BM, NUMBERS_BY)
+    cells, residuals = [], []
+    for rows in _merged(category_BM, SHARED_BY):
+        values = tuple(tuple(sorted(set(column))) for column in category_BM[rows].T.tolist())
+        for part in _halved(rows, numeric_BC):
+            of = part if len(part) >= NUMBERS_BY else _widest(part, wide)
+            mean_C, spread_C = _moments(numeric_BC[of])
+            residuals.append(numeric_BC[part] - mean_C)
+            count = max(SHARED_BY, round(len(part) / SHARED_BY) * SHARED_BY)
+            moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
+            cells.append(ConditionCell(values, count, *moments))
+    return ConditionTable(tuple(cells), _correlation(np.concatenate(residuals)))
+
+
+def _merged(category_BM: np.ndarray, least: int) -> list[np.ndarray]:
+    """Return the rows of each cell: equal categories, small cells merged with the most similar."""
+    codes, cell_B = np.unique(category_BM, axis=0, return_inverse=True)
+    rows = [np.flatnonzero(cell_B.ravel() == i) for i in range(len(codes))]
+    sets = [[{code} for code in line] for line in codes.tolist()]
+    while len(rows) > 1 and min(map(len, rows)) < least:
+        small = min(range(len(rows)), key=lambda i: (len(rows[i]), i))
+        own, own_rows = sets.pop(small), rows.pop(small)
+        near = min(range(len(rows)), key=lambda i: _distance(own, sets[i], len(rows[i])))
+        sets[near] = [a | b for a, b in zip(own, sets[near], strict=True)]
+        rows[near] = np.sort(np.concatenate([own_rows, rows[near]]))
+    return rows
+
+
+def _distance(own: list[set[int]], other: list[set[int]], size: int) -> tuple[int, int, int]:
+    """Return how unlike two cells are: differing categories, earlier ones more so; then size."""
+    differing = [a != b for a, b in zip(own, other, strict=True)]
+    weight = sum(len(differing) - i for i, unlike in enumerate(differing) if unlike)
+    return sum(differing), weight, size
+
+
+def _halved(rows: np.ndarray, numeric_BC: np.ndarray) -> list[np.ndarray]:
+    """Halve at the median of the most spread number while both halves have enough graphs."""
+    if len(rows) < 2 * HALVED_BY or not numeric_BC.shape[1]:
+        return [rows]
+    known_C = (~np.isnan(numeric_BC[rows])).sum(axis=0)
+    if known_C.max() < 2 * HALVED_BY:
+        return [rows]
+    spread_C = np.where(known_C >= 2 * HALVED_BY, _moments(numeric_BC[rows])[1], -1)
+    value_R = numeric_BC[rows, int(spread_C.argmax())]
+    low = value_R <= np.nanmedian(value_R)
+    if min(low.sum(), (~low).sum()) < HALVED_BY:
+        return [rows]
+    return [part for half in (rows[low], rows[~low]) for part in _halved(half, numeric_BC)]
+
+
+def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
+    """Return the merged cell that holds most of a small one, with the small one's own graphs."""
+    most = max(wide, key=lambda rows: np.isin(part, rows).sum())
+    return np.union1d(part, most)
+
+
+def _moments(number_RC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rounded mean and spread of each number; NaN and one step where too few have it."""
+    known_C = (~np.isnan(number_RC)).sum(axis=0)
+    enough_C = known_C >= SHARED_BY
+    kept_RC = np.where(np.isnan(number_RC), 0.0, number_RC)
+    mean_C = kept_RC.sum(axis=0) / np.maximum(known_C, 1)
+    away_RC = np.where(np.isnan(number_RC), 0.0, number_RC - mean_C)
+    spread_C = np.sqrt((away_RC**2).sum(axis=0) / np.maximum(known_C, 1))
+    steps_C = np.maximum((spread_C / SPREAD_STEP).round(), 1.0)
+    return (
+        np.where(enough_C, (mean_C / MEAN_STEP).round() * MEAN_STEP, np.nan),
+        np.where(enough_C, steps_C, 1.0) * SPREAD_STEP,
+    )
+
+
+def _correlation(residual_BC: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Return the correlation of numbers inside cells, to one digit, surely positive definite."""
+    known_BC = np.nan_to_num(residual_BC)
+    scale_C = np.maximum(np.sqrt((known_BC**2).mean(axis=0)), 1e-9)
+    raw_CC = (known_BC / scale_C).T @ (known_BC / scale_C) / len(known_BC)
+    shrink = 1.0
+    while True:
+        matrix_CC = np.round(raw_CC * shrink, 1)
+        np.fill_diagonal(matrix_CC, 1.0)
+        if not len(matrix_CC) or np.linalg.eigvalsh(matrix_CC)[0] > 0.05:
+            return tuple(tuple(row) for row in matrix_CC.tolist())
+        shrink *= 0.9
+
+
+# exp of more is no float.
+_LARGEST_LOG = 700.0
+# Standard deviations within which the scale of a checkpoint must give numbers.
+_ROOM = 40.0
+# Positive values spread over more than this ratio are standardized on a log scale.
+LOG_SPREAD = 20.0
+MOST_QUANTILES = 21
+
+
+@dataclass(frozen=True)
+class NumericCondition:
+    """A graph-level number, standardized by the training data.
+
+    Attributes:
+        name: Condition name.
+        mean: Mean of the training values (logarithms if ``log``), to a hundredth of ``std``.
+        std: Standard deviation of the same to 3 digits, at least a tiny positive number.
+        log: Whether the natural logarithm is taken first.
+        quantiles: At most 21 evenly spaced quantiles of the training values, to 3 significant
+            digits. ``SHARED_BY`` graphs lie below the first and above the last, and as many between
+            neighbors; the median alone where there are too few.
+    """
+
+    name: str
+    mean: float
+    std: float
+    log: bool
+    quantiles: tuple[float, ...]
+
+    def draw_range(self) -> tuple[float, float]:
+        """Return the smallest and largest value that several training graphs reach."""
+        return self.quantiles[0], self.quantiles[-1]
+
+    @classmethod
+    def fit(cls, name: str, values: Sequence[float]) -> "NumericCondition":
+        """Learn the scale from training values; those that are not finite are unknown."""
+        value_B = np.asarray(values, dtype=np.float64)
+        value_B = value_B[np.isfinite(value_B)]
+        if not value_B.size:
+            return cls(name, mean=0.0, std=1.0, log=False, quantiles=(0.0,))
+        log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
+        scaled_B = np.log(value_B) if log else value_B
+        std = float(f"{max(float(scaled_B.std()), 1e-6):.3g}")
+        unit = 10.0 ** (math.floor(math.log10(std)) - 2)
+        mean = round(float(scaled_B.mean()) / unit) * unit
+        return cls(name, mean, std, log, _shared_quantiles(value_B))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        quantiles = tuple(float(q) for q in data["quantiles"])
+        mean, std = float(data["mean"]), float(data["std"])
+        if not quantiles or not np.isfinite([mean, std, *quantiles]).all() or std <= 0:
+            raise ValueError("mean, std and quantiles must be finite, and std positive")
+        if abs(mean) + _ROOM * std > (_LARGEST_LOG if data["log"] else 1e300):
+            raise ValueError(f"values of {_ROOM:g} deviations from the mean must be numbers")
+        return cls(str(data["name"]), mean, std, bool(data["log"]), quantiles)
+
+    def encode(self, value: Condition | None) -> float:
+        """Return the standardized value, NaN for None.
+
+        Raises:
+            VocabularyError: If the value is no finite number, or not positive on a log scale.
+        """
+        if value is None:
+            return math.nan
+        try:
+            number = float(value)
+            scaled = ((math.log(number) if self.log else number) - self.mean) / self.std
+            if math.isinf(scaled):
+                raise ValueError("not finite")
+            return scaled
+        except (ValueError, TypeError, OverflowError):
+            wanted = "a positive number" if self.log else "a number"
+            raise VocabularyError(
+                f"Condition '{self.name}' must be {wanted}, found {value!r}; most training "
+                f"graphs have {self.quantiles[0]:.4g} to {self.quantiles[-1]:.4g}."
+            ) from None
+
+    def decode(self, scaled: float) -> float:
+        """Return the value in its own unit for a standardized one."""
+        number = scaled * self.std + self.mean
+        return math.exp(min(number, _LARGEST_LOG)) if self.log else number
+
+
+def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
+    """Return rounded quantiles with ``SHARED_BY`` values below, above and between them."""
+    outside = min(SHARED_BY, (value_B.size + 1) // 2) - 1
+    count = max(1, min(MOST_QUANTILES, value_B.size // SHARED_BY))
+    positions = np.linspace(outside, value_B.size - 1 - outside, count)
+    levels = positions / max(value_B.size - 1, 1) if count > 1 else 0.5
+    return tuple(float(f"{q:.3g}") for q in np.atleast_1d(np.quantile(value_B, levels)))
+
+
+@dataclass(frozen=True)
+class CategoryCondition:
+    """A graph-level category.
+
+    Attributes:
+        name: Condition name.
+        values: Known categories, code by position.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CategoryCondition":
+        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        return cls(str(data["name"]), words_of(data["values"]))
+
+    def encode(self, value: Condition | None) -> int:
+        """Return the code, -1 for None.
+
+        Raises:
+            VocabularyError: If the category is unknown; names the nearest.
+        """
+        if value is None:
+            return -1
+        word = str(value)
+        if word not in self.values:
+            raise VocabularyError(
+                f"Condition '{self.name}' has no value '{word}'.{did_you_mean(word, self.values)} "
+                f"Known: {', '.join(self.values)}."
+            )
+        return self.values.index(word)
+
+
+def fit_conditions(
+    rows: Sequence[Mapping[str, Condition]],
+) -> tuple[tuple[NumericCondition, ...], tuple[CategoryCondition, ...]]:
+    """Return the conditions of training graphs; one that any graph gives in words is a category."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {name: [row[name] for row in rows if name in row] for name in names}
+    texts = {name for name, values in found.items() if any(isinstance(v, str) for v in values)}
+    numeric = tuple(
+        NumericCondition.fit(name, [float(v) for v in values])
+        for name, values in found.items()
+        if name not in texts
+    )
+    category = tuple(
+        CategoryCondition(name, tuple(sorted({str(v) for v in values})))
+        for name, values in found.items()
+        if name in texts
+    )
+    return numeric, category

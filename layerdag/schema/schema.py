@@ -1,0 +1,450 @@
+"""``GraphSchema``, requests completed.
+
+What the codes of a data set mean: vocabularies, bins, edge types and conditions.
+
+The schema is learned from training graphs only, lies in every checkpoint as JSON beside the
+weights, and is all that is needed to turn a sampled graph back into names and numbers.
+
+What to ask a generator for: given conditions completed with plausible ones.
+
+Conditions that the user leaves open are drawn from what training graphs like the request were like
+(``condition_table.py``), so that a request for "gpt" gets a strategy, a size and a label that GPT
+jobs have.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerdag.codec.folding import EDGE_TYPES
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.statistics import SHARED_BY
+from layerdag.errors import CheckpointError, GraphError, VocabularyError
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
+from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.settings import did_you_mean
+from layerdag.schema.attributes import CategoryAttribute, NumericAttribute, fit_category, words_of
+from layerdag.schema.conditions import (
+    CategoryCondition,
+    ConditionTable,
+    NumericCondition,
+    fit_conditions,
+    fit_table,
+)
+from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
+from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
+
+KINDS = ("trace", "flow")
+NO_TABLE = ConditionTable()
+MEASURED = ("duration",)
+"""Node attributes that are measurements of a run, and no property of its program."""
+
+Attribute = CategoryAttribute | NumericAttribute
+NumberForm = Literal["absolute", "relative"]
+
+
+@dataclass(frozen=True)
+class GraphSchema:
+    """Names and meanings of everything a data set's graphs carry.
+
+    Attributes:
+        kind: "trace" for jobs made of execution traces, "flow" for any other DAG.
+        attributes: Node attributes in the order of the columns of ``x_NA``.
+        edge_types: Name of each edge type, code by position.
+        numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
+        category_conditions: Graph-level categories, in the order of ``category_BM``.
+        condition_table: What training graphs were like, to draw plausible requests from.
+        costs: What operators cost in training jobs, for the numbers of samples.
+        laws: How numbers follow from conditions; codes are then those of numbers over their laws.
+    """
+
+    kind: str
+    attributes: tuple[Attribute, ...]
+    edge_types: tuple[str, ...]
+    numeric_conditions: tuple[NumericCondition, ...] = ()
+    category_conditions: tuple[CategoryCondition, ...] = ()
+    condition_table: ConditionTable = NO_TABLE
+    costs: CostTable = NO_COSTS
+    laws: ScalingLaws = field(default_factory=ScalingLaws)
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str,
+        graphs: Sequence[AttributedGraph],
+        *,
+        num_bins: int = 16,
+        numbers: NumberForm = "absolute",
+    ) -> "GraphSchema":
+        """Learn vocabularies, bins and scales from training graphs.
+
+        Args:
+            kind: "trace" or "flow".
+            graphs: Training graphs.
+            num_bins: Bins of each numeric attribute.
+            numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
+
+        Raises:
+            GraphError: If there is no graph, or a graph has other attributes than the first.
+            DataError: If numbers are to be relative and go with no condition.
+        """
+        if not graphs:
+            raise GraphError("There is no training graph to learn a schema from.")
+        first = graphs[0]
+        for graph in graphs:
+            if set(graph.categories) ^ set(first.categories) | set(graph.numbers) ^ set(
+                first.numbers
+            ):
+                raise GraphError(
+                    f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
+                    "set need the same."
+                )
+        shared = min(SHARED_BY, len(graphs))
+        laws = fit_laws(graphs, shared) if numbers == "relative" else NO_LAWS
+        graphs = [laws.relative(graph) for graph in graphs]
+        categories = [fit_category(name, graphs) for name in first.categories]
+        numeric = [
+            NumericAttribute.fit(
+                name, first.units.get(name, "1"),
+                np.concatenate([g.numbers[name] for g in graphs]), num_bins,
+                np.repeat(np.arange(len(graphs)), [g.num_nodes for g in graphs]),
+            )
+            for name in first.numbers
+        ]  # fmt: skip
+        conditions = fit_conditions([graph.conditions for graph in graphs])
+        schema = cls(
+            kind=kind,
+            attributes=(*categories, *numeric),
+            edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
+            numeric_conditions=conditions[0],
+            category_conditions=conditions[1],
+            costs=NO_COSTS if laws else fit_costs(graphs, shared),
+            laws=laws,
+        )
+        return schema.with_table([graph.conditions for graph in graphs])
+
+    def with_table(self, rows: Iterable[Mapping[str, Condition]]) -> "GraphSchema":
+        """Return the schema with a table of the conditions of training graphs."""
+        numeric_BC, category_BM = self.encode_conditions(rows)
+        table = fit_table(category_BM.numpy(), numeric_BC.double().numpy())
+        return replace(self, condition_table=table)
+
+    def with_times(self, graphs: Sequence[AttributedGraph]) -> "GraphSchema":
+        """Return the schema with the times that nodes have in these training graphs, jobs."""
+        return replace(self, costs=with_times(self.costs, graphs, min(SHARED_BY, len(graphs))))
+
+    def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
+        """Return the schema with these conditions alone.
+
+        Raises:
+            VocabularyError: If there is no condition of such a name; names the nearest.
+        """
+        for name in names:
+            self._check_condition(name)
+        numbers = [i for i, c in enumerate(self.numeric_conditions) if c.name in names]
+        categories = [i for i, c in enumerate(self.category_conditions) if c.name in names]
+        return replace(
+            self,
+            numeric_conditions=tuple(self.numeric_conditions[i] for i in numbers),
+            category_conditions=tuple(self.category_conditions[i] for i in categories),
+            condition_table=self.condition_table.narrowed(categories, numbers),
+        )
+
+    @property
+    def measured_columns(self) -> tuple[int, ...]:
+        """Columns of node attributes that differ from run to run of the same program."""
+        return tuple(i for i, a in enumerate(self.attributes) if a.name in MEASURED)
+
+    @property
+    def size_columns(self) -> tuple[int, ...]:
+        """Columns of numbers that are properties of the program, such as FLOPs and bytes."""
+        return tuple(
+            i
+            for i, a in enumerate(self.attributes)
+            if isinstance(a, NumericAttribute) and a.name not in MEASURED
+        )
+
+    @property
+    def rolls_blocks(self) -> bool:
+        """Whether graphs are held with repeated blocks rolled up (``layerdag.graph``)."""
+        return self.kind == "trace" and any(a.name == BLOCK for a in self.attributes)
+
+    @property
+    def condition_names(self) -> list[str]:
+        """Names of all conditions, numbers first."""
+        numbers = [condition.name for condition in self.numeric_conditions]
+        return [*numbers, *(condition.name for condition in self.category_conditions)]
+
+    def sizes(self) -> GraphSizes:
+        """Return the counts that fix a model's shapes."""
+        return GraphSizes(
+            attributes=tuple(attribute.num_codes for attribute in self.attributes),
+            edge_types=len(self.edge_types),
+            numeric_conditions=len(self.numeric_conditions),
+            category_conditions=tuple(len(c.values) for c in self.category_conditions),
+        )
+
+    def encode(self, graph: AttributedGraph) -> DAG:
+        """Return the graph as codes and positions, nodes in layer order.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph has a cycle or lacks an attribute.
+        """
+        return self.codes(graph).in_layer_order()
+
+    def codes(self, graph: AttributedGraph) -> DAG:
+        """Return the graph as codes and positions, in its own node order; cycles are not noticed.
+
+        A whole graph is rolled up first where the schema is one of rolled graphs; it stays whole if
+        its blocks are connected as those of no training graph.
+
+        Raises:
+            VocabularyError: If a value is outside a closed vocabulary.
+            GraphError: If the graph lacks an attribute.
+        """
+        if not self.rolls_blocks or BLOCK in graph.categories:
+            return self._codes(graph)
+        try:
+            return self._codes(rolled(graph, MEASURED))
+        except VocabularyError:
+            return self._codes(one_block_copy(graph))
+
+    def _codes(self, graph: AttributedGraph) -> DAG:
+        """Return a graph with the attributes of the schema as codes and positions."""
+        graph = self.laws.relative(graph)
+        codes, positions = [], []
+        for attribute in self.attributes:
+            source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
+            if attribute.name not in source:
+                raise GraphError(
+                    f"{graph.name}: attribute '{attribute.name}' is missing; this schema needs "
+                    + ", ".join(f"'{a.name}'" for a in self.attributes) + "."
+                )  # fmt: skip
+            if isinstance(attribute, CategoryAttribute):
+                code_N = attribute.encode(graph.categories[attribute.name])
+                position_N = np.zeros(len(code_N), np.float32)
+            else:
+                code_N, position_N = attribute.encode(graph.numbers[attribute.name])
+            codes.append(code_N)
+            positions.append(position_N)
+        return DAG.build(
+            torch.from_numpy(np.stack(codes, axis=1)),
+            torch.from_numpy(graph.edge_index_2E),
+            edge_type_E=torch.from_numpy(self._edge_codes(graph)),
+            u_NA=torch.from_numpy(np.stack(positions, axis=1)),
+            conditions=graph.conditions,
+        )
+
+    def _edge_codes(self, graph: AttributedGraph) -> np.ndarray:
+        """Return this schema's code of each edge's type.
+
+        Raises:
+            VocabularyError: If no training graph has an edge of that type.
+        """
+        code_of = {name: code for code, name in enumerate(self.edge_types)}
+        table_T = np.array([code_of.get(name, -1) for name in graph.edge_type_names], np.int64)
+        code_E = table_T[graph.edge_type_E]
+        if (code_E < 0).any():
+            unknown = graph.edge_type_names[int(graph.edge_type_E[np.argmax(code_E < 0)])]
+            raise VocabularyError(
+                f"{graph.name}: has an edge of type '{unknown}', which no training graph has; "
+                f"known are {', '.join(self.edge_types)}."
+            )
+        return code_E
+
+    def whole(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a decoded graph with all copies of its blocks; the graph itself if it has none.
+
+        Raises:
+            DataError: If it would have too many nodes.
+        """
+        return unrolled(graph, EDGE_TYPES) if self.rolls_blocks else graph
+
+    def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
+        """Return names and numbers for a graph of codes, in its node order; blocks stay rolled."""
+        categories, numbers, units = {}, {}, {}
+        for column, attribute in enumerate(self.attributes):
+            code_N = dag.x_NA[:, column].numpy()
+            if isinstance(attribute, CategoryAttribute):
+                categories[attribute.name] = attribute.decode(code_N)
+            else:
+                position_N = dag.u_NA[:, column].numpy()
+                numbers[attribute.name] = attribute.decode(code_N, position_N)
+                units[attribute.name] = attribute.unit
+        graph = AttributedGraph(
+            name=name,
+            categories=categories,
+            numbers=numbers,
+            units=units,
+            edge_index_2E=dag.edge_index_2E.numpy(),
+            edge_type_E=dag.edge_type_E.numpy(),
+            edge_type_names=self.edge_types,
+            conditions=dag.conditions,
+        )
+        return self.laws.absolute(graph)
+
+    def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
+        """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
+
+        Raises:
+            VocabularyError: If a condition or category is unknown; names the nearest.
+        """
+        rows = list(rows)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            self._check_condition(name)
+        numeric = [[c.encode(row.get(c.name)) for c in self.numeric_conditions] for row in rows]
+        category = [[c.encode(row.get(c.name)) for c in self.category_conditions] for row in rows]
+        shape = (len(rows), -1) if rows else (0, 0)
+        return (
+            torch.tensor(numeric, dtype=torch.float32).reshape(*shape),
+            torch.tensor(category, dtype=torch.int64).reshape(*shape),
+        )
+
+    def _check_condition(self, name: str) -> None:
+        """Raise VocabularyError if there is no condition of this name."""
+        known = self.condition_names
+        if name not in known:
+            raise VocabularyError(
+                f"There is no condition '{name}'.{did_you_mean(name, known)} "
+                f"Known: {', '.join(known) or 'none'}."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON-serializable data."""
+        return {
+            "kind": self.kind,
+            "categories": [asdict(a) for a in self.attributes if isinstance(a, CategoryAttribute)],
+            "numbers": [asdict(a) for a in self.attributes if isinstance(a, NumericAttribute)],
+            "edge_types": list(self.edge_types),
+            "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
+            "category_conditions": [asdict(c) for c in self.category_conditions],
+            "condition_table": self.condition_table.to_dict(),
+            **({"costs": self.costs.to_dict()} if self.costs else {}),
+            **({"laws": self.laws.to_dict()} if self.laws else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "GraphSchema":
+        """Return the schema that ``to_dict`` wrote; the data is not trusted.
+
+        Raises:
+            CheckpointError: If an entry is missing or has another type.
+        """
+        try:
+            schema = cls(
+                kind=str(data["kind"]),
+                attributes=(
+                    *map(CategoryAttribute.from_dict, data["categories"]),
+                    *map(NumericAttribute.from_dict, data["numbers"]),
+                ),
+                edge_types=words_of(data["edge_types"]),
+                numeric_conditions=tuple(
+                    map(NumericCondition.from_dict, data["numeric_conditions"])
+                ),
+                category_conditions=tuple(
+                    map(CategoryCondition.from_dict, data["category_conditions"])
+                ),
+                condition_table=ConditionTable.from_dict(data["condition_table"]),
+                costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
+                laws=ScalingLaws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
+            )
+            schema._check()
+        except (
+            *(KeyError, TypeError, ValueError, AttributeError),
+            *(IndexError, OverflowError, RecursionError),
+        ) as error:
+            raise CheckpointError(
+                f"The schema cannot be read ({error!r:.300}); use a checkpoint that train wrote."
+            ) from error
+        return schema
+
+    def _largest_number(self) -> float:
+        """Return the largest value that a numeric attribute can take."""
+        numbers = (a for a in self.attributes if isinstance(a, NumericAttribute))
+        return max((row[-1] for a in numbers for row in a.bins), default=0.0)
+
+    def _check(self) -> None:
+        """Raise ValueError if parts contradict each other."""
+        if self.kind not in KINDS or not self.edge_types or not self.attributes:
+            raise ValueError("kind, attributes or edge types are not those of a data set")
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError("two attributes have the same name")
+        if self.costs and {"op", *COST_NAMES} - set(names):
+            raise ValueError("there are costs, but no operators or numbers")
+        if self.kind == "trace" and self._largest_number() >= 1 << 63:
+            raise ValueError("a trace holds no number of 2 ** 63 or more")
+        sizes = [len(condition.values) for condition in self.category_conditions]
+        self.condition_table.check(sizes, len(self.numeric_conditions))
+
+
+def complete_conditions(
+    schema: GraphSchema, given: Mapping[str, Condition], seeds: Sequence[int]
+) -> list[dict[str, Condition]]:
+    """Return full conditions for each seed; each depends on its own seed alone.
+
+    Conditions that follow from others (``laws.Relation``) do so in what is returned, too.
+    Where the schema has no table, because too few graphs were trained on, open ones stay open.
+
+    Args:
+        schema: Of the checkpoint.
+        given: Requested conditions, in their own units.
+        seeds: One for each graph.
+
+    Raises:
+        VocabularyError: If a given condition or category is unknown, or given ones contradict each
+            other.
+    """
+    schema.encode_conditions([given])
+    words = {condition.name: condition.values for condition in schema.category_conditions}
+    given = schema.laws.completed(given, words)
+    numeric_1C, category_1M = schema.encode_conditions([given])
+    if not schema.condition_table.cells:
+        return [dict(given) for _ in seeds]
+    draws = schema.condition_table.draws(
+        category_1M[0].numpy(),
+        numeric_1C[0].double().numpy(),
+        (numpy_generator(seed, "conditions") for seed in seeds),
+    )
+    rows = [{**_decoded(schema, *drawn), **given} for drawn in draws]
+    return [schema.laws.evaluated(row, given, words) for row in rows]
+
+
+def out_of_range_conditions(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:
+    """Return one sentence for each requested number outside the training range.
+
+    Bounds are compared as the schema keeps them, rounded to 3 significant digits.
+
+    Raises:
+        VocabularyError: If a given condition or category is unknown, or no number.
+    """
+    schema.encode_conditions([given])
+    found = []
+    for condition in schema.numeric_conditions:
+        value = given.get(condition.name)
+        low, high = condition.draw_range()
+        if value is not None and not low <= float(f"{float(value):.3g}") <= high:
+            found.append(
+                f"'{condition.name}' is {float(value):g}, but most graphs that the model "
+                f"learned from have {low:g} to {high:g}; what it samples beyond is a guess."
+            )
+    return found
+
+
+def _decoded(schema: GraphSchema, code_M: np.ndarray, number_C: np.ndarray) -> dict[str, Condition]:
+    """Return drawn conditions in their own units; unknown ones are left out."""
+    found: dict[str, Condition] = {}
+    for condition, code in zip(schema.category_conditions, code_M.tolist(), strict=True):
+        if code >= 0:
+            found[condition.name] = condition.values[code]
+    for number, scaled in zip(schema.numeric_conditions, number_C.tolist(), strict=True):
+        if not np.isnan(scaled):
+            low, high = number.draw_range()
+            found[number.name] = min(max(number.decode(scaled), low), high)
+    return found

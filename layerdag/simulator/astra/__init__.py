@@ -1,5 +1,0 @@
-"""ASTRA-sim's configuration files, and the user's own binary."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

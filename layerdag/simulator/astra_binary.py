@@ -1,0 +1,294 @@
+"""The user's own ASTRA-sim: run its analytical binary and check that its output is complete.
+
+ASTRA-sim ends with exit code 0 when ranks are stuck, and builds without its teardown fix end with
+another one after a sane run (docs/reference/simulator.md). So the exit code is not asked. A run
+counts when every rank printed its "finished" line once and every node of every rank was reported
+done.
+"""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerdag.errors import ConfigError, SimulationError, UsageError
+from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.reading import read_whole
+from layerdag.simulator.config import RunOptions
+from layerdag.simulator.run import NODE_COLUMNS
+from layerdag.traces.chakra.workload import rank_files
+from layerdag.traces.trace import NodeType, Workload
+
+_FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
+_NODE = re.compile(r"\b(issue|callback),\s*sys->id=(\d+),\s*tick=(\d+),\s*node->id=(\d+)\b")
+_CAUSE = re.compile(
+    r"critical|error|fatal|assert|what\(\)|removed before call|terminate|unsupported|expected",
+    re.IGNORECASE,
+)
+"""Words of the lines in which ASTRA-sim says why it stops; the last line is often "Exiting"."""
+_LAST_WORDS = 200
+
+
+@dataclass(frozen=True)
+class AstraLogs:
+    """Options for ASTRA-sim's logs.
+
+    Attributes:
+        configuration: Its logging configuration, None for its default.
+        folder: Where its log files are copied, None for nowhere.
+    """
+
+    configuration: str | None = None
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class AstraRequest:
+    """What the binary is asked to run.
+
+    Attributes:
+        binary: The executable, ``AstraSim_Analytical_Congestion_Unaware`` or ``..._Aware``.
+        prefix: The workload's files, ``prefix.<rank>.et`` or ``.et.gz``.
+        system: ``system.json``; "trace-enabled" is switched on in a copy.
+        network: ``network.yml``.
+        memory: ``memory.json``; None for no remote memory.
+        options: Queues, injection scale and rendezvous; the congestion model is the binary's own.
+        timeout_s: Seconds after which the run is given up: some inputs make the binary spin.
+        logs: What becomes of its logs.
+    """
+
+    binary: str
+    prefix: str
+    system: str
+    network: str
+    memory: str | None
+    options: RunOptions
+    timeout_s: float
+    logs: AstraLogs = AstraLogs()
+
+
+@dataclass(frozen=True)
+class AstraOutcome:
+    """A complete run of the binary; all times in ns (1 cycle = 1 ns).
+
+    Attributes:
+        finish_ns: Finish of each rank.
+        exposed_comm_ns: Exposed communication of each rank, as printed.
+        ticks: (issue, finish) of each (rank, node id).
+    """
+
+    finish_ns: tuple[int, ...]
+    exposed_comm_ns: tuple[int, ...]
+    ticks: dict[tuple[int, int], tuple[int, int]]
+
+    def summary(self) -> dict[str, object]:
+        """Return the outcome under the keys of ``SimulationResult.summary``."""
+        return {
+            "backend": "astra-sim",
+            "makespan": max(self.finish_ns),
+            "finish": {str(rank): time for rank, time in enumerate(self.finish_ns)},
+            "exposed_comm": {str(rank): time for rank, time in enumerate(self.exposed_comm_ns)},
+            "ranks": len(self.finish_ns),
+            "nodes": len(self.ticks),
+            "unit": "ns",
+        }
+
+
+def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
+    """Run the binary on the files of ``workload`` and return its outcome, if it is complete.
+
+    Args:
+        workload: What ``request.prefix`` holds, with the groups to use; defines what must complete.
+        request: Binary and files.
+
+    Raises:
+        UsageError: If the binary cannot be started.
+        ConfigError: If ``system.json`` cannot be read.
+        SimulationError: If the job has one rank, the binary does not end in time, or its run is
+            incomplete; names the first rank or node that is missing.
+    """
+    if workload.num_ranks == 1:
+        raise SimulationError(
+            f"{request.prefix}: is a job of one rank; ASTRA-sim's network needs two or more. Leave "
+            "--backend out: layerdag's own simulator runs it."
+        )
+    with tempfile.TemporaryDirectory(prefix="layerdag-astra-") as name:
+        folder = Path(name)
+        command = _command(workload, request, folder)
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, timeout=request.timeout_s, check=False
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{request.binary}: cannot be run ({error.strerror}); give the path of "
+                "ASTRA-sim's executable to --binary."
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise SimulationError(
+                f"{request.binary}: did not end within {request.timeout_s:g} s; ASTRA-sim spins on "
+                "some inputs, see what our own backend says, or raise --timeout."
+            ) from None
+        printed = _text(done.stdout) + "\n" + _text(done.stderr)
+        logs = [_text(path.read_bytes()) for path in sorted(folder.rglob("*.log"))]
+        if request.logs.folder:
+            _keep_logs(folder, Path(request.logs.folder))
+    try:
+        return parse_outcome("\n".join([printed, *logs]), workload)
+    except SimulationError as error:
+        raise SimulationError(
+            f"{request.binary}: {error} Its exit code was {done.returncode}, "
+            f"the last it printed: {_last_words(printed)}"
+        ) from None
+
+
+def _keep_logs(source: Path, target: Path) -> None:
+    """Copy the log files that the binary wrote.
+
+    Raises:
+        UsageError: If they cannot be written there.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(source.rglob("*.log")):
+            shutil.copyfile(path, target / path.name)
+    except OSError as error:
+        raise UsageError(f"{target}: logs cannot be written there ({error.strerror}).") from None
+
+
+def _last_words(printed: str) -> str:
+    """Return the last line printed, and before it the last one that names a cause."""
+    lines = printed.strip().splitlines()
+    if not lines:
+        return "nothing"
+    cause = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[-1])
+    reported = [cause, lines[-1]] if cause != lines[-1] else [cause]
+    return " ... ".join(line.strip()[:_LAST_WORDS] for line in reported)
+
+
+def parse_outcome(printed: str, workload: Workload) -> AstraOutcome:
+    """Return the outcome in ASTRA-sim's output if the run is complete.
+
+    Args:
+        printed: Console output and log files, in any order; lines may occur twice.
+        workload: What must have completed.
+
+    Raises:
+        SimulationError: If a rank has no "finished" line or two that differ, or a node was not
+            issued and done; names rank and node.
+    """
+    finished: dict[int, tuple[int, int]] = {}
+    for rank, finish, exposed in _FINISHED.findall(printed):
+        entry = (int(finish), int(exposed))
+        if finished.setdefault(int(rank), entry) != entry:
+            raise SimulationError(f"rank {rank} finished twice, with different results.")
+    ranks = range(workload.num_ranks)
+    missing = [rank for rank in ranks if rank not in finished]
+    if missing:
+        raise SimulationError(
+            f"rank {missing[0]} printed no 'finished' line ({len(missing)} of {len(ranks)} ranks "
+            "did not): the run is incomplete."
+        )
+    if len(finished) > len(ranks):
+        raise SimulationError(
+            f"rank {max(finished)} finished, but the workload has {len(ranks)} ranks."
+        )
+    return AstraOutcome(
+        finish_ns=tuple(finished[rank][0] for rank in ranks),
+        exposed_comm_ns=tuple(finished[rank][1] for rank in ranks),
+        ticks=_ticks(printed, workload),
+    )
+
+
+def _ticks(printed: str, workload: Workload) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return (issue, finish) of every node of the workload, or say which one is missing."""
+    seen: dict[str, dict[tuple[int, int], int]] = {"issue": {}, "callback": {}}
+    for what, rank, tick, node in _NODE.findall(printed):
+        seen[what][int(rank), int(node)] = int(tick)
+    wanted = [
+        (rank, node)
+        for rank, trace in enumerate(workload.traces)
+        for node in sorted(trace.id_N.tolist())
+    ]
+    missing = [key for key in wanted if key not in seen["callback"] or key not in seen["issue"]]
+    if missing:
+        rank, node = missing[0]
+        raise SimulationError(
+            f"node {node} of rank {rank} is not reported done ({len(missing)} of {len(wanted)} "
+            "nodes are not): the run is incomplete, or its log was cut."
+        )
+    return {key: (seen["issue"][key], seen["callback"][key]) for key in wanted}
+
+
+def write_ticks(outcome: AstraOutcome, workload: Workload, path: str | Path) -> None:
+    """Write the ticks of every node in the form of ``exports.write_nodes``."""
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        write = csv.writer(file, lineterminator="\n")
+        write.writerow(NODE_COLUMNS)
+        for rank, trace in enumerate(workload.traces):
+            columns = (trace.id_N.tolist(), trace.type_N.tolist(), trace.names())
+            for node, kind, name in sorted(zip(*columns, strict=True)):
+                ticks = outcome.ticks[rank, node]
+                write.writerow((rank, node, kind, *ticks, NodeType(kind).name, name))
+
+
+def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[str]:
+    """Lay out what the binary reads in ``folder`` and return its command line."""
+    for rank, path in enumerate(rank_files(request.prefix)):
+        target = folder / f"workload.{rank}.et"
+        if path.suffix in (".gz", ".xz"):
+            target.write_bytes(read_whole(path))
+        else:
+            target.symlink_to(path.resolve())
+    memory = Path(request.memory).resolve() if request.memory else folder / "memory.json"
+    if not request.memory:
+        write_text(memory, json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}))
+    groups = folder / "comm_group.json"
+    if workload.groups:
+        write_text(groups, json.dumps({name: list(of) for name, of in workload.groups.items()}))
+    flags = {
+        "workload": folder / "workload",
+        "system": _traced(request.system, folder / "system.json"),
+        "network": Path(request.network).resolve(),
+        "remote-memory": memory,
+        "comm-group": groups if workload.groups else "empty",
+    }
+    options = request.options
+    return [
+        str(Path(request.binary).resolve()),
+        *(f"--{name}-configuration={value}" for name, value in flags.items()),
+        f"--num-queues-per-dim={options.queues_per_dimension}",
+        f"--injection-scale={options.injection_scale}",
+        f"--rendezvous-protocol={str(options.rendezvous).lower()}",
+        *_logging_flags(request.logs),
+    ]
+
+
+def _logging_flags(logs: AstraLogs) -> list[str]:
+    """Return the flag of a logging configuration; logs are written beside the run and copied."""
+    if logs.configuration is None:
+        return []
+    # "empty" is the name that stands for none there.
+    given = logs.configuration
+    path = given if given == "empty" else str(Path(given).resolve())
+    return [f"--logging-configuration={path}"]
+
+
+def _traced(system: str, target: Path) -> Path:
+    """Write a copy of ``system.json`` that makes the binary log every node."""
+    try:
+        values = json.loads(Path(system).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{system}: cannot be read as JSON ({error}).") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{system}: holds no mapping of keys to values; write one.")
+    write_text(target, json.dumps({**values, "trace-enabled": 1}))
+    return target
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")

@@ -1,0 +1,413 @@
+"""A calibrated machine, its costs, its file."""
+
+import dataclasses
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.files import write_text
+from layerdag.runtime.reading import read_whole
+from layerdag.simulator.analysis import ScaledCompute
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.compute import ComputeModel, Device, PredictedCompute, RooflineCompute
+from layerdag.simulator.config import (
+    Dimension,
+    NetworkConfig,
+    SystemConfig,
+    Topology,
+    UnsupportedCollectives,
+)
+from layerdag.simulator.run import simulate
+from layerdag.traces.trace import NodeType, Trace, Workload
+
+Rates = tuple[float, float, float]
+"""Of an operator: ns of a call, ns of an operation, ns of a byte."""
+
+
+class FittedCosts(ABC):
+    """Times of compute nodes."""
+
+    @abstractmethod
+    def model(self) -> ComputeModel:
+        """Return the model that ``simulate`` takes."""
+
+
+@final
+@dataclass(frozen=True)
+class FittedOperatorCosts(FittedCosts):
+    """Each operator has rates of its own: time = call + operations x rate + bytes x rate.
+
+    Made for steps whose operators run one after the other, as on a processor.
+
+    Attributes:
+        rates: By the operator's name.
+        other: Of operators that no run had.
+    """
+
+    rates: Mapping[str, Rates]
+    other: Rates
+    _codes: dict[str, int] = field(init=False, repr=False, compare=False)
+    _table_K3: np.ndarray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        table_K3 = np.array([*self.rates.values(), self.other], dtype=np.float64)
+        if not (np.isfinite(table_K3) & (table_K3 >= 0)).all():
+            raise ConfigError("rates of operators must be three numbers from 0 up, in ns.")
+        object.__setattr__(self, "_codes", {name: row for row, name in enumerate(self.rates)})
+        object.__setattr__(self, "_table_K3", table_K3)
+
+    def model(self) -> ComputeModel:
+        """See ``Costs.model``."""
+        return PredictedCompute(self._microseconds)
+
+    def _microseconds(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """Return the time of each node, shape (M,)."""
+        names = trace.names()
+        codes = [self._codes.get(names[row], len(self._codes)) for row in rows.tolist()]
+        return (counts_of(trace, rows) * self._table_K3[codes]).sum(axis=1) / 1000
+
+
+@final
+@dataclass(frozen=True)
+class DeviceCosts(FittedCosts):
+    """A share of a device's data-sheet rates, and a fixed cost for each node.
+
+    Attributes:
+        device: The rates.
+        efficiency: Share of both peaks that was reached, in (0, 1].
+        launch_ns: Fixed cost of a node.
+    """
+
+    device: Device
+    efficiency: float = 1.0
+    launch_ns: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.model()  # refuses what is no efficiency
+
+    def model(self) -> ComputeModel:
+        """See ``Costs.model``."""
+        return RooflineCompute(self.device, self.efficiency, self.launch_ns)
+
+
+def counts_of(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return calls (1), operations and bytes of each node, float64 (M, 3)."""
+    columns = [np.maximum(trace.integers(n)[0][rows], 0) for n in ("num_ops", "tensor_size")]
+    return np.column_stack([np.ones(len(rows)), *columns]).astype(np.float64)
+
+
+def compute_rows(trace: Trace) -> np.ndarray:
+    """Return the positions of the compute nodes."""
+    return np.flatnonzero(trace.type_N == NodeType.COMP)
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """What connects two ranks, every pair with one of its own.
+
+    Attributes:
+        latency_ns: Before the first byte of a message.
+        bytes_per_s: Bandwidth in one direction.
+    """
+
+    latency_ns: float
+    bytes_per_s: float
+
+    def dimension(self, num_ranks: int, sharing: float = 1.0) -> Dimension:
+        """Return the network's only dimension; ``sharing`` ranks take turns on a core."""
+        bandwidth_gib = self.bytes_per_s / sharing / 2**30
+        return Dimension(
+            Topology.FULLY_CONNECTED, num_ranks, bandwidth_gib, self.latency_ns * sharing
+        )
+
+
+@dataclass(frozen=True)
+class PredictionSpread:
+    """How measured steps lay around predictions of runs that were left out of the fit.
+
+    Attributes:
+        runs: Number of runs.
+        low: A tenth of the runs had a ratio of measured to predicted time below this.
+        middle: Half of the runs.
+        high: Nine tenths.
+        most_ranks: Of the run with most ranks; beyond, the interval is a guess.
+        error: Median relative error of the predictions.
+    """
+
+    runs: int
+    low: float
+    middle: float
+    high: float
+    most_ranks: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The time of a step that was not measured.
+
+    Attributes:
+        seconds: What the simulation says.
+        low_s: Lower end of the interval of ``Spread``, four fifths of left-out runs; None without.
+        high_s: Its upper end.
+        sharing: Ranks that took turns on one core; 1 where each had its own.
+    """
+
+    seconds: float
+    low_s: float | None
+    high_s: float | None
+    sharing: float
+
+
+@dataclass(frozen=True)
+class CalibratedMachine:
+    """A machine as ``calibrate`` found it.
+
+    Attributes:
+        costs: Times of compute nodes where each rank has a core or device of its own.
+        link: What connects ranks; None where no run had several and none was stated.
+        cores: Cores of the one host that all ranks share, so that more ranks than cores take
+            turns: compute and communication then last ranks / cores times as long. None where
+            each rank has a device of its own.
+        alone: How far predictions of runs of one rank were off; None of too few runs to tell.
+        together: The same for runs of several ranks.
+    """
+
+    costs: FittedCosts
+    link: FittedLink | None = None
+    cores: int | None = None
+    alone: PredictionSpread | None = None
+    together: PredictionSpread | None = None
+
+    def __post_init__(self) -> None:
+        if self.cores is not None and self.cores < 1:
+            raise ConfigError(f"cores is {self.cores}; it must be at least 1.")
+        link = self.link
+        if link and not (0 <= link.latency_ns < math.inf and 0 < link.bytes_per_s < math.inf):
+            raise ConfigError(
+                f"the link has {link.latency_ns} ns and {link.bytes_per_s} bytes per second; "
+                "the first must not be negative, the second must be positive."
+            )
+
+    def spread(self, num_ranks: int) -> PredictionSpread | None:
+        """Return how far predictions on ``num_ranks`` ranks may be off."""
+        return self.alone if num_ranks == 1 else self.together
+
+    def sharing(self, num_ranks: int) -> float:
+        """Return how many ranks take turns on a core, at least 1."""
+        return 1.0 if self.cores is None else max(1.0, num_ranks / self.cores)
+
+    def cluster(self, num_ranks: int) -> Cluster:
+        """Return the cluster of ``num_ranks`` ranks, as ``simulate`` takes it.
+
+        Raises:
+            UsageError: If there are several ranks and no link.
+        """
+        link = self.link
+        if link is None and num_ranks > 1:
+            raise UsageError(
+                f"the machine has no link, and the workload {num_ranks} ranks; calibrate with runs "
+                "of several ranks, or state latency and bandwidth."
+            )
+        dimension = (link or FittedLink(0.0, 1e9)).dimension(num_ranks, self.sharing(num_ranks))
+        system = dataclasses.replace(
+            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+        )
+        return Cluster(NetworkConfig((dimension,)), system)
+
+    def compute(self, num_ranks: int) -> ComputeModel:
+        """Return the times of compute nodes where ``num_ranks`` ranks run at once."""
+        sharing = self.sharing(num_ranks)
+        model = self.costs.model()
+        return model if sharing == 1 else ScaledCompute(model, sharing)
+
+    def predict(
+        self,
+        workload: Workload,
+        *,
+        like: tuple[Workload, float] | None = None,
+        weight: float = 0.5,
+    ) -> Prediction:
+        """Return the time of a step of ``workload`` on this machine.
+
+        Args:
+            workload: Traces of all ranks; durations in them are not used.
+            like: The same job on another number of ranks, and its measured seconds. What the
+                prediction of that run missed is put right, as far as ``weight`` says.
+            weight: Share of the miss, in logarithms: 0 ignores ``like``, 1 trusts its one
+                measurement fully.
+
+        Raises:
+            SimulationError: If the workload cannot run.
+            UsageError: If it has several ranks and the machine no link, or ``weight`` or the
+                seconds of ``like`` are out of range.
+        """
+        seconds = self._simulated_s(workload)
+        if like is not None:
+            other, measured_s = like
+            if not 0 <= weight <= 1 or not 0 < measured_s < math.inf:
+                raise UsageError(
+                    f"weight is {weight} and the measured time {measured_s} s; the first must lie "
+                    "in [0, 1], the second must be positive."
+                )
+            seconds *= (measured_s / self._simulated_s(other)) ** weight
+        spread = self.spread(workload.num_ranks)
+        return Prediction(
+            seconds,
+            seconds * spread.low if spread else None,
+            seconds * spread.high if spread else None,
+            self.sharing(workload.num_ranks),
+        )
+
+    def _simulated_s(self, workload: Workload) -> float:
+        ranks = workload.num_ranks
+        cluster, compute = self.cluster(ranks), self.compute(ranks)
+        return simulate(workload, cluster, compute=compute).makespan_ns / 1e9
+
+
+VERSION = 1
+MAX_MACHINE_BYTES = 16 << 20
+_KEY = "layerdag_machine"
+
+
+def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
+    """Write ``machine``; the same machine gives the same bytes."""
+    document = {
+        _KEY: VERSION,
+        "costs": _costs_document(machine.costs),
+        "link": asdict(machine.link) if machine.link else None,
+        "cores": machine.cores,
+        "alone": asdict(machine.alone) if machine.alone else None,
+        "together": asdict(machine.together) if machine.together else None,
+    }
+    write_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def require_replaceable_machine(path: str | Path) -> None:
+    """Raise UsageError if something lies at ``path`` that ``write_machine`` did not write."""
+    if not Path(path).exists():
+        return
+    try:
+        read_machine(path)
+    except ConfigError:
+        raise UsageError(
+            f"{path}: is there already and is no machine of 'layerdag calibrate', so it is not "
+            "replaced; name another file."
+        ) from None
+
+
+def read_machine(path: str | Path) -> CalibratedMachine:
+    """Read what ``write_machine`` or ``layerdag calibrate`` wrote.
+
+    Raises:
+        ConfigError: If the file is missing, no such JSON, or holds a value that is not possible.
+    """
+    try:
+        document = json.loads(read_whole(Path(path), MAX_MACHINE_BYTES, ConfigError))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
+    if not isinstance(document, dict) or document.get(_KEY) != VERSION:
+        raise ConfigError(
+            f"{path}: is no machine of this version ('{_KEY}': {VERSION}); write one with "
+            "'layerdag calibrate'."
+        )
+    try:
+        cores = document.get("cores")
+        if cores is not None and type(cores) is not int:
+            raise ConfigError(f"cores is {cores!r:.40}; it must be a whole number or null.")
+        return CalibratedMachine(
+            _costs(document.get("costs")),
+            _link(document.get("link")),
+            cores,
+            _spread(document.get("alone")),
+            _spread(document.get("together")),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _costs_document(costs: FittedCosts) -> dict[str, Any]:
+    if isinstance(costs, DeviceCosts):
+        return {"kind": "device", **asdict(costs)}
+    assert isinstance(costs, FittedOperatorCosts)
+    return {"kind": "operators", "rates": dict(costs.rates), "other": costs.other}
+
+
+def _costs(document: object) -> FittedCosts:
+    known: Mapping[str, Callable[[dict[str, Any]], FittedCosts]] = {
+        "device": _device_costs,
+        "operators": _operator_costs,
+    }
+    if not isinstance(document, dict) or document.get("kind") not in known:
+        raise ConfigError(f"costs must be an object whose kind is one of {', '.join(known)}.")
+    return known[document["kind"]](document)
+
+
+def _device_costs(document: dict[str, Any]) -> FittedCosts:
+    device = document.get("device")
+    if not isinstance(device, dict) or not isinstance(device.get("flops"), dict):
+        raise ConfigError("costs.device must be an object with name, flops and bytes_per_s.")
+    flops = {str(kind): _number(rate, f"flops.{kind}") for kind, rate in device["flops"].items()}
+    rates = (*flops.values(), _number(device.get("bytes_per_s"), "bytes_per_s"))
+    if min(rates) <= 0 or "f32" not in flops:
+        raise ConfigError("the device needs positive rates, the one of f32 among them.")
+    return DeviceCosts(
+        Device(str(device.get("name", "")), flops, rates[-1]),
+        _number(document.get("efficiency"), "efficiency"),
+        _number(document.get("launch_ns", 0.0), "launch_ns"),
+    )
+
+
+def _operator_costs(document: dict[str, Any]) -> FittedCosts:
+    rates = document.get("rates")
+    if not isinstance(rates, dict):
+        raise ConfigError("costs.rates must be an object of three numbers for each operator.")
+    of_name = {str(name): _rates(numbers, f"rates.{name}") for name, numbers in rates.items()}
+    return FittedOperatorCosts(of_name, _rates(document.get("other"), "other"))
+
+
+def _rates(numbers: object, name: str) -> Rates:
+    if not isinstance(numbers, list) or len(numbers) != 3:
+        raise ConfigError(f"{name:.60} must be three numbers: ns of a call, operation and byte.")
+    call, operation, byte = (_number(number, name) for number in numbers)
+    return call, operation, byte
+
+
+def _link(document: object) -> FittedLink | None:
+    """Return a link from an object with its fields, None from null."""
+    numbers = _numbers_of(FittedLink, document)
+    return FittedLink(**numbers) if numbers else None
+
+
+def _spread(document: object) -> PredictionSpread | None:
+    """Return a spread from an object with its fields, None from null."""
+    numbers = _numbers_of(PredictionSpread, document)
+    if not numbers:
+        return None
+    counts = {name: int(numbers.pop(name)) for name in ("runs", "most_ranks")}
+    return PredictionSpread(runs=counts["runs"], most_ranks=counts["most_ranks"], **numbers)
+
+
+def _numbers_of(
+    kind: type[FittedLink] | type[PredictionSpread], document: object
+) -> dict[str, float]:
+    """Return the numbers of an object that has exactly the fields of ``kind``; none of null."""
+    if document is None:
+        return {}
+    names = [field.name for field in fields(kind)]
+    if not isinstance(document, dict) or set(document) != set(names):
+        raise ConfigError(f"the {kind.__name__.lower()} must have exactly {', '.join(names)}.")
+    return {name: _number(document[name], name) for name in names}
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{name:.60} is {value!r:.40}; it must be a number.")
+    return float(value)

@@ -1,0 +1,460 @@
+"""``Cluster``, presets, ASTRA-sim's config files.
+
+Values of ASTRA-sim's configuration files, by its own readers' rules; complaints name the key.
+
+Numbers of ``network.yml`` are read as yaml-cpp reads them: from the text of the scalar, quoted or
+not, so that a bandwidth of ``010`` is ten, ``1e3`` a number and ``0x10`` none. Flags of JSON are
+numbers: ``false`` is not 0 there, so it switches a feature on.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.reading import read_whole
+from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts
+from layerdag.simulator.config import (
+    OPTIMIZATIONS,
+    POLICIES,
+    Dimension,
+    MemoryConfig,
+    MemoryKind,
+    NetworkConfig,
+    RunOptions,
+    SystemConfig,
+    Topology,
+    UnsupportedCollectives,
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything about the machine that a run needs.
+
+    Attributes:
+        network: Dimensions; their sizes multiply to the number of ranks.
+        system: Algorithms, chunking, local compute rates.
+        memory: Remote memory; none by default.
+        options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
+    """
+
+    network: NetworkConfig
+    system: SystemConfig
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    options: RunOptions = field(default_factory=RunOptions)
+
+    @classmethod
+    def from_files(
+        cls,
+        *,
+        system: str | Path,
+        network: str | Path,
+        memory: str | Path | None = None,
+        options: RunOptions | None = None,
+    ) -> "Cluster":
+        """Read ASTRA-sim's configuration files.
+
+        Args:
+            system: ``system.json``.
+            network: ``network.yml``.
+            memory: ``memory.json``; None for no remote memory.
+            options: What ASTRA-sim takes from its command line; None for its defaults.
+
+        Raises:
+            ConfigError: If a file cannot be read, or holds a key or value that is not known.
+        """
+        return cls(
+            system=read_system(system),
+            network=read_network(network),
+            memory=MemoryConfig() if memory is None else read_memory(memory),
+            options=options or RunOptions(),
+        )
+
+    @classmethod
+    def preset(cls, name: str = "small") -> "ClusterPreset":
+        """Return a described cluster that comes in every size.
+
+        Args:
+            name: "small", one switch with 25 GB/s and 1000 ns per link.
+
+        Raises:
+            UsageError: If there is no preset of that name.
+        """
+        if name not in PRESETS:
+            raise UsageError(
+                f"There is no cluster preset '{name}'.{did_you_mean(name, PRESETS)} Known are "
+                f"{', '.join(PRESETS)}."
+            )
+        return PRESETS[name]
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks of the cluster."""
+        return self.network.num_npus
+
+
+@dataclass(frozen=True)
+class ClusterPreset:
+    """A cluster for any number of ranks; ``simulate`` gives it as many as the workload has.
+
+    Attributes:
+        name: Of the preset.
+        link: The only dimension of its network, whatever its size says.
+        system: Algorithms, chunking, local compute rates.
+        compute: Name of the compute model that suits its traces.
+    """
+
+    name: str
+    link: Dimension
+    system: SystemConfig
+    compute: str = "measured"
+
+    def with_ranks(self, num_ranks: int) -> Cluster:
+        """Return the cluster with ``num_ranks`` ranks."""
+        network = NetworkConfig((dataclasses.replace(self.link, npus=num_ranks),))
+        return Cluster(network, self.system)
+
+
+def small_cluster(num_ranks: int) -> tuple[SystemConfig, NetworkConfig]:
+    """Return system and network of ``Cluster.preset("small")`` for ``num_ranks`` ranks.
+
+    One switch with 25 GB/s and 1000 ns per link, ring collectives in one chunk, 10 ns endpoint
+    delay: round numbers in the range of one network card per rank, not a model of a certain
+    machine. Unlike the reference it replays collectives that the model does not know (BARRIER,
+    GATHER, groups of one rank) at their recorded duration.
+    """
+    cluster = Cluster.preset("small").with_ranks(num_ranks)
+    return cluster.system, cluster.network
+
+
+PRESETS = {
+    "small": ClusterPreset(
+        "small",
+        Dimension(Topology.SWITCH, 1, 25.0, 1000.0),
+        dataclasses.replace(
+            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+        ),
+    )
+}
+
+
+_DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
+_INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|\d+)[ \t]*", re.ASCII)
+
+
+class Section:
+    """The keys of one file with their values."""
+
+    def __init__(self, values: Any, known: frozenset[str]) -> None:
+        if not isinstance(values, dict):
+            raise ConfigError("holds no mapping of keys to values; write one.")
+        self._values: Mapping[str, Any] = values
+        for key in values:
+            if key not in known:
+                raise ConfigError(
+                    f"unknown key '{key}'.{did_you_mean(key, known)} Known are "
+                    f"{', '.join(sorted(known))}."
+                )
+
+    def has(self, key: str) -> bool:
+        """Return whether ``key`` is given."""
+        return key in self._values
+
+    def required(self, key: str, why: str) -> Any:
+        """Return a value that must be given."""
+        if key not in self._values:
+            raise ConfigError(f"key '{key}' is missing; {why}.")
+        return self._values[key]
+
+    def number(self, key: str, default: int | float | None = None) -> float:
+        """Return a number of a JSON file."""
+        value = self._values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"'{key}' is {_shown(value)}; write a number.")
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"'{key}' is too large for a number.") from None
+
+    def optional_number(self, key: str) -> float | None:
+        """Return a number of a JSON file, None where it is not given."""
+        return self.number(key) if self.has(key) else None
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return a whole number of a JSON file."""
+        value = self.number(key, default)
+        if not value.is_integer():  # refuses NaN and infinity too
+            raise ConfigError(f"'{key}' is {value!r}; write a whole number.")
+        return int(value)
+
+    def optional_integer(self, key: str) -> int | None:
+        """Return a whole number of a JSON file, None where it is not given."""
+        return self.integer(key) if self.has(key) else None
+
+    def flag(self, key: str) -> bool:
+        """Return a flag, 0 or 1; the reference takes any JSON boolean, also false, for 1."""
+        value = self._values.get(key, 0)
+        if isinstance(value, bool):
+            raise ConfigError(
+                f"'{key}' is {_shown(value)}, which ASTRA-sim takes for 1; write 0 or 1."
+            )
+        if value not in (0, 1):
+            raise ConfigError(f"'{key}' is {_shown(value)}; write 0 or 1.")
+        return bool(value)
+
+    def word(self, key: str, default: str | None, known: tuple[str, ...]) -> str:
+        """Return one of a few words."""
+        value = self._values.get(key, default)
+        if value not in known:
+            raise ConfigError(f"'{key}' is {_shown(value)}; write one of {', '.join(known)}.")
+        return str(value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of words."""
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"'{key}' is {_shown(value)}; write a list of names.")
+        return tuple(value)
+
+    def column(self, key: str) -> list[str]:
+        """Return a list of ``network.yml``, one text for each dimension."""
+        value = self.required(key, "give one entry for each dimension, e.g. [ 8 ]")
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"'{key}' is no list with one entry for each dimension; write one.")
+        return value
+
+
+def yaml_number(key: str, text: str) -> float:
+    """Return a number as yaml-cpp converts the scalar to a double."""
+    if not _DOUBLE.fullmatch(text):
+        raise ConfigError(f"{key} holds '{text}', which is no decimal number; write one like 50.0.")
+    return float(text)
+
+
+def yaml_integer(key: str, text: str) -> int:
+    """Return an integer as yaml-cpp converts the scalar: 0x10 is 16, and 010 is 8."""
+    match = _INTEGER.fullmatch(text)
+    digits = match[2] if match else ""
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in "xX"
+    if not match or (octal and not set(digits) <= set("01234567")):
+        raise ConfigError(f"{key} holds '{text}', which is no whole number; write one like 8.")
+    value = int(digits, 8 if octal else 0)
+    return -value if match[1] == "-" else value
+
+
+def _shown(value: object) -> str:
+    """Return a JSON value as it stands in the file."""
+    spelling = {True: "true", False: "false", None: "null"}
+    return spelling[value] if value is None or isinstance(value, bool) else repr(value)
+
+
+_IMPLEMENTATIONS = {
+    "all-reduce-implementation": "all_reduce",
+    "all-gather-implementation": "all_gather",
+    "reduce-scatter-implementation": "reduce_scatter",
+    "all-to-all-implementation": "all_to_all",
+}
+
+_UNREAD = frozenset(
+    {
+        "boost-mode",
+        "intra-dimension-scheduling",
+        "inter-dimension-scheduling",
+        "trace-enabled",
+        "local-mem-trace-filename",
+        "local-reduction-delay",
+        "L",
+        "o",
+        "g",
+        "G",
+    }
+)
+"""Keys of ASTRA-sim's examples that change no tick there, with the features below switched off."""
+
+_SWITCHED_OFF = ("model-shared-bus", "track-local-mem")
+"""Features that are not modeled: only a value that switches them off is accepted."""
+
+_CUSTOM = ("per-node-custom-implementation", *(f"{name}-custom" for name in _IMPLEMENTATIONS))
+"""Keys that name traces of custom collectives, which are not modeled."""
+
+_SYSTEM_KEYS = frozenset(
+    {
+        "scheduling-policy",
+        "collective-optimization",
+        "endpoint-delay",
+        "active-chunks-per-dimension",
+        "preferred-dataset-splits",
+        "local-mem-bw",
+        "peak-perf",
+        "roofline-enabled",
+        "replay-only",
+        *_IMPLEMENTATIONS,
+        "broadcast-implementation",
+        *_UNREAD,
+        *_SWITCHED_OFF,
+        *_CUSTOM,
+    }
+)
+_NETWORK_KEYS = frozenset({"topology", "npus_count", "bandwidth", "latency"})
+_MEMORY_KEYS = frozenset(
+    {"memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"}
+)
+
+
+@contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Put the file's name in front of a complaint about what it holds."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def read_system(path: str | Path) -> SystemConfig:
+    """Read ``system.json``.
+
+    Raises:
+        ConfigError: If the file is missing or no JSON, a key is unknown, a value is out of bounds,
+            or a key is missing for which the reference has no usable default.
+    """
+    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
+    with _named(path):
+        return _system(Section(_parsed(data, json.loads, "JSON"), _SYSTEM_KEYS))
+
+
+def _system(section: Section) -> SystemConfig:
+    """Return what the keys of ``system.json`` describe."""
+    _refuse_unsupported(section)
+    section.required("preferred-dataset-splits", "the reference crashes without it, write e.g. 4")
+    section.required(
+        "collective-optimization", "the reference has no default; write 'localBWAware'"
+    )
+    return SystemConfig(
+        preferred_dataset_splits=section.integer("preferred-dataset-splits"),
+        collective_optimization=section.word("collective-optimization", None, OPTIMIZATIONS),
+        endpoint_delay_ns=section.optional_integer("endpoint-delay"),
+        active_chunks_per_dimension=section.integer("active-chunks-per-dimension", 1),
+        scheduling_policy=section.word("scheduling-policy", "LIFO", POLICIES),
+        local_mem_bw_gb=section.optional_number("local-mem-bw"),
+        peak_perf_tflops=section.optional_number("peak-perf"),
+        roofline_enabled=section.flag("roofline-enabled"),
+        replay_only=section.flag("replay-only"),
+        all_reduce=section.texts("all-reduce-implementation"),
+        all_gather=section.texts("all-gather-implementation"),
+        reduce_scatter=section.texts("reduce-scatter-implementation"),
+        all_to_all=section.texts("all-to-all-implementation"),
+        broadcast=section.texts("broadcast-implementation"),
+    )
+
+
+def _refuse_unsupported(section: Section) -> None:
+    """Refuse features that are not modeled, unless they are switched off."""
+    shared = section.has("model-shared-bus") and section.required("model-shared-bus", "") != 0
+    for key, on in (
+        ("model-shared-bus", shared),
+        ("track-local-mem", section.flag("track-local-mem")),
+    ):
+        if on:
+            raise ConfigError(
+                f"'{key}' is not modeled; set it to 0, or run your own ASTRA-sim with "
+                "--backend astra-sim."
+            )
+    for key in _CUSTOM:
+        if section.has(key) and section.required(key, "") not in ([], ""):
+            instead = key.removesuffix("-custom") if key.endswith("-custom") else "*-implementation"
+            raise ConfigError(
+                f"'{key}' names custom collectives, which are not modeled; name algorithms under "
+                f"'{instead}', e.g. [\"ring\"], or run your own ASTRA-sim with "
+                "--backend astra-sim."
+            )
+
+
+def read_network(path: str | Path) -> NetworkConfig:
+    """Read ``network.yml``.
+
+    Raises:
+        ConfigError: If the file is missing or no YAML, a key is unknown or missing, the lists have
+            different lengths, or a value is out of bounds.
+    """
+    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
+    with _named(path):
+        return _network(Section(_parsed(data, load_yaml_texts, "YAML"), _NETWORK_KEYS))
+
+
+def _network(section: Section) -> NetworkConfig:
+    """Return what the keys of ``network.yml`` describe."""
+    columns = [section.column(key) for key in ("topology", "npus_count", "bandwidth", "latency")]
+    if len({len(column) for column in columns}) != 1:
+        sizes = ", ".join(str(len(column)) for column in columns)
+        raise ConfigError(
+            f"topology, npus_count, bandwidth and latency have {sizes} entries; "
+            "give one for each dimension."
+        )
+    return NetworkConfig(tuple(_dimension(*row) for row in zip(*columns, strict=True)))
+
+
+def _dimension(name: str, npus: str, bandwidth: str, latency: str) -> Dimension:
+    """Return one dimension from the texts of the file."""
+    names = [topology.value for topology in Topology]
+    if name not in names:
+        raise ConfigError(f"unknown topology '{name}'; write one of {', '.join(names)}.")
+    return Dimension(
+        Topology(name),
+        yaml_integer("npus_count", npus),
+        yaml_number("bandwidth", bandwidth),
+        yaml_number("latency", latency),
+    )
+
+
+def read_memory(path: str | Path) -> MemoryConfig:
+    """Read the remote memory's JSON file.
+
+    Raises:
+        ConfigError: If the file is missing or no JSON, a key is unknown or missing, or a value is
+            out of bounds.
+    """
+    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
+    with _named(path):
+        return _memory(Section(_parsed(data, json.loads, "JSON"), _MEMORY_KEYS))
+
+
+def _memory(section: Section) -> MemoryConfig:
+    """Return what the keys of the remote memory's file describe."""
+    section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
+    names = tuple(kind.value for kind in MemoryKind)
+    kind = MemoryKind(section.word("memory-type", None, names))
+    if kind is MemoryKind.NONE:
+        return MemoryConfig()
+    per_node = kind is MemoryKind.PER_NODE
+    if per_node:
+        section.required("num-npus-per-node", "PER_NODE needs the ranks that share a memory")
+        section.required("num-nodes", "PER_NODE needs the number of memories")
+    return MemoryConfig(
+        kind,
+        section.integer("remote-mem-latency"),
+        section.number("remote-mem-bw"),
+        section.integer("num-npus-per-node") if per_node else 1,
+        section.integer("num-nodes") if per_node else None,
+    )
+
+
+def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:
+    """Return what a file holds; a byte order mark is skipped, as in the reference."""
+    try:
+        return parser(data.decode("utf-8-sig"))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(f"is no {language} ({where}{problem}); repair or replace it.") from None
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"is no {language} ({first}); repair or replace it.") from None

@@ -1,0 +1,306 @@
+"""Contract of compute models, measured, roofline.
+
+Compute-cost models: how long a compute node takes on the simulated device.
+
+One interface, several final models. The reference's own model is ``ReferenceCompute``; the others
+are off by default.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator.config import MAX_TIME_NS, SystemConfig
+from layerdag.traces.trace import Trace
+
+SKIPPED = -1
+"""Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
+
+
+class ComputeModel(ABC):
+    """Durations of compute nodes."""
+
+    @abstractmethod
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """Return the time of each compute node.
+
+        Args:
+            trace: The trace.
+            rows: int64 (M,), positions of the compute nodes in the trace.
+            on_cpu: bool (M,), whether ``is_cpu_op`` is set.
+
+        Returns:
+            int64 (M,) ns, or ``SKIPPED``.
+
+        Raises:
+            SimulationError: If a node lacks what the model needs; names file and node.
+        """
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """Return the time of nodes that are not simulated but replayed, int64 (M,) ns."""
+        return recorded_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """Return whether the trace states what the model makes times of, at some of these nodes.
+
+        Where it does not, every node would take 1 ns.
+        """
+        del trace, rows
+        return True
+
+
+def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return ``duration_micros`` in ns, 1 ns where it is 0 (ASTRA-sim's replay), int64 (M,)."""
+    microseconds = trace.duration_us_N[rows]
+    if (microseconds > MAX_TIME_NS // 1000).any():
+        bad = int(trace.id_N[rows[np.argmax(microseconds)]])
+        raise SimulationError(
+            f"{trace.source}: node {bad} lasts {int(microseconds.max())} us; "
+            "at most 1e12 us can be run."
+        )
+    return np.maximum(microseconds.astype(np.int64) * 1000, 1)
+
+
+@final
+class ReferenceCompute(ComputeModel):
+    """ASTRA-sim's model: the roofline for GPU nodes where it is enabled, else the recorded time.
+
+    perf = min(local-mem-bw * num_ops / tensor_size, peak-perf); t = floor(1e9 * num_ops / perf) ns.
+    A GPU node with tensor_size 0 is skipped (docs/reference/simulator.md, "Nodes").
+    """
+
+    def __init__(self, system: SystemConfig) -> None:
+        self._roofline = system.roofline_enabled and not system.replay_only
+        self._bytes_per_s = (system.local_mem_bw_gb or 0.0) * 1e9
+        self._flops = (system.peak_perf_tflops or 0.0) * 1e12
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        if not self._roofline:
+            return recorded_ns(trace, rows)
+        time_ns = np.empty(len(rows), dtype=np.int64)
+        time_ns[on_cpu] = recorded_ns(trace, rows[on_cpu])
+        on_gpu = rows[~on_cpu]
+        num_ops = self._needed(trace, "num_ops", on_gpu)
+        tensor_size = self._needed(trace, "tensor_size", on_gpu)
+        if (tensor_size < 0).any():
+            first = int(np.argmax(tensor_size < 0))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has tensor_size "
+                f"{int(tensor_size[first])}; give its bytes, at least 0."
+            )
+        runs = tensor_size > 0
+        if ((num_ops <= 0) & runs).any():
+            first = int(np.argmax((num_ops <= 0) & runs))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has num_ops "
+                f"{int(num_ops[first])}, for which the roofline has no time; give a positive "
+                "num_ops, or set roofline-enabled to 0."
+            )
+        gpu_ns = np.full(len(on_gpu), SKIPPED, dtype=np.int64)
+        gpu_ns[runs] = self._roofline_ns(num_ops[runs], tensor_size[runs])
+        time_ns[~on_cpu] = gpu_ns
+        return time_ns
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``; the roofline refuses nodes without costs one by one."""
+        return self._roofline or bool(trace.duration_us_N[rows].any())
+
+    def _roofline_ns(self, num_ops: np.ndarray, tensor_size: np.ndarray) -> np.ndarray:
+        """Return floor(1e9 * num_ops / perf), in the reference's order of operations."""
+        ops = num_ops.astype(np.float64)
+        intensity = ops / tensor_size.astype(np.float64)
+        perf = np.minimum(self._bytes_per_s * intensity, self._flops)
+        time_ns = np.floor(ops / perf * 1e9)
+        return np.minimum(time_ns, 2.0 * MAX_TIME_NS).astype(np.int64)
+
+    @staticmethod
+    def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return an integer attribute that every node of ``rows`` must carry."""
+        value_N, present_N = trace.integers(name)
+        if not present_N[rows].all():
+            bad = int(trace.id_N[rows[np.argmin(present_N[rows])]])
+            raise SimulationError(
+                f"{trace.source}: compute node {bad} lacks '{name}', which the roofline needs; "
+                "add it, or set roofline-enabled to 0."
+            )
+        return value_N[rows]
+
+
+@final
+class MeasuredCompute(ComputeModel):
+    """Measured times: the attribute ``duration_ns`` where a node has it, else ``duration_micros``.
+
+    Traces that this package collects or samples carry ``duration_ns``; most host operators last
+    less than a microsecond, which ASTRA-sim's model would round away. Every node lasts at least
+    1 ns. Off by default.
+
+    Args:
+        scale: Factor on every measured time, e.g. 0.5 for a device twice as fast.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        if not 0 < scale < float("inf"):
+            raise ConfigError(f"the scale of measured times is {scale}; it must be positive.")
+        self._scale = scale
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``; CPU and GPU nodes are treated alike."""
+        del on_cpu
+        return self.replayed_ns(trace, rows)
+
+    def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
+        """See ``ComputeModel.is_timed``."""
+        if trace.duration_us_N[rows].any():
+            return True
+        return bool(trace.integers("duration_ns")[0][rows].any())
+
+    def replayed_ns(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.replayed_ns``."""
+        fine_N, present_N = trace.integers("duration_ns")
+        time_ns = np.where(present_N[rows], fine_N[rows], recorded_ns(trace, rows))
+        if (time_ns < 0).any():
+            bad = int(trace.id_N[rows[np.argmin(time_ns)]])
+            raise SimulationError(
+                f"{trace.source}: node {bad} has a negative duration_ns; correct it."
+            )
+        time_ns = np.minimum(np.floor(time_ns * self._scale), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)
+
+
+@final
+class PredictedCompute(ComputeModel):
+    """Times that any function predicts, such as a trained surrogate.
+
+    Args:
+        predict: Maps (trace, positions of the nodes) to microseconds, one per node.
+    """
+
+    def __init__(self, predict: Callable[[Trace, np.ndarray], np.ndarray]) -> None:
+        self._predict = predict
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        del on_cpu
+        time_us = np.asarray(self._predict(trace, rows), dtype=np.float64)
+        if time_us.shape != rows.shape or not (np.isfinite(time_us) & (time_us >= 0)).all():
+            raise SimulationError(
+                f"{trace.source}: the predictor gave {time_us.shape[0] if time_us.ndim else 0} "
+                f"times for {len(rows)} nodes, or one that is no time; fix the predictor."
+            )
+        time_ns = np.minimum(np.floor(time_us * 1000), 2.0 * MAX_TIME_NS)
+        return np.maximum(time_ns, 1).astype(np.int64)
+
+
+_CLASS_OF_DTYPE = {
+    "double": "f64",
+    "float64": "f64",
+    "float": "f32",
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "half": "bf16",
+    "float16": "bf16",
+    "int8": "i8",
+    "uint8": "i8",
+    "signed char": "i8",
+    "unsigned char": "i8",
+}
+
+
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1}
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the bytes of a number of the format ``dtype``, 4 for an unknown one."""
+    return _ITEM_BYTES[_CLASS_OF_DTYPE.get(dtype.removeprefix("c10::").lower(), "f32")]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Data-sheet rates of one device, dense.
+
+    Attributes:
+        name: Name on the command line.
+        flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8".
+        bytes_per_s: Memory bandwidth in bytes per second.
+    """
+
+    name: str
+    flops: dict[str, float]
+    bytes_per_s: float
+
+
+DEVICES = {
+    device.name: device
+    for device in (
+        Device("a100-40", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 1555e9),
+        Device("a100-80", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 2039e9),
+        Device("h100", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 3350e9),
+        Device("h200", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 4800e9),
+        Device("b200", {"f64": 37e12, "f32": 75e12, "bf16": 2250e12, "i8": 4500e12}, 8000e9),
+        Device("tpu-v3", {"f32": 63.3e12, "bf16": 63.3e12}, 429.2e9),
+        Device("tpu-v4", {"f32": 275e12, "bf16": 275e12, "i8": 275e12}, 1228e9),
+    )
+}
+"""Presets. The A100's and TPU v3's rates are those of the estimators that
+docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM
+versions (B200: an eighth of HGX and DGX B200)."""
+
+
+@final
+class RooflineCompute(ComputeModel):
+    """Times of compute nodes on a device, from their ``num_ops``, ``tensor_size`` and ``dtype``.
+
+    Unlike the reference's roofline it distinguishes number formats, keeps nodes without bytes
+    (they take the time of their operations) and never returns less than 1 ns.
+
+    Args:
+        device: A preset of ``DEVICES`` or one of your own.
+        efficiency: Share of both peaks that real kernels reach, in (0, 1].
+        launch_ns: Fixed cost of a node in ns.
+    """
+
+    def __init__(self, device: Device, efficiency: float = 1.0, launch_ns: float = 0.0) -> None:
+        if not 0 < efficiency <= 1 or launch_ns < 0:
+            raise ConfigError(
+                f"efficiency is {efficiency} and launch_ns {launch_ns}; the first must lie in "
+                "(0, 1], the second must not be negative."
+            )
+        self._device = device
+        self._efficiency = efficiency
+        self._launch_ns = launch_ns
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``; CPU nodes keep their recorded time."""
+        num_ops, has_ops = (column[rows] for column in trace.integers("num_ops"))
+        tensor_size, has_size = (column[rows] for column in trace.integers("tensor_size"))
+        lacking = ~(has_ops | has_size) & ~on_cpu
+        if lacking.any():
+            bad = int(trace.id_N[rows[np.argmax(lacking)]])
+            raise SimulationError(
+                f"{trace.source}: compute node {bad} has neither num_ops nor tensor_size; add one, "
+                "or use measured durations."
+            )
+        peak = self._peaks(trace, rows) * self._efficiency
+        seconds = np.maximum(
+            num_ops / peak, tensor_size / (self._device.bytes_per_s * self._efficiency)
+        )
+        time_ns = np.minimum(np.floor(seconds * 1e9 + self._launch_ns), 2.0 * MAX_TIME_NS)
+        time_ns = np.maximum(time_ns, 1).astype(np.int64)
+        return np.where(on_cpu, self.replayed_ns(trace, rows), time_ns)
+
+    def _peaks(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
+        """Return the peak rate of each node's number format; f32 where the device lacks it."""
+        flops = self._device.flops
+        names = trace.dtypes()
+        rate_of = {
+            name: flops.get(
+                _CLASS_OF_DTYPE.get(name.removeprefix("c10::").lower(), "f32"), flops["f32"]
+            )
+            for name in set(names)
+        }
+        return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)

@@ -1,5 +1,0 @@
-"""How long a compute node takes: measured, roofline, systolic arrays, learned."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

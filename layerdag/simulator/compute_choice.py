@@ -1,0 +1,257 @@
+"""Compute models by the words users type.
+
+Compute-cost models as the command line, sweeps and ``simulate(compute=...)`` name them.
+
+``MODEL`` or ``MODEL:ARGUMENT,...``; ``CHOICES`` lists the models with their arguments.
+"""
+
+import glob
+import re
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.errors import ConfigError
+from layerdag.runtime.settings import did_you_mean
+from layerdag.simulator.compute import (
+    ComputeModel,
+    MeasuredCompute,
+    PredictedCompute,
+    ReferenceCompute,
+)
+from layerdag.simulator.config import SystemConfig
+from layerdag.simulator.learned import ElementwiseLatency, read_columns
+from layerdag.simulator.systolic import (
+    TPU_V4_BATCH,
+    TPU_V4_RANGES,
+    TPU_V4_REGIONS,
+    TPU_V4_ROOF,
+    TPU_V6E_BATCH,
+    TPU_V6E_RANGES,
+    TPU_V6E_ROOF,
+    BatchReduction,
+    Clock,
+    CyclesToTime,
+    Dataflow,
+    Gemm,
+    SystolicArray,
+    SystolicCompute,
+    fit_roof,
+)
+
+CHOICES = """\
+reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
+measured[:scale=X]               duration_ns where a node has it, else duration_micros; times X
+DEVICE[:efficiency=X,launch=NS]  roofline of a100-40, a100-80, h100, h200, b200, tpu-v3 or
+                                 tpu-v4
+systolic:ROWSxCOLUMNS[,dataflow=ws|os|is][,clock=GHZ | ,map=MAP][,bandwidth=GB/s][,elementwise=CSV]
+                                 cycles of a systolic array at a clock (default: 1 GHz), or mapped
+                                 to time: tpu-v4, tpu-v4-regions, tpu-v4-ranges, tpu-v6e,
+                                 tpu-v6e-ranges (128x128, ws), or fitted to a CSV with the columns
+                                 m, n, k, latency_us; other operators by bandwidth or by a CSV
+                                 with d0, d1, d2, latency_us, else as measured
+learned:PREFIX                   boosted trees fitted to the measured operators of another workload
+surrogate:FOLDER                 the same fitted once on many traces, by 'layerdag surrogate fit
+                                 DATA --per operator --out FOLDER'
+"""
+MODELS = ("reference", "measured", "systolic", "learned", "surrogate")
+
+
+def number(model: str, options: dict[str, str], key: str, default: float) -> float:
+    """Take a number out of the options.
+
+    Raises:
+        ConfigError: If it is not one.
+    """
+    text = options.pop(key, None)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(
+            f"compute model '{model}': {key} is '{text}'; give a number, such as {key}={default:g}."
+        ) from None
+
+
+MAPS: dict[str, tuple[CyclesToTime, BatchReduction]] = {
+    "tpu-v4": (TPU_V4_ROOF, TPU_V4_BATCH),
+    "tpu-v4-regions": (TPU_V4_REGIONS, TPU_V4_BATCH),
+    "tpu-v4-ranges": (TPU_V4_RANGES, TPU_V4_BATCH),
+    "tpu-v6e": (TPU_V6E_ROOF, TPU_V6E_BATCH),
+    "tpu-v6e-ranges": (TPU_V6E_RANGES, TPU_V6E_BATCH),
+}
+"""Published maps, with the reduction for batches; both were fitted to a 128 x 128 array, ws."""
+
+_FITTED_ON = SystolicArray(128, 128, Dataflow.WEIGHT_STATIONARY)
+_SIZE = re.compile(r"(\d{1,6})x(\d{1,6})")
+
+
+def systolic_model(size: str, options: dict[str, str]) -> SystolicCompute:
+    """Return the array ``ROWSxCOLUMNS``; takes the options that it knows out of ``options``.
+
+    Raises:
+        ConfigError: If the size or an option is not of its form, or a published map is asked of an
+            array that it was not fitted to.
+    """
+    match = _SIZE.fullmatch(size)
+    if not match:
+        raise ConfigError(
+            f"compute model 'systolic': '{size}' is no size; write ROWSxCOLUMNS, such as "
+            "systolic:128x128."
+        )
+    array = SystolicArray(int(match[1]), int(match[2]), _dataflow(options.pop("dataflow", "ws")))
+    if "clock" in options and "map" in options:
+        raise ConfigError("compute model 'systolic': give a clock or a map, not both.")
+    to_time, batch = _to_time(array, options)
+    bandwidth = number("systolic", options, "bandwidth", 0.0) if "bandwidth" in options else None
+    learned = options.pop("elementwise", None)
+    elementwise = ElementwiseLatency.from_csv(learned) if learned else None
+    return SystolicCompute(
+        array, to_time, batch=batch, bytes_per_ns=bandwidth, elementwise=elementwise
+    )
+
+
+def _dataflow(name: str) -> Dataflow:
+    try:
+        return Dataflow(name)
+    except ValueError:
+        raise ConfigError(
+            f"compute model 'systolic': dataflow is '{name}'; it is ws (weight stationary), os "
+            "(output stationary) or is (input stationary)."
+        ) from None
+
+
+def _to_time(
+    array: SystolicArray, options: dict[str, str]
+) -> tuple[CyclesToTime, BatchReduction | None]:
+    """Return the map from cycles to time, and how batches reduce it."""
+    name = options.pop("map", None)
+    if name is None:
+        return Clock(number("systolic", options, "clock", 1.0)), None
+    if name.endswith(".csv"):
+        return _fitted(array, name), None
+    if name not in MAPS:
+        raise ConfigError(
+            f"compute model 'systolic': unknown map '{name}'.{did_you_mean(name, MAPS)} "
+            f"Known are {', '.join(MAPS)}, and a CSV of your own."
+        )
+    if array != _FITTED_ON:
+        raise ConfigError(
+            f"compute model 'systolic': the map {name} was fitted to systolic:128x128,dataflow=ws; "
+            "use that array, a clock, or a CSV of your own measurements."
+        )
+    return MAPS[name]
+
+
+def _fitted(array: SystolicArray, path: str) -> CyclesToTime:
+    """Return a map fitted to measured products."""
+    table_S4 = read_columns(path, ("m", "n", "k", "latency_us"))
+    if not (np.isfinite(table_S4) & (table_S4 > 0)).all():
+        raise ConfigError(f"{path}: sizes and latencies must all be positive numbers.")
+    gemms = [Gemm(*row) for row in table_S4[:, :3].astype(np.int64).tolist()]
+    cycles_S = np.array([array.run(gemm).cycles for gemm in gemms])
+    try:
+        return fit_roof(cycles_S, gemms, table_S4[:, 3])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def compute_model(name: str, system: SystemConfig) -> ComputeModel:
+    """Return the model that ``name`` describes, such as "measured" or "systolic:128x128".
+
+    Raises:
+        ConfigError: If there is no such model, which names the nearest one, or an argument is
+            missing, unknown or not of its form.
+    """
+    word, colon, rest = name.partition(":")
+    if word == "learned":
+        return _learned(rest)
+    if word == "surrogate":
+        return _surrogate(rest)
+    positional, options = _arguments(name, rest) if colon else ("", {})
+    model = _model(word, positional, options, system)
+    if options:
+        raise ConfigError(
+            f"compute model '{name}': unknown argument '{next(iter(options))}'. Models:\n{CHOICES}"
+        )
+    return model
+
+
+def model_files(name: str) -> list[Path]:
+    """Return the files that the model is fitted to, as far as they exist."""
+    word, _, rest = name.partition(":")
+    if word == "learned":
+        prefix = Path(rest)
+        return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et*"))
+    if word == "surrogate":
+        return sorted(path for path in Path(rest).glob("*") if path.is_file())
+    values = (part.partition("=")[2] for part in rest.split(","))
+    return [Path(value) for value in values if value.endswith(".csv") and Path(value).is_file()]
+
+
+def _model(
+    word: str, positional: str, options: dict[str, str], system: SystemConfig
+) -> ComputeModel:
+    """Return the model; takes the options that it knows out of ``options``."""
+    if word == "systolic":
+        return systolic_model(positional, options)
+    if positional:
+        raise ConfigError(
+            f"compute model '{word}': '{positional}' is not of the form NAME=VALUE. Models:\n"
+            f"{CHOICES}"
+        )
+    if word == "reference":
+        return ReferenceCompute(system)
+    if word == "measured":
+        return MeasuredCompute(number(word, options, "scale", 1.0))
+    from layerdag.simulator.compute import DEVICES, RooflineCompute
+
+    if word in DEVICES:
+        efficiency = number(word, options, "efficiency", 1.0)
+        return RooflineCompute(DEVICES[word], efficiency, number(word, options, "launch", 0.0))
+    known = [*MODELS, *DEVICES]
+    raise ConfigError(
+        f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are {', '.join(known)}."
+    )
+
+
+def _learned(prefix: str) -> ComputeModel:
+    """Return the model fitted to the workload ``prefix``."""
+    if not prefix:
+        raise ConfigError(
+            "compute model 'learned' needs measured traces; write learned:PREFIX, such as "
+            "learned:runs/mine for runs/mine.0.et, runs/mine.1.et, ..."
+        )
+    from layerdag.simulator.learned import OperatorLatency
+
+    return PredictedCompute(OperatorLatency.from_prefix(prefix).microseconds)
+
+
+def _surrogate(folder: str) -> ComputeModel:
+    """Return the model that ``layerdag surrogate fit --per operator`` wrote."""
+    if not folder:
+        raise ConfigError(
+            "compute model 'surrogate' needs a folder; write surrogate:FOLDER, where 'layerdag "
+            "surrogate fit DATA --per operator --out FOLDER' wrote one."
+        )
+    from layerdag.simulator.learned import OperatorTrees
+
+    return PredictedCompute(OperatorTrees.load(folder).microseconds)
+
+
+def _arguments(name: str, rest: str) -> tuple[str, dict[str, str]]:
+    """Return the argument without a name, "" if there is none, and the others."""
+    positional, options = "", {}
+    for position, part in enumerate(rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals and position == 0:
+            positional = part
+        elif not equals or not value or key in options:
+            raise ConfigError(
+                f"compute model '{name}': '{part}' is given twice or is not of the form "
+                f"NAME=VALUE. Models:\n{CHOICES}"
+            )
+        else:
+            options[key] = value
+    return positional, options

@@ -1,0 +1,484 @@
+"""Ctypes input and output of the kernel, deadlock told."""
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from layerdag.errors import LayerdagError, SimulationError
+from layerdag.graph.topology import pointers
+from layerdag.runtime.native import library
+from layerdag.simulator.config import Congestion
+from layerdag.simulator.lowering import ClassProgram, NodeKind, positions_in
+from layerdag.simulator.program import LoweredProgram, TopologyCode, endpoint_delay, memory_ranks
+from layerdag.traces.trace import CollectiveType, NodeType, Trace
+
+MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
+GROUP_DELAY_NS = 10
+GROUP_TAGS = 1_000_000
+_OUT_OF_MEMORY, _NOT_EXACT = 1, 2
+
+_PHASE = np.dtype(
+    [
+        ("size", np.int64),
+        *(
+            (name, np.int32)
+            for name in (
+                "type",
+                "algorithm",
+                "window",
+                "dimension",
+                "members",
+                "stride",
+                "queue_choice",
+                "tree_counter",
+            )
+        ),
+    ]
+)
+
+_FIELDS = (
+    *((name, "i") for name in ("num_ranks", "num_classes", "num_dims", "num_plans", "num_groups")),
+    *(
+        (name, "p")
+        for name in (
+            "class_of_rank",
+            "node_ptr",
+            "kind",
+            "slot",
+            "duration",
+            "peer",
+            "tag",
+            "child_ptr",
+            "child",
+            "indegree",
+            "role_ptr",
+            "role",
+            "out_ptr",
+            "phase_ptr",
+            "phase",
+            "chunks",
+            "group_ptr",
+            "group_rank",
+            "rank_group_ptr",
+            "rank_group",
+            "rank_position",
+            "group_tag",
+            "dim_size",
+            "dim_type",
+            "dim_bandwidth",
+            "dim_latency",
+        )
+    ),
+    ("reduce_bandwidth", "d"),
+    *(
+        (name, "i")
+        for name in (
+            "endpoint_delay",
+            "group_delay",
+            "queues_per_dim",
+            "active_per_queue",
+            "memory_ranks",
+            "congestion_aware",
+            "rendezvous",
+            "solve_runs",
+            "comm_streams",
+        )
+    ),
+)
+_CTYPES: dict[str, type] = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "d": ctypes.c_double}
+
+
+class _Input(ctypes.Structure):
+    _fields_ = tuple((name, _CTYPES[code]) for name, code in _FIELDS)
+
+
+_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane", "instant")
+
+
+class _Output(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in _OUTPUTS]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelOutput:
+    """What the kernel found; -1 stands for "did not happen".
+
+    Attributes:
+        issue_ns: int64 per node of every rank (rows as in ``Program.out_ptr``).
+        finish_ns: int64, the same.
+        rank_finish_ns: int64 (R,).
+        lane: uint8 per node of every rank, which communication stream it took; 0 for other nodes.
+        waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
+        unmatched: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
+        events: Number of events handled.
+        instant: Row of the first node that put an event into tick 0, where the reference aborts;
+            -1 for none.
+    """
+
+    issue_ns: np.ndarray
+    finish_ns: np.ndarray
+    rank_finish_ns: np.ndarray
+    lane: np.ndarray
+    waits: np.ndarray
+    unmatched: np.ndarray
+    events: int
+    instant: int
+
+
+class Method(IntEnum):
+    """How collectives are run; the values are those of ``solve_runs`` in native/sim/sim.h.
+
+    SOLVED is exact wherever it yields an outcome at all: where it would not be, or where ranks get
+    stuck, the kernel says so and every message is simulated instead.
+    """
+
+    MESSAGES = 0
+    SOLVED = 1
+
+
+def run_event_loop(program: LoweredProgram) -> KernelOutput:
+    """Run the program to its end, or to where nothing moves any more, by the fastest exact method.
+
+    Raises:
+        SimulationError: If memory runs out.
+    """
+    if _solvable(program):
+        outcome = run_with(program, Method.SOLVED)
+        if outcome is not None and (outcome.finish_ns >= 0).all():
+            return outcome
+    outcome = run_with(program, Method.MESSAGES)
+    assert outcome is not None
+    return outcome
+
+
+def _solvable(program: LoweredProgram) -> bool:
+    """Return whether a collective's course depends on nothing but when its members enter it."""
+    options = program.cluster.options
+    if options.congestion is not Congestion.UNAWARE or options.rendezvous:
+        return False
+    if endpoint_delay(program.cluster) == 0:  # then the order inside a tick counts
+        return False
+    shared = memory_ranks(program.cluster.memory, program.num_ranks) > 0
+    return not (shared and any((c.kind_N == NodeKind.MEMORY).any() for c in program.classes))
+
+
+def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
+    """Run the program by one method; None if that method would not be exact here.
+
+    Raises:
+        SimulationError: If memory runs out.
+    """
+    arrays = _arrays(program)
+    given = _Input(
+        **{name: array.ctypes.data for name, array in arrays.items()},
+        **_scalars(program),
+        solve_runs=int(method),
+    )
+    rows, ranks = int(program.out_ptr[-1]), program.num_ranks
+    out: dict[str, np.ndarray] = {
+        "issue": np.empty(rows, dtype=np.int64),
+        "finish": np.empty(rows, dtype=np.int64),
+        "rank_finish": np.empty(ranks, dtype=np.int64),
+        "events": np.zeros(1, dtype=np.int64),
+        "lane": np.zeros(rows, dtype=np.uint8),
+        "instant": np.full(1, -1, dtype=np.int64),
+    }
+    wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
+    max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
+    waits, unmatched = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
+    _require_current_kernels()
+    function = library().sim_run
+    function.restype = ctypes.c_int64
+    status = function(
+        ctypes.byref(given),
+        ctypes.byref(wanted),
+        ctypes.c_void_p(waits.ctypes.data),
+        ctypes.c_void_p(unmatched.ctypes.data),
+        ctypes.c_int64(max_rows),
+    )
+    if status == _OUT_OF_MEMORY:
+        raise SimulationError("the simulation ran out of memory; use fewer ranks or more memory.")
+    if status == _NOT_EXACT:
+        return None
+    return KernelOutput(
+        issue_ns=out["issue"],
+        finish_ns=out["finish"],
+        rank_finish_ns=out["rank_finish"],
+        lane=out["lane"],
+        waits=waits[1:].reshape(-1, 5)[: waits[0]],
+        unmatched=unmatched[1:].reshape(-1, 5)[: unmatched[0]],
+        events=int(out["events"][0]),
+        instant=int(out["instant"][0]),
+    )
+
+
+def _require_current_kernels() -> None:
+    """Refuse kernels that were compiled for another layout of struct Input."""
+    size = getattr(library(), "sim_input_bytes", None)
+    if size is None or size() != ctypes.sizeof(_Input):
+        raise LayerdagError(
+            "The compiled kernels of layerdag belong to another version of it; install the package "
+            "again with 'pip install .' (in a checkout: python setup.py build_ext --inplace)."
+        )
+
+
+def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
+    """Return the parts end to end as one contiguous array of ``dtype``."""
+    return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
+
+
+def _arrays(program: LoweredProgram) -> dict[str, np.ndarray]:
+    """Return every array of struct Input; they must outlive the call."""
+    classes, groups = program.classes, program.groups
+    edge_start = pointers([len(c.child_E) for c in classes])
+    child_ptr = [c.child_ptr[:-1] + start for c, start in zip(classes, edge_start, strict=False)]
+    child_ptr.append(edge_start[-1:])
+    dimensions = program.cluster.network.dimensions
+    phases = [
+        (p.size, *map(int, (p.type, p.algorithm, p.window, p.dimension, p.members, p.stride)),
+         int(p.queue_choice), p.tree_counter)
+        for plan in program.plans
+        for p in plan.phases
+    ]  # fmt: skip
+    return {
+        "class_of_rank": np.ascontiguousarray(program.class_of_rank),
+        "node_ptr": pointers([len(c.id_N) for c in classes]),
+        "kind": _joined((c.kind_N for c in classes), np.uint8),
+        "slot": _joined((c.slot_N for c in classes), np.uint8),
+        "duration": _joined((c.cost_N for c in classes), np.int64),
+        "peer": _joined((_roles(c)[0] for c in classes), np.int32),
+        "tag": _joined((_roles(c)[1] for c in classes), np.int64),
+        "child_ptr": _joined(child_ptr, np.int64),
+        "child": _joined((c.child_E for c in classes), np.int32),
+        "indegree": _joined((c.indegree_N for c in classes), np.int32),
+        "role_ptr": program.role_ptr,
+        "role": program.role,
+        "out_ptr": program.out_ptr,
+        "phase_ptr": pointers([len(plan.phases) for plan in program.plans]),
+        "phase": np.array(phases, dtype=_PHASE),
+        "chunks": np.array([plan.chunks for plan in program.plans], dtype=np.int32),
+        "group_ptr": groups.ptr,
+        "group_rank": groups.rank,
+        "rank_group_ptr": groups.rank_ptr,
+        "rank_group": groups.of_rank,
+        "rank_position": groups.position,
+        "group_tag": groups.names * GROUP_TAGS,
+        "dim_size": np.array([d.npus for d in dimensions], dtype=np.int32),
+        "dim_type": np.array([TopologyCode[d.topology.name] for d in dimensions], dtype=np.int32),
+        "dim_bandwidth": np.array([d.bytes_per_ns for d in dimensions], dtype=np.float64),
+        "dim_latency": np.array([d.latency_ns for d in dimensions], dtype=np.float64),
+    }
+
+
+def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns peer and tag with a rank's roles in place of its peers and groups."""
+    message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
+    grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
+    peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
+    tag_N[grouped_N] = positions_in(nodes.groups, tag_N[grouped_N])
+    peer_N[message_N] = len(nodes.groups) + positions_in(nodes.peers, peer_N[message_N])
+    return peer_N, tag_N
+
+
+def _scalars(program: LoweredProgram) -> dict[str, int | float]:
+    """Return every number of struct Input."""
+    cluster, options = program.cluster, program.cluster.options
+    queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
+    return {
+        "num_ranks": program.num_ranks,
+        "num_classes": len(program.classes),
+        "num_dims": len(cluster.network.dimensions),
+        "num_plans": len(program.plans),
+        "num_groups": len(program.groups.names),
+        "reduce_bandwidth": cluster.system.local_mem_bw_gb or 0.0,
+        "endpoint_delay": endpoint_delay(cluster),
+        "group_delay": GROUP_DELAY_NS,
+        "queues_per_dim": queues,
+        "active_per_queue": -(-active // queues),
+        "memory_ranks": memory_ranks(cluster.memory, program.num_ranks),
+        "congestion_aware": int(options.congestion is not Congestion.UNAWARE),
+        "rendezvous": int(options.rendezvous),
+        "comm_streams": options.comm_streams,
+    }
+
+
+_TURNS = (
+    " With --num-queues-per-dim above 1 they must also have issued equally many before, of any "
+    "group: a rank's queues take turns, and half of them run the other way round."
+)
+
+SHOWN = 6
+"""Links of a chain of waits that a message spells out."""
+
+
+def explain(program: LoweredProgram, outcome: KernelOutput) -> str:
+    """Return one sentence on why ``outcome`` is incomplete; it names ranks, nodes and the cause."""
+    total = len(outcome.finish_ns)
+    done = int((outcome.finish_ns >= 0).sum())
+    if done == total:
+        return _explain_unmatched(program, outcome)
+    last = int(max(outcome.finish_ns.max(), outcome.issue_ns.max(), 0))
+    state = f"{done} of {total} nodes were done when everything stopped at tick {last}."
+    chain = _wait_chain(program, outcome)
+    if not chain:
+        rank = _first_incomplete_rank(program, outcome)
+        return f"{_explain_inside(program, outcome, rank)} {state}"
+    return f"{_explain_chain(program, outcome, chain)} {state}"
+
+
+def _first_incomplete_rank(program: LoweredProgram, outcome: KernelOutput) -> int:
+    row = int(np.argmax(outcome.finish_ns < 0))
+    return int(np.searchsorted(program.out_ptr, row, side="right") - 1)
+
+
+def _rows(program: LoweredProgram, rank: int) -> slice:
+    return slice(int(program.out_ptr[rank]), int(program.out_ptr[rank + 1]))
+
+
+def describe(program: LoweredProgram, rank: int, row: int) -> str:
+    """Return rank, id, name and kind of a node, e.g. "rank 0 node 7 'loss' (ALL_REDUCE, 8 bytes)".
+
+    Args:
+        program: What was run.
+        rank: The rank.
+        row: Row of the node among the rank's nodes in ascending id.
+    """
+    nodes, trace = program.of_rank(rank), program.workload.traces[rank]
+    position = int(np.flatnonzero(trace.id_N == nodes.id_N[row])[0])
+    name = trace.names()[position]
+    label = f" '{name}'" if name else ""
+    return f"rank {rank} node {int(nodes.id_N[row])}{label} ({_kind(trace, position)})"
+
+
+def _kind(trace: Trace, position: int) -> str:
+    """Return type and size of a node in words."""
+    kind = NodeType(int(trace.type_N[position]))
+    if kind < NodeType.COMM_SEND:
+        return kind.name
+    size = int(trace.integers("comm_size")[0][position])
+    label = kind.name
+    if kind is NodeType.COMM_COLL:
+        label = CollectiveType(int(trace.integers("comm_type")[0][position])).name
+        group = trace.texts("pg_name")[0][position]
+        return f"{label}, {size} bytes" + (f", group {group}" if group not in ("", "0") else "")
+    return f"{label}, {size} bytes, tag {int(trace.integers('comm_tag')[0][position])}"
+
+
+def _explain_unmatched(program: LoweredProgram, outcome: KernelOutput) -> str:
+    """All nodes ran, but messages were sent that no rank received."""
+    source, target, tag, size, _ = (int(v) for v in outcome.unmatched[0])
+    sender = _message_row(program.of_rank(source), NodeKind.SEND, (target, tag, size))
+    who = f"rank {source}" if sender is None else describe(program, source, sender)
+    return (
+        f"{who} sends {size} bytes with tag {tag} to rank {target}, which never receives them; "
+        f"add the COMM_RECV node to rank {target} or drop the COMM_SEND."
+    )
+
+
+def _message_row(nodes: ClassProgram, kind: NodeKind, what: tuple[int, int, int]) -> int | None:
+    """Return the last row that sends or receives (peer, tag, bytes), if there is one."""
+    peer, tag, size = what
+    found = np.flatnonzero(
+        (nodes.kind_N == kind)
+        & (nodes.peer_N == peer)
+        & (nodes.tag_N == tag)
+        & (nodes.cost_N == size)
+    )
+    return int(found[-1]) if len(found) else None
+
+
+def _wait_chain(program: LoweredProgram, outcome: KernelOutput) -> list[tuple[int, int, int]]:
+    """Follow the wait-for graph from the first stuck rank until a rank repeats or waits for none.
+
+    Returns:
+        Links (rank, row, awaited rank); the chain is a cycle if the last awaited rank occurs in it.
+    """
+    awaited: dict[int, tuple[int, int]] = {}
+    for rank, row, source, _, _ in outcome.waits.tolist():
+        if rank not in awaited or (row, source) < awaited[rank]:
+            awaited[rank] = (row, source)
+    if not awaited:
+        return []
+    chain: list[tuple[int, int, int]] = []
+    rank, seen = min(awaited), set()
+    while rank in awaited and rank not in seen:
+        seen.add(rank)
+        row, source = awaited[rank]
+        chain.append((rank, row, source))
+        rank = source
+    start = next((i for i, link in enumerate(chain) if link[0] == rank), 0)
+    return chain[start:] if rank in seen else chain
+
+
+def _explain_chain(
+    program: LoweredProgram, outcome: KernelOutput, chain: list[tuple[int, int, int]]
+) -> str:
+    """Spell out a cycle of waits, or a chain that ends at a rank which waits for nothing."""
+    links = [
+        f"{describe(program, rank, row)} waits for rank {source}" for rank, row, source in chain
+    ]
+    if len(links) > SHOWN:
+        links[SHOWN - 1 : -1] = [f"... {len(links) - SHOWN} more ..."]
+    text = "; ".join(links)
+    end = chain[-1][2]
+    mismatch = _size_mismatch(outcome, chain)
+    if mismatch:
+        return f"deadlock: {text}; {mismatch}."
+    if end == chain[0][0]:
+        return (
+            f"deadlock, a cycle of waits: {text}. Ranks must issue matching collectives and "
+            "messages in the same order, with the same sizes."
+            + (_TURNS if program.cluster.options.queues_per_dimension > 1 else "")
+        )
+    if (outcome.finish_ns[_rows(program, end)] >= 0).all():
+        return f"deadlock: {text}, which has finished all its nodes without taking part."
+    return f"deadlock: {text}; {_explain_inside(program, outcome, end)}"
+
+
+def _size_mismatch(outcome: KernelOutput, chain: list[tuple[int, int, int]]) -> str:
+    """Say so if what some rank of the chain waits for was sent with another size."""
+    ranks = {rank for rank, _, _ in chain}
+    sent = {(s, d, t): size for s, d, t, size, _ in outcome.unmatched.tolist()}
+    for rank, _, source, tag, size in outcome.waits.tolist():
+        found = sent.get((source, rank, tag))
+        if rank in ranks and found is not None and found != size:
+            return (
+                f"rank {rank} expects a message of {size} bytes from rank {source}, which sent "
+                f"{found} bytes; give both sides the same size"
+            )
+    return ""
+
+
+def _explain_inside(program: LoweredProgram, outcome: KernelOutput, rank: int) -> str:
+    """Explain why a rank that waits for no message has nodes left: a cycle, or a skipped parent."""
+    nodes, rows = program.of_rank(rank), _rows(program, rank)
+    stuck = outcome.finish_ns[rows] < 0
+    parent = np.repeat(np.arange(len(stuck)), np.diff(nodes.child_ptr))
+    child = nodes.child_E
+    among = stuck[parent] & stuck[child]
+    parent_of = dict(zip(child[among].tolist(), parent[among].tolist(), strict=True))
+    first = int(np.argmax(stuck))
+    never = stuck & (outcome.issue_ns[rows] < 0)
+    free = [row for row in np.flatnonzero(never).tolist() if row not in parent_of]
+    if free:
+        waiting = describe(program, rank, free[0])
+        return (
+            f"{waiting} never starts: it depends on skipped nodes only (INVALID, or tensor_size "
+            "0), and nothing of its rank completes after them; remove the skipped nodes."
+        )
+    walk: list[int] = []
+    row = first
+    while row not in walk:
+        walk.append(row)
+        if row not in parent_of:
+            return f"{describe(program, rank, row)} waits for a message"
+        row = parent_of[row]
+    cycle = [int(nodes.id_N[i]) for i in walk[walk.index(row) :]]
+    shown = " -> ".join(map(str, [*cycle, cycle[0]][:12])) + (" ..." if len(cycle) > 11 else "")
+    return (
+        f"{describe(program, rank, row)} never starts: its dependencies form a cycle, each node "
+        f"waiting for the next: {shown}; remove one of these dependencies."
+    )

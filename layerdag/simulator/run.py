@@ -1,0 +1,465 @@
+"""``simulate``, result, notes, stragglers, exports.
+
+Ranks that differ: slower or faster devices, stragglers, and noise with a heavy tail.
+
+Beyond the reference, which runs every rank at the same speed; off by default.
+"""
+
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.errors import ConfigError, SimulationError
+from layerdag.runtime.files import atomic_path
+from layerdag.simulator.cluster import Cluster, ClusterPreset
+from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
+from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.compute_choice import compute_model
+from layerdag.simulator.config import Congestion
+from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
+from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
+from layerdag.simulator.program import LoweredProgram, lower
+from layerdag.traces.trace import NodeType, Trace, Workload
+
+_EMPTY = (
+    "a collective of 0 bytes runs with a byte for every rank in each chunk, as in the reference; "
+    "drop the node if it moves nothing."
+)
+_FREE = (
+    "system.json has no local-mem-bw, so reductions take 0 ns, as in the reference; add it to "
+    "charge them."
+)
+_COSTS_UNUSED = (
+    "no compute node states a duration, so each takes 1 ns, as in the reference; to use num_ops "
+    "and tensor_size set roofline-enabled to 1, or choose a device with --compute."
+)
+
+_ALONE = "the job has one rank, which ASTRA-sim itself refuses: its network needs two or more."
+
+
+def require_durations(workload: Workload, compute: ComputeModel) -> None:
+    """Raise SimulationError where no compute node has a time, so that each would take 1 ns.
+
+    A trace that has costs instead of durations runs under ``ReferenceCompute``, as in the
+    reference; ``notes_on`` adds a note.
+    """
+    if not _untimed(workload, compute):
+        return
+    costed = any(_has_costs(trace, row_M) for trace, row_M in _computing(workload))
+    if costed and isinstance(compute, ReferenceCompute):
+        return
+    count = sum(row_M.size for _, row_M in _computing(workload))
+    remedy = (
+        "choose a device with --compute, such as h100, to make times of num_ops and tensor_size"
+        if costed
+        else "convert the host trace together with its profile, which has durations, or give the "
+        "nodes num_ops and tensor_size and choose a device with --compute, such as h100"
+    )
+    raise SimulationError(
+        f"{workload.source}: none of its {count:,} compute nodes states a duration that this "
+        f"compute model reads, so each would take 1 ns; {remedy}."
+    )
+
+
+def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
+    """Return what a reader of the figures should know, one sentence each."""
+    plans = program.plans
+    notes = [_EMPTY] if any(plan.size == 0 for plan in plans) else []
+    if program.workload.num_ranks == 1:
+        notes.append(_ALONE)
+    if not isinstance(compute, ReferenceCompute):
+        return tuple(notes)
+    if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):
+        notes.append(_FREE)
+    if _untimed(program.workload, compute):
+        notes.append(_COSTS_UNUSED)
+    return tuple(notes)
+
+
+def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
+    """Yield each trace that computes, with the rows of its compute nodes."""
+    for trace in workload.traces:
+        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
+        if row_M.size:
+            yield trace, row_M
+
+
+def _untimed(workload: Workload, compute: ComputeModel) -> bool:
+    """Return whether there are compute nodes, and none has a time; most traces end at the first."""
+    computes = False
+    for trace, row_M in _computing(workload):
+        computes = True
+        if compute.is_timed(trace, row_M):
+            return False
+    return computes
+
+
+def _reduces(plan: CollectivePlan) -> bool:
+    """Return whether ranks sum up what they receive."""
+    reducing = (PhaseType.ALL_REDUCE, PhaseType.REDUCE_SCATTER)
+    return any(
+        phase.type in reducing and phase.algorithm is not Algorithm.IN_NETWORK
+        for phase in plan.phases
+    )
+
+
+def _has_costs(trace: Trace, row_M: np.ndarray) -> bool:
+    """Return whether some of the nodes state operations or bytes."""
+    return any(
+        bool((trace.integers(name)[0][row_M] > 0).any()) for name in ("num_ops", "tensor_size")
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationResult:
+    """Outcome of one complete run; all times in ns (1 ns = 1 cycle of ASTRA-sim).
+
+    Attributes:
+        program: What was run.
+        issue_ns: int64, tick at which each node of each rank was issued; rank r owns rows
+            ``program.out_ptr[r]:program.out_ptr[r+1]``, in ascending node id.
+        finish_ns: int64, the same for the end.
+        rank_finish_ns: int64 (R,), tick at which nothing of a rank was ready or running any more.
+        exposed_comm_ns: int64 (R,), finish minus the GPU compute time, as ASTRA-sim reports it:
+            exposed communication, idle time and CPU time together. Under ``replay_only`` minus the
+            time of all nodes that are not on the CPU, as there; it may then be negative, where
+            several of these ran at once.
+        compute_ns: int64 (R,), total GPU compute time.
+        lane: uint8, which communication stream of its rank each node took, rows as in
+            ``issue_ns``; 0 for nodes that take none.
+        events: Number of events the kernel handled.
+        notes: What a reader of the figures should know, one sentence each.
+    """
+
+    program: LoweredProgram
+    issue_ns: np.ndarray
+    finish_ns: np.ndarray
+    rank_finish_ns: np.ndarray
+    exposed_comm_ns: np.ndarray
+    compute_ns: np.ndarray
+    lane: np.ndarray
+    events: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def makespan_ns(self) -> int:
+        """Time at which the last rank ends."""
+        return int(self.rank_finish_ns.max())
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks (R)."""
+        return len(self.rank_finish_ns)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all ranks."""
+        return len(self.issue_ns)
+
+    def rows(self, rank: int) -> slice:
+        """Return the rows of ``rank``."""
+        return slice(int(self.program.out_ptr[rank]), int(self.program.out_ptr[rank + 1]))
+
+    def nodes(self, rank: int) -> ClassProgram:
+        """Return ids, types and costs of the nodes of ``rank``, in the order of its rows."""
+        return self.program.of_rank(rank)
+
+    def summary(self) -> dict[str, object]:
+        """Return finish, exposed communication and makespan as ``--json`` writes them."""
+        return {
+            "makespan": self.makespan_ns,
+            "finish": {str(r): int(t) for r, t in enumerate(self.rank_finish_ns)},
+            "exposed_comm": {str(r): int(t) for r, t in enumerate(self.exposed_comm_ns)},
+            "compute": {str(r): int(t) for r, t in enumerate(self.compute_ns)},
+            "ranks": self.num_ranks,
+            "nodes": self.num_nodes,
+            "events": self.events,
+            "unit": "ns",
+            "notes": list(self.notes),
+        }
+
+
+def gpu_compute_ns(program: LoweredProgram, duration_ns: np.ndarray) -> np.ndarray:
+    """Return the total time of GPU compute nodes of each rank, int64 (R,).
+
+    Args:
+        program: What was run.
+        duration_ns: finish minus issue of each row.
+    """
+    on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
+    return _total_ns(program, duration_ns, on_gpu)
+
+
+def unexposed_ns(program: LoweredProgram, duration_ns: np.ndarray) -> np.ndarray:
+    """Return what ASTRA-sim takes off a rank's finish to tell its exposed communication, (R,).
+
+    That is the time of GPU compute nodes; under replay the reference counts every node that is not
+    on the CPU, communication too.
+
+    Args:
+        program: What was run.
+        duration_ns: finish minus issue of each row.
+    """
+    if not program.cluster.system.replay_only:
+        return gpu_compute_ns(program, duration_ns)
+    return _total_ns(program, duration_ns, [c.slot_N != Slot.CPU for c in program.classes])
+
+
+def _total_ns(
+    program: LoweredProgram, duration_ns: np.ndarray, counted: list[np.ndarray]
+) -> np.ndarray:
+    """Return the total time of each rank's nodes that a mask for each class picks, int64 (R,)."""
+    mask = np.concatenate([counted[c] for c in program.class_of_rank])
+    running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
+    return running[program.out_ptr[1:]] - running[program.out_ptr[:-1]]
+
+
+@dataclass(frozen=True)
+class PowerLawNoise:
+    """Each compute node takes t (1 + scale x), where P(X > x) = (1 + x) ** -exponent (Lomax).
+
+    Attributes:
+        exponent: Tail exponent, above 1; the smaller, the heavier the tail.
+        scale: Size of the noise; its mean is scale / (exponent - 1).
+        seed: Seed; every rank draws from a stream of its own.
+    """
+
+    exponent: float
+    scale: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not (1 < self.exponent < math.inf and 0 < self.scale < math.inf):
+            raise ConfigError(
+                f"noise has exponent {self.exponent} and scale {self.scale}; the exponent must be "
+                "above 1 and the scale positive."
+            )
+
+    def factors(self, rank: int, count: int) -> np.ndarray:
+        """Return the factor of each of ``count`` nodes of ``rank``."""
+        from layerdag.runtime.rng import numpy_generator
+
+        uniform = numpy_generator(self.seed, "noise", rank).random(count)
+        return 1.0 + self.scale * ((1.0 - uniform) ** (-1.0 / self.exponent) - 1.0)
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How ranks differ.
+
+    Attributes:
+        time_factor: Factor on the compute time of single ranks, e.g. {3: 1.5} for a straggler.
+        noise: Noise on every compute node of every rank.
+    """
+
+    time_factor: Mapping[int, float] = field(default_factory=dict)
+    noise: PowerLawNoise | None = None
+
+    def __post_init__(self) -> None:
+        for rank, factor in self.time_factor.items():
+            if not 0 < factor < math.inf:
+                raise ConfigError(f"rank {rank} has time factor {factor}; it must be positive.")
+
+
+def with_variation(program: LoweredProgram, variation: Variation) -> LoweredProgram:
+    """Return the program with the compute nodes of each rank at its own speed.
+
+    Raises:
+        ConfigError: If a factor names a rank that does not exist.
+    """
+    strange = [rank for rank in variation.time_factor if not 0 <= rank < program.num_ranks]
+    if strange:
+        raise ConfigError(
+            f"rank {strange[0]} is given a speed, but ranks are 0 to {program.num_ranks - 1}."
+        )
+    classes = list(program.classes)
+    class_of_rank = program.class_of_rank.copy()
+    for rank in range(program.num_ranks):
+        if variation.noise is None and rank not in variation.time_factor:
+            continue
+        class_of_rank[rank] = len(classes)
+        classes.append(_slowed(program.of_rank(rank), variation, rank))
+    return dataclasses.replace(program, classes=tuple(classes), class_of_rank=class_of_rank)
+
+
+def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgram:
+    """Return the nodes of a rank with its factor and noise, at least 1 ns each."""
+    rows = np.flatnonzero((nodes.type_N == NodeType.COMP) & (nodes.kind_N == NodeKind.TIMER))
+    factor = np.full(len(rows), variation.time_factor.get(rank, 1.0))
+    if variation.noise is not None:
+        factor *= variation.noise.factors(rank, len(rows))
+    cost_N = nodes.cost_N.copy()
+    cost_N[rows] = np.maximum(np.floor(cost_N[rows] * factor), 1).astype(np.int64)
+    return dataclasses.replace(nodes, cost_N=cost_N)
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster | ClusterPreset,
+    *,
+    compute: ComputeModel | str | None = None,
+    variation: Variation | None = None,
+) -> SimulationResult:
+    """Run ``workload`` on a cluster and return the ticks of every node.
+
+    Args:
+        workload: Traces of all ranks with communicator groups.
+        cluster: What to run on: ``Cluster(network, system)``, ``Cluster.from_files`` or
+            ``Cluster.preset``, which gets as many ranks as the workload has.
+        compute: Times of compute nodes: a model, or what ``layerdag simulate --compute`` takes,
+            such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
+            "reference" (roofline or recorded durations), and on a preset what suits it.
+        variation: Ranks that differ in speed, and noise; none by default.
+
+    Returns:
+        The complete outcome: every node of every rank has run.
+
+    Raises:
+        SimulationError: If a node cannot run, ranks wait for each other forever, or a message is
+            never received; names rank, node and cause.
+        ConfigError: If workload and cluster do not fit together, or there is no such compute model.
+    """
+    if isinstance(cluster, ClusterPreset):
+        compute = compute or cluster.compute
+        cluster = cluster.with_ranks(workload.num_ranks)
+    if not isinstance(compute, ComputeModel):
+        compute = compute_model(compute or "reference", cluster.system)
+    require_durations(workload, compute)
+    program = lower(workload, cluster, compute)
+    if variation is not None:
+        program = with_variation(program, variation)
+    outcome = run_event_loop(program)
+    if (outcome.finish_ns < 0).any() or len(outcome.unmatched):
+        raise SimulationError(explain(program, outcome))
+    if isinstance(compute, ReferenceCompute):
+        _refuse_instant_start(program, outcome)
+    duration_ns = outcome.finish_ns - outcome.issue_ns
+    return SimulationResult(
+        program=program,
+        issue_ns=outcome.issue_ns,
+        finish_ns=outcome.finish_ns,
+        rank_finish_ns=outcome.rank_finish_ns,
+        exposed_comm_ns=outcome.rank_finish_ns - unexposed_ns(program, duration_ns),
+        compute_ns=gpu_compute_ns(program, duration_ns),
+        lane=outcome.lane,
+        events=outcome.events,
+        notes=notes_on(program, compute),
+    )
+
+
+def _refuse_instant_start(program: LoweredProgram, outcome: KernelOutput) -> None:
+    """Raise SimulationError where the reference aborts: an event in tick 0, before its clock runs.
+
+    A node of 0 ns causes one, as do a collective without endpoint delay, and with congestion a
+    message that takes its link for less than 1 ns.
+    """
+    at = outcome.instant
+    if at < 0 or program.cluster.options.congestion is Congestion.AWARE_MULTI:
+        return
+    rank = int(np.searchsorted(program.out_ptr, at, side="right") - 1)
+    raise SimulationError(
+        f"{describe(program, rank, at - int(program.out_ptr[rank]))} takes 0 ns at tick 0, "
+        "itself or for its endpoint delay or link, where the reference aborts; give it more work, "
+        "let a compute node go before it, or choose another compute model."
+    )
+
+
+NODE_COLUMNS = (
+    "sys", "node_id", "node_type", "issue_tick", "finish_tick", "type", "name",
+)  # fmt: skip
+"""Columns of the CSV file with every node; the first five are those of the reference's log."""
+
+_LANE = {
+    Slot.CPU: "CPU",
+    Slot.COMPUTE: "compute",
+    Slot.COMM: "communication",
+    Slot.NONE: "receive",
+}
+
+
+def _lanes(result: SimulationResult) -> dict[int, str]:
+    """Return number and name of every lane; further communication streams follow the slots."""
+    lanes = {int(slot): name for slot, name in _LANE.items()}
+    streams = result.program.cluster.options.comm_streams
+    return lanes | {_lane(Slot.COMM, i): f"communication {i + 1}" for i in range(1, streams)}
+
+
+def _lane(slot: int, stream: int) -> int:
+    """Return the lane of a node by its slot and its communication stream."""
+    return len(_LANE) + stream - 1 if stream else slot
+
+
+def write_nodes(result: SimulationResult, path: str | Path) -> None:
+    """Write a row of ``NODE_COLUMNS`` for every node, by rank and node id."""
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        write = csv.writer(file, lineterminator="\n")
+        write.writerow(NODE_COLUMNS)
+        for rank in range(result.num_ranks):
+            trace = result.program.workload.traces[rank]
+            name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
+            write.writerows(
+                (rank, node, kind, start, end, NodeType(kind).name, name_of[node])
+                for node, kind, start, end in _ticks(result, rank)
+            )
+
+
+def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (id, type, issue, finish) of each node of ``rank``."""
+    nodes, rows = result.nodes(rank), result.rows(rank)
+    return zip(
+        nodes.id_N.tolist(),
+        nodes.type_N.tolist(),
+        result.issue_ns[rows].tolist(),
+        result.finish_ns[rows].tolist(),
+        strict=True,
+    )
+
+
+def write_timeline(result: SimulationResult, path: str | Path) -> None:
+    """Write a Chrome trace: one process per rank, one lane per slot or communication stream, in us.
+
+    Source: the Trace Event Format ("X" complete events and "M" metadata), which Perfetto and
+    chrome://tracing read.
+    """
+    with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+        file.write(",\n".join(_lane_names(result)))
+        for rank in range(result.num_ranks):
+            for event in _spans(result, rank):
+                file.write(",\n" + json.dumps(event, separators=(",", ":")))
+        file.write("\n]}\n")
+
+
+def _lane_names(result: SimulationResult) -> Iterator[str]:
+    for rank in range(result.num_ranks):
+        label = {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
+        yield json.dumps(label)
+        for lane, name in _lanes(result).items():
+            named = {"name": name}
+            yield json.dumps(
+                {"ph": "M", "pid": rank, "tid": lane, "name": "thread_name", "args": named}
+            )
+
+
+def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
+    """Yield one complete event for each node of ``rank``."""
+    trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
+    name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
+    lanes = zip(nodes.slot_N.tolist(), result.lane[result.rows(rank)].tolist(), strict=True)
+    for (node, kind, start, end), lane in zip(_ticks(result, rank), lanes, strict=True):
+        yield {
+            "ph": "X",
+            "pid": rank,
+            "tid": _lane(*lane),
+            "name": name_of[node] or f"node {node}",
+            "cat": NodeType(kind).name,
+            "ts": start / 1000,
+            "dur": (end - start) / 1000,
+            "args": {"id": node, "issue_ns": start, "finish_ns": end},
+        }

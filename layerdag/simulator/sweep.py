@@ -1,0 +1,410 @@
+"""Workloads x clusters, journal, tables, Ray."""
+
+import csv
+import hashlib
+import importlib
+import itertools
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import yaml
+
+from layerdag.errors import ConfigError, LayerdagError, SimulationError, UsageError
+from layerdag.runtime.files import atomic_path
+from layerdag.runtime.reading import read_whole
+from layerdag.runtime.settings import MAX_CONFIG_BYTES, load_yaml
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.collectives import reject_world_description
+from layerdag.simulator.compute_choice import model_files
+from layerdag.simulator.config import Congestion, RunOptions
+from layerdag.simulator.run import simulate
+from layerdag.traces.chakra.workload import rank_files, read_workload
+from layerdag.version import __version__
+
+R = TypeVar("R")
+
+
+class Journal(Generic[R]):
+    """A file of rows; each is written as soon as it is known.
+
+    Args:
+        path: The file; made with its folder when the first row comes.
+        kind: Frozen dataclass of a row. Its first field tells a journal from another file, its
+            field ``key`` is a hash of all that determines the row.
+    """
+
+    def __init__(self, path: str | Path, kind: type[R]) -> None:
+        self._path, self._kind = Path(path), cast(type[Any], kind)
+        self._begun = False
+
+    def read(self) -> dict[str, R]:
+        """Return finished rows by their key; a last line that was cut off is ignored.
+
+        Raises:
+            UsageError: If the file holds something else.
+        """
+        if not self._path.is_file():
+            return {}
+        text = self._path.read_text(encoding="utf-8", errors="replace")
+        # How each line begins, and so the first one, even if it was cut off.
+        first_words = f'{{"{fields(self._kind)[0].name}":'
+        if not first_words.startswith(text.strip()[: len(first_words)]):
+            raise UsageError(
+                f"{self._path}: the journal of finished simulations belongs there, but it holds "
+                "something else, which is never changed; name other results."
+            )
+        rows: dict[str, Any] = {}
+        for line in text.splitlines():
+            try:
+                row = self._kind(**json.loads(line))
+            except (ValueError, TypeError):
+                continue
+            rows[row.key] = row
+        return rows
+
+    def append(self, row: R) -> None:
+        """Write one row at the end of the file."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            if not self._begun and file.tell():
+                file.write("\n")  # the last line may have been cut off
+            self._begun = True
+            file.write(json.dumps(asdict(cast(Any, row))) + "\n")
+
+
+_KEYS = frozenset({"workloads", "systems", "networks", "compute", "congestion", "costs"})
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One simulation of a sweep.
+
+    Attributes:
+        workload: Name of the workload.
+        system: Name of the system file.
+        network: Name of the network file.
+        compute: Compute-cost model, as ``--compute`` takes it; its files are relative to the
+            current folder.
+        congestion: "unaware" or "aware".
+        prefix: Prefix of the workload's files.
+        system_file: Path of ``system.json``.
+        network_file: Path of ``network.yml``.
+        cost: Cost of the network as the sweep file gives it, 0 if it does not.
+    """
+
+    workload: str
+    system: str
+    network: str
+    compute: str
+    congestion: str
+    prefix: str
+    system_file: str
+    network_file: str
+    cost: float = 0.0
+
+    def key(self) -> str:
+        """Return a hash of all that determines the outcome: contents of files, our version."""
+        named = {"layerdag": __version__, **asdict(self)}
+        digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode())
+        groups = sorted(Path(self.prefix).parent.glob("*comm_group.json"))
+        fitted = model_files(self.compute)
+        for path in (*rank_files(self.prefix), *groups, *fitted):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        for name in (self.system_file, self.network_file):
+            digest.update(hashlib.sha256(Path(name).read_bytes()).digest())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """Outcome of one point; ``error`` is empty if it ran to its end.
+
+    Attributes:
+        workload: Name of the workload.
+        system: Name of the system.
+        network: Name of the network.
+        compute: Compute-cost model.
+        congestion: Network model.
+        cost: Cost of the network.
+        ranks: Number of ranks.
+        nodes: Number of nodes of all ranks.
+        makespan_ns: End of the last rank.
+        mean_compute_ns: GPU compute time, mean over ranks.
+        mean_exposed_ns: The rest of a rank's time, mean over ranks.
+        error: Why the point could not run.
+        key: Hash of everything that went in.
+    """
+
+    workload: str
+    system: str
+    network: str
+    compute: str
+    congestion: str
+    cost: float
+    ranks: int = 0
+    nodes: int = 0
+    makespan_ns: int = 0
+    mean_compute_ns: float = 0.0
+    mean_exposed_ns: float = 0.0
+    error: str = ""
+    key: str = field(default="", compare=False)
+
+
+def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
+    """Read a sweep file: the product of its workloads, systems, networks and models.
+
+    Example::
+
+        workloads: {gpt: runs/gpt/workload}
+        systems: {ring: ring.json, direct: direct.json}
+        networks: {slow: slow.yml, fast: fast.yml}
+        compute: [reference, h100]        # default: reference
+        congestion: [unaware]             # default: unaware
+        costs: {slow: 1.0, fast: 2.5}     # of networks, for the Pareto table
+
+    Paths are relative to the sweep file.
+
+    Raises:
+        ConfigError: If the file is missing or no YAML, or a key is unknown, missing or of the
+            wrong form.
+    """
+    path = Path(path)
+    try:
+        content = load_yaml(read_whole(path, MAX_CONFIG_BYTES, ConfigError).decode())
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error}).") from None
+    if not isinstance(content, dict) or set(content) - _KEYS:
+        unknown = sorted(set(content) - _KEYS) if isinstance(content, dict) else [content]
+        known = ", ".join(sorted(_KEYS))
+        raise ConfigError(f"{path}: unknown {unknown[:1]}; known keys are {known}.")
+    named = [_mapping(path, content, key) for key in ("workloads", "systems", "networks")]
+    costs = content.get("costs", {})
+    if not isinstance(costs, dict):
+        raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
+    models = _list(path, content, "compute", ["reference"])
+    congestions = _list(path, content, "congestion", ["unaware"])
+    return tuple(
+        SweepPoint(
+            workload=workload,
+            system=system,
+            network=network,
+            compute=compute,
+            congestion=congestion,
+            prefix=str(path.parent / named[0][workload]),
+            system_file=str(path.parent / named[1][system]),
+            network_file=str(path.parent / named[2][network]),
+            cost=float(costs.get(network, 0.0)),
+        )
+        for workload, system, network in itertools.product(*named)
+        for compute, congestion in itertools.product(models, congestions)
+    )
+
+
+def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
+    value = content.get(key)
+    texts = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    if not texts or not value:
+        raise ConfigError(f"{path}: '{key}' must map names to paths.")
+    return {str(name): item for name, item in value.items()}
+
+
+def _list(path: Path, content: dict[str, Any], key: str, default: list[str]) -> list[str]:
+    value = content.get(key, default)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{path}: '{key}' must be a list of names.")
+    return value
+
+
+def run_point(point: SweepPoint, key: str = "") -> SweepRow:
+    """Simulate one point; what cannot run becomes a row with an error."""
+    head = (point.workload, point.system, point.network, point.compute, point.congestion)
+    try:
+        options = RunOptions(congestion=Congestion(point.congestion))
+        files = {"system": point.system_file, "network": point.network_file}
+        cluster = Cluster.from_files(**files, options=options)
+        workload = read_workload(point.prefix)
+        reject_world_description(workload)
+        result = simulate(workload, cluster, compute=point.compute)
+    except (LayerdagError, ValueError) as error:
+        return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)
+    return SweepRow(
+        *head,
+        point.cost,
+        ranks=result.num_ranks,
+        nodes=result.num_nodes,
+        makespan_ns=result.makespan_ns,
+        mean_compute_ns=float(result.compute_ns.mean()),
+        mean_exposed_ns=float(result.exposed_comm_ns.mean()),
+        key=key,
+    )
+
+
+def _without_folders(message: str, point: SweepPoint) -> str:
+    """Return a message that names files without their folders: results are handed on."""
+    for file in (point.prefix, point.system_file, point.network_file):
+        message = message.replace(f"{Path(file).parent}{os.sep}", "")
+    return message
+
+
+def run_sweep(
+    points: Iterable[SweepPoint],
+    journal: str | Path,
+    run_all: Callable[[list[tuple[SweepPoint, str]]], Iterator[SweepRow]] | None = None,
+) -> Iterator[SweepRow]:
+    """Yield the row of every point, as they become ready; known rows come from the journal first.
+
+    Args:
+        points: What to simulate.
+        journal: A file of JSON lines that finished rows are appended to. A point whose inputs are
+            unchanged is taken from it, so an interrupted sweep goes on where it stopped.
+        run_all: Who simulates points, given with their keys, and yields rows in any order, for
+            example ``in_processes`` or ``ray_cluster.run_on_ray`` with their first argument bound;
+            by default this process.
+    """
+    record = Journal(journal, SweepRow)
+    known = record.read()
+    todo = []
+    for point in points:
+        key = point.key()
+        if key in known:
+            yield known[key]
+        else:
+            todo.append((point, key))
+    for row in (run_all or partial(in_processes, 1))(todo) if todo else ():
+        record.append(row)
+        yield row
+
+
+def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
+    """Yield the rows of points, from worker processes if more than one is wanted."""
+    if processes <= 1 or len(todo) <= 1:
+        for point, key in todo:
+            yield run_point(point, key)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for future in as_completed([pool.submit(run_point, *work) for work in todo]):
+            yield future.result()
+
+
+def run_on_ray(address: str, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
+    """Yield the rows of ``todo`` as the cluster finishes them.
+
+    Every machine of the cluster needs layerdag and sees the same files under the same paths.
+
+    Args:
+        address: What ``ray.init`` takes: "auto", "host:port" or "ray://host:port".
+        todo: Points with their keys.
+
+    Raises:
+        UsageError: If Ray is not installed or the cluster cannot be reached.
+        SimulationError: If a task is lost, for example with its machine.
+    """
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError:
+        raise UsageError(
+            "--ray needs the package ray, which is not installed; pip install ray, or use "
+            "--processes on this machine."
+        ) from None
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--ray {address}: no cluster can be reached ({error}).") from None
+    try:
+        task = ray.remote(run_point)
+        waiting = [task.remote(point, key) for point, key in todo]
+        while waiting:
+            ready, waiting = ray.wait(waiting, num_returns=1)
+            yield ray.get(ready[0])
+    except ray.exceptions.RayError as error:
+        raise SimulationError(
+            f"--ray {address}: a task was lost ({error}); run the sweep again, it goes on where it "
+            "stopped."
+        ) from None
+    finally:
+        ray.shutdown()
+
+
+_COLUMNS = tuple(column.name for column in fields(SweepRow))
+
+
+def write_rows(rows: Sequence[SweepRow], path: str | Path) -> None:
+    """Write rows as Parquet (a name that ends in .parquet; needs pyarrow) or CSV.
+
+    Raises:
+        UsageError: If Parquet is asked for and pyarrow is not installed.
+    """
+    path = Path(path)
+    with atomic_path(path) as draft:
+        if path.suffix == ".parquet":
+            _write_parquet(rows, draft)
+            return
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in rows)
+
+
+def _write_parquet(rows: Sequence[SweepRow], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet needs the package pyarrow, which is not installed; write .csv instead."
+        ) from None
+    parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), path)
+
+
+def speed_ups(rows: Sequence[SweepRow]) -> list[tuple[SweepRow, float]]:
+    """Return each complete row with its speed-up over the slowest of the same workload."""
+    complete = [row for row in rows if not row.error and row.makespan_ns > 0]
+    slowest: dict[str, int] = {}
+    for row in complete:
+        slowest[row.workload] = max(slowest.get(row.workload, 0), row.makespan_ns)
+    return [(row, slowest[row.workload] / row.makespan_ns) for row in complete]
+
+
+def pareto_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Return the complete rows that no other row of their workload beats in cost and makespan.
+
+    A row is beaten by one that is no worse in both and better in one. Ordered by workload and cost.
+    """
+    front = []
+    complete = [row for row in rows if not row.error]
+    for row in complete:
+        beaten = any(
+            other.workload == row.workload
+            and other.cost <= row.cost
+            and other.makespan_ns <= row.makespan_ns
+            and (other.cost, other.makespan_ns) != (row.cost, row.makespan_ns)
+            for other in complete
+        )
+        if not beaten:
+            front.append(row)
+    return sorted(front, key=lambda row: (row.workload, row.cost, row.makespan_ns))
+
+
+def draw(rows: Sequence[SweepRow], path: str | Path) -> None:
+    """Draw the makespan of each complete point as bars, one group a workload."""
+    from matplotlib.figure import Figure
+
+    complete = sorted((r for r in rows if not r.error), key=lambda r: (r.workload, r.makespan_ns))
+    figure = Figure(figsize=(7, 1 + 0.28 * len(complete)), layout="constrained")
+    axes = figure.add_subplot()
+    labels = [f"{r.workload} | {r.system} | {r.network} | {r.compute}" for r in complete]
+    axes.barh(range(len(complete)), [r.makespan_ns / 1e6 for r in complete])
+    axes.set_yticks(range(len(complete)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("makespan, ms")
+    kind = Path(path).suffix.removeprefix(".") or "png"
+    with atomic_path(path) as draft:
+        figure.savefig(draft, format=kind)

@@ -1,5 +1,0 @@
-"""Many workloads on many clusters: runs, tables, Ray."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,397 @@
+"""Scores, coverage, calibration.
+
+Prediction intervals from graphs that no fit saw: split-conformal calibration.
+
+Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005; Lei, G'Sell, Rinaldo,
+Tibshirani and Wasserman, JASA 113(523), 2018. The interval of a new graph is as wide as the error
+that the wanted fraction of calibration graphs stayed below. Where new and calibration graphs come
+from the same source, at least this fraction of intervals hold the target, whatever the model; this
+is an average over graphs, and some kinds of graphs may be covered less often than others.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+from scipy.stats import binomtest, rankdata
+
+from layerdag.errors import UsageError
+from layerdag.evaluation.metrics.base import Declaration, Goal, Interval, bootstrap_weights
+from layerdag.runtime.rng import numpy_generator
+
+LEVEL = 0.9
+FEWEST = 9
+"""Calibration graphs that an interval of 90 % needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions of B graphs with an interval each, in the unit of the training targets.
+
+    Attributes:
+        value_B: The predictions, float64.
+        low_B: Lower ends.
+        high_B: Upper ends.
+        level: Fraction of graphs whose interval is to hold the target.
+    """
+
+    value_B: np.ndarray
+    low_B: np.ndarray
+    high_B: np.ndarray
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How far predictions were off on S graphs that no fit saw.
+
+    Attributes:
+        log: True where errors are those of logarithms, so that an interval is a factor.
+        error_S: Absolute errors in units of the model's own spread, ascending, float64.
+    """
+
+    log: bool
+    error_S: np.ndarray
+
+    @classmethod
+    def measure(
+        cls, target_S: np.ndarray, predicted_S: np.ndarray, spread_S: np.ndarray
+    ) -> "Calibration | None":
+        """Return the calibration; None for fewer than ``FEWEST`` graphs.
+
+        Args:
+            target_S: What was measured.
+            predicted_S: What was predicted.
+            spread_S: How unsure the model was, positive, in any unit.
+        """
+        if target_S.size < FEWEST:
+            return None
+        log = bool((target_S > 0).all() and (predicted_S > 0).all())
+        if log:
+            target_S, predicted_S = np.log(target_S), np.log(predicted_S)
+        return cls(log, np.sort(np.abs(target_S - predicted_S) / spread_S))
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Calibration | None":
+        """Return what ``to_dict`` wrote; None for what is no calibration."""
+        if not isinstance(data, Mapping):
+            return None
+        try:
+            error_S = np.sort(np.asarray(data.get("errors"), dtype=float))
+        except (TypeError, ValueError):
+            return None
+        fine = error_S.ndim == 1 and error_S.size >= FEWEST and bool((error_S >= 0).all())
+        return cls(bool(data.get("log")), error_S) if fine else None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data."""
+        return {"log": self.log, "errors": self.error_S.tolist()}
+
+    @property
+    def highest_level(self) -> float:
+        """The highest level that the calibration graphs suffice for."""
+        return self.error_S.size / (self.error_S.size + 1)
+
+    def around(
+        self, predicted_B: np.ndarray, spread_B: np.ndarray, level: float = LEVEL
+    ) -> Predictions:
+        """Return predictions with their intervals.
+
+        Raises:
+            UsageError: If the level is no fraction, or too high for the calibration graphs.
+        """
+        reach_B = self._error(level) * spread_B
+        if self.log:
+            low_B, high_B = predicted_B * np.exp(-reach_B), predicted_B * np.exp(reach_B)
+        else:
+            low_B, high_B = predicted_B - reach_B, predicted_B + reach_B
+        return Predictions(predicted_B, low_B, high_B, level)
+
+    def _error(self, level: float) -> float:
+        """Return the error that the given fraction of new graphs stays below."""
+        size = self.error_S.size
+        if not 0 < level < 1:
+            raise UsageError(f"The level of an interval is {level:g}; give a fraction, such as .9.")
+        # One more than the graphs there are: the new graph counts as one of them.
+        rank = math.ceil((size + 1) * level - 1e-9)
+        if rank > size:
+            raise UsageError(
+                f"An interval of {level:.4g} needs more than the {size} graphs that the surrogate "
+                f"was calibrated on; ask for at most {self.highest_level:.4f}."
+            )
+        return float(self.error_S[rank - 1])
+
+
+ScoreOf = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""From targets, predictions and weights to one score for each row of weights."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PredictionScore(Declaration):
+    """How good predictions of B graphs are.
+
+    Attributes:
+        compute: Returns the score of targets and predictions, (B,) each, for each row of weights,
+            (R, B); shape (R,).
+    """
+
+    compute: ScoreOf
+
+
+def scores(
+    target_B: np.ndarray,
+    predicted_B: np.ndarray,
+    weights_RB: np.ndarray | None = None,
+    named: Sequence[PredictionScore] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return every score for each row of weights, shape (R,); one row of ones by default.
+
+    Weights say how often each graph is counted. Ranks are those of the whole set, so that the
+    Spearman score of a resample is exact only for equal weights. A correlation with a constant is
+    NaN, and so is that of the logarithms where a number is not positive; MAPE leaves out targets
+    of 0. Where targets span decades, the plain Pearson score hangs on the few largest.
+
+    Args:
+        target_B: What was measured.
+        predicted_B: What was predicted.
+        weights_RB: How often each graph is counted.
+        named: Which scores; ``SCORES`` by default.
+    """
+    if weights_RB is None:
+        weights_RB = np.ones((1, target_B.size))
+    return {
+        score.name: score.compute(target_B, predicted_B, weights_RB)
+        for score in (SCORES if named is None else named)
+    }
+
+
+def _pearson_log(
+    target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
+) -> np.ndarray:
+    """Return weighted Pearson correlations of the logarithms."""
+    return _pearson(_log(target_B), _log(predicted_B), weights_RB)
+
+
+def _spearman(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted Pearson correlations of the ranks."""
+    return _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB)
+
+
+def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted mean absolute errors."""
+    return _mean(np.abs(predicted_B - target_B), weights_RB)
+
+
+def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted mean absolute errors relative to targets that are not 0."""
+    nonzero_B = target_B != 0
+    error_B = np.abs(predicted_B - target_B)[nonzero_B]
+    return _mean(error_B / np.abs(target_B[nonzero_B]), weights_RB[:, nonzero_B])
+
+
+def _within_tenth(
+    target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
+) -> np.ndarray:
+    """Return weighted fractions of predictions at most a tenth of the target away from it."""
+    close_B = np.abs(predicted_B - target_B) <= 0.1 * np.abs(target_B)
+    return _mean(close_B.astype(float), weights_RB)
+
+
+def _log(value_B: np.ndarray) -> np.ndarray:
+    """Return logarithms, all NaN where one number is not positive."""
+    return np.log(value_B) if (value_B > 0).all() else np.full(value_B.size, np.nan)
+
+
+def _mean(value_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted means, NaN where there is no weight."""
+    total_R = weights_RB.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((weights_RB @ value_B) / total_R)
+
+
+def _pearson(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted Pearson correlations."""
+    x_RB = x_B - _mean(x_B, weights_RB)[:, None]
+    y_RB = y_B - _mean(y_B, weights_RB)[:, None]
+    cross_R = (weights_RB * x_RB * y_RB).sum(axis=1)
+    norm_R = np.sqrt((weights_RB * x_RB**2).sum(axis=1) * (weights_RB * y_RB**2).sum(axis=1))
+    # What rounding leaves of a constant is no spread, whatever the unit of the numbers.
+    rounding = 1e-12 * x_B.size * float(np.abs(x_B).max() * np.abs(y_B).max())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(norm_R > rounding, cross_R / norm_R, np.nan))
+
+
+def _kendall(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    """Return weighted Kendall tau-b: sign agreement over pairs, corrected for ties."""
+    x_BB = np.sign(x_B[:, None] - x_B[None, :])
+    y_BB = np.sign(y_B[:, None] - y_B[None, :])
+
+    def pairs(matrix_BB: np.ndarray) -> np.ndarray:
+        return np.einsum("rb,rb->r", weights_RB @ matrix_BB, weights_RB)
+
+    norm_R = np.sqrt(pairs(np.abs(x_BB)) * pairs(np.abs(y_BB)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(norm_R > 0, pairs(x_BB * y_BB) / norm_R, np.nan))
+
+
+def _correlation(
+    name: str,
+    description: str,
+    compute: ScoreOf,
+) -> PredictionScore:
+    return PredictionScore(name, description, Goal.MAXIMIZE, -1.0, 1.0, compute=compute)
+
+
+def _error(
+    name: str,
+    description: str,
+    compute: ScoreOf,
+) -> PredictionScore:
+    return PredictionScore(name, description, Goal.MINIMIZE, compute=compute)
+
+
+SCORES = (
+    _correlation("pearson", "linear correlation of prediction and target", _pearson),
+    _correlation("pearson_log", "linear correlation of the logarithms", _pearson_log),
+    _correlation("spearman", "rank correlation of prediction and target", _spearman),
+    _correlation("kendall", "Kendall's tau-b of prediction and target", _kendall),
+    _error("mae", "mean absolute error in the unit of the target", _mae),
+    _error("mape", "mean absolute error relative to the target", _mape),
+)
+
+WITHIN_TENTH = PredictionScore(
+    "within_10_percent",
+    "fraction of predictions within 10 % of the target",
+    Goal.MAXIMIZE,
+    0.0,
+    1.0,
+    compute=_within_tenth,
+)
+EVALUATED = (*SCORES, WITHIN_TENTH)
+"""What ``Surrogate.evaluate`` reports: ``SCORES``, the scores of reports, and ``WITHIN_TENTH``."""
+
+
+REPLICATES = 500
+FEWEST_OF_A_GROUP = 5
+
+
+@dataclass(frozen=True)
+class ScoreEstimate:
+    """One score on a set of graphs.
+
+    Attributes:
+        value: The score.
+        interval: 95 % interval over resampled graphs; None where it has none.
+    """
+
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often intervals held the target.
+
+    Attributes:
+        level: Fraction that was asked for.
+        covered: Fraction that held it.
+        interval: 95 % interval of ``covered``, the exact one of Clopper and Pearson.
+        width: Median width of the intervals: upper end divided by lower end where targets are
+            positive, else the difference.
+        is_factor: Whether ``width`` is a quotient.
+    """
+
+    level: float
+    covered: float
+    interval: Interval
+    width: float
+    is_factor: bool
+
+
+@dataclass(frozen=True)
+class SurrogateScores:
+    """How good a surrogate is on one set of graphs.
+
+    Attributes:
+        target: What was predicted.
+        graphs: Number of graphs.
+        scores: By the names of ``EVALUATED``.
+        coverage: One for each level; none without calibration.
+        groups: The same for each group of graphs, by the group's name.
+    """
+
+    target: str
+    graphs: int
+    scores: Mapping[str, ScoreEstimate]
+    coverage: tuple[Coverage, ...] = ()
+    groups: Mapping[str, "SurrogateScores"] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, None for a score that is not defined, so that it is valid JSON."""
+        data = asdict(self)
+        for part in (data, *(data["groups"] or {}).values()):
+            for score in part["scores"].values():
+                score["value"] = score["value"] if np.isfinite(score["value"]) else None
+        return data
+
+
+def evaluation(
+    target: str,
+    target_B: np.ndarray,
+    predicted_B: np.ndarray,
+    intervals: Sequence[Predictions] = (),
+    seed: int = 0,
+) -> SurrogateScores:
+    """Compare predictions with targets.
+
+    Args:
+        target: Name of what was predicted.
+        target_B: What was measured.
+        predicted_B: What was predicted.
+        intervals: Intervals of the same graphs, one for each level.
+        seed: Of the resamples.
+    """
+    drawn_RB = bootstrap_weights(numpy_generator(seed, "evaluation"), REPLICATES, target_B.size)
+    weights_RB = np.concatenate([np.ones((1, target_B.size)), drawn_RB])
+    found = scores(target_B, predicted_B, weights_RB, EVALUATED)
+    estimates = {}
+    for score in EVALUATED:
+        value, draws_R = float(found[score.name][0]), found[score.name][1:]
+        around = Interval.around(value, draws_R, score.lower, score.upper)
+        estimates[score.name] = ScoreEstimate(value, around)
+    covered = tuple(_coverage(target_B, one) for one in intervals)
+    return SurrogateScores(target, target_B.size, estimates, covered)
+
+
+def by_group(
+    whole: SurrogateScores,
+    group_B: Sequence[str],
+    target_B: np.ndarray,
+    predicted_B: np.ndarray,
+    intervals: Sequence[Predictions] = (),
+) -> SurrogateScores:
+    """Return an evaluation with that of each group of at least ``FEWEST_OF_A_GROUP`` graphs."""
+    names = np.array(group_B)
+    groups = {}
+    for name in sorted(set(group_B)):
+        row_b = np.flatnonzero(names == name)
+        if row_b.size >= FEWEST_OF_A_GROUP:
+            parts = [
+                Predictions(one.value_B[row_b], one.low_B[row_b], one.high_B[row_b], one.level)
+                for one in intervals
+            ]
+            groups[name] = evaluation(whole.target, target_B[row_b], predicted_B[row_b], parts)
+    return SurrogateScores(whole.target, whole.graphs, whole.scores, whole.coverage, groups)
+
+
+def _coverage(target_B: np.ndarray, one: Predictions) -> Coverage:
+    """Return how often the intervals of one level held the target."""
+    held_B = (one.low_B <= target_B) & (target_B <= one.high_B)
+    exact = binomtest(int(held_B.sum()), target_B.size).proportion_ci(0.95, "exact")
+    is_factor = bool((one.low_B > 0).all() and (target_B > 0).all())
+    width_B = one.high_B / one.low_B if is_factor else one.high_B - one.low_B
+    interval = Interval(float(exact.low), float(exact.high))
+    return Coverage(one.level, float(held_B.mean()), interval, float(np.median(width_B)), is_factor)

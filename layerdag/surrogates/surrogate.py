@@ -1,0 +1,454 @@
+"""``Surrogate``: fit, predict, intervals.
+
+Fit a family to one target of a data set, or to several: each by itself, or one network to all.
+
+Shape letters: B graphs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import GraphLike, encoded, translated
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.graph.attributed_graph import LABEL, Split
+from layerdag.runtime.settings import did_you_mean
+from layerdag.schema.schema import GraphSchema
+from layerdag.surrogates.data import labeled, mask_attributes, targets, unlabeled
+from layerdag.surrogates.families.base import SurrogateModel
+from layerdag.surrogates.families.registry import FAMILIES, SharedFit, fit_shared_with, fit_with
+from layerdag.surrogates.files import (
+    SavedSurrogate,
+    card,
+    further_folder,
+    load_further,
+    load_notes,
+    load_surrogate,
+    save_surrogate,
+)
+from layerdag.surrogates.scoring import (
+    FEWEST,
+    LEVEL,
+    Calibration,
+    Predictions,
+    SurrogateScores,
+    by_group,
+    evaluation,
+    scores,
+)
+
+MOST = 0.05
+"""Fraction of nodes with codes that no graph of the fit has, above which a graph is unfamiliar."""
+
+
+@dataclass(frozen=True)
+class SeenCodes:
+    """Sizes and codes that occur in the graphs of a fit.
+
+    Attributes:
+        fewest: Nodes of the smallest graph.
+        most: Nodes of the largest graph.
+        codes: Codes of each attribute that occur, ascending.
+    """
+
+    fewest: int
+    most: int
+    codes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def from_dags(cls, dags: Sequence[DAG]) -> "SeenCodes":
+        """Return what occurs in these graphs, at least one."""
+        sizes = [dag.num_nodes for dag in dags]
+        x_NA = torch.cat([dag.x_NA for dag in dags])
+        codes = tuple(tuple(column.unique().tolist()) for column in x_NA.T)
+        return cls(min(sizes), max(sizes), codes)
+
+    @classmethod
+    def from_dict(cls, data: object) -> "SeenCodes | None":
+        """Return what ``to_dict`` wrote; None for anything else."""
+        if not isinstance(data, Mapping):
+            return None
+        try:
+            codes = tuple(tuple(int(code) for code in column) for column in data["codes"])
+            return cls(int(data["fewest"]), int(data["most"]), codes)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data."""
+        return {**asdict(self), "codes": [list(column) for column in self.codes]}
+
+    def outside(self, dag: DAG, schema: GraphSchema) -> str:
+        """Return in a phrase what of a graph no graph of the fit was like, "" for nothing."""
+        found = []
+        if not self.fewest <= dag.num_nodes <= self.most:
+            found.append(f"{dag.num_nodes:,} nodes, fitted on {self.fewest:,} to {self.most:,}")
+        for attribute, column_N, known in zip(
+            schema.attributes, dag.x_NA.T, self.codes, strict=False
+        ):
+            new_N = ~torch.isin(column_N, torch.tensor(known, dtype=torch.int64))
+            if dag.num_nodes and float(new_N.float().mean()) > MOST:
+                found.append(
+                    f"{float(new_N.float().mean()):.0%} of the nodes have a '{attribute.name}' "
+                    "that no graph of the fit has"
+                )
+        return "; ".join(found)
+
+
+Settings = Mapping[str, int | float]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTargets:
+    """Graphs with some of several targets.
+
+    Attributes:
+        dags: Graphs that have at least one of the targets.
+        target_B: By name, float64, NaN where a graph has none.
+    """
+
+    dags: Sequence[DAG]
+    target_B: Mapping[str, np.ndarray]
+
+    @classmethod
+    def from_dags(
+        cls, dags: Sequence[DAG], schema: GraphSchema, names: Sequence[str], exclude: Sequence[str]
+    ) -> "KnownTargets":
+        """Return the graphs that have a target, some of their attributes excluded.
+
+        Raises:
+            DataError: If no graph has one of the targets.
+            UsageError: If a target is not finite, or an attribute is not in the schema.
+        """
+        columns = {name: targets(dags, name) for name in names}
+        for name, target_B in columns.items():
+            given = [isinstance(dag.conditions.get(name), int | float) for dag in dags]
+            if not any(given):
+                raise unlabeled(name)
+            if strange := int((~np.isfinite(target_B[given])).sum()):
+                raise UsageError(
+                    f"{strange} graphs have a '{name}' that is not finite; label them, or leave "
+                    "the label of these out."
+                )
+        kept = np.flatnonzero(np.any([np.isfinite(y_B) for y_B in columns.values()], axis=0))
+        seen = mask_attributes([dags[i] for i in kept.tolist()], schema, exclude)
+        return cls(seen, {name: target_B[kept] for name, target_B in columns.items()})
+
+    def having(self, name: str) -> tuple[list[DAG], np.ndarray]:
+        """Return the graphs that have one of the targets, and these targets."""
+        row_b = np.flatnonzero(np.isfinite(self.target_B[name]))
+        return [self.dags[i] for i in row_b.tolist()], self.target_B[name][row_b]
+
+    def rows(self, row_b: np.ndarray) -> "KnownTargets":
+        """Return some of the graphs."""
+        columns = {name: target_B[row_b] for name, target_B in self.target_B.items()}
+        return KnownTargets([self.dags[i] for i in row_b.tolist()], columns)
+
+
+def separate_fits(family: str, settings: Settings | None) -> SharedFit:
+    """Return what fits a model to each target by itself, on the graphs that have it."""
+    fit = fit_with(family, settings) if settings else FAMILIES[family]
+
+    def each(
+        dags: Sequence[DAG], target_B: Mapping[str, np.ndarray], sizes: GraphSizes, seed: int
+    ) -> tuple[SurrogateModel, ...]:
+        known = KnownTargets(dags, target_B)
+        return tuple(fit(*known.having(name), sizes, seed) for name in target_B)
+
+    return each
+
+
+def fits_of(family: str, settings: Settings | None, *, shared: bool) -> SharedFit:
+    """Return what fits a family to several targets.
+
+    Raises:
+        UsageError: If the family has no network to share, or no such settings.
+    """
+    return fit_shared_with(family, settings or {}) if shared else separate_fits(family, settings)
+
+
+def notes_of(data: GraphDataset, known: KnownTargets, target: str, seed: int) -> dict[str, Any]:
+    """Return what a surrogate of one target was fitted on."""
+    dags, _ = known.having(target)
+    return {
+        "data": data.name,
+        "fingerprint": data.fingerprint,
+        "seed": seed,
+        "train": len(dags),
+        "split": data.split.to_dict(),
+        "seen": SeenCodes.from_dags(dags).to_dict(),
+    }
+
+
+def calibration_of(
+    model: SurrogateModel, data: GraphDataset, target: str, exclude: Sequence[str]
+) -> Calibration | None:
+    """Return the errors on the validation part of a data set."""
+    val = data.graphs["val"]
+    target_S = targets(val, target)
+    known_s = np.flatnonzero(np.isfinite(target_S))
+    if not known_s.size:
+        return None
+    seen = mask_attributes([val[i] for i in known_s.tolist()], data.schema, exclude)
+    return Calibration.measure(target_S[known_s], model.predict(seen), model.spread(seen))
+
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Levels of the intervals whose coverage is measured."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A fitted model that predicts a number, such as the step time, from a graph.
+
+    Attributes:
+        model: The fitted model.
+        schema: What the codes of its graphs mean.
+        target: Name of the condition that it predicts.
+        excluded: Node attributes that it does not see.
+        notes: Further facts that are saved beside it.
+        calibration: Its errors on the validation part, from which intervals are made; None where
+            that part has too few graphs with the target.
+        others: Surrogates of further targets, of the same graphs and schema.
+    """
+
+    model: SurrogateModel
+    schema: GraphSchema
+    target: str = LABEL
+    excluded: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    others: tuple["Surrogate", ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The conditions that it predicts, its own first."""
+        return (self.target, *(other.target for other in self.others))
+
+    def of(self, target: str) -> "Surrogate":
+        """Return the surrogate of one of several targets. Raises UsageError if there is none."""
+        for one in (self, *self.others):
+            if one.target == target:
+                return one
+        raise UsageError(
+            f"The surrogate does not predict '{target}'.{did_you_mean(target, self.targets)} It "
+            f"predicts {', '.join(self.targets)}."
+        )
+
+    @classmethod
+    def fit(  # noqa: PLR0913 - of what, from what, to predict what, how
+        cls,
+        data: GraphDataset,
+        family: str = "boosting",
+        *,
+        graphs: Iterable[GraphLike] | None = None,
+        target: str | Sequence[str] = LABEL,
+        exclude: Sequence[str] = (),
+        seed: int = 0,
+        settings: Mapping[str, int | float] | None = None,
+        shared: bool = False,
+    ) -> "Surrogate":
+        """Fit on the training part of a data set, and calibrate intervals on the validation part.
+
+        Args:
+            data: The data set.
+            family: "boosting" (trees on graph statistics), "message_passing", "dag_transformer",
+                "additive" (costs of nodes add up), or "stacked", an ensemble of the first three.
+            graphs: What to fit on instead of the training part, such as samples.
+            target: Condition to predict, or several, of which each graph may have some: "predict"
+                and "evaluate" are then those of the first, ``of(name)`` gives the others.
+            exclude: Node attributes to exclude; "duration" where the durations reveal the
+                target.
+            seed: Of the fit.
+            settings: In place of the family's defaults, such as ``{"depth": 6}``; not of "stacked".
+            shared: Whether one network predicts all targets, instead of a model for each; of
+                "message_passing" and "dag_transformer".
+
+        Raises:
+            UsageError: If there is no such family, setting or attribute, the family has no network
+                to share, or there are fewer than two graphs with a target.
+            DataError: If no graph has the target.
+        """
+        if family not in FAMILIES:
+            raise UsageError(
+                f"There is no family of surrogates '{family}'.{did_you_mean(family, FAMILIES)} "
+                f"Known are {', '.join(FAMILIES)}."
+            )
+        names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
+        if not names:
+            raise UsageError("A surrogate predicts something; name at least one target.")
+        fit = fits_of(family, settings, shared=shared)
+        dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
+        known = KnownTargets.from_dags(dags, data.schema, names, exclude)
+        models = fit(known.dags, known.target_B, data.schema.sizes(), seed)
+        first, *others = (
+            cls(
+                model,
+                data.schema,
+                name,
+                tuple(exclude),
+                notes_of(data, known, name, seed),
+                calibration_of(model, data, name, exclude),
+            )
+            for name, model in zip(names, models, strict=True)
+        )
+        return replace(first, others=tuple(others))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Surrogate":
+        """Read what ``save`` or ``layerdag surrogate fit`` wrote.
+
+        Raises:
+            CheckpointError: If a file is missing, damaged, or of another format.
+            UsageError: If it was saved without a schema.
+        """
+        folder = Path(folder)
+        first = cls._of_files(folder, load_surrogate(folder))
+        notes = dict(first.notes)
+        count = notes.pop("further_targets", 0)
+        if not isinstance(count, int):
+            raise CheckpointError(f"{folder}: the number of targets is damaged; fit it again.")
+        others = tuple(
+            cls._of_files(further_folder(folder, index), load_further(folder, index, first.model))
+            for index in range(count)
+        )
+        return replace(first, notes=notes, others=others)
+
+    @classmethod
+    def _of_files(cls, folder: Path, model: SurrogateModel) -> "Surrogate":
+        """Return the surrogate of one target with the notes that lie beside it."""
+        notes = load_notes(folder)
+        if "schema" not in notes:
+            raise UsageError(
+                f"{folder}: was saved without a schema, so graphs cannot be encoded for it; fit it "
+                "with 'layerdag surrogate fit'."
+            )
+        schema = GraphSchema.from_dict(notes.pop("schema"))
+        target = str(notes.pop("target", LABEL))
+        excluded = notes.pop("excluded", ())
+        calibration = Calibration.from_dict(notes.pop("calibration", None))
+        names = tuple(str(name) for name in excluded)
+        return cls(model, schema, target, names, notes, calibration)
+
+    def predict(self, graphs: Iterable[GraphLike]) -> np.ndarray:
+        """Return one prediction per graph, float64 (B,), in the unit of the training targets.
+
+        Args:
+            graphs: Samples, workloads, attributed graphs, paths of these, or ``DAG`` objects with
+                codes of this surrogate's schema.
+
+        Raises:
+            DataError: If a file cannot be read, or a graph does not fit the schema.
+        """
+        return self.model.predict(self._seen(encoded(graphs, self.schema)))
+
+    def predict_intervals(self, graphs: Iterable[GraphLike], level: float = LEVEL) -> Predictions:
+        """Return one prediction per graph with an interval that is to hold the target.
+
+        Args:
+            graphs: As ``predict`` takes them.
+            level: Fraction of graphs whose interval is to hold the target, if they come from where
+                the calibration graphs came from.
+
+        Raises:
+            UsageError: If the surrogate has no calibration, or one of too few graphs for the level.
+            DataError: If a file cannot be read, or a graph does not fit the schema.
+        """
+        if self.calibration is None:
+            raise UsageError(
+                "The surrogate has no calibration, so it gives no intervals: its data set had "
+                f"fewer than {FEWEST} validation graphs with '{self.target}'. "
+                "Fit it again on data with a validation part."
+            )
+        seen = self._seen(encoded(graphs, self.schema))
+        return self.calibration.around(self.model.predict(seen), self.model.spread(seen), level)
+
+    def out_of_distribution(self, graphs: Iterable[GraphLike]) -> list[str]:
+        """Return for each graph in what it lies outside of what was fitted on, "" if in nothing.
+
+        Intervals promise nothing there. Raises as ``predict``.
+        """
+        known = SeenCodes.from_dict(self.notes.get("seen"))
+        seen = self._seen(encoded(graphs, self.schema))
+        return [known.outside(dag, self.schema) if known else "" for dag in seen]
+
+    def evaluate(
+        self, data: GraphDataset, split: Split = "test", by: str | None = None
+    ) -> SurrogateScores:
+        """Return every score with an interval, and how often prediction intervals hold the target.
+
+        Args:
+            data: The data set.
+            split: Part of it.
+            by: Condition whose values group the graphs, such as "family"; each group of at least
+                five graphs is scored, too.
+
+        Raises:
+            DataError: If no graph of that part has the target.
+        """
+        dags = translated(data.graphs[split], data.schema, self.schema)
+        known = labeled(dags, self.schema, self.target, self.excluded)
+        predicted_B = self.model.predict(known.dags)
+        intervals = self._intervals(known.dags, predicted_B)
+        found = evaluation(self.target, known.target_B, predicted_B, intervals)
+        if by is None:
+            return found
+        group_B = [str(dag.conditions.get(by, "unknown")) for dag in known.dags]
+        return by_group(found, group_B, known.target_B, predicted_B, intervals)
+
+    def score(self, data: GraphDataset, split: Split = "test") -> dict[str, float]:
+        """Return correlations and errors on a part of a data set, by the names of ``SCORES``.
+
+        Raises:
+            DataError: If no graph of that part has the target.
+        """
+        dags = translated(data.graphs[split], data.schema, self.schema)
+        known = labeled(dags, self.schema, self.target, ())
+        found = scores(known.target_B, self.predict(known.dags))
+        return {name: float(values_R[0]) for name, values_R in found.items()}
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the surrogate with its schema to a directory, whole or not at all.
+
+        Raises:
+            UsageError: If something stands there that may not be replaced.
+        """
+        first, *further = (one._saved() for one in (self, *self.others))
+        notes = {**first.notes, **({"further_targets": len(further)} if further else {})}
+        save_surrogate(
+            self.model, folder, notes, overwrite=overwrite, card=first.card, further=further
+        )
+
+    def _saved(self) -> SavedSurrogate:
+        """Return what is saved of one target."""
+        notes = {
+            **self.notes,
+            "target": self.target,
+            "excluded": list(self.excluded),
+            "schema": self.schema.to_dict(),
+        }
+        if self.calibration is not None:
+            notes["calibration"] = self.calibration.to_dict()
+        shared = any(other.model.shares_arrays(self.model) for other in self.others)
+        where = "outputs of the same network" if shared else "a folder each"
+        told = card(self.model.family, notes, self.targets[1:], where)
+        return SavedSurrogate(self.model, notes, told)
+
+    def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
+        """Return the graphs without the attributes that the surrogate does not see."""
+        return mask_attributes(dags, self.schema, self.excluded)
+
+    def _intervals(self, dags: Sequence[DAG], predicted_B: np.ndarray) -> list[Predictions]:
+        """Return the intervals of every level that the calibration graphs suffice for."""
+        if self.calibration is None:
+            return []
+        spread_B = self.model.spread(dags)
+        levels = [level for level in LEVELS if level <= self.calibration.highest_level]
+        return [self.calibration.around(predicted_B, spread_B, level) for level in levels]

@@ -1,0 +1,335 @@
+"""Train on synthetic, test on real.
+
+Train on synthetic, test on real: do synthetic graphs teach a surrogate what real ones do?
+
+A score says nothing alone. Beside training on synthetic graphs stand the ceiling (training on all
+real graphs), a real subsample, the real graphs drawn again with replacement, the floor (real graphs
+with shuffled targets), and real plus synthetic graphs together. All are tested on the same real
+graphs, which no training saw.
+
+The other way round, surrogates that were fitted to real graphs and that no generator ever saw tell
+whether samples have the labels that stand beside them: the conditional error.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.errors import UsageError
+from layerdag.evaluation.metrics.base import Goal, Interval, bootstrap_weights
+from layerdag.runtime.progress import track
+from layerdag.runtime.rng import numpy_generator
+from layerdag.surrogates.data import (
+    CONDITIONS,
+    REAL,
+    RELABELED,
+    SYNTHETIC,
+    TOGETHER,
+    Labeled,
+    require_condition,
+    training_set,
+)
+from layerdag.surrogates.families.base import SurrogateModel
+from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores
+
+RELATIVE = ("pearson", "spearman")
+"""Scores that are also shown as a percentage of the real ones."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure over several seeds.
+
+    Attributes:
+        mean: Mean over the seeds.
+        interval: 95 % interval from the spread over seeds and over resampled test graphs.
+        by_seed: The figure of each seed.
+    """
+
+    mean: float
+    interval: Interval | None
+    by_seed: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """One family of surrogates trained under one condition.
+
+    Attributes:
+        family: Name of the family.
+        condition: One of ``CONDITIONS`` or of ``few_real``, or ``RELABELED``.
+        trained_on: Number of training graphs.
+        scores: Score by name of ``SCORES``.
+    """
+
+    family: str
+    condition: str
+    trained_on: int
+    scores: Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class ReachedFraction:
+    """What training on synthetic graphs reaches of what training on all real graphs does.
+
+    Attributes:
+        family: Name of the family.
+        score: Name of the score.
+        value: Mean of the score over seeds, divided by the same mean for real graphs.
+        interval: 95 % interval over seeds and resampled test graphs. Both scores are of the
+            same resample, for what makes it hard to predict makes it hard for both.
+    """
+
+    family: str
+    score: str
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What synthetic graphs add to real ones.
+
+    Attributes:
+        family: Name of the family.
+        condition: The condition that has both kinds of graphs.
+        score: Name of the score.
+        value: Its mean over seeds minus that of the same real graphs alone; of an error the other
+            way round, so that positive is better.
+        interval: 95 % interval over seeds and resampled test graphs, paired.
+    """
+
+    family: str
+    condition: str
+    score: str
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class ConditionalError:
+    """How far the labels that stand beside synthetic graphs are from those of a surrogate.
+
+    The surrogate was fitted to all real training graphs, and no generator ever saw it.
+
+    Attributes:
+        family: Name of its family.
+        synthetic: Score on the synthetic graphs, by name of ``EVALUATED``.
+        real: The same on real test graphs: what the surrogate gets wrong itself.
+    """
+
+    family: str
+    synthetic: Mapping[str, Score]
+    real: Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class TransferReport:
+    """The outcome with what is needed to repeat it.
+
+    Attributes:
+        rows: One per family and condition.
+        fractions: One per family and score, where both conditions "real" and "synthetic" were run.
+        tested_on: Number of real test graphs.
+        seeds: Seeds of the fits.
+        gains: One per family, score and condition of real and synthetic graphs together, where the
+            same real graphs alone were run, too.
+        conditional: One per family, where condition "real" was run.
+    """
+
+    rows: tuple[TransferRow, ...]
+    fractions: tuple[ReachedFraction, ...]
+    tested_on: int
+    seeds: tuple[int, ...]
+    gains: tuple[Gain, ...] = ()
+    conditional: tuple[ConditionalError, ...] = ()
+
+    def row(self, family: str, condition: str) -> TransferRow:
+        """Return one row."""
+        return next(r for r in self.rows if (r.family, r.condition) == (family, condition))
+
+    def fraction(self, family: str, score: str) -> ReachedFraction:
+        """Return what synthetic graphs reach of one score of real graphs."""
+        return next(s for s in self.fractions if (s.family, s.score) == (family, score))
+
+    def gain(self, family: str, condition: str, score: str) -> Gain:
+        """Return what synthetic graphs add to one score."""
+        wanted = (family, condition, score)
+        return next(g for g in self.gains if (g.family, g.condition, g.score) == wanted)
+
+
+Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
+_Draws = Mapping[str, np.ndarray]
+
+
+def evaluate_tstr(
+    real: Labeled,
+    synthetic: Labeled,
+    test: Labeled,
+    sizes: GraphSizes,
+    families: Mapping[str, Fit],
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    conditions: Sequence[str] = CONDITIONS,
+) -> TransferReport:
+    """Fit every family under every condition with every seed, and test on real graphs.
+
+    Args:
+        real: Real training graphs.
+        synthetic: Generated graphs with the requested targets.
+        test: Real test graphs.
+        sizes: Codes that the graphs may have.
+        families: Fitting function by family name.
+        seeds: Seeds of the fits.
+        conditions: Which of ``CONDITIONS`` and of ``few_real`` to run, and ``RELABELED``. Those of
+            ``few_real`` show what a generator adds to few graphs only if it learned from no others.
+
+    Raises:
+        UsageError: If a set is too small, a target is not finite, a condition is unknown or needs
+            more families, or there is no seed.
+    """
+    if not seeds:
+        raise UsageError("Surrogates are fitted once per seed; pass at least one seed.")
+    for condition in conditions:
+        require_condition(condition)
+    if RELABELED in conditions and len(families) < 2:
+        raise UsageError(
+            f"'{RELABELED}' gives each family the labels of the others, and there is only "
+            f"{', '.join(families) or 'none'}; name two families."
+        )
+    cases = [(family, condition) for family in families for condition in conditions]
+    fits = _Fits(real, synthetic, sizes, families)
+    rows, draws, conditional = [], {}, []
+    for family, condition in track(cases, "train on synthetic, test on real", len(cases)):
+        trained = [fits.training_set(family, condition, seed) for seed in seeds]
+        models = [
+            fits.of_real(family, seed) if condition == REAL else fits.model(family, training, seed)
+            for training, seed in zip(trained, seeds, strict=True)
+        ]
+        draws[family, condition] = _draws(models, test, seeds)
+        rows.append(_row(family, condition, trained, draws[family, condition]))
+        if condition == REAL:
+            found = (_summary(_draws(models, on, seeds, EVALUATED)) for on in (synthetic, test))
+            conditional.append(ConditionalError(family, *found))
+    fractions = [
+        _reached(family, metric.name, draws[family, SYNTHETIC], draws[family, REAL])
+        for family in families
+        if {REAL, SYNTHETIC} <= set(conditions)
+        for metric in SCORES
+    ]
+    gains = [
+        _gain((family, condition), metric, draws[family, condition], draws[family, alone])
+        for family, condition in cases
+        if condition.endswith(TOGETHER)
+        and (alone := condition.removesuffix(TOGETHER)) in conditions
+        for metric in SCORES
+    ]
+    return TransferReport(
+        rows=tuple(rows),
+        fractions=tuple(fractions),
+        tested_on=len(test.dags),
+        seeds=tuple(seeds),
+        gains=tuple(gains),
+        conditional=tuple(conditional),
+    )
+
+
+class _Fits:
+    """Surrogates by family, condition and seed; those of all real graphs are fitted once.
+
+    Args:
+        real: Real training graphs.
+        synthetic: Generated graphs with the requested targets.
+        sizes: Codes that the graphs may have.
+        families: Fitting function by family name.
+    """
+
+    def __init__(
+        self, real: Labeled, synthetic: Labeled, sizes: GraphSizes, families: Mapping[str, Fit]
+    ) -> None:
+        self.real, self.synthetic = real, synthetic
+        self.sizes, self.families = sizes, families
+        self._of_real: dict[tuple[str, int], SurrogateModel] = {}
+
+    def training_set(self, family: str, condition: str, seed: int) -> Labeled:
+        """Return what a family learns from; the labels may be those of the other families."""
+        if condition == RELABELED:
+            return Labeled(self.synthetic.dags, self._labels_of_others(family, seed))
+        return training_set(condition, self.real, self.synthetic, seed)
+
+    def model(self, family: str, training: Labeled, seed: int) -> SurrogateModel:
+        """Return a surrogate that is fitted now."""
+        return self.families[family](training.dags, training.target_B, self.sizes, seed)
+
+    def of_real(self, family: str, seed: int) -> SurrogateModel:
+        """Return the surrogate of all real training graphs."""
+        if (family, seed) not in self._of_real:
+            self._of_real[family, seed] = self.model(family, self.real, seed)
+        return self._of_real[family, seed]
+
+    def _labels_of_others(self, family: str, seed: int) -> np.ndarray:
+        """Return the median label that the other families give, fitted to real graphs."""
+        others = [name for name in self.families if name != family]
+        found_FB = [self.of_real(name, seed).predict(self.synthetic.dags) for name in others]
+        label_B: np.ndarray = np.median(np.stack(found_FB), axis=0).astype(np.float64)
+        return label_B
+
+
+def _draws(
+    models: Sequence[SurrogateModel],
+    tested: Labeled,
+    seeds: Sequence[int],
+    named: Sequence[PredictionScore] = SCORES,
+) -> dict[str, np.ndarray]:
+    """Return each score with each seed, on graphs and on resamples of them, (S, 1 + R).
+
+    The resamples depend on the seed alone, so that two conditions can be paired.
+    """
+    found = []
+    for model, seed in zip(models, seeds, strict=True):
+        predicted_B = model.predict(tested.dags)
+        rng = numpy_generator(seed, "test graphs")
+        drawn_RB = bootstrap_weights(rng, 200, len(tested.dags))
+        weights_RB = np.concatenate([np.ones((1, len(tested.dags))), drawn_RB])
+        found.append(scores(tested.target_B, predicted_B, weights_RB, named))
+    return {metric.name: np.stack([one[metric.name] for one in found]) for metric in named}
+
+
+def _row(family: str, condition: str, trained: Sequence[Labeled], draws: _Draws) -> TransferRow:
+    """Summarize one family under one condition."""
+    return TransferRow(family, condition, len(trained[-1].dags), _summary(draws))
+
+
+def _summary(draws: _Draws) -> dict[str, Score]:
+    """Return each score with its interval."""
+    return {
+        metric.name: _score(metric, draws[metric.name])
+        for metric in EVALUATED
+        if metric.name in draws
+    }
+
+
+def _reached(family: str, score: str, synthetic: _Draws, real: _Draws) -> ReachedFraction:
+    """Return what synthetic graphs reach of one score."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(synthetic[score][:, 0].mean() / real[score][:, 0].mean())
+        resampled_SR = synthetic[score][:, 1:] / real[score][:, 1:]
+    return ReachedFraction(family, score, value, Interval.around(value, resampled_SR))
+
+
+def _gain(case: tuple[str, str], metric: PredictionScore, together: _Draws, alone: _Draws) -> Gain:
+    """Return what synthetic graphs add to one score."""
+    added_SR = together[metric.name] - alone[metric.name]
+    if metric.goal is Goal.MINIMIZE:
+        added_SR = -added_SR
+    value = float(added_SR[:, 0].mean())
+    return Gain(*case, metric.name, value, Interval.around(value, added_SR[:, 1:]))
+
+
+def _score(metric: PredictionScore, draws_SR: np.ndarray) -> Score:
+    """Summarize the draws of all seeds; the first draw of a seed is the figure itself."""
+    mean = float(draws_SR[:, 0].mean())
+    interval = Interval.around(mean, draws_SR[:, 1:], metric.lower, metric.upper)
+    return Score(mean, interval, tuple(draws_SR[:, 0].tolist()))

@@ -1,0 +1,535 @@
+"""Matching, program order, summary.
+
+The communication nodes of a workload in the order in which the ranks issue them.
+
+A rank issues in the order of its ids where the ids respect the dependencies, else in the order of
+(layer, id): ASTRA-sim issues ready nodes by ascending id.
+
+Which collectives and messages of different ranks belong together, and which have no partner.
+
+As in ASTRA-sim, the k-th collective that a rank issues in a group meets the k-th one of every other
+member of the group, and the k-th send for (source, destination, tag) meets the k-th receive.
+The program order is that of ``program_order``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from layerdag.errors import TraceError
+from layerdag.graph.topology import longest_path
+from layerdag.traces.trace import (
+    DATA,
+    CollectiveType,
+    NodeType,
+    Trace,
+    Workload,
+    dependency_edges,
+    trace_layers,
+)
+
+WORLD = "0"
+"""Name of the group of all ranks."""
+
+WORLD_NAMES = ("", WORLD)
+"""Values of ``pg_name`` that stand for all ranks."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommEvents:
+    """Communication nodes, rank by rank in program order.
+
+    Attributes:
+        rank_K: Rank.
+        row_K: Row in the trace of the rank.
+        id_K: Node id.
+        type_K: ``NodeType``: COMM_SEND, COMM_RECV or COMM_COLL.
+        group_K: 0 for all ranks, 1 + position in ``Workload.groups``, or -1 for an unknown group.
+        comm_type_K: ``CollectiveType``, -1 for none.
+        size_K: Bytes, -1 for none.
+        source_K: Sending rank.
+        target_K: Receiving rank.
+        tag_K: Message tag.
+    """
+
+    rank_K: np.ndarray
+    row_K: np.ndarray
+    id_K: np.ndarray
+    type_K: np.ndarray
+    group_K: np.ndarray
+    comm_type_K: np.ndarray
+    size_K: np.ndarray
+    source_K: np.ndarray
+    target_K: np.ndarray
+    tag_K: np.ndarray
+
+
+def gather_communication(workload: Workload) -> CommEvents:
+    """Lay the communication nodes of all ranks end to end; a shared trace is looked at once."""
+    names: dict[str, int] = dict.fromkeys(WORLD_NAMES, 0)
+    known: dict[int, CommEvents] = {}
+    for trace in workload.traces:
+        if id(trace) not in known:
+            known[id(trace)] = _comm_events(trace, names)
+    each = [known[id(trace)] for trace in workload.traces]
+    rank_K = np.repeat(np.arange(len(each)), [one.row_K.size for one in each])
+    columns = {
+        name: np.concatenate([getattr(one, name) for one in each])
+        for name in CommEvents.__dataclass_fields__
+    }
+    columns["rank_K"] = rank_K
+    # A send without comm_src comes from its own rank, a receive without comm_dst goes to it.
+    for column in ("source_K", "target_K"):
+        columns[column] = np.where(columns[column] < 0, rank_K, columns[column])
+    columns["group_K"] = _group_numbers(columns["group_K"], names, workload)
+    return CommEvents(**columns)
+
+
+def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workload) -> np.ndarray:
+    """Turn pool numbers into 0 for the world, 1 + position in ``workload.groups``, or -1."""
+    position = {name: at + 1 for at, name in enumerate(workload.groups)}
+    table = np.full(max(names.values()) + 1, -1)
+    for name, number in names.items():
+        table[number] = 0 if number == 0 else position.get(name, -1)
+    return table[group_K]
+
+
+def _comm_events(trace: Trace, names: dict[str, int]) -> CommEvents:
+    """Return the communication nodes of one trace in program order."""
+    is_comm_N = (trace.type_N >= NodeType.COMM_SEND) & (trace.type_N <= NodeType.COMM_COLL)
+    row_K = program_order(trace)
+    row_K = row_K[is_comm_N[row_K]]
+    texts, _ = group_names(trace)
+    group_N = np.array([names.setdefault(text, len(names)) for text in texts], dtype=np.int64)
+    return CommEvents(
+        rank_K=np.zeros(row_K.size, dtype=np.int64),
+        row_K=row_K,
+        id_K=trace.id_N[row_K],
+        type_K=trace.type_N[row_K],
+        group_K=group_N[row_K],
+        comm_type_K=trace.integers("comm_type", -1)[0][row_K],
+        size_K=trace.integers("comm_size", -1)[0][row_K],
+        source_K=trace.integers("comm_src", -1)[0][row_K],
+        target_K=trace.integers("comm_dst", -1)[0][row_K],
+        tag_K=trace.integers("comm_tag", 0)[0][row_K],
+    )
+
+
+def group_names(trace: Trace) -> tuple[list[str], np.ndarray]:
+    """Return (name of each node's group or "", present_N): ``pg_name``, a string or an integer.
+
+    Raises:
+        TraceError: If ``pg_name`` is a float or a list.
+    """
+    try:
+        return trace.texts("pg_name")
+    except TraceError:
+        value_N, present_N = trace.integers("pg_name")
+        return [str(v) if p else "" for v, p in zip(value_N, present_N, strict=True)], present_N
+
+
+def program_order(trace: Trace) -> np.ndarray:
+    """Return the rows of a trace in the order in which its rank issues them.
+
+    Raises:
+        TraceError: If the dependencies are faulty.
+    """
+    edge_index_2E, _ = dependency_edges(trace)
+    source_E, target_E = edge_index_2E
+    if (trace.id_N[source_E] < trace.id_N[target_E]).all():
+        return np.argsort(trace.id_N, kind="stable")
+    return np.lexsort((trace.id_N, trace_layers(trace, edge_index_2E)))
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A communication that would hang or be wrong.
+
+    Attributes:
+        rank: The rank at fault, or the first of those that disagree.
+        node: Id of its node.
+        message: One sentence: what, where, what was found, what to do.
+    """
+
+    rank: int
+    node: int
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedCommunication:
+    """The communication of a workload, matched.
+
+    Attributes:
+        rank_C: Rank of each participation of a rank in a collective.
+        row_C: Row of its node in the rank's trace.
+        instance_C: Participations with the same number are one collective.
+        send_rank_M: Rank of each matched send; likewise its row, and rank and row of the receive.
+        send_row_M: See ``send_rank_M``.
+        recv_rank_M: See ``send_rank_M``.
+        recv_row_M: See ``send_rank_M``.
+        bytes_M: What the sender says it sends, in bytes; -1 if it does not say.
+        mismatches: What does not match.
+    """
+
+    rank_C: np.ndarray
+    row_C: np.ndarray
+    instance_C: np.ndarray
+    send_rank_M: np.ndarray
+    send_row_M: np.ndarray
+    recv_rank_M: np.ndarray
+    recv_row_M: np.ndarray
+    bytes_M: np.ndarray
+    mismatches: tuple[Mismatch, ...]
+
+
+def match_communication(workload: Workload) -> MatchedCommunication:
+    """Match collectives, sends and receives over the ranks of a workload.
+
+    Raises:
+        TraceError: If a trace has faulty dependencies, or a communication attribute of a wrong
+            type. Missing partners and disagreements are returned, not raised.
+    """
+    events = gather_communication(workload)
+    mismatches: list[Mismatch] = []
+    collective = _rows(events, events.type_K == NodeType.COMM_COLL)
+    instance_C, found = _match_collectives(workload, collective)
+    mismatches += found
+    pairs, found = _match_messages(events, workload.num_ranks)
+    mismatches += found
+    send, receive = pairs
+    return MatchedCommunication(
+        rank_C=collective.rank_K,
+        row_C=collective.row_K,
+        instance_C=instance_C,
+        send_rank_M=events.rank_K[send],
+        send_row_M=events.row_K[send],
+        recv_rank_M=events.rank_K[receive],
+        recv_row_M=events.row_K[receive],
+        bytes_M=events.size_K[send],
+        mismatches=tuple(mismatches),
+    )
+
+
+def _rows(events: CommEvents, keep_K: np.ndarray) -> CommEvents:
+    """Return the chosen nodes."""
+    return CommEvents(**{name: column[keep_K] for name, column in vars(events).items()})
+
+
+def _occurrences(keys: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return how often each row's key occurred before it; the last key is the most significant."""
+    size = keys[0].size
+    order = np.lexsort(keys)
+    changed = np.zeros(size, dtype=bool)
+    for key in keys:
+        changed[1:] |= key[order][1:] != key[order][:-1]
+    start = np.maximum.accumulate(np.where(changed, np.arange(size), 0))
+    turn = np.empty(size, dtype=np.int64)
+    turn[order] = np.arange(size) - start
+    return turn
+
+
+def _match_collectives(workload: Workload, coll: CommEvents) -> tuple[np.ndarray, list[Mismatch]]:
+    """Return the instance of each participation, and the collectives that do not come together."""
+    turn_K = _occurrences((coll.rank_K, coll.group_K))
+    key_K = np.stack([coll.group_K, turn_K])
+    _, instance_K = np.unique(key_K, axis=1, return_inverse=True)
+    instance_K = instance_K.reshape(-1)
+    members = [set(range(workload.num_ranks)), *(set(r) for r in workload.groups.values())]
+    names = ["of all ranks", *(f"of group '{name}'" for name in workload.groups)]
+    found = list(_outside_group(coll, members, names))
+    order = np.lexsort((coll.rank_K, instance_K))
+    edges = np.flatnonzero(np.diff(instance_K[order], prepend=-1, append=-1))
+    wanted_G = np.array([len(ranks) for ranks in members])
+    sizes = np.diff(edges)
+    group_I = coll.group_K[order[edges[:-1]]] if edges.size else np.zeros(0, np.int64)
+    uniform_I = _uniform(coll, order, edges)
+    suspect_I = (sizes != wanted_G[group_I]) | ~uniform_I
+    for at in np.flatnonzero(suspect_I & (group_I >= 0)).tolist():
+        rows = order[edges[at] : edges[at + 1]]
+        group = int(group_I[at])
+        found.append(_disagreement(coll, rows, members[group], names[group], int(turn_K[rows[0]])))
+    return instance_K, found
+
+
+def _uniform(coll: CommEvents, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return for each instance whether all participants agree in type and size."""
+    uniform_I = np.ones(max(edges.size - 1, 0), dtype=bool)
+    for column in (coll.comm_type_K, coll.size_K):
+        if uniform_I.size:
+            low_I = np.minimum.reduceat(column[order], edges[:-1])
+            high_I = np.maximum.reduceat(column[order], edges[:-1])
+            uniform_I &= low_I == high_I
+    return uniform_I
+
+
+def _outside_group(
+    coll: CommEvents, members: list[set[int]], names: list[str]
+) -> Iterator[Mismatch]:
+    """Yield collectives in a group that is unknown or that the rank does not belong to."""
+    for group in np.unique(coll.group_K).tolist():
+        of_group = coll.group_K == group
+        ranks = np.unique(coll.rank_K[of_group]).tolist()
+        for rank in ranks if group < 0 else sorted(set(ranks) - members[group]):
+            first = int(np.flatnonzero(of_group & (coll.rank_K == rank))[0])
+            node = int(coll.id_K[first])
+            problem = (
+                "names a communicator group that is not described; add it to the group file"
+                if group < 0
+                else f"calls a collective {names[group]}, to which the rank does not belong; "
+                "correct the group file or the trace"
+            )
+            yield Mismatch(rank, node, f"Rank {rank}, node {node}: {problem}.")
+
+
+def _disagreement(
+    coll: CommEvents, rows: np.ndarray, members: set[int], name: str, turn: int
+) -> Mismatch:
+    """Describe one collective that is incomplete or not uniform."""
+    rank, node = int(coll.rank_K[rows[0]]), int(coll.id_K[rows[0]])
+    absent = sorted(members - set(coll.rank_K[rows].tolist()))
+    start = f"Rank {rank}, node {node}: collective number {turn} {name}"
+    if absent:
+        shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
+        return Mismatch(
+            rank, node, f"{start} is never called by rank {shown}; the others would wait forever."
+        )
+    differs = (coll.comm_type_K[rows] != coll.comm_type_K[rows[0]]) | (
+        coll.size_K[rows] != coll.size_K[rows[0]]
+    )
+    other = rows[int(np.argmax(differs))]
+    return Mismatch(
+        rank,
+        node,
+        f"{start} has type {coll.comm_type_K[rows[0]]} and {coll.size_K[rows[0]]} bytes, but rank "
+        f"{coll.rank_K[other]}, node {coll.id_K[other]} has type {coll.comm_type_K[other]} and "
+        f"{coll.size_K[other]} bytes; make them equal.",
+    )
+
+
+def _match_messages(
+    events: CommEvents, num_ranks: int
+) -> tuple[tuple[np.ndarray, np.ndarray], list[Mismatch]]:
+    """Return ((send rows, receive rows) of matched messages, what has no partner)."""
+    sends = np.flatnonzero(events.type_K == NodeType.COMM_SEND)
+    receives = np.flatnonzero(events.type_K == NodeType.COMM_RECV)
+    columns = (events.tag_K, events.target_K, events.source_K)
+    rows = np.concatenate([sends, receives])
+    side = np.repeat([0, 1], [sends.size, receives.size])
+    keys = tuple(column[rows] for column in columns)
+    turn = _occurrences((*keys, side))
+    order = np.lexsort((side, turn, *keys))
+    same = np.ones(max(order.size - 1, 0), dtype=bool)
+    for key in (*keys, turn):
+        same &= key[order][1:] == key[order][:-1]
+    first = np.flatnonzero(same & (np.diff(side[order]) == 1))
+    send, receive = rows[order[first]], rows[order[first + 1]]
+    matched = np.zeros(events.row_K.size, dtype=bool)
+    matched[send] = matched[receive] = True
+    found = [_unmatched_message(events, int(row)) for row in rows[~matched[rows]]]
+    for at in np.flatnonzero(events.size_K[send] != events.size_K[receive]).tolist():
+        found.append(_size_mismatch(events, int(send[at]), int(receive[at])))
+    return (send, receive), found
+
+
+def _unmatched_message(events: CommEvents, row: int) -> Mismatch:
+    """Describe a send or receive without partner."""
+    rank, node = int(events.rank_K[row]), int(events.id_K[row])
+    source, target = int(events.source_K[row]), int(events.target_K[row])
+    tag = int(events.tag_K[row])
+    sends = events.type_K[row] == NodeType.COMM_SEND
+    what, other, peer = ("send", "receive", target) if sends else ("receive", "send", source)
+    return Mismatch(
+        rank,
+        node,
+        f"Rank {rank}, node {node}: the {what} from rank {source} to rank {target} with tag {tag} "
+        f"has no matching {other} on rank {peer}; add it or correct rank and tag.",
+    )
+
+
+def _size_mismatch(events: CommEvents, send: int, receive: int) -> Mismatch:
+    """Describe a message whose two ends disagree about its size."""
+    rank, node = int(events.rank_K[send]), int(events.id_K[send])
+    return Mismatch(
+        rank,
+        node,
+        f"Rank {rank}, node {node}: sends {events.size_K[send]} bytes, but rank "
+        f"{events.rank_K[receive]}, node {events.id_K[receive]} receives "
+        f"{events.size_K[receive]}; make them equal.",
+    )
+
+
+_CALL_NUMBER = re.compile(r"[#(]\d+\)?$")
+_TOP = 12
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """One distinct trace of a workload.
+
+    Attributes:
+        ranks: The ranks that run it.
+        nodes: Number of nodes.
+        data_edges: Number of distinct data dependencies.
+        control_edges: Number of further control dependencies.
+        types: Number of nodes of each ``NodeType`` that occurs.
+        operators: The most frequent node names (call numbers cut off) and their counts.
+        layers: Number of longest-path layers.
+        widest_layer: Number of nodes of the widest layer.
+        mean_width: Nodes / layers.
+        duration_us: Sum of all durations, in microseconds.
+        critical_path_us: Longest path by duration, in microseconds.
+        critical_path_nodes: Number of nodes on it.
+        communication_us: Sum of the durations recorded for communication, in microseconds.
+        tensor_bytes: Sum of ``tensor_size``, in bytes; None where no node has it.
+    """
+
+    ranks: tuple[int, ...]
+    nodes: int
+    data_edges: int
+    control_edges: int
+    types: Mapping[str, int]
+    operators: Mapping[str, int]
+    layers: int
+    widest_layer: int
+    mean_width: float
+    duration_us: int
+    critical_path_us: int
+    critical_path_nodes: int
+    communication_us: int
+    tensor_bytes: int | None
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """The communication inside one group, over all its ranks.
+
+    Attributes:
+        group: Name of the group; "all ranks" for the world, "?" for groups that are not described.
+        size: Number of ranks; 0 if unknown.
+        collectives: Number of collectives of each kind, a collective of all members counted once.
+        bytes_per_rank: ``comm_size`` summed over the collectives of one member, in bytes.
+    """
+
+    group: str
+    size: int
+    collectives: Mapping[str, int]
+    bytes_per_rank: int
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """A whole workload.
+
+    Attributes:
+        source: Where it was read from.
+        version: Chakra version that the file states, "" for none.
+        num_ranks: Number of ranks.
+        distinct_traces: How many of the rank's traces differ.
+        nodes: Nodes over all ranks.
+        ranks: One entry for each distinct trace.
+        groups: One entry for each group that communicates.
+        messages: Number of matched send and receive pairs.
+        message_bytes: Their bytes.
+        mismatches: Communication that does not match, one sentence each.
+    """
+
+    source: str
+    version: str
+    num_ranks: int
+    distinct_traces: int
+    nodes: int
+    ranks: tuple[RankSummary, ...]
+    groups: tuple[GroupSummary, ...]
+    messages: int
+    message_bytes: int
+    mismatches: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the summary as plain JSON types."""
+        return asdict(self)
+
+
+def summarize(workload: Workload) -> WorkloadSummary:
+    """Summarize a workload.
+
+    Raises:
+        TraceError: If the dependencies of a trace dangle, repeat an id, or form a cycle.
+    """
+    ranks_of: dict[int, list[int]] = {}
+    for rank, trace in enumerate(workload.traces):
+        ranks_of.setdefault(id(trace), []).append(rank)
+    distinct = [(workload.traces[ranks[0]], tuple(ranks)) for ranks in ranks_of.values()]
+    events = gather_communication(workload)
+    matched = match_communication(workload)
+    return WorkloadSummary(
+        source=workload.source,
+        version=workload.traces[0].version if workload.traces else "",
+        num_ranks=workload.num_ranks,
+        distinct_traces=len(distinct),
+        nodes=sum(trace.num_nodes for trace in workload.traces),
+        ranks=tuple(summarize_trace(trace, ranks) for trace, ranks in distinct),
+        groups=_groups(workload, events),
+        messages=matched.bytes_M.size,
+        message_bytes=int(np.maximum(matched.bytes_M, 0).sum()),
+        mismatches=tuple(mismatch.message for mismatch in matched.mismatches),
+    )
+
+
+def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
+    """Summarize one trace that the given ranks run; raises TraceError like ``summarize``."""
+    edge_index_2E, kind_E = dependency_edges(trace)
+    layer_N = trace_layers(trace, edge_index_2E)
+    path = longest_path(layer_N, edge_index_2E, trace.duration_us_N.astype(np.float64))
+    width_L = np.bincount(layer_N)
+    type_count = np.bincount(trace.type_N, minlength=len(NodeType)).tolist()
+    operators = Counter(_CALL_NUMBER.sub("", name) for name in trace.names())
+    size_N, sized_N = trace.integers("tensor_size")
+    return RankSummary(
+        ranks=ranks,
+        nodes=trace.num_nodes,
+        data_edges=int((kind_E == DATA).sum()),
+        control_edges=int((kind_E != DATA).sum()),
+        types={t.name: type_count[t] for t in NodeType if type_count[t]},
+        operators=dict(operators.most_common(_TOP)),
+        layers=width_L.size,
+        widest_layer=int(width_L.max(initial=0)),
+        mean_width=round(trace.num_nodes / max(width_L.size, 1), 3),
+        duration_us=int(trace.duration_us_N.sum()),
+        critical_path_us=int(path.length),
+        critical_path_nodes=path.row_P.size,
+        communication_us=int(trace.duration_us_N[trace.type_N >= NodeType.COMM_SEND].sum()),
+        tensor_bytes=int(size_N.sum()) if sized_N.any() else None,
+    )
+
+
+def _groups(workload: Workload, events: CommEvents) -> tuple[GroupSummary, ...]:
+    """Summarize the collectives of each group, as one member sees them."""
+    names = ["all ranks", *workload.groups]
+    sizes = [workload.num_ranks, *map(len, workload.groups.values())]
+    found = []
+    is_collective_K = events.type_K == NodeType.COMM_COLL
+    for group in np.unique(events.group_K[is_collective_K]).tolist():
+        of_group_K = is_collective_K & (events.group_K == group)
+        one_K = of_group_K & (events.rank_K == events.rank_K[of_group_K].min())
+        kinds = Counter(map(collective_name, events.comm_type_K[one_K].tolist()))
+        found.append(
+            GroupSummary(
+                group=names[group] if group >= 0 else "?",
+                size=sizes[group] if group >= 0 else 0,
+                collectives=dict(kinds.most_common()),
+                bytes_per_rank=int(np.maximum(events.size_K[one_K], 0).sum()),
+            )
+        )
+    return tuple(found)
+
+
+def collective_name(number: int) -> str:
+    """Return the name of a ``CollectiveType``, or the number itself."""
+    try:
+        return CollectiveType(number).name
+    except ValueError:
+        return "no comm_type" if number < 0 else str(number)

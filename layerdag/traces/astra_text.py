@@ -1,0 +1,351 @@
+"""Text workloads of ASTRA-sim 1.0.
+
+Text workloads of ASTRA-sim 1.0: one training step, one line per layer.
+
+Line 1 is the parallelism with its parameters, line 2 the number of layers, then for each layer:
+name, dependency (unused, -1), forward time, collective, bytes; the same for the input gradient and
+the weight gradient; update time; for ``HYBRID_CUSTOMIZED`` the layer's own parallelism. Times
+become microseconds, as in Chakra's own converter.
+
+Line 1 of ``HYBRID_DLRM`` brings the number of the last layer of the bottom network, alone or behind
+``DLRM_LAST_BOTTOM_LAYER:``. `astra_step` says what step is built.
+
+The step that a text workload of ASTRA-sim 1.0 describes, as one trace per rank.
+
+Forward layer by layer, each waiting for the collective of the one before; then backward from the
+last layer, where the weight gradient's collective runs beside the rest and is followed by the
+update. With data parallelism the weight gradient comes first, so that its collective starts early;
+else the input gradient, whose collective the layer before waits for.
+
+DLRM: the all-to-all of the embeddings (layer 0) runs beside the bottom network, and the top
+network waits for both; backward, that of their gradients starts when the top network is done and
+runs beside the bottom network. Inference is the forward part alone.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from layerdag.errors import TraceError
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+
+PARALLELISMS: tuple[str, ...] = (
+    "MICRO",
+    "DATA",
+    "MODEL",
+    "HYBRID_DATA_MODEL",
+    "HYBRID_MODEL_DATA",
+    "HYBRID_CUSTOMIZED",
+    "HYBRID_TRANSFORMER",
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
+    "HYBRID_DLRM",
+    "HYBRID_DLRM_ENHANCED",
+    "DISTRIBUTED_INFERENCE",
+)
+_COLLECTIVES = {
+    "NONE": None,
+    "ALLREDUCE": CollectiveType.ALL_REDUCE,
+    "ALLGATHER": CollectiveType.ALL_GATHER,
+    "REDUCESCATTER": CollectiveType.REDUCE_SCATTER,
+    "ALLTOALL": CollectiveType.ALL_TO_ALL,
+}
+DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
+
+
+@dataclass(frozen=True)
+class TrainingPhase:
+    """One of forward, input gradient and weight gradient of a layer.
+
+    Attributes:
+        time_us: Computation, in microseconds.
+        collective: What follows, or None.
+        size: Bytes of the collective.
+    """
+
+    time_us: int
+    collective: CollectiveType | None
+    size: int
+
+
+@dataclass(frozen=True)
+class TextLayer:
+    """One line of the file."""
+
+    name: str
+    forward: TrainingPhase
+    input_gradient: TrainingPhase
+    weight_gradient: TrainingPhase
+    update_us: int
+    parallelism: str
+
+
+@dataclass(frozen=True)
+class TextWorkload:
+    """A parsed file.
+
+    Attributes:
+        parallelism: First word.
+        layers: All layers.
+        model_group: Ranks of a tensor-parallel group, 0 if the file does not say.
+        checkpoints: First layers of the stretches that are computed again.
+        recomputed_at: Layers before whose backward a stretch is computed again.
+        last_bottom: Last layer of the bottom network of DLRM, -1 for other workloads.
+    """
+
+    parallelism: str
+    layers: tuple[TextLayer, ...]
+    model_group: int = 0
+    checkpoints: tuple[int, ...] = ()
+    recomputed_at: tuple[int, ...] = ()
+    last_bottom: int = -1
+
+
+def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
+    """Parse a text workload.
+
+    Raises:
+        TraceError: If the parallelism, a collective or a number is unknown, or layers are missing;
+            names the line.
+    """
+    lines = [line.split() for line in data.decode("utf-8", "replace").splitlines()]
+    lines = [fields for fields in lines if fields]
+    if len(lines) < 2 or lines[0][0] not in PARALLELISMS:
+        known = ", ".join(PARALLELISMS)
+        found = lines[0][0][:40] if lines else "nothing"
+        raise TraceError(
+            f"{source}: line 1 names the parallelism '{found}'; layerdag reads {known}."
+        )
+    count = _number(lines[1][0], source, 2)
+    if len(lines) != count + 2:
+        raise TraceError(
+            f"{source}: line 2 announces {count} layers but {len(lines) - 2} follow; the file is "
+            "cut off or the number is wrong."
+        )
+    layers = tuple(
+        _layer(fields, lines[0][0], source, at) for at, fields in enumerate(lines[2:], start=3)
+    )
+    text = TextWorkload(lines[0][0], layers)
+    if text.parallelism in DLRM:
+        return _with_bottom(text, lines[0][1:], source)
+    return _with_parameters(text, lines[0][1:], source)
+
+
+def _with_bottom(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
+    """Return a DLRM workload with the last layer of its bottom network."""
+    fields = fields[1:] if fields[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else fields
+    if len(fields) != 1:
+        raise TraceError(
+            f"{source}: line 1 does not say which layer is the last one of the bottom network; "
+            f"write '{text.parallelism} DLRM_LAST_BOTTOM_LAYER: <number>'."
+        )
+    last = _number(fields[0], source, 1)
+    if last >= len(text.layers) - 1:
+        raise TraceError(
+            f"{source}: line 1 ends the bottom network at layer {last}, but the last of all layers "
+            f"is {len(text.layers) - 1} and belongs to the top network; correct the number."
+        )
+    return replace(text, last_bottom=last)
+
+
+def _number(word: str, source: str, line: int) -> int:
+    """Return a count, time or size; times may have a fraction, which is rounded."""
+    try:
+        value = round(float(word))
+    except (ValueError, OverflowError):
+        value = -1
+    if not 0 <= value < 2**63:
+        raise TraceError(f"{source}: line {line} has '{word[:40]}' where a number is needed.")
+    return value
+
+
+def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextLayer:
+    """Return one layer."""
+    if len(fields) < 12:
+        raise TraceError(
+            f"{source}: line {line} has {len(fields)} columns; a layer has 12: name, dependency, "
+            "three times (time, collective, bytes), update time."
+        )
+    phases = []
+    for at in (2, 5, 8):
+        if fields[at + 1] not in _COLLECTIVES:
+            raise TraceError(
+                f"{source}: line {line} has the collective '{fields[at + 1][:40]}'; known are "
+                f"{', '.join(_COLLECTIVES)}."
+            )
+        time_us, size = (_number(fields[i], source, line) for i in (at, at + 2))
+        phases.append(TrainingPhase(time_us, _COLLECTIVES[fields[at + 1]], size))
+    own = fields[12] if len(fields) > 12 else parallelism
+    update_us = _number(fields[11], source, line)
+    return TextLayer(fields[0], phases[0], phases[1], phases[2], update_us, own)
+
+
+def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
+    """Return the workload with the parameters of line 1."""
+    at = 0
+    while at < len(fields):
+        key = fields[at].rstrip(":")
+        count = 1 if key == "model_parallel_NPU_group" else 0
+        if key in ("checkpoints", "checkpoint_initiates") and at + 1 < len(fields):
+            at += 1
+            count = _number(fields[at], source, 1)
+        values = tuple(_number(word, source, 1) for word in fields[at + 1 : at + 1 + count])
+        if count == 0 or len(values) != count:
+            raise TraceError(f"{source}: line 1 has '{key[:40]}' without its numbers.")
+        if key == "model_parallel_NPU_group":
+            text = replace(text, model_group=values[0])
+        elif key == "checkpoints":
+            text = replace(text, checkpoints=values)
+        else:
+            text = replace(text, recomputed_at=values)
+        at += 1 + count
+    return text
+
+
+_DATA_FIRST = ("DATA", "MICRO")
+
+
+def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>") -> Workload:
+    """Return the traces of one training step on ``num_ranks`` ranks.
+
+    With ``model_parallel_NPU_group: k``, forward and input-gradient collectives stay inside groups
+    of k neighboring ranks, and weight-gradient collectives join equal places of these groups.
+    Without it, every collective is one of all ranks.
+
+    Raises:
+        TraceError: If ``num_ranks`` is not a multiple of the group size.
+    """
+    size = text.model_group
+    if num_ranks < 1 or (size and num_ranks % size):
+        raise TraceError(
+            f"{source}: {num_ranks} ranks cannot be split into groups of {size}; choose a multiple."
+        )
+    if not size or size == num_ranks:
+        trace = build_trace(_step(text, "", ""), source=source)
+        return Workload((trace,) * num_ranks, {}, source)
+    model = [tuple(range(at, at + size)) for at in range(0, num_ranks, size)]
+    data = [tuple(range(at, num_ranks, size)) for at in range(size)]
+    groups = {str(at + 1): ranks for at, ranks in enumerate([*model, *data])}
+    traces = tuple(
+        build_trace(
+            _step(text, str(rank // size + 1), str(len(model) + rank % size + 1)), source=source
+        )
+        for rank in range(num_ranks)
+    )
+    return Workload(traces, groups, source)
+
+
+@dataclass
+class _Step:
+    """The nodes of a step so far; ``ready`` are the ids that the next computation waits for."""
+
+    model_group: str
+    data_group: str
+    nodes: list[NodeSpec] = field(default_factory=list)
+    ready: tuple[int, ...] = ()
+
+    def compute(self, name: str, time_us: int, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Add a computation and return its id."""
+        cpu = Attribute("is_cpu_op", Wire.BOOL, False)
+        return self._add(NodeSpec(0, name, NodeType.COMP, after, (), 0, time_us, (cpu,)))
+
+    def communicate(
+        self, name: str, phase: TrainingPhase, group: str, after: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Add the collective of a phase, if it has one, and return what to wait for."""
+        if phase.collective is None or phase.size == 0:
+            return after
+        attributes = [
+            Attribute("is_cpu_op", Wire.BOOL, False),
+            Attribute("comm_type", Wire.INT64, int(phase.collective)),
+            Attribute("comm_size", Wire.INT64, phase.size),
+        ]
+        if group:
+            attributes.append(Attribute("pg_name", Wire.STRING, group))
+        kind = NodeType.COMM_COLL
+        return self._add(NodeSpec(0, name, kind, after, attributes=tuple(attributes)))
+
+    def _add(self, node: NodeSpec) -> tuple[int, ...]:
+        """Append a node under the next id."""
+        self.nodes.append(replace(node, id=len(self.nodes)))
+        return (len(self.nodes) - 1,)
+
+
+def _step(text: TextWorkload, model_group: str, data_group: str) -> list[NodeSpec]:
+    """Return the nodes of one training step, or of one inference."""
+    step = _Step(model_group, data_group)
+    if text.parallelism in DLRM:
+        return _recommendation(step, text)
+    for layer in text.layers:
+        _forward(step, layer, "forward")
+    if text.parallelism == "DISTRIBUTED_INFERENCE":
+        return step.nodes
+    for at in range(len(text.layers) - 1, -1, -1):
+        if at in text.recomputed_at:
+            first = max((c for c in text.checkpoints if c <= at), default=at)
+            for layer in text.layers[first : at + 1]:
+                _forward(step, layer, "recompute")
+        _backward(step, text.layers[at], is_first=at == 0)
+    return step.nodes
+
+
+def _recommendation(step: _Step, text: TextWorkload) -> list[NodeSpec]:
+    """Return the nodes of one step of DLRM, whose layer 0 holds the embeddings."""
+    looked_up: tuple[int, ...] = ()
+    for at, layer in enumerate(text.layers):
+        before = _forward(step, layer, "forward")
+        if at == 0:
+            looked_up, step.ready = step.ready, before
+        if at == text.last_bottom:
+            step.ready = tuple(sorted({*step.ready, *looked_up}))
+    for at in range(len(text.layers) - 1, -1, -1):
+        layer = text.layers[at]
+        computed = step.compute(
+            f"{layer.name}.weight_grad", layer.weight_gradient.time_us, step.ready
+        )
+        step.ready = computed
+        _update(step, layer, computed)
+        if at == 0:
+            break
+        phase = layer.input_gradient
+        done = step.compute(f"{layer.name}.input_grad", phase.time_us, computed)
+        step.ready = step.communicate(f"{layer.name}.input_grad_comm", phase, "", done)
+        if at == text.last_bottom + 1:
+            first = text.layers[0]
+            step.communicate(f"{first.name}.input_grad_comm", first.input_gradient, "", step.ready)
+    return step.nodes
+
+
+def _forward(step: _Step, layer: TextLayer, label: str) -> tuple[int, ...]:
+    """Add the forward part of a layer and return its computation; what follows waits for all."""
+    phase = layer.forward
+    done = step.compute(f"{layer.name}.{label}", phase.time_us, step.ready)
+    step.ready = step.communicate(f"{layer.name}.{label}_comm", phase, step.model_group, done)
+    return done
+
+
+def _backward(step: _Step, layer: TextLayer, is_first: bool) -> None:
+    """Add gradients, their collectives and the update of a layer."""
+    weight, data = layer.weight_gradient, layer.input_gradient
+    if layer.parallelism in _DATA_FIRST:
+        computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, step.ready)
+        _update(step, layer, computed)
+        step.ready = computed
+        if not is_first:
+            done = step.compute(f"{layer.name}.input_grad", data.time_us, computed)
+            name = f"{layer.name}.input_grad_comm"
+            step.ready = step.communicate(name, data, step.model_group, done)
+        return
+    computed = step.ready
+    if not is_first:
+        computed = step.compute(f"{layer.name}.input_grad", data.time_us, step.ready)
+        name = f"{layer.name}.input_grad_comm"
+        step.ready = step.communicate(name, data, step.model_group, computed)
+    computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, computed)
+    _update(step, layer, computed)
+
+
+def _update(step: _Step, layer: TextLayer, after: tuple[int, ...]) -> None:
+    """Add the weight gradient's collective and the update of the weights."""
+    name = f"{layer.name}.weight_grad_comm"
+    reduced = step.communicate(name, layer.weight_gradient, step.data_group, after)
+    if layer.update_us:
+        step.compute(f"{layer.name}.update", layer.update_us, reduced)

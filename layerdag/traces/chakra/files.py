@@ -1,0 +1,672 @@
+"""``.et`` of every schema version, normalization.
+
+Chakra traces of the proto2 schema versions 0.0.1 to 0.0.3 (June to October 2023) as 1.0.0.
+
+Facts: ``et_def.proto`` of mlcommons/chakra at these versions. Enumerations are renumbered to those
+of 1.0.0, the one kind of dependency (``parent``) becomes data dependencies, run times become
+``duration_micros``, and every other field becomes an attribute under its name of 1.0.0.
+
+Chakra ``.et`` files: every schema version is read, schema 1.0.0 is written.
+
+A file is a sequence of length-prefixed messages: one GlobalMetadata, then one Node each. The
+schema versions look as follows (mlcommons/chakra, ``et_def.proto`` over time):
+
+======================  =======================  =============================================
+schema version          first message            a Node has
+======================  =======================  =============================================
+0.0.1 (2023-06)         Node                     numbers in fields 5 to 7 and from 12 on
+0.0.2 (2023-07)         Node                     strings in fields 5 to 10, attributes in 11
+0.0.3 (2023-08)         GlobalMetadata           strings in fields 5 to 10, attributes in 11
+0.0.4 = 1.0.0           GlobalMetadata           packed ids in 4 and 5, attributes in 10
+======================  =======================  =============================================
+
+The first files of 0.0.4 held the metadata attributes in field 1, before the version took it; that
+is read, too.
+
+Bring a trace into the form that both Chakra feeders and ASTRA-sim accept, or say why not.
+
+Feeder v1 (mlcommons/chakra) reads each well-known attribute from exactly one alternative of the
+oneof and silently takes 0 from any other; feeder v3 (ASTRA-sim) accepts every integer type, but
+throws on floats and on missing values. Values keep; only their wire types change.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.errors import TraceError
+from layerdag.graph.topology import expand_ranges, pointers
+from layerdag.runtime.files import write_bytes
+from layerdag.runtime.reading import read_whole, require_memory
+from layerdag.traces.builder import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    Cursor,
+    NodeSpec,
+    build_trace,
+    decode_text,
+    ragged,
+    varint,
+)
+from layerdag.traces.chakra.wire import decode_metadata, encode_metadata, scan_nodes, write_nodes
+from layerdag.traces.trace import (
+    Attribute,
+    AttributeTable,
+    CollectiveType,
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+    trace_layers,
+    wire_name,
+)
+
+Fields = dict[int, list[int | bytes]]
+
+_LOAD, _STORE, _COMP = NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP
+_SEND, _RECV, _COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL
+# The schema 0.0.1 and the drafts before it (with a fused load and computation) number differently.
+_TYPES_001 = (NodeType.INVALID, _LOAD, _STORE, _COMP, _SEND, _RECV, _COLL)
+_TYPES_DRAFT = (NodeType.INVALID, _LOAD, _COMP, _STORE, _COMP, _SEND, _RECV, _COLL)
+
+_AR, _A2A = CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL
+_AG, _RS = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER
+_COLLECTIVES_001 = {1: _AR, 2: _A2A, 3: _AG, 4: _RS}
+_COLLECTIVES_002 = {0: _AR, 1: _A2A, 2: _AG, 3: _RS, 4: CollectiveType.BROADCAST}
+
+_FIELDS_001 = {
+    5: ("tensor_loc", Wire.INT32),
+    6: ("tensor_size", Wire.UINT64),
+    8: ("input_tensor_loc", Wire.INT32),
+    9: ("input_tensor_size", Wire.UINT64),
+    10: ("output_tensor_loc", Wire.INT32),
+    11: ("output_tensor_size", Wire.UINT64),
+    12: ("num_ops", Wire.INT64),
+    16: ("comm_src", Wire.INT32),
+    17: ("comm_dst", Wire.INT32),
+    18: ("comm_size", Wire.INT64),
+    19: ("comm_tag", Wire.INT32),
+    20: ("comm_priority", Wire.INT32),
+    21: ("callback_after", Wire.UINT64),
+    22: ("local_mem_access_completed", Wire.BOOL),
+}
+# Field of AttributeProto -> type: 0.0.2 has no unsigned integers, 0.0.3 inserts them as field 6.
+_VALUES_002 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.INT64, 7: Wire.STRING}
+_LISTS_002 = {8: Wire.BOOL, 9: Wire.FLOAT, 10: Wire.INT64, 11: Wire.STRING}
+_VALUES_003 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.UINT64, 7: Wire.INT64, 8: Wire.STRING}
+_LISTS_003 = {9: Wire.BOOL, 10: Wire.FLOAT, 11: Wire.UINT64, 12: Wire.INT64, 13: Wire.STRING}
+
+# Messages between two looks at the memory that is left.
+_LOOK = 1 << 16
+
+_DURATIONS = ("runtime", "simulated_run_time")
+
+
+def decode_legacy(data: bytes, schema_version: str, source: str) -> Trace:
+    """Read a trace of schema version "0.0.1", "0.0.2" or "0.0.3".
+
+    Args:
+        data: The whole plain file.
+        schema_version: What ``detect_schema_version`` said.
+        source: File name for messages.
+
+    Raises:
+        TraceError: If the file is damaged; names the message.
+    """
+    messages = list(length_prefixed_messages(data, source))
+    metadata: tuple[Attribute, ...] = ()
+    try:
+        if schema_version == "0.0.3":
+            head = _fields(b"".join(messages[:1]))
+            metadata = tuple(_attribute(_bytes(a), schema_version) for a in head.get(1, []))
+            messages = messages[1:]
+        rows = [_fields(message) for message in messages]
+        types = _TYPES_DRAFT if any(map(_is_draft, rows)) else _TYPES_001
+        nodes = [
+            _node_001(row, types) if schema_version == "0.0.1" else _node_002(row, schema_version)
+            for row in rows
+        ]
+    except TraceError as error:
+        raise TraceError(
+            f"{source}: is no sound Chakra trace of schema version {schema_version} ({error}); "
+            "copy or collect it again."
+        ) from None
+    origin = Attribute("converted_from_schema", Wire.STRING, schema_version)
+    return build_trace(nodes, metadata=(*metadata, origin), source=source)
+
+
+def length_prefixed_messages(data: bytes, source: str) -> Iterator[bytes]:
+    """Yield the messages of a length-prefixed file. Raises TraceError where one is cut off."""
+    at, number = 0, 0
+    while at < len(data):
+        try:
+            head = Cursor(data[at : at + 10])
+            size = head.varint()
+        except TraceError as error:
+            raise TraceError(f"{source}: message {number} has no length ({error}).") from None
+        begin = at + head.position
+        if begin + size > len(data):
+            raise TraceError(
+                f"{source}: message {number} at byte {at} is cut off; the file is truncated or no "
+                "Chakra trace, copy or collect it again."
+            )
+        if number % _LOOK == _LOOK - 1:
+            require_memory(source, TraceError)
+        yield data[begin : begin + size]
+        at, number = begin + size, number + 1
+
+
+def _fields(message: bytes) -> Fields:
+    """Return the values of each field of a message: integers, or bytes."""
+    found: Fields = {}
+    cursor = Cursor(message)
+    while not cursor.done:
+        number, kind = cursor.tag()
+        if kind == VARINT:
+            value: int | bytes = cursor.varint()
+        elif kind == LENGTH:
+            value = cursor.bytes()
+        elif kind in (FIXED32, FIXED64):
+            value = cursor.take(4 if kind == FIXED32 else 8)
+        else:
+            raise TraceError(f"wire type {kind} is not part of this format")
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _int(value: int | bytes) -> int:
+    """Return an integer field or raise."""
+    if isinstance(value, int):
+        return value
+    raise TraceError("a number is expected where bytes stand")
+
+
+def _bytes(value: int | bytes) -> bytes:
+    """Return a bytes field or raise."""
+    if isinstance(value, bytes):
+        return value
+    raise TraceError("bytes are expected where a number stands")
+
+
+def _integers(values: list[int | bytes]) -> list[int]:
+    """Return repeated integers, packed or not."""
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            found.append(value)
+            continue
+        packed = Cursor(value)
+        while not packed.done:
+            found.append(packed.varint())
+    return found
+
+
+def _last(row: Fields, number: int) -> int:
+    """Return an integer field, 0 where it is absent."""
+    return _int(row[number][-1]) if number in row else 0
+
+
+def _name(row: Fields) -> str:
+    """Return the node's name."""
+    return decode_text(_bytes(row[2][-1])) if 2 in row else ""
+
+
+def _is_draft(row: Fields) -> bool:
+    """Return whether a node must come from the drafts before 0.0.1, by its type number."""
+    kind = _last(row, 3)
+    return kind == 7 or (kind == 4 and 7 in row and 17 not in row)
+
+
+def _lookup(number: int, table: Mapping[int, int], what: str) -> int:
+    """Return ``table[number]`` or raise."""
+    if number not in table:
+        raise TraceError(f"{what} {number} does not exist in this schema version")
+    return table[number]
+
+
+def _node_001(row: Fields, types: tuple[NodeType, ...]) -> NodeSpec:
+    """Return a node of 0.0.1."""
+    attributes = [
+        Attribute(name, wire, _signed(_last(row, number), wire))
+        for number, (name, wire) in _FIELDS_001.items()
+        if number in row
+    ]
+    if _last(row, 13):
+        kind = _lookup(_last(row, 13), _COLLECTIVES_001, "collective type")
+        attributes.append(Attribute("comm_type", Wire.INT64, kind))
+    if 14 in row:
+        dims = tuple(bool(value) for value in _integers(row[14]))
+        attributes.append(Attribute("involved_dim", Wire.BOOL + 1, dims))
+    if 15 in row:
+        attributes.append(Attribute("pg_name", Wire.STRING, str(_last(row, 15))))
+    return NodeSpec(
+        id=_last(row, 1),
+        name=_name(row),
+        type=_lookup(_last(row, 3), dict(enumerate(types)), "node type"),
+        data_deps=tuple(_integers(row.get(4, []))),
+        duration_us=_last(row, 7),
+        attributes=tuple(attributes),
+    )
+
+
+def _node_002(row: Fields, schema_version: str) -> NodeSpec:
+    """Return a node of 0.0.2 or 0.0.3."""
+    attributes = [_attribute(_bytes(value), schema_version) for value in row.get(11, [])]
+    durations = [a.value for a in attributes if a.name in _DURATIONS]
+    texts = (decode_text(_bytes(row[n][-1])) if n in row else None for n in range(5, 11))
+    return NodeSpec(
+        id=_last(row, 1),
+        name=_name(row),
+        type=_lookup(_last(row, 3), {t: t for t in NodeType}, "node type"),
+        data_deps=tuple(_integers(row.get(4, []))),
+        duration_us=_duration(durations),
+        attributes=tuple(a for a in attributes if a.name not in _DURATIONS),
+        io=tuple(texts),
+    )
+
+
+def _duration(found: list[object]) -> int:
+    """Return the run time in microseconds, rounded, 0 where there is none."""
+    value = found[-1] if found else 0
+    if not isinstance(value, int | float) or not 0 <= value < 2**63:
+        raise TraceError(f"the run time is {value!r}, not a number of microseconds")
+    return round(value)
+
+
+def _attribute(message: bytes, schema_version: str) -> Attribute:
+    """Return one attribute of 0.0.2 or 0.0.3."""
+    row = _fields(message)
+    name = decode_text(_bytes(row[1][-1])) if 1 in row else ""
+    doc = decode_text(_bytes(row[3][-1])) if 3 in row else ""
+    old = schema_version == "0.0.2"
+    for number, wire in (_VALUES_002 if old else _VALUES_003).items():
+        if number in row:
+            return _renumbered(name, wire, _value(row[number][-1], wire), doc)
+    for number, wire in (_LISTS_002 if old else _LISTS_003).items():
+        if number in row:
+            return Attribute(name, wire + 1, tuple(_elements(row[number], wire)), doc)
+    return Attribute(name, Wire.UNSET, None, doc)
+
+
+def _renumbered(name: str, wire: Wire, value: object, doc: str) -> Attribute:
+    """Return a scalar attribute, the type of a collective in the numbering of 1.0.0."""
+    if name == "comm_type" and isinstance(value, int):
+        return Attribute(name, Wire.INT64, _lookup(value, _COLLECTIVES_002, "collective type"), doc)
+    return Attribute(name, wire, value, doc)
+
+
+def _elements(values: list[int | bytes], wire: Wire) -> Iterator[object]:
+    """Yield the elements of a list; proto2 does not pack, but a reader must accept both."""
+    for value in values:
+        if wire == Wire.FLOAT and isinstance(value, bytes):
+            yield from (x for (x,) in struct.iter_unpack("<f", value[: len(value) & ~3]))
+        elif wire != Wire.STRING and isinstance(value, bytes):
+            yield from (_value(number, wire) for number in _integers([value]))
+        else:
+            yield _value(value, wire)
+
+
+def _value(raw: int | bytes, wire: Wire) -> object:
+    """Return the Python value of a raw field."""
+    if wire == Wire.STRING:
+        return decode_text(_bytes(raw))
+    if wire == Wire.FLOAT:
+        data = _bytes(raw)
+        if len(data) != 4:
+            raise TraceError("a float does not have 4 bytes")
+        return struct.unpack("<f", data)[0]
+    return bool(_int(raw)) if wire == Wire.BOOL else _signed(_int(raw), wire)
+
+
+def _signed(word: int, wire: Wire) -> int:
+    """Return the number that a 64-bit varint stands for."""
+    return word - 2**64 if wire in (Wire.INT32, Wire.INT64) and word >= 2**63 else word
+
+
+CURRENT = "1.0.0"
+_LOOK_AT = 64
+
+
+def detect_schema_version(data: bytes, source: str) -> str:
+    """Return "0.0.1", "0.0.2", "0.0.3" or "1.0.0" (which is 0.0.4 on the wire).
+
+    Only the first messages are looked at, and no more of each than its tags. What cannot be parsed
+    counts as 1.0.0, whose reader gives the better message.
+
+    Raises:
+        TraceError: If nodes of 1.0.0 stand at the very beginning, where metadata must be.
+    """
+    shapes = _first_shapes(data)
+    if not shapes:
+        return CURRENT
+    nodes = set().union(*shapes[1:])
+    if (1, VARINT) not in shapes[0]:
+        is_old = nodes & {(6, LENGTH), (7, LENGTH), (11, LENGTH)}
+        return "0.0.3" if is_old else CURRENT
+    nodes |= shapes[0]
+    if nodes & {(6, LENGTH), (7, LENGTH), (11, LENGTH)}:
+        return "0.0.2"
+    if nodes & {(4, LENGTH), (5, LENGTH), (8, LENGTH), (9, LENGTH), (10, LENGTH)}:
+        raise TraceError(
+            f"{source}: begins with a node instead of metadata, so that every consumer would lose "
+            "that node; put an empty GlobalMetadata message (one zero byte) before it."
+        )
+    return "0.0.1"
+
+
+def _first_shapes(data: bytes) -> list[set[tuple[int, int]]]:
+    """Return (field number, wire type) pairs of the first messages, as far as they parse."""
+    shapes: list[set[tuple[int, int]]] = []
+    at = 0
+    try:
+        while at < len(data) and len(shapes) < _LOOK_AT:
+            head = Cursor(data[at : at + 10])
+            size = head.varint()
+            begin = at + head.position
+            if begin + size > len(data):
+                break
+            shapes.append(_shape(data[begin : begin + size]))
+            at = begin + size
+    except TraceError:
+        pass
+    return shapes
+
+
+def _shape(message: bytes) -> set[tuple[int, int]]:
+    """Return the (field number, wire type) pairs of a message."""
+    found = set()
+    cursor = Cursor(message)
+    while not cursor.done:
+        number, kind = cursor.tag()
+        if kind not in (VARINT, LENGTH, FIXED32, FIXED64):
+            raise TraceError("unknown wire type")
+        found.add((number, kind))
+        cursor.skip(kind)
+    return found
+
+
+VERSIONS = ("", "0.0.4", "1.0.0")
+"""Values of ``GlobalMetadata.version`` that share the wire format of schema 1.0.0."""
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read one Chakra trace of any schema version, plain, gzip or xz.
+
+    Only the encoding is checked here. Dangling and cyclic dependencies and double ids are kept as
+    they are, so that a faulty trace can be looked at; ``edges.dependency_edges`` finds them.
+
+    Raises:
+        TraceError: If the file is missing, empty, cut off, damaged, or of an unknown version;
+            names the file, and the node and byte where there is one.
+    """
+    return decode_trace(read_whole(path, error=TraceError), str(path))
+
+
+def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
+    """Read a Chakra trace from the bytes of a plain file; see ``read_trace``."""
+    try:
+        return _decode_current(data, source)
+    except TraceError:
+        # Old files are rare, and telling schema versions apart costs more than a small file's scan.
+        schema_version = detect_schema_version(data, source)
+        if schema_version == CURRENT:
+            raise
+    return decode_legacy(data, schema_version, source)
+
+
+def _decode_current(data: bytes, source: str) -> Trace:
+    """Read a trace of schema 0.0.4 = 1.0.0."""
+    version, metadata, start = _head(data, source)
+    nodes = scan_nodes(data, start, source)
+    return Trace(**vars(nodes), version=version, metadata=metadata, source=source)
+
+
+def _head(data: bytes, source: str) -> tuple[str, tuple[Attribute, ...], int]:
+    """Return version and attributes of the GlobalMetadata, and where the first node starts."""
+    try:
+        prefix = Cursor(data[:10])
+        size, start = prefix.varint(), prefix.position
+        if start + size > len(data):
+            raise TraceError("its first message is cut off")
+        version, metadata = decode_metadata(data[start : start + size])
+    except TraceError as error:
+        raise TraceError(
+            f"{source}: does not begin with Chakra metadata ({error}); the file is damaged or no "
+            "Chakra trace."
+        ) from None
+    if version not in VERSIONS:
+        known = ", ".join(version for version in VERSIONS if version)
+        raise TraceError(
+            f"{source}: has Chakra version '{version[:40]}'; known are {known}. Convert it with "
+            "the tool that wrote it."
+        )
+    return version, metadata, start + size
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write ``trace`` as a plain ``.et`` of schema 1.0.0, whole or not at all.
+
+    Every field and attribute is kept with its wire type, so that reading the file gives the same
+    trace again. Nothing is corrected; ``workload.write_workload`` does that.
+
+    Raises:
+        TraceError: If the columns of the trace contradict each other, or a node exceeds 2 GiB.
+    """
+    write_bytes(path, encode_trace(trace))
+
+
+def encode_trace(trace: Trace) -> bytes:
+    """Return the bytes of a plain ``.et`` of schema 1.0.0; see ``write_trace``."""
+    metadata = encode_metadata(trace.version, trace.metadata)
+    return write_nodes(trace, varint(len(metadata)) + metadata)
+
+
+FEEDER_WIRES = {
+    "is_cpu_op": Wire.BOOL,
+    "comm_type": Wire.INT64,
+    "comm_size": Wire.INT64,
+    "num_ops": Wire.INT64,
+    "tensor_size": Wire.UINT64,
+    "comm_src": Wire.INT32,
+    "comm_dst": Wire.INT32,
+    "comm_tag": Wire.INT32,
+    "comm_priority": Wire.INT32,
+}
+"""The one wire type from which feeder v1 reads each attribute; any other reads as 0."""
+
+_BOUNDS = {
+    Wire.BOOL: (0, 1),
+    Wire.INT32: (-(2**31), 2**31 - 1),
+    Wire.INT64: (-(2**63), 2**63 - 1),
+}
+_UNSIGNED = (Wire.UINT64, Wire.FIXED64)
+REQUIRED_ATTRIBUTES = {
+    NodeType.COMM_COLL: ("comm_type", "comm_size"),
+    NodeType.COMM_SEND: ("comm_dst", "comm_tag", "comm_size"),
+    NodeType.COMM_RECV: ("comm_src", "comm_tag", "comm_size"),
+    NodeType.MEM_LOAD: ("tensor_size",),
+    NodeType.MEM_STORE: ("tensor_size",),
+}
+"""Attributes without which ASTRA-sim aborts."""
+
+
+START_BYTES = 2**14
+"""Bytes that a device or link of up to 16 TB/s moves in 1 ns or more. ASTRA-sim rounds times down
+and aborts where a node takes 0 ns at tick 0."""
+
+START_OPS = 2**24
+"""Operations that a device of up to 16 PFLOPS does in 1 ns or more; see ``START_BYTES``."""
+
+
+def normalize(trace: Trace) -> Trace:
+    """Return the trace as feeders v1 and v3 read it without loss or abort.
+
+    Well-known attributes get the wire type that feeder v1 reads. Communication is marked as not on
+    the CPU. METADATA and INVALID nodes, on which ASTRA-sim stops, are taken out; what waited for
+    them waits for what they waited for.
+
+    Raises:
+        TraceError: If ids repeat, dependencies dangle or form a cycle, or a communication lacks a
+            value that ASTRA-sim requires; names the node.
+    """
+    trace = without_nodes(trace, trace.type_N <= NodeType.METADATA)
+    trace_layers(trace)
+    for name, wire in FEEDER_WIRES.items():
+        trace = with_wire_type(trace, name, wire)
+    trace = with_communication_off_cpu(trace)
+    for kind, names in REQUIRED_ATTRIBUTES.items():
+        for name in names:
+            _require_attribute(trace, kind, name)
+    _check_groups(trace)
+    return trace
+
+
+def _rows(trace: Trace, name: str) -> np.ndarray:
+    """Return the attribute rows with the given name."""
+    if name not in trace.strings:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(trace.attributes.name_A == trace.strings.index(name))
+
+
+def _node_id(trace: Trace, row: int) -> int:
+    """Return the id of the node that attribute ``row`` belongs to."""
+    return int(trace.id_N[np.searchsorted(trace.attributes.ptr_N1, row, side="right") - 1])
+
+
+def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
+    """Return the trace with every attribute ``name`` in wire type ``wire``; values keep.
+
+    Raises:
+        TraceError: If a node carries it as no integer, or a value does not fit; names the node.
+    """
+    row_A = _rows(trace, name)
+    row_A = row_A[trace.attributes.wire_A[row_A] != wire]
+    if not row_A.size:
+        return trace
+    trace.integers(name)  # raises where it is no integer
+    word_A = trace.attributes.word_A[row_A]
+    signed_A = word_A.view(np.int64)
+    unsigned_A = np.isin(trace.attributes.wire_A[row_A], _UNSIGNED)
+    if wire == Wire.UINT64:
+        wrong_A = ~unsigned_A & (signed_A < 0)
+    else:
+        low, high = _BOUNDS[wire]
+        wrong_A = (signed_A < low) | (signed_A > high) | (unsigned_A & (signed_A < 0))
+    if wrong_A.any():
+        first = int(np.argmax(wrong_A))
+        value = (word_A if unsigned_A[first] else signed_A)[first]
+        node = _node_id(trace, int(row_A[first]))
+        raise TraceError(
+            f"{trace.source}: node {node} carries '{name}' = {value}, which "
+            f"does not fit into {wire_name(wire)}, the type that Chakra's feeder reads."
+        )
+    wire_A = trace.attributes.wire_A.copy()
+    wire_A[row_A] = wire
+    return replace(trace, attributes=replace(trace.attributes, wire_A=wire_A))
+
+
+def with_communication_off_cpu(trace: Trace) -> Trace:
+    """Return the trace with ``is_cpu_op`` false on all communication: ASTRA-sim throws on true."""
+    row_A = _rows(trace, "is_cpu_op")
+    node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1
+    row_A = row_A[trace.type_N[node_A] >= NodeType.COMM_SEND]
+    if not trace.attributes.word_A[row_A].any():
+        return trace
+    word_A = trace.attributes.word_A.copy()
+    word_A[row_A] = 0
+    return replace(trace, attributes=replace(trace.attributes, word_A=word_A))
+
+
+def _require_attribute(trace: Trace, kind: NodeType, name: str) -> None:
+    """Raise TraceError where a node of ``kind`` lacks the attribute ``name``."""
+    of_kind_N = trace.type_N == kind
+    if not of_kind_N.any():
+        return
+    _, present_N = trace.integers(name)
+    lacking_N = of_kind_N & ~present_N
+    if lacking_N.any():
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[np.argmax(lacking_N)]} ({kind.name}) has no "
+            f"attribute '{name}', without which ASTRA-sim stops; add it."
+        )
+
+
+def _check_groups(trace: Trace) -> None:
+    """Raise TraceError where ``pg_name`` is not an integer in a string: ASTRA-sim parses it."""
+    text_N, present_N = trace.texts("pg_name")
+    for row in np.flatnonzero(present_N).tolist():
+        text = text_N[row]
+        if text and not (text.isascii() and text.isdigit()):
+            raise TraceError(
+                f"{trace.source}: node {trace.id_N[row]} communicates in group '{text[:40]}'; "
+                "ASTRA-sim needs the group's integer name from the communicator-group file."
+            )
+
+
+def without_nodes(trace: Trace, gone_N: np.ndarray) -> Trace:
+    """Return the trace without some nodes; their children inherit their dependencies.
+
+    Args:
+        trace: The trace.
+        gone_N: Which nodes to take out.
+
+    Raises:
+        TraceError: If the dependencies are faulty.
+    """
+    if not gone_N.any():
+        return trace
+    keep = np.flatnonzero(~gone_N)
+    heirs = _inheritance(trace, gone_N)
+    return replace(
+        trace,
+        id_N=trace.id_N[keep],
+        name_N=trace.name_N[keep],
+        type_N=trace.type_N[keep],
+        start_us_N=trace.start_us_N[keep],
+        duration_us_N=trace.duration_us_N[keep],
+        data_deps=_bridged(trace.data_deps, keep, heirs),
+        ctrl_deps=_bridged(trace.ctrl_deps, keep, heirs),
+        io_N6=trace.io_N6[keep],
+        attributes=_attributes_of(trace.attributes, keep),
+    )
+
+
+def _inheritance(trace: Trace, gone_N: np.ndarray) -> dict[int, tuple[int, ...]]:
+    """Return for the id of each node that goes the ids of kept nodes it waited for."""
+    layer_N = trace_layers(trace)
+    gone = np.flatnonzero(gone_N)
+    heirs: dict[int, tuple[int, ...]] = {}
+    for row in gone[np.argsort(layer_N[gone], kind="stable")].tolist():
+        parents = [*trace.data_deps.of(row).tolist(), *trace.ctrl_deps.of(row).tolist()]
+        heirs[int(trace.id_N[row])] = _inherited(parents, heirs)
+    return heirs
+
+
+def _inherited(parents: list[int], heirs: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the parents with each that goes replaced by what it waited for, each once."""
+    found = (kept for parent in parents for kept in heirs.get(parent, (parent,)))
+    return tuple(dict.fromkeys(found))
+
+
+def _bridged(deps: Ragged, keep: np.ndarray, heirs: dict[int, tuple[int, ...]]) -> Ragged:
+    """Return the dependencies of the kept nodes, led around the nodes that go."""
+    return ragged([_inherited(deps.of(row).tolist(), heirs) for row in keep.tolist()])
+
+
+def _attributes_of(table: AttributeTable, keep: np.ndarray) -> AttributeTable:
+    """Return the attributes of the kept nodes."""
+    count_N = np.diff(table.ptr_N1)[keep]
+    row_A = expand_ranges(table.ptr_N1[:-1][keep], table.ptr_N1[1:][keep])
+    return AttributeTable(
+        ptr_N1=pointers(count_N),
+        name_A=table.name_A[row_A],
+        wire_A=table.wire_A[row_A],
+        word_A=table.word_A[row_A],
+        doc_A=table.doc_A[row_A],
+        blobs=table.blobs,
+    )

@@ -1,0 +1,319 @@
+"""Feeder JSON, lossless JSON.
+
+The JSON form of a Chakra trace that feeder v1 reads (``WrapperNode``, mlcommons/chakra).
+
+``{"workload_graph": [{"Id", "Name", "NodeType", "data_deps", "runtime", ...}, ...]}``; ``runtime``
+is in microseconds, every further key is an attribute.
+
+Traces as JSON without loss, readable by people and by ``json.loads``.
+
+``{"format": "layerdag-trace", "ranks": [0, 0, 1], "groups": {...}, "traces": [...]}``: ``ranks``
+gives the trace of each rank. Numbers are exact; a float that JSON cannot write is ``{"bits": n}``
+and bytes are ``{"base64": text}``. The nodes of a trace are written one per line.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import TraceError
+from layerdag.traces.builder import (
+    NodeSpec,
+    attribute_at,
+    build_trace,
+    is_list,
+    scalar_to_word,
+    value_of,
+    word_to_scalar,
+)
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload, wire_name
+
+_OWN_KEYS = ("Id", "Name", "NodeType", "data_deps", "ctrlDeps", "ctrl_deps", "runtime")
+_WIRES = {
+    "is_cpu_op": Wire.BOOL,
+    "tensor_size": Wire.UINT64,
+    "comm_priority": Wire.INT32,
+    "comm_src": Wire.INT32,
+    "comm_dst": Wire.INT32,
+    "comm_tag": Wire.INT32,
+}
+
+
+def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
+    """Read a trace in the JSON form.
+
+    Raises:
+        TraceError: If the file is no such JSON, or a node lacks its id, has a wrong type, or holds
+            a value that no attribute can hold; names the node.
+    """
+    try:
+        rows = json.loads(data)["workload_graph"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise TraceError(f"{source}: is no JSON with a 'workload_graph' ({error}).") from None
+    if not isinstance(rows, list):
+        raise TraceError(f"{source}: 'workload_graph' is no list of nodes.")
+    return build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
+
+
+def _node(at: int, row: object, source: str) -> NodeSpec:
+    """Return one node."""
+    if not isinstance(row, dict) or type(row.get("Id")) is not int:
+        raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
+    where = f"{source}: node {row['Id']}"
+    extra = [(key, value) for key, value in row.items() if key not in _OWN_KEYS]
+    return NodeSpec(
+        id=row["Id"],
+        name=str(row.get("Name", "")),
+        type=_integer(row, "NodeType", where),
+        data_deps=_ids(row.get("data_deps", []), where),
+        ctrl_deps=_ids(row.get("ctrlDeps", row.get("ctrl_deps", [])), where),
+        duration_us=_integer(row, "runtime", where),
+        attributes=tuple(_attribute(key, value, where) for key, value in extra),
+    )
+
+
+def _integer(row: Mapping[str, object], key: str, where: str) -> int:
+    """Return an integer entry, 0 where it is absent; a fraction of a microsecond is rounded."""
+    value = row.get(key, 0)
+    if isinstance(value, float) and value == value and abs(value) < 2**63:
+        value = round(value)
+    if not isinstance(value, int):
+        raise TraceError(f"{where}: '{key}' is {value!r}, not an integer.")
+    return value
+
+
+def _ids(value: object, where: str) -> tuple[int, ...]:
+    """Return a list of node ids."""
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        raise TraceError(f"{where}: its dependencies are no list of node ids.")
+    return tuple(value)
+
+
+def _attribute(key: str, value: object, where: str) -> Attribute:
+    """Return one further key as an attribute."""
+    if isinstance(value, list) and not any(isinstance(element, list) for element in value):
+        first = _attribute(key, value[0] if value else 0, where)
+        return Attribute(key, first.wire + 1, tuple(value))
+    if isinstance(value, bool):
+        return Attribute(key, Wire.BOOL, value)
+    if isinstance(value, int):
+        return Attribute(key, _WIRES.get(key, Wire.INT64), value)
+    if isinstance(value, float):
+        return Attribute(key, Wire.DOUBLE, value)
+    if isinstance(value, str):
+        return Attribute(key, Wire.STRING, value)
+    raise TraceError(f"{where}: '{key}' is {value!r:.40}, which no Chakra attribute can hold.")
+
+
+def encode_feeder_json(trace: Trace) -> bytes:
+    """Return a trace in the JSON form; ``start_us``, ``io`` and doc strings have no place in it.
+
+    Raises:
+        TraceError: If a node carries bytes, which JSON cannot hold.
+    """
+    rows = [_row(trace, row) for row in range(trace.num_nodes)]
+    return json.dumps({"workload_graph": rows}, indent=1).encode()
+
+
+def _row(trace: Trace, row: int) -> dict[str, object]:
+    """Return one node as a JSON object."""
+    found: dict[str, object] = {
+        "Id": int(trace.id_N[row]),
+        "Name": "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]],
+        "NodeType": int(trace.type_N[row]),
+        "data_deps": _plain(trace.data_deps.of(row)),
+        "ctrlDeps": _plain(trace.ctrl_deps.of(row)),
+        "runtime": int(trace.duration_us_N[row]),
+    }
+    table = trace.attributes
+    for at in range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1])):
+        value = value_of(table, at, trace.strings)
+        if isinstance(value, bytes):
+            raise TraceError(
+                f"{trace.source}: node {trace.id_N[row]} carries bytes, which JSON cannot hold; "
+                "write .et instead."
+            )
+        name = int(table.name_A[at])
+        if value is not None:
+            found[trace.strings[name] if name >= 0 else ""] = value
+    return found
+
+
+def _plain(ids: np.ndarray) -> list[int]:
+    """Return ids as Python integers."""
+    return [int(value) for value in ids]
+
+
+FORMAT = "layerdag-trace"
+_WIRE_OF = {wire_name(w): w for w in range(Wire.BYTES + 2) if w == 0 or w >= Wire.DOUBLE}
+_IO = (
+    *("input_values", "input_shapes", "input_types"),
+    *("output_values", "output_shapes", "output_types"),
+)
+
+
+def encode_trace_json(workload: Workload) -> bytes:
+    """Return all traces of a workload as JSON; ranks that share a trace share it here, too."""
+    distinct: dict[int, int] = {}
+    for trace in workload.traces:
+        distinct.setdefault(id(trace), len(distinct))
+    ranks = [distinct[id(trace)] for trace in workload.traces]
+    traces = [workload.traces[ranks.index(number)] for number in range(len(distinct))]
+    head = {
+        "format": FORMAT,
+        "ranks": ranks,
+        "groups": {name: list(members) for name, members in workload.groups.items()},
+    }
+    body = ",\n".join("".join(_trace_lines(trace)) for trace in traces)
+    return f'{json.dumps(head)[:-1]},\n"traces": [\n{body}\n]}}\n'.encode()
+
+
+def _trace_lines(trace: Trace) -> Iterator[str]:
+    """Yield one trace as JSON text."""
+    head = {"version": trace.version, "metadata": [_attribute_out(a) for a in trace.metadata]}
+    yield f'{json.dumps(head)[:-1]}, "nodes": ['
+    for row in range(trace.num_nodes):
+        yield ("" if row == 0 else ",") + "\n" + json.dumps(_node_out(trace, row))
+    yield "\n]}"
+
+
+def _node_out(trace: Trace, row: int) -> dict[str, Any]:
+    """Return one node as JSON types; what is absent is left out."""
+    table = trace.attributes
+    at = range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1]))
+    found: dict[str, Any] = {
+        "id": int(trace.id_N[row]),
+        "name": "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]],
+        "type": NodeType(int(trace.type_N[row])).name,
+        "start_us": int(trace.start_us_N[row]),
+        "duration_us": int(trace.duration_us_N[row]),
+        "data_deps": trace.data_deps.of(row).tolist(),
+        "ctrl_deps": trace.ctrl_deps.of(row).tolist(),
+    }
+    for name, index in zip(_IO, trace.io_N6[row].tolist(), strict=True):
+        if index >= 0:
+            found[name] = trace.strings[index]
+    found["attributes"] = [_attribute_out(attribute_at(table, a, trace.strings)) for a in at]
+    return found
+
+
+def _attribute_out(attribute: Attribute) -> dict[str, Any]:
+    """Return one attribute as JSON types."""
+    wire, value = attribute.wire, attribute.value
+    found: dict[str, Any] = {"name": attribute.name, "type": wire_name(wire)}
+    if isinstance(value, tuple):
+        found["value"] = [_value_out(wire - 1, element) for element in value]
+    elif wire != Wire.UNSET:
+        found["value"] = _value_out(wire, value)
+    if attribute.doc:
+        found["doc"] = attribute.doc
+    return found
+
+
+def _value_out(wire: int, value: Any) -> Any:
+    """Return a scalar as JSON type."""
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"bits": scalar_to_word(wire, value)}
+    return value
+
+
+def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
+    """Read what ``encode_trace_json`` wrote.
+
+    Raises:
+        TraceError: If the file is no such JSON; names the node where there is one.
+    """
+    try:
+        loaded = json.loads(data)
+        ranks, groups = loaded["ranks"], loaded["groups"]
+        traces = [_trace_in(entry, source) for entry in loaded["traces"]]
+        if not ranks:
+            raise ValueError("it has no rank")
+        return Workload(
+            traces=tuple(traces[_index(number, len(traces))] for number in ranks),
+            groups={
+                str(name): tuple(_index(rank, len(ranks)) for rank in members)
+                for name, members in groups.items()
+            },
+            source=source,
+        )
+    except (
+        *(ValueError, KeyError, TypeError, IndexError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
+        raise TraceError(
+            f"{source}: is no sound JSON of layerdag ({type(error).__name__}: {error}); write it "
+            "again with 'layerdag convert'."
+        ) from None
+
+
+def _index(number: object, size: int) -> int:
+    """Return a position that must lie below ``size``."""
+    if type(number) is not int or not 0 <= number < size:
+        raise IndexError(f"{number!r:.40} is not one of 0 to {size - 1}")
+    return number
+
+
+def _integer_trace_json(value: object) -> int:
+    """Return an integer; a float would lose digits in silence."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.40} is no integer")
+    return value
+
+
+def _trace_in(entry: dict[str, Any], source: str) -> Trace:
+    """Return one trace."""
+    return build_trace(
+        [_node_in(row) for row in entry["nodes"]],
+        metadata=tuple(map(_attribute_in, entry["metadata"])),
+        version=str(entry["version"]),
+        source=source,
+    )
+
+
+def _node_in(row: dict[str, Any]) -> NodeSpec:
+    """Return one node."""
+    return NodeSpec(
+        id=_integer_trace_json(row["id"]),
+        name=str(row["name"]),
+        type=NodeType[row["type"]],
+        data_deps=tuple(map(_integer_trace_json, row["data_deps"])),
+        ctrl_deps=tuple(map(_integer_trace_json, row["ctrl_deps"])),
+        start_us=_integer_trace_json(row["start_us"]),
+        duration_us=_integer_trace_json(row["duration_us"]),
+        attributes=tuple(map(_attribute_in, row["attributes"])),
+        io=tuple(_text_in(row.get(name)) for name in _IO),
+    )
+
+
+def _text_in(value: object) -> str | None:
+    """Return an input or output field."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no string")
+    return value
+
+
+def _attribute_in(row: dict[str, Any]) -> Attribute:
+    """Return one attribute."""
+    wire = _WIRE_OF[row["type"]]
+    value: Any = row.get("value")
+    if is_list(wire):
+        value = tuple(_value_in(wire - 1, element) for element in value)
+    elif wire != Wire.UNSET:
+        value = _value_in(wire, value)
+    return Attribute(str(row["name"]), wire, value, str(row.get("doc", "")))
+
+
+def _value_in(wire: int, value: Any) -> Any:
+    """Return a scalar."""
+    if isinstance(value, dict) and "base64" in value:
+        return base64.b64decode(value["base64"], validate=True)
+    if isinstance(value, dict):
+        return word_to_scalar(wire, _integer_trace_json(value["bits"]))
+    return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value

@@ -1,0 +1,498 @@
+"""``PREFIX.<rank>.et`` with groups, interned ranks.
+
+Ranks that run nearly the same program: every column that is equal is held once.
+
+Ranks of one job mostly differ in a few columns only (group names, peers, durations), so a workload
+of thousands of ranks takes little more memory than its differences.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.files import write_bytes, write_files
+from layerdag.runtime.progress import track
+from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
+from layerdag.traces.analysis import WORLD_NAMES
+from layerdag.traces.chakra.files import decode_trace, encode_trace, normalize
+from layerdag.traces.trace import AttributeTable, LazyTraces, Ragged, Trace, Wire, Workload
+
+Columns = TypeVar("Columns", Trace, AttributeTable, Ragged)
+
+
+class ColumnInterner:
+    """Columns by content."""
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, Any] = {}
+
+    def intern(self, holder: Columns) -> Columns:
+        """Return ``holder`` with each column replaced by the equal one that was seen first.
+
+        Arrays become read-only, since a change would show in every rank.
+        """
+        columns = {field.name: self._one(getattr(holder, field.name)) for field in fields(holder)}
+        return type(holder)(**columns)
+
+    def _one(self, value: Any) -> Any:
+        """Return the column that was seen first with this content."""
+        if isinstance(value, AttributeTable):
+            return self.intern(value)
+        if isinstance(value, Ragged):
+            return self.intern(value)
+        if not isinstance(value, np.ndarray):
+            return self._held.setdefault((type(value), value), value)
+        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=16).digest()
+        first = self._held.setdefault((value.dtype.str, value.shape, digest), value)
+        first.flags.writeable = False
+        return first
+
+
+class RankDecoder:
+    """Traces from files, of which most differ from an earlier one in groups and peers only.
+
+    Such a file is as long as the earlier one and has other bytes only where that one names groups
+    (``pg_name``) or the ends of messages (``comm_src``, ``comm_dst``). Its trace is the earlier one
+    with other names and ranks, found without decoding it.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ColumnInterner()
+        self._forms: dict[int, list[_Form]] = {}
+
+    def decode(self, data: bytes, source: str) -> Trace:
+        """Return the trace of a plain file; equal files give one object.
+
+        Raises:
+            TraceError: As ``decode_trace``.
+        """
+        forms = self._forms.setdefault(len(data), [])
+        for form in forms:
+            trace = form.trace_of(data, source)
+            if trace is not None:
+                return trace
+        trace = self._pool.intern(decode_trace(data, source))
+        if len(forms) < _MOST_FORMS:
+            forms.append(_Form(data, trace))
+        return trace
+
+
+_MOST_FORMS = 64  # of one length; comparing with each takes time
+_GROUP = re.compile(rb"\x0a\x07pg_name\xea\x01([\x01-\x0a])", re.DOTALL)  # string field 29: a text
+_END = re.compile(rb"\x0a\x08comm_(?:dst|src)\x38([\x80-\xff]{0,3}[\x00-\x7f])", re.DOTALL)
+
+
+class _Form:
+    """One file with its trace, and where other files of its kind have other bytes.
+
+    Args:
+        data: The file.
+        trace: What it holds.
+    """
+
+    def __init__(self, data: bytes, trace: Trace) -> None:
+        self._trace, self._data_B = trace, np.frombuffer(data, dtype=np.uint8)
+        row_C, row_E = _rows(trace, "pg_name"), _rows(trace, "comm_dst", "comm_src")
+        groups = [(found.end(), found[1][0]) for found in _GROUP.finditer(data)]
+        ends = [found.span(1) for found in _END.finditer(data)]
+        table = trace.attributes
+        text_C = table.word_A[row_C].astype(np.int64)
+        if not (
+            len(groups) == row_C.size
+            and len(ends) == row_E.size
+            and (table.wire_A[row_C] == Wire.STRING).all()
+            and (table.wire_A[row_E] == Wire.INT32).all()
+            and not np.isin(text_C, _other_texts(trace, row_C)).any()
+        ):
+            row_E, text_C, groups, ends = row_E[:0], text_C[:0], [], []  # equal files only
+        at_C2 = np.array(groups, dtype=np.int64).reshape(-1, 2)
+        self._texts = {
+            int(text): _spans(at_C2[text_C == text, 0], int(at_C2[text_C == text, 1][0]))
+            for text in np.unique(text_C)
+        }
+        span_E2 = np.array(ends, dtype=np.int64).reshape(-1, 2)
+        bytes_E = span_E2[:, 1] - span_E2[:, 0]
+        self._ends = [
+            (row_E[bytes_E == width], _spans(span_E2[bytes_E == width, 0], int(width)))
+            for width in np.unique(bytes_E)
+        ]
+        self._others = {t for i, t in enumerate(trace.strings) if i not in self._texts}
+        positions = [
+            at.reshape(-1) for at in (*self._texts.values(), *(at for _, at in self._ends))
+        ]
+        self._positions = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
+        self._made = {self._data_B[self._positions].tobytes(): trace}
+        same = self._filled(self._data_B)
+        if same is None or same.strings != trace.strings or _words(same) != _words(trace):
+            self._positions = self._positions[:0]  # these places are something else
+            self._texts, self._ends, self._made = {}, [], {b"": trace}
+
+    def trace_of(self, data: bytes, source: str) -> Trace | None:
+        """Return the trace of a file of this kind and length, None for another kind."""
+        data_B = np.frombuffer(data, dtype=np.uint8)
+        differs_B = data_B != self._data_B
+        differs_B[self._positions] = False
+        if differs_B.any():
+            return None
+        key = data_B[self._positions].tobytes()
+        if key not in self._made:
+            made = self._filled(data_B)
+            if made is None:
+                return None
+            self._made[key] = replace(made, source=source)
+        return self._made[key]
+
+    def _filled(self, data_B: np.ndarray) -> Trace | None:
+        """Return the trace with names and ranks of a file, None where decoding may pool others."""
+        strings = list(self._trace.strings)
+        for text, at_CB in self._texts.items():
+            name_CB = data_B[at_CB]
+            name = name_CB[0].tobytes()
+            if (name_CB != name_CB[0]).any() or not name.isdigit():
+                return None
+            strings[text] = name.decode()
+        names = [strings[text] for text in self._texts]
+        if len(set(names)) < len(names) or not self._others.isdisjoint(names):
+            return None
+        table = self._trace.attributes
+        if self._ends:
+            word_A = table.word_A.copy()
+            for row_E, at_EB in self._ends:
+                new_EB = data_B[at_EB]
+                if ((new_EB ^ self._data_B[at_EB]) & 0x80).any():  # a number of other width
+                    return None
+                shift_B = 7 * np.arange(at_EB.shape[1], dtype=np.uint64)
+                word_A[row_E] = ((new_EB & 0x7F).astype(np.uint64) << shift_B).sum(axis=1)
+            word_A.flags.writeable = False
+            table = replace(table, word_A=word_A)
+        return replace(self._trace, strings=tuple(strings), attributes=table)
+
+
+def _words(trace: Trace) -> bytes:
+    return trace.attributes.word_A.tobytes()
+
+
+def _spans(start: np.ndarray, width: int) -> np.ndarray:
+    """Return the places of the bytes of spans of one width, int64 (N, width)."""
+    return start[:, None] + np.arange(width)
+
+
+def _rows(trace: Trace, *names: str) -> np.ndarray:
+    """Return the attribute rows with one of these names."""
+    known = [trace.strings.index(name) for name in names if name in trace.strings]
+    return np.flatnonzero(np.isin(trace.attributes.name_A, known))
+
+
+def _other_texts(trace: Trace, row_C: np.ndarray) -> np.ndarray:
+    """Return the places of strings that something else than these attributes uses."""
+    table = trace.attributes
+    is_text_A = table.wire_A == Wire.STRING
+    is_text_A[row_C] = False
+    columns = (trace.name_N, trace.io_N6.reshape(-1), table.name_A, table.doc_A)
+    return np.concatenate([*columns, table.word_A[is_text_A].astype(np.int64)])
+
+
+def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
+    """Read communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Raises:
+        TraceError: If the file has another form, or a rank lies outside ``0..num_ranks-1`` or
+            occurs twice in its group.
+    """
+    return decode_groups(read_parsed(path, TraceError), path, num_ranks)
+
+
+def decode_groups(data: bytes, path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
+    """Return the groups in the content of the file ``path``; errors as in ``read_groups``."""
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
+    if not isinstance(loaded, dict):
+        raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
+    return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
+
+
+def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
+    """Return the checked ranks of one group."""
+    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
+        raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
+    outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
+    if outside:
+        raise TraceError(
+            f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
+            f"{num_ranks - 1}; correct the group or add the trace."
+        )
+    if len(set(ranks)) != len(ranks):
+        raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
+    return tuple(ranks)
+
+
+def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
+    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
+
+    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
+    Where none is left, a file is written only to replace one that is there.
+    """
+    content = encode_groups(groups)
+    if content or Path(path).exists():
+        write_bytes(path, content or b"{}\n")
+
+
+def encode_groups(groups: Mapping[str, Sequence[int]]) -> bytes:
+    """Return the content of the file that ``write_groups`` writes, empty without a group."""
+    described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
+    return (json.dumps(described, indent=1) + "\n").encode() if described else b""
+
+
+File = TypeVar("File", Path, str)
+
+_RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?")
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """What the file name of one rank's trace says: ``PREFIX.<rank>.et``, packed or not.
+
+    Attributes:
+        prefix: Common to all ranks of the job.
+        rank: The rank.
+    """
+
+    prefix: str
+    rank: int
+
+    @classmethod
+    def from_name(cls, name: str) -> "RankFile | None":
+        """Return what a file name says, None if it is not of this form."""
+        match = _RANK_FILE.fullmatch(name)
+        return cls(match["prefix"], int(match["rank"])) if match else None
+
+
+def rank_file(prefix: str | Path, rank: int) -> Path:
+    """Return the path of one rank's trace, plain."""
+    return Path(f"{prefix}.{rank}.et")
+
+
+def read_workload(location: str | Path, groups_file: str | Path | None = None) -> Workload:
+    """Read the Chakra traces of all ranks of one job.
+
+    Ranks whose files have the same content share one ``Trace`` object; other ranks share the
+    columns that are equal, which makes the arrays read-only.
+
+    Args:
+        location: The common prefix of ``PREFIX.<rank>.et``, a folder that holds one such set, or a
+            single trace file (a workload of one rank).
+        groups_file: JSON ``{"<group>": [rank, ...]}``. By default ``PREFIX.comm_group.json`` or
+            ``comm_group.json`` in the same folder, where one of them exists.
+
+    Raises:
+        TraceError: If nothing is found, ranks are missing, a folder holds several sets, a trace
+            cannot be read, or a group names a rank that does not exist.
+    """
+    location = Path(location)
+    files = rank_files(location)
+    decoder = RankDecoder()
+    traces = [decoder.decode(read_whole(path, error=TraceError), str(path)) for path in files]
+    groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
+    groups = read_groups(groups_path, len(files)) if groups_path else {}
+    return Workload(tuple(traces), groups, str(location))
+
+
+def rank_files(location: str | Path) -> list[Path]:
+    """Return the trace file of each rank, in order of rank; see ``read_workload``.
+
+    Raises:
+        TraceError: If none is found, some are missing, or there are several sets.
+    """
+    location = Path(location)
+    if location.is_file():
+        return [location]
+    folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
+    if not folder.is_dir():
+        raise TraceError(f"{location}: there is no folder {folder}; check the path.")
+    sets = _sets(folder.iterdir())
+    if prefix is not None:
+        sets = {prefix: sets[prefix]} if prefix in sets else {}
+    if not sets:
+        raise TraceError(_nothing_at(location, prefix, folder))
+    if len(sets) > 1:
+        names = ", ".join(sorted(sets)[:5])
+        raise TraceError(
+            f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
+        )
+    return _in_order(next(iter(sets.values())), location)
+
+
+def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
+    """Return the sentence for a place that holds no traces."""
+    if prefix is None:
+        return f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
+    if location.exists():
+        return f"{location}: is neither a file nor a folder; name a trace."
+    return (
+        f"{location}: there is no such file or folder, and no {prefix}.<rank>.et in {folder}; "
+        "check the path."
+    )
+
+
+def holds_rank_files(location: str | Path) -> bool:
+    """Return whether a folder, or a prefix in its folder, has files ``PREFIX.<rank>.et``."""
+    location = Path(location)
+    if location.is_dir():
+        return bool(_sets(location.iterdir()))
+    return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
+
+
+def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
+    """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
+    sets: dict[str, dict[int, Path]] = defaultdict(dict)
+    for path in sorted(paths):
+        found = RankFile.from_name(path.name)
+        if found:
+            sets[found.prefix].setdefault(found.rank, path)
+    return sets
+
+
+def _in_order(by_rank: Mapping[int, File], location: str | Path) -> list[File]:
+    """Return the files of ranks 0 to N-1, or name the missing ones."""
+    if len(by_rank) <= max(by_rank):
+        absent = (rank for rank in range(max(by_rank)) if rank not in by_rank)
+        missing = list(itertools.islice(absent, 11))
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise TraceError(
+            f"{location}: has {len(by_rank)} trace files up to rank {max(by_rank)}, but lacks "
+            f"rank {shown}; add the missing files."
+        )
+    return [by_rank[rank] for rank in range(len(by_rank))]
+
+
+def _default_groups(first: Path) -> Path | None:
+    """Return the group file beside the trace of rank 0, if there is one."""
+    found = RankFile.from_name(first.name)
+    names = ([f"{found.prefix}.comm_group.json"] if found else []) + ["comm_group.json"]
+    return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
+
+
+def existing_files(prefix: str | Path) -> list[Path]:
+    """Return the files of a workload that lie at a prefix already, in order of name."""
+    prefix = Path(prefix)
+    if not prefix.parent.is_dir():
+        return []
+    groups = f"{prefix.name}.comm_group.json"
+    named = ((path, RankFile.from_name(path.name)) for path in prefix.parent.iterdir())
+    ranks = [path for path, found in named if found and found.prefix == prefix.name]
+    return sorted([*ranks, *(p for p in (prefix.with_name(groups),) if p.exists())])
+
+
+def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:
+    """Raise UsageError if a workload lies at a prefix and may not be replaced."""
+    standing = existing_files(prefix)
+    if standing and not overwrite:
+        more = f" and {len(standing) - 1} more" if len(standing) > 1 else ""
+        raise UsageError(
+            f"{prefix}: a workload lies there already ({standing[0].name}{more}); name another "
+            "prefix, or allow that it is replaced (--overwrite; overwrite=True in Python)."
+        )
+
+
+def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = False) -> None:
+    """Write ``PREFIX.<rank>.et`` of every rank, and ``PREFIX.comm_group.json`` if there are groups.
+
+    The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
+    ``normalize``. No file is put in its place before all are written, so that a faulty trace
+    leaves nothing behind. Rank 0 comes last: of a workload that was cut off on the way, rank 0 is
+    missing, which readers refuse.
+
+    Args:
+        workload: What to write.
+        prefix: Path without rank and ending.
+        overwrite: Whether a workload of that prefix may be replaced, ranks that the new one lacks
+            included.
+
+    Raises:
+        UsageError: If a workload of that prefix is there and may not be replaced.
+        TraceError: If a trace cannot be brought into that form, naming the node, or if a group "0"
+            is not that of all ranks.
+    """
+    prefix = Path(prefix)
+    require_free_prefix(prefix, overwrite=overwrite)
+    _require_whole_world(workload)
+    files = track(_files(workload), "writing ranks", total=workload.num_ranks)
+    wanted = {rank_file(prefix, rank) for rank in range(workload.num_ranks)}
+    older = [path for path in existing_files(prefix) if path not in wanted]
+    write_files(prefix, ((rank_file(prefix, rank), data) for rank, data in files), older)
+    if workload.groups:
+        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+
+
+def encode_workload(workload: Workload, name: str) -> list[tuple[str, bytes]]:
+    """Return name and content of each file that ``write_workload`` writes for the prefix ``name``.
+
+    Groups come first, then the ranks in their order; ranks with one trace share their bytes.
+
+    Raises:
+        TraceError: As ``write_workload``.
+    """
+    _require_whole_world(workload)
+    groups = encode_groups(workload.groups)
+    first = [(f"{name}.comm_group.json", groups)] if groups else []
+    ranks = sorted(_files(workload), key=lambda file: file[0])
+    return [*first, *((rank_file(name, rank).name, data) for rank, data in ranks)]
+
+
+def decode_workload(files: Mapping[str, bytes], source: str) -> Workload:
+    """Return the workload whose files, by their names, have these contents.
+
+    Args:
+        files: Those of one job, as ``encode_workload`` makes them; others are left out.
+        source: Where they are from, for messages.
+
+    Raises:
+        TraceError: If ranks are missing, or a file cannot be read.
+    """
+    found = {file.rank: name for name in files if (file := RankFile.from_name(name))}
+    if not found:
+        raise TraceError(f"{source}: holds no trace PREFIX.<rank>.et; check the file.")
+    decoder = RankDecoder()
+    names = _in_order(found, source)
+    traces = tuple(decoder.decode(files[name], f"{source}:{name}") for name in names)
+    groups = next((name for name in sorted(files) if name.endswith("comm_group.json")), None)
+    if groups is None:
+        return Workload(traces, {}, source)
+    at = f"{source}:{groups}"
+    require_parsable(files[groups], at, TraceError)
+    return Workload(traces, decode_groups(files[groups], at, len(traces)), source)
+
+
+def _require_whole_world(workload: Workload) -> None:
+    """Raise TraceError if a group that stands for all ranks is described otherwise."""
+    for name in WORLD_NAMES:
+        if set(workload.groups.get(name, range(workload.num_ranks))) != set(
+            range(workload.num_ranks)
+        ):
+            raise TraceError(
+                f"{workload.source}: group '{name}' stands for all ranks, but is described as "
+                f"{list(workload.groups[name])[:8]}; give that group a number above 0."
+            )
+
+
+def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
+    """Return the bytes of each rank's file, the last rank first."""
+    if isinstance(workload.traces, LazyTraces):
+        return workload.traces.files()
+    encoded: dict[int, bytes] = {}
+    for trace in workload.traces:
+        if id(trace) not in encoded:
+            encoded[id(trace)] = encode_trace(normalize(trace))
+    ranks = reversed(range(workload.num_ranks))
+    return [(rank, encoded[id(workload.traces[rank])]) for rank in ranks]

@@ -1,0 +1,15 @@
+"""Compiled programs (StableHLO, HLO text) as traces."""
+
+from layerdag.traces.hlo.parser import is_program_file, read_program
+from layerdag.traces.hlo.program import HARDWARE, Hardware
+from layerdag.traces.hlo.traces import DeviceSplit, program_workload, summarize_program
+
+__all__ = [
+    "HARDWARE",
+    "DeviceSplit",
+    "Hardware",
+    "is_program_file",
+    "program_workload",
+    "read_program",
+    "summarize_program",
+]

@@ -1,5 +1,0 @@
-"""Kineto profiles: measured times, kernels and their launches."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,403 @@
+"""Rank files of a job, one rank for all."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.errors import TraceError, UsageError
+from layerdag.graph.topology import pointers
+from layerdag.runtime.reading import open_unpacked
+from layerdag.traces.analysis import WORLD_NAMES, group_names
+from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
+from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
+from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload
+
+
+class Format(Enum):
+    """The formats that ``read_any`` detects."""
+
+    CHAKRA = "Chakra .et"
+    FEEDER_JSON = "Chakra JSON of feeder v1"
+    LAYERDAG_JSON = "JSON of layerdag"
+    ASTRA_TEXT = "ASTRA-sim text workload"
+    PYTORCH_HOST = "PyTorch execution trace"
+    KINETO = "Kineto profile"
+
+
+# Keys that a JSON format must have, in the order in which they are looked for.
+_JSON_KEYS = (
+    (Format.FEEDER_JSON, (b'"workload_graph"',)),
+    (Format.KINETO, (b'"traceEvents"',)),
+    (Format.PYTORCH_HOST, (b'"schema"', b'"nodes"')),
+)
+
+
+_START = 1 << 20
+"""Bytes in which the keys of a PyTorch file must stand."""
+
+
+def pytorch_format(path: str | Path) -> Format | None:
+    """Return the format of a file that PyTorch wrote, None for any other; only its start is read.
+
+    Raises:
+        TraceError: If the file is missing or a damaged archive.
+    """
+    with open_unpacked(path, TraceError) as stream:
+        start = stream.read_full(_START)
+    if start[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
+        return None
+    for kind, keys in _JSON_KEYS:
+        if all(key in start for key in keys):
+            return kind if kind in (Format.KINETO, Format.PYTORCH_HOST) else None
+    return None
+
+
+_TOLD = re.compile(r"(?:rank|worker)[._-]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![0-9])(\d{1,9})(?![0-9])")
+_ENDING = re.compile(r"(\.(json|pt|trace|et|gz|xz))+$")
+_JSON = re.compile(r".*\.json(\.gz|\.xz)?")
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The files of a job, in order of rank.
+
+    Attributes:
+        hosts: Host trace of each rank, or none.
+        devices: Kineto profile of each rank, or none.
+    """
+
+    hosts: tuple[Path, ...]
+    devices: tuple[Path, ...]
+
+
+def find_rank_files(location: str | Path) -> RankFiles | None:
+    """Return the PyTorch traces of a folder, or of those files whose names begin with a prefix.
+
+    The rank of a file is the number behind "rank" or "worker" in its name, else the last number.
+
+    Returns:
+        None if there is no such file.
+
+    Raises:
+        TraceError: If two files are of one rank, a name shows no rank, or ranks are missing.
+    """
+    location = Path(location)
+    folder, prefix = (location, "") if location.is_dir() else (location.parent, location.name)
+    if location.is_file() or not folder.is_dir():
+        return None
+    found: dict[Format, dict[int, Path]] = {Format.PYTORCH_HOST: {}, Format.KINETO: {}}
+    for path in sorted(folder.iterdir()):
+        if not (path.name.startswith(prefix) and _JSON.fullmatch(path.name) and path.is_file()):
+            continue
+        kind = pytorch_format(path)
+        if kind is not None:
+            _add(found[kind], path)
+    hosts, devices = found[Format.PYTORCH_HOST], found[Format.KINETO]
+    if not hosts and not devices:
+        return None
+    count = 1 + max((*hosts, *devices))
+    return RankFiles(
+        _in_order(hosts, count, "host traces", location),
+        _in_order(devices, count, "profiles", location),
+    )
+
+
+def _add(of_rank: dict[int, Path], path: Path) -> None:
+    """Enter a file under its rank."""
+    rank = _rank(path)
+    if rank in of_rank:
+        raise TraceError(
+            f"{path}: is the second file of rank {rank} beside {of_rank[rank].name}; give the "
+            "files of one job and step, or add their common prefix to the path."
+        )
+    of_rank[rank] = path
+
+
+def _rank(path: Path) -> int:
+    """Return the rank in a file name."""
+    stem = _ENDING.sub("", path.name)
+    numbers = _TOLD.findall(stem) or _NUMBER.findall(stem)
+    if not numbers:
+        raise TraceError(
+            f"{path}: its name shows no rank; name the files PREFIX.<rank>.json, or give them to "
+            "'layerdag convert' one by one in order of rank."
+        )
+    return int(numbers[-1])
+
+
+def _in_order(
+    of_rank: Mapping[int, Path], count: int, what: str, location: Path
+) -> tuple[Path, ...]:
+    """Return the files of ranks 0 to count - 1, or none, or name the missing ones."""
+    if not of_rank:
+        return ()
+    absent = (rank for rank in range(count) if rank not in of_rank)
+    missing = list(itertools.islice(absent, 11))
+    if missing:
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise TraceError(
+            f"{location}: has {len(of_rank)} {what} of a job with ranks up to {count - 1}, but "
+            f"lacks rank {shown}; add the missing files, or give 'layerdag convert' those of one "
+            "rank with --only-rank or --replicate."
+        )
+    return tuple(of_rank[rank] for rank in range(count))
+
+
+@dataclass(frozen=True)
+class ImportedJob:
+    """A job imported from PyTorch traces.
+
+    Attributes:
+        workload: One trace per rank.
+        results: What each rank's import says about itself.
+    """
+
+    workload: Workload
+    results: tuple[ImportResult, ...]
+
+
+def import_ranks(hosts: Sequence[str | Path], devices: Sequence[str | Path] = ()) -> ImportedJob:
+    """Import all ranks of a job from host traces, from profiles, or from both of the same steps.
+
+    Args:
+        hosts: Host trace of each rank, in order of rank, or none.
+        devices: Kineto profile of each rank, in the same order, or none.
+
+    Raises:
+        UsageError: If nothing is given, or there are both but not one of each for every rank.
+        TraceError: If a file cannot be imported.
+    """
+    if hosts and devices and len(devices) != len(hosts):
+        raise UsageError(
+            f"there are {len(hosts)} host traces but {len(devices)} profiles; give one for each "
+            "rank, in the same order."
+        )
+    pairs = itertools.zip_longest(hosts, devices)
+    results = tuple(import_pytorch(host, device) for host, device in pairs)
+    if not results:
+        raise UsageError("nothing to import: give a host trace, a profile, or both.")
+    names = number_groups(result.groups for result in results)
+    traces = tuple(_renamed(result, names) for result in results)
+    groups = {name: ranks for ranks, name in names.items()}
+    return ImportedJob(Workload(traces, groups, str(Path((*hosts, *devices)[0]).parent)), results)
+
+
+def ranks_wanted(job: ImportedJob) -> int:
+    """Return the number of ranks that the groups of a job name, at least those given."""
+    named = 1 + max((max(ranks) for ranks in job.workload.groups.values() if ranks), default=0)
+    return max(named, job.workload.num_ranks)
+
+
+def refuse_missing_ranks(job: ImportedJob) -> None:
+    """Refuse a job whose groups name more ranks than there are traces.
+
+    Raises:
+        TraceError: If traces are missing; names them.
+    """
+    given, wanted = job.workload.num_ranks, ranks_wanted(job)
+    if wanted == given:
+        return
+    if given == 1:
+        raise TraceError(
+            f"{job.workload.traces[0].source}: is one rank of a job of {wanted}; give the files of "
+            "all, in order of rank, or 'layerdag convert' this one with --only-rank (its "
+            "communication becomes work of equal time) or with --replicate (every rank runs it)."
+        )
+    missing = ", ".join(map(str, range(given, min(wanted, given + 10))))
+    raise TraceError(
+        f"{job.workload.source}: the traces are of a job of {wanted} ranks, but {given} were "
+        f"given; add rank {missing}{', ...' if wanted > given + 10 else ''}, in order of rank, or "
+        "'layerdag convert' the files of one rank with --only-rank or --replicate."
+    )
+
+
+def _renamed(result: ImportResult, names: Mapping[Ranks, str]) -> Trace:
+    """Return a rank's trace with the group names that hold for the whole job."""
+    name_of = {old: names[ranks] for old, ranks in result.groups.items()}
+    return with_group_names(result.trace, name_of)
+
+
+def with_group_names(trace: Trace, name_of: Mapping[str, str]) -> Trace:
+    """Return a trace with other names of communicator groups."""
+    table = trace.attributes
+    if all(old == new for old, new in name_of.items()) or "pg_name" not in trace.strings:
+        return trace
+    strings = (*trace.strings, *name_of.values())
+    word_of = {trace.strings.index(old): len(trace.strings) + at
+               for at, old in enumerate(name_of) if old in trace.strings}  # fmt: skip
+    word_A = table.word_A.copy()
+    is_name_A = (table.name_A == trace.strings.index("pg_name")) & (table.wire_A == Wire.STRING)
+    for row in np.flatnonzero(is_name_A):
+        word_A[row] = word_of.get(int(word_A[row]), int(word_A[row]))
+    return replace(trace, strings=strings, attributes=replace(table, word_A=word_A))
+
+
+MOST_RANKS = 16_384
+ELEMENT_BYTES = 4
+_COMMUNICATION = ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "pg_name")
+_COSTS = ("num_ops", "tensor_size")
+
+
+@dataclass(frozen=True)
+class DroppedCommunication:
+    """What a rank taken alone no longer says.
+
+    Attributes:
+        collectives: Collectives that became work.
+        messages: Sends and receives that became work.
+        num_bytes: Bytes that these moved, as far as they say.
+        num_ranks: Ranks of the job, according to the trace.
+    """
+
+    collectives: int
+    messages: int
+    num_bytes: int
+    num_ranks: int
+
+
+def import_single_rank(job: ImportedJob) -> tuple[Workload, DroppedCommunication]:
+    """Return the one rank of ``job`` as a job of its own: communication becomes work of equal time.
+
+    Under a roofline, which does not ask for times, such work is a copy: it reads and writes the
+    size of the communication, with one operation for each element of 4 bytes.
+
+    Raises:
+        TraceError: If there are several ranks, or a communication attribute has a wrong type.
+    """
+    trace = _only_trace(job)
+    comm_N = trace.type_N >= NodeType.COMM_SEND
+    size_N = np.maximum(trace.integers("comm_size")[0], 0)
+    lost = DroppedCommunication(
+        collectives=int((trace.type_N == NodeType.COMM_COLL).sum()),
+        messages=int((comm_N & (trace.type_N != NodeType.COMM_COLL)).sum()),
+        num_bytes=int(size_N[comm_N].sum()),
+        num_ranks=ranks_wanted(job),
+    )
+    strings = (*trace.strings, *(name for name in _COSTS if name not in trace.strings))
+    trace = replace(trace, strings=strings)
+    alone = replace(
+        trace,
+        type_N=np.where(comm_N, NodeType.COMP, trace.type_N).astype(trace.type_N.dtype),
+        attributes=_as_copies(trace, comm_N, size_N),
+    )
+    return Workload((alone,), {}, job.workload.source), lost
+
+
+def replicate_rank(job: ImportedJob) -> Workload:
+    """Return a job in which every rank runs the one trace of ``job``, with groups of its own.
+
+    A group of k ranks that lie s apart is taken for one of a regular grid: the ranks are cut into
+    blocks of k s, and those s apart in a block share a group, as tensor, data and expert parallel
+    groups do.
+
+    Raises:
+        TraceError: If several ranks are given, the trace names no others or sends messages (its
+            stage of a pipeline is not theirs), or a group does not lie on a regular grid.
+    """
+    trace, num_ranks = _only_trace(job), ranks_wanted(job)
+    if num_ranks == 1:
+        raise TraceError(
+            f"{trace.source}: names no other ranks, so it cannot be replicated; leave "
+            "--replicate out."
+        )
+    if num_ranks > MOST_RANKS:
+        raise TraceError(
+            f"{trace.source}: names {num_ranks:,} ranks; at most {MOST_RANKS:,} are written."
+        )
+    if np.isin(trace.type_N, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
+        raise TraceError(
+            f"{trace.source}: sends or receives messages, so other ranks run other programs; give "
+            "their traces, or take this rank alone with --only-rank."
+        )
+    used = set(group_names(trace)[0]) - set(WORLD_NAMES)
+    if not used:
+        return Workload((trace,) * num_ranks, {}, job.workload.source)
+    grids = {
+        name: _Grid.from_ranks(job.workload.groups[name], num_ranks, trace.source)
+        for name in sorted(used)
+    }
+    number: dict[tuple[int, ...], str] = {}
+    written: dict[tuple[str, ...], Trace] = {}
+    traces = []
+    for rank in range(num_ranks):
+        names = tuple(
+            number.setdefault(grid.members(rank), str(len(number) + 1)) for grid in grids.values()
+        )
+        if names not in written:
+            written[names] = with_group_names(trace, dict(zip(grids, names, strict=True)))
+        traces.append(written[names])
+    groups = {name: ranks for ranks, name in number.items()}
+    return Workload(tuple(traces), groups, job.workload.source)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Groups of ``size`` ranks, ``stride`` apart."""
+
+    size: int
+    stride: int
+
+    @classmethod
+    def from_ranks(cls, ranks: tuple[int, ...], num_ranks: int, source: str) -> "_Grid":
+        """Return the grid that a group lies on. Raises TraceError if there is none."""
+        steps = np.diff(sorted(ranks))
+        grid = cls(len(ranks), int(steps[0]) if steps.size else 1)
+        whole = num_ranks % (grid.size * grid.stride) == 0
+        if not whole or grid.members(min(ranks)) != tuple(sorted(ranks)):
+            shown = ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
+            raise TraceError(
+                f"{source}: the group of ranks {shown} is not one of equal groups of all "
+                f"{num_ranks} ranks, so the other groups are unknown; give their traces, or "
+                "take this rank alone with --only-rank."
+            )
+        return grid
+
+    def members(self, rank: int) -> tuple[int, ...]:
+        """Return the group of a rank, ascending."""
+        block = self.size * self.stride
+        first = rank // block * block + rank % self.stride
+        return tuple(range(first, first + block, self.stride))
+
+
+def _only_trace(job: ImportedJob) -> Trace:
+    """Return the trace of a job of which one rank is given."""
+    if job.workload.num_ranks != 1:
+        raise TraceError(
+            f"{job.workload.source}: {job.workload.num_ranks} ranks are given; --only-rank and "
+            "--replicate take the files of one."
+        )
+    return job.workload.traces[0]
+
+
+def _as_copies(trace: Trace, comm_N: np.ndarray, size_N: np.ndarray) -> AttributeTable:
+    """Return the attributes with those of the nodes ``comm_N`` turned into costs of copies."""
+    table = trace.attributes
+    names = [at for at, word in enumerate(trace.strings) if word in (*_COMMUNICATION, *_COSTS)]
+    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    keep_A = ~(comm_N[node_A] & np.isin(table.name_A, names))
+    node_C = np.flatnonzero(comm_N)
+    size_C = np.maximum(size_N[node_C], 1)
+    ops_C = np.maximum(size_C // ELEMENT_BYTES, 1)
+    node_A = np.concatenate([node_A[keep_A], node_C, node_C])
+    order_A = np.argsort(node_A, kind="stable")
+    flops, moved = (trace.strings.index(name) for name in _COSTS)
+    count = node_C.size
+
+    def joined(kept: np.ndarray, added: Mapping[str, object]) -> np.ndarray:
+        parts = [np.broadcast_to(np.asarray(added[name]), count) for name in _COSTS]
+        return np.concatenate([kept[keep_A], *parts])[order_A].astype(kept.dtype)
+
+    return AttributeTable(
+        ptr_N1=pointers(np.bincount(node_A, minlength=trace.num_nodes)).astype(table.ptr_N1.dtype),
+        name_A=joined(table.name_A, {"num_ops": flops, "tensor_size": moved}),
+        wire_A=joined(table.wire_A, {"num_ops": Wire.INT64, "tensor_size": Wire.UINT64}),
+        word_A=joined(table.word_A, {"num_ops": ops_C, "tensor_size": 2 * size_C}),
+        doc_A=joined(table.doc_A, dict.fromkeys(_COSTS, -1)),
+        blobs=table.blobs,
+    )

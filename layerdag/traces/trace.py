@@ -1,0 +1,427 @@
+"""``Trace``, ``Workload``, columns, dependencies.
+
+Execution traces as columns: one Trace a rank, one Workload a job. numpy only, no torch.
+
+The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 = 1.0.0).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+
+from layerdag.errors import GraphError, TraceError
+from layerdag.graph.topology import longest_path_layers, pointers
+
+
+class NodeType(IntEnum):
+    """Chakra ``NodeType``."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CollectiveType(IntEnum):
+    """Chakra ``CollectiveCommType``; 0 is a real value, so absence must be kept apart."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+    INVALID = 99
+
+
+class Wire(IntEnum):
+    """Field number of each alternative of ``AttributeProto.value``; its list is that plus one."""
+
+    UNSET = 0
+    DOUBLE = 3
+    FLOAT = 5
+    INT32 = 7
+    INT64 = 9
+    UINT32 = 11
+    UINT64 = 13
+    SINT32 = 15
+    SINT64 = 17
+    FIXED32 = 19
+    FIXED64 = 21
+    SFIXED32 = 23
+    SFIXED64 = 25
+    BOOL = 27
+    STRING = 29
+    BYTES = 31
+
+
+def wire_name(wire: int) -> str:
+    """Return the field's name in ``et_def.proto``, such as ``int64_val`` or ``bool_list``."""
+    if wire == Wire.UNSET:
+        return "unset"
+    listed = wire % 2 == 0
+    return f"{Wire(wire - listed).name.lower()}_{'list' if listed else 'val'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """A list of integers for each node: those of node i are ``values[ptr_N1[i]:ptr_N1[i+1]]``."""
+
+    ptr_N1: np.ndarray
+    values: np.ndarray
+
+    def of(self, row: int) -> np.ndarray:
+        """Return the list of node ``row``."""
+        return self.values[self.ptr_N1[row] : self.ptr_N1[row + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeTable:
+    """The attributes of all nodes in one flat table, in file order, without loss.
+
+    Attributes:
+        ptr_N1: int64; attributes of node i are rows ``ptr_N1[i]:ptr_N1[i+1]``.
+        name_A: int32 index into the trace's ``strings``.
+        wire_A: uint8, a ``Wire`` value, plus one for the list form.
+        word_A: uint64. For numbers and bools the value's bits (two's complement for signed kinds,
+            IEEE bits for floats, in the low bits for 32-bit kinds); for strings an index into
+            ``strings``; for bytes and for every list an index into ``blobs``.
+        blobs: Payload bytes; for a list the serialized list message.
+        doc_A: int32 index into ``strings`` of each attribute's doc string, -1 for none.
+    """
+
+    ptr_N1: np.ndarray
+    name_A: np.ndarray
+    wire_A: np.ndarray
+    word_A: np.ndarray
+    doc_A: np.ndarray
+    blobs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute outside the flat table (file metadata), or one to be written.
+
+    Attributes:
+        name: Attribute name.
+        wire: A ``Wire`` value, plus one for the list form.
+        value: int, float, bool, str, bytes, a tuple of these for a list, or None for ``UNSET``.
+        doc: Doc string, "" for none.
+    """
+
+    name: str
+    wire: int
+    value: object
+    doc: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The execution trace of one rank.
+
+    Row order is file order. Strings are pooled: a column of int32 indexes points into ``strings``,
+    -1 for an absent field.
+
+    Attributes:
+        id_N: uint64 node ids, unique.
+        name_N: int32 index into ``strings``.
+        type_N: uint8, ``NodeType``.
+        start_us_N: uint64 ``start_time_micros``.
+        duration_us_N: uint64 ``duration_micros``.
+        data_deps: Ids (uint64) that must finish before the node starts.
+        ctrl_deps: Ids (uint64) of the control dependencies.
+        io_N6: int32 (N, 6) indexes of inputs.values/shapes/types, outputs.values/shapes/types.
+        attributes: Every attribute of every node.
+        strings: The string pool.
+        version: ``GlobalMetadata.version``, "" if unset.
+        metadata: ``GlobalMetadata.attr``.
+        source: File name for messages.
+    """
+
+    id_N: np.ndarray
+    name_N: np.ndarray
+    type_N: np.ndarray
+    start_us_N: np.ndarray
+    duration_us_N: np.ndarray
+    data_deps: Ragged
+    ctrl_deps: Ragged
+    io_N6: np.ndarray
+    attributes: AttributeTable
+    strings: tuple[str, ...]
+    version: str = ""
+    metadata: tuple[Attribute, ...] = ()
+    source: str = "<memory>"
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes (N)."""
+        return len(self.id_N)
+
+    def names(self) -> list[str]:
+        """Return the name of each node."""
+        return ["" if index < 0 else self.strings[index] for index in self.name_N.tolist()]
+
+    def _rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return (attribute rows, node rows) at which attribute ``name`` occurs."""
+        try:
+            index = self.strings.index(name)
+        except ValueError:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found_A = np.flatnonzero(self.attributes.name_A == index)
+        node_A = np.searchsorted(self.attributes.ptr_N1, found_A, side="right") - 1
+        return found_A, node_A
+
+    def integers(self, name: str, default: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return (value_N int64, present_N bool) of an integer or bool attribute of any wire type.
+
+        Raises:
+            TraceError: If some node carries the attribute as a float, string or list, or twice
+                with different values: readers of Chakra traces do not agree on which counts.
+        """
+        value_N = np.full(self.num_nodes, default, dtype=np.int64)
+        present_N = np.zeros(self.num_nodes, dtype=bool)
+        row_A, node_A = self._rows(name)
+        wire_A = self.attributes.wire_A[row_A]
+        wrong_A = (wire_A % 2 == 0) | (wire_A < Wire.INT32) | (wire_A > Wire.BOOL)
+        if wrong_A.any():
+            bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
+            raise TraceError(
+                f"{self.source}: node {bad} carries attribute '{name}' as "
+                f"{wire_name(int(wire_A[np.argmax(wrong_A)]))}; an integer type such as int64_val "
+                "is needed."
+            )
+        self._refuse_contradictions(name, row_A, node_A)
+        value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)
+        present_N[node_A] = True
+        return value_N, present_N
+
+    def texts(self, name: str) -> tuple[list[str], np.ndarray]:
+        """Return (value of each node or "", present_N) of a string attribute.
+
+        Raises:
+            TraceError: If some node carries the attribute with a type other than string_val, or
+                twice with different values.
+        """
+        row_A, node_A = self._rows(name)
+        wire_A, word_A = self.attributes.wire_A[row_A], self.attributes.word_A[row_A]
+        other_A = np.flatnonzero(wire_A != Wire.STRING)
+        if other_A.size:
+            first = int(other_A[0])
+            raise TraceError(
+                f"{self.source}: node {int(self.id_N[node_A[first]])} carries attribute '{name}' "
+                f"as {wire_name(int(wire_A[first]))}; string_val is needed."
+            )
+        value_N = np.full(self.num_nodes, "", dtype=object)
+        value_N[node_A] = np.array(self.strings, dtype=object)[word_A.astype(np.int64)]
+        present_N = np.zeros(self.num_nodes, dtype=bool)
+        present_N[node_A] = True
+        self._refuse_contradictions(name, row_A, node_A)
+        return value_N.tolist(), present_N
+
+    def dtypes(self) -> list[str]:
+        """Return the number format of each node: its ``dtype``, else that of the metadata, or "".
+
+        Raises:
+            TraceError: As ``texts``.
+        """
+        names, stated_N = self.texts("dtype")
+        common = next((str(a.value) for a in self.metadata if a.name == "dtype"), "")
+        if not common:
+            return names
+        return [name if stated else common for name, stated in zip(names, stated_N, strict=True)]
+
+    def _refuse_contradictions(self, name: str, row_A: np.ndarray, node_A: np.ndarray) -> None:
+        """Raise TraceError where a node carries the attribute of these rows twice, differently."""
+        repeated_A = node_A[1:] == node_A[:-1]
+        if not repeated_A.any():
+            return
+        word_A = self.attributes.word_A[row_A]
+        differs_A = repeated_A & (word_A[1:] != word_A[:-1])
+        if differs_A.any():
+            bad = int(self.id_N[node_A[1:][np.argmax(differs_A)]])
+            raise TraceError(
+                f"{self.source}: node {bad} carries attribute '{name}' twice, with different "
+                "values; keep one."
+            )
+
+
+class LazyTraces(Sequence[Trace], ABC):
+    """Traces of so many ranks that each is made when it is first asked for.
+
+    They share their large columns.
+    """
+
+    @abstractmethod
+    def files(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each rank with the bytes of its file, the last rank first.
+
+        They are those of ``encode_trace(normalize(self[rank]))``, made faster.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The traces of all ranks of one job, with its communicator groups.
+
+    Ranks that run the same program may share one ``Trace`` object. A job of very many ranks may
+    hold ``LazyTraces``.
+
+    Attributes:
+        traces: Trace of each rank, rank i at position i.
+        groups: Ranks of each communicator group, by the group's integer name (as a string).
+        source: Prefix or folder for messages.
+    """
+
+    traces: Sequence[Trace]
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    source: str = "<memory>"
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.traces)
+
+
+DATA, CONTROL = 0, 1
+
+
+def dependency_edges(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    """Return every distinct dependency as an edge from the earlier to the later node.
+
+    A pair that is both a data and a control dependency is one data edge. ASTRA-sim enforces both
+    kinds, and so does layerdag.
+
+    Returns:
+        (edge_index_2E int64 of rows, kind_E uint8: ``DATA`` or ``CONTROL``), sorted by target and
+        then by source.
+
+    Raises:
+        TraceError: If an id occurs twice or a dependency names an absent node; names both.
+    """
+    order_N = np.argsort(trace.id_N, kind="stable")
+    sorted_N = trace.id_N[order_N]
+    _refuse_double_ids(trace, sorted_N)
+    parts = [
+        _edges_of(trace, deps, order_N, sorted_N) for deps in (trace.data_deps, trace.ctrl_deps)
+    ]
+    source_E, target_E = np.concatenate(parts, axis=1)
+    kind_E = np.repeat(np.array([DATA, CONTROL], np.uint8), [part.shape[1] for part in parts])
+    # Stable sort: of equal pairs the data edge comes first and is the one that is kept.
+    key_E = target_E * max(trace.num_nodes, 1) + source_E
+    _, first_E = np.unique(key_E, return_index=True)
+    return np.stack([source_E, target_E])[:, first_E], kind_E[first_E]
+
+
+def trace_layers(trace: Trace, edge_index_2E: np.ndarray | None = None) -> np.ndarray:
+    """Return the longest-path layer of each node, shape (N,).
+
+    Args:
+        trace: The trace.
+        edge_index_2E: Its ``dependency_edges`` where they are known already.
+
+    Raises:
+        TraceError: As ``dependency_edges``, and if dependencies form a cycle; names its nodes.
+    """
+    if edge_index_2E is None:
+        edge_index_2E, _ = dependency_edges(trace)
+    try:
+        return longest_path_layers(trace.num_nodes, edge_index_2E)
+    except GraphError:
+        ids = [str(trace.id_N[row]) for row in rows_on_a_cycle(trace.num_nodes, edge_index_2E)]
+        shown = ", ".join(ids[:8]) + (", ..." if len(ids) > 8 else "")
+        what = (
+            f"node {shown} depends on itself"
+            if len(ids) == 1
+            else f"{len(ids)} nodes wait for each other in a cycle (ids {shown})"
+        )
+        raise TraceError(
+            f"{trace.source}: {what}; remove the dependency that closes the cycle."
+        ) from None
+
+
+def rows_on_a_cycle(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray:
+    """Return the rows of one set of nodes that all wait for each other; empty if there is none."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    source_E, target_E = edge_index_2E
+    itself_E = source_E == target_E
+    if itself_E.any():
+        return source_E[itself_E][:1]
+    ones_E = np.ones(source_E.size, dtype=np.int8)
+    adjacency = coo_array((ones_E, (source_E, target_E)), shape=(num_nodes, num_nodes))
+    _, component_N = connected_components(adjacency, directed=True, connection="strong")
+    size_K = np.bincount(component_N, minlength=1)
+    return np.flatnonzero((size_K > 1)[component_N] & (component_N == int(np.argmax(size_K))))
+
+
+def rows_of(trace: Trace, ids: np.ndarray) -> np.ndarray:
+    """Return the row of each id, -1 where no node has it."""
+    order_N = np.argsort(trace.id_N, kind="stable")
+    return _lookup(trace.id_N[order_N], order_N, ids)
+
+
+def _lookup(sorted_N: np.ndarray, order_N: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return the row of each id by bisection, -1 where absent."""
+    if not order_N.size:
+        return np.full(ids.size, -1)
+    at = np.minimum(np.searchsorted(sorted_N, ids), order_N.size - 1)
+    return np.where(sorted_N[at] == ids, order_N[at], -1)
+
+
+def _edges_of(trace: Trace, deps: Ragged, order_N: np.ndarray, sorted_N: np.ndarray) -> np.ndarray:
+    """Return the edges of one kind of dependency, shape (2, E)."""
+    target_E = np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1))
+    source_E = _lookup(sorted_N, order_N, deps.values)
+    if (source_E < 0).any():
+        bad = int(np.argmax(source_E < 0))
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[target_E[bad]]} depends on node "
+            f"{deps.values[bad]}, which is not in the trace; add the node, or let "
+            "'layerdag convert --drop-dangling' drop such dependencies."
+        )
+    return np.stack([source_E, target_E])
+
+
+def _refuse_double_ids(trace: Trace, sorted_N: np.ndarray) -> None:
+    """Raise TraceError if two nodes share an id."""
+    twice = np.flatnonzero(sorted_N[1:] == sorted_N[:-1])
+    if twice.size:
+        raise TraceError(
+            f"{trace.source}: {twice.size} ids occur more than once, first id "
+            f"{sorted_N[twice[0]]}; give every node of a rank its own id."
+        )
+
+
+def drop_dangling(workload: Workload) -> tuple[Workload, int]:
+    """Return the workload without dependencies on absent nodes, and how many went.
+
+    Chakra's own converter writes control dependencies on nodes that it removed.
+    """
+    done: dict[int, tuple[Trace, int]] = {}
+    for trace in workload.traces:
+        if id(trace) not in done:
+            data, data_gone = _resolved(trace, trace.data_deps)
+            ctrl, ctrl_gone = _resolved(trace, trace.ctrl_deps)
+            clean = replace(trace, data_deps=data, ctrl_deps=ctrl)
+            done[id(trace)] = clean, data_gone + ctrl_gone
+    traces = tuple(done[id(trace)][0] for trace in workload.traces)
+    return replace(workload, traces=traces), sum(gone for _, gone in done.values())
+
+
+def _resolved(trace: Trace, deps: Ragged) -> tuple[Ragged, int]:
+    """Return the dependencies whose nodes exist, and the number of the others."""
+    known_D = rows_of(trace, deps.values) >= 0
+    before_D1 = pointers(known_D)
+    return Ragged(before_D1[deps.ptr_N1], deps.values[known_D]), int((~known_D).sum())

@@ -1,0 +1,543 @@
+"""Checkpoints, weights, guarantee, shipped ones.
+
+Checkpoints: self-describing directories that are written whole and trusted with nothing.
+
+See docs/reference/checkpoint-format.md for the files. Nothing in a checkpoint is executed: the
+model class comes from a fixed table, tensors are read with safetensors or ``weights_only=True``,
+the rest is JSON of bounded size.
+"""
+
+import hashlib
+import io
+import json
+import math
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from layerdag.datasets.splits import SplitFingerprint
+from layerdag.errors import CheckpointError, ConfigError
+from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
+from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
+from layerdag.runtime.reading import available_memory, require_plain_archive
+from layerdag.schema.schema import GraphSchema
+from layerdag.version import __version__
+
+# Weights of so many bytes are loaded without asking what is left.
+_SMALL = 1 << 26
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The checkpoint whose weights a run started from.
+
+    Attributes:
+        name: Of its folder or run, without a path; "pretrained" for the one inside the package.
+        fingerprint: SHA-256 of its weights file.
+        step: Optimizer steps that it was trained for.
+        data_fingerprint: Of the data that it was trained on.
+    """
+
+    name: str
+    fingerprint: str
+    step: int = 0
+    data_fingerprint: str = ""
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Origin | None":
+        """Return what ``asdict`` made; None for what is no origin."""
+        if not isinstance(data, Mapping):
+            return None
+        texts = (str(data.get(n, "")) for n in ("name", "fingerprint", "data_fingerprint"))
+        name, fingerprint, of_data = texts
+        step = data.get("step")
+        return cls(name, fingerprint, step if type(step) is int else 0, of_data)
+
+
+@dataclass(frozen=True, eq=False)
+class InitialWeights:
+    """What a run starts from instead of random weights.
+
+    Attributes:
+        weights: The whole state dict of the new model.
+        origin: Where they come from.
+    """
+
+    weights: Mapping[str, Tensor]
+    origin: Origin
+
+
+def check_shapes(file: Path, spec: ModelSpec) -> None:
+    """Compare the weights' names and shapes with the model's, before memory is spent on either.
+
+    Raises:
+        CheckpointError: If the file is missing or damaged, or is not of the model, or the model
+            does not fit into memory.
+        ConfigError: If the model cannot be built.
+    """
+    try:
+        with safetensors.safe_open(file, framework="pt") as handle:
+            found = {name: tuple(handle.get_slice(name).get_shape()) for name in handle.keys()}  # noqa: SIM118 - no mapping
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing; the checkpoint is incomplete.") from None
+    except (safetensors.SafetensorError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(
+            f"{file} cannot be read ({reason}); copy or train the checkpoint again."
+        ) from error
+    model = build_without_weights(spec)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    _check_memory(file, wanted.values())
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise CheckpointError(
+                f"{file}: tensor '{name}' has shape {found.get(name, 'none')} but the model "
+                f"that its checkpoint describes needs {wanted.get(name, 'none')}; the files are "
+                "not of one checkpoint."
+            )
+
+
+def _check_memory(file: Path, shapes: Iterable[tuple[int, ...]]) -> None:
+    """Refuse weights that do not fit beside a copy of themselves."""
+    needed = 4 * sum(math.prod(shape) for shape in shapes)
+    if needed > _SMALL and needed > available_memory() // 3:
+        raise CheckpointError(
+            f"{file}: the model has {needed / 2**30:.1f} GiB of weights, more than a "
+            "third of the memory that is free; use a machine with more."
+        )
+
+
+def check_finite(file: Path, model: DAGModel) -> None:
+    """Refuse weights with which every answer of the model would be NaN.
+
+    Raises:
+        CheckpointError: Names the first tensor with NaN or an infinite value.
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"{file}: tensor '{name}' holds NaN or infinite values; use an earlier checkpoint."
+            )
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy of the weights, as recorded in ``meta.json``.
+
+    Attributes:
+        epsilon: Bound of the privacy loss; None if no noise was added: then nothing is promised.
+        delta: Probability with which the bound may fail.
+        unit: "run" or "owner".
+        neighbors: Between which data sets the bound holds.
+        accountant: What computed it.
+        noise_multiplier: Standard deviation of the noise over the clipping norm.
+        sampling_rate: Probability with which a unit takes part in a step.
+        steps: Of tuning.
+        clip: Largest norm of a unit's gradient.
+        trained_parameters: Number of parameters that were tuned.
+        noise: Generator of noise and samples, and where its key comes from.
+        lower_bound: Of epsilon, measured with canaries; None if none took part.
+    """
+
+    epsilon: float | None
+    delta: float
+    unit: str
+    neighbors: str
+    accountant: str
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    clip: float
+    trained_parameters: int
+    noise: str
+    lower_bound: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the guarantee as JSON-serializable data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: object) -> "Guarantee | None":
+        """Return what ``to_dict`` made; None for nothing.
+
+        Raises:
+            TypeError, ValueError, KeyError: If an entry is missing or of another type.
+        """
+        if data is None:
+            return None
+        if not isinstance(data, Mapping):
+            raise TypeError("privacy is no group of entries")
+        values: dict[str, Any] = {
+            **{name: str(data[name]) for name in ("unit", "neighbors", "accountant", "noise")},
+            **{name: _number(data[name]) for name in ("delta", "noise_multiplier")},
+            **{name: _number(data[name]) for name in ("sampling_rate", "clip")},
+            **{name: int(_number(data[name])) for name in ("steps", "trained_parameters")},
+            **{
+                name: None if data[name] is None else _number(data[name])
+                for name in ("epsilon", "lower_bound")
+            },
+        }
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        if self.epsilon is None:
+            return "clipped, but without noise: nothing is promised"
+        return (
+            f"(epsilon = {self.epsilon:.3g}, delta = {self.delta:.1g}) differential privacy of "
+            f"each {self.unit}, {self.accountant}"
+        )
+
+
+def _number(value: object) -> float:
+    """Return a finite number. Raises TypeError or ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"found {value!r:.40} where a number belongs")
+    if not math.isfinite(value):
+        raise ValueError(f"found {value!r:.40} where a finite number belongs")
+    return float(value)
+
+
+FORMAT_VERSION = 4
+MAX_JSON_BYTES = 64 * 2**20
+DATA_PATHS = ("folder", "labels")
+
+WEIGHTS, CONFIG, SCHEMA, META, TRAINER = (
+    "weights.safetensors", "config.json", "schema.json", "meta.json", "trainer.pt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CheckpointMeta:
+    """Where a checkpoint comes from.
+
+    Attributes:
+        step: Optimizer steps done.
+        seed: Seed of the run.
+        data_fingerprint: Of the training data, "" if unknown.
+        split: Which graphs were for training, validation and test; None if unknown.
+        origin: The checkpoint that training started from; None for random weights.
+        metrics: Validation figures of these weights by name.
+        layerdag_version: Version of the package that wrote it.
+        torch_version: Version of torch that wrote it.
+        format_version: Version of the directory's layout.
+        privacy: What differential privacy the weights have (``training.private.Guarantee``); None
+            if they were trained without, and then ``meta.json`` has no such entry.
+    """
+
+    step: int = 0
+    seed: int = 0
+    data_fingerprint: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    layerdag_version: str = __version__
+    torch_version: str = str(torch.__version__)
+    format_version: int = FORMAT_VERSION
+    split: SplitFingerprint | None = None
+    origin: Origin | None = None
+    privacy: Guarantee | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedCheckpoint:
+    """A checkpoint that was read and checked.
+
+    Attributes:
+        model: With the kept weights, in evaluation mode, on the device asked for.
+        spec: The model as plain data.
+        schema: The data set's schema as it was handed to ``save_checkpoint``.
+        run_config: The resolved configuration of the run.
+        meta: Where it comes from.
+        path: Where it lies.
+    """
+
+    model: DAGModel
+    spec: ModelSpec
+    schema: dict[str, Any]
+    run_config: dict[str, Any]
+    meta: CheckpointMeta
+    path: Path
+
+    @property
+    def data_settings(self) -> dict[str, Any]:
+        """How the run selected and split its data, without the paths of the machine it ran on."""
+        settings = self.run_config.get("data")
+        if not isinstance(settings, dict):
+            return {}
+        return {name: value for name, value in settings.items() if name not in DATA_PATHS}
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointContents:
+    """What goes into a checkpoint.
+
+    Attributes:
+        spec: The model as plain data.
+        weights: The state dict that inference needs (averaged weights and buffers).
+        schema: JSON-serializable schema of the data set.
+        run_config: JSON-serializable configuration of the run.
+        meta: Where it comes from.
+        trainer_state: Tensors and plain data for resuming; None for inference only.
+    """
+
+    spec: ModelSpec
+    weights: Mapping[str, Tensor]
+    schema: Mapping[str, Any]
+    run_config: Mapping[str, Any]
+    meta: CheckpointMeta
+    trainer_state: Mapping[str, Any] | None = None
+
+
+def save_checkpoint(
+    path: str | Path, contents: CheckpointContents, *, overwrite: bool = False
+) -> None:
+    """Write a checkpoint directory, whole or not at all.
+
+    Args:
+        path: The directory.
+        contents: What goes into it.
+        overwrite: Whether a checkpoint that stands there may be replaced; nothing else ever is.
+
+    Raises:
+        UsageError: If something stands at ``path`` that may not be replaced, or another process is
+            writing there.
+        OSError: If the disk is full, or the place cannot be written.
+    """
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in contents.weights.items()
+    }
+    with atomic_folder(path, CHECKPOINT, overwrite=overwrite) as draft:
+        # Not save_file, which makes a file that only its owner may read.
+        (draft / WEIGHTS).write_bytes(safetensors.torch.save(weights))
+        config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
+        _write_json(draft / CONFIG, config)
+        _write_json(draft / SCHEMA, dict(contents.schema))
+        _write_json(draft / META, _as_plain(contents.meta))
+        if contents.trainer_state is not None:
+            _write_state(draft / TRAINER, contents.trainer_state)
+
+
+def _as_plain(meta: CheckpointMeta) -> dict[str, Any]:
+    """Return what ``meta.json`` holds."""
+    plain = asdict(meta)
+    if meta.privacy is None:
+        del plain["privacy"]
+    return plain
+
+
+def why_not_checkpoint(folder: Path) -> str:
+    """Return why a folder is not provably a checkpoint that layerdag wrote, or ""."""
+    strange = unexpected_files(folder, (WEIGHTS, CONFIG, SCHEMA, META, TRAINER).__contains__)
+    if strange:
+        return strange
+    try:
+        meta = _read_json(folder / META)
+    except CheckpointError:
+        return f"has no readable {META} of a checkpoint"
+    proved = isinstance(meta.get("format_version"), int) and "layerdag_version" in meta
+    return "" if proved else f"has a {META} that is not of a checkpoint"
+
+
+CHECKPOINT = FolderKind("a checkpoint", why_not_checkpoint)
+
+
+def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedCheckpoint:
+    """Read a checkpoint directory.
+
+    Raises:
+        CheckpointError: If a file is missing, damaged, of another format, or contradicts another.
+    """
+    path = Path(path)
+    meta = read_meta(path)
+    config = _read_json(path / CONFIG)
+    schema = _read_json(path / SCHEMA)
+    try:
+        spec = ModelSpec.from_dict(config.get("model"))
+        check_shapes(path / WEIGHTS, spec)
+        model = build_model(spec)
+    except ConfigError as error:
+        raise CheckpointError(f"{path / CONFIG}: {error}") from error
+    model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+    check_finite(path / WEIGHTS, model)
+    run_config = config.get("run")
+    return LoadedCheckpoint(
+        model=model.to(device).eval(),
+        spec=spec,
+        schema=schema,
+        run_config=run_config if isinstance(run_config, dict) else {},
+        meta=meta,
+        path=path,
+    )
+
+
+def load_trainer_state(path: str | Path) -> dict[str, Any]:
+    """Read what resuming needs.
+
+    Raises:
+        CheckpointError: If the checkpoint is for inference only, or the file is damaged.
+    """
+    read_meta(Path(path))
+    file = Path(path) / TRAINER
+    if not file.is_file():
+        raise CheckpointError(
+            f"{path} holds weights for sampling only ({TRAINER} is missing); "
+            "resume from the run's 'last' checkpoint."
+        )
+    require_plain_archive(file, CheckpointError)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (
+        *(pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError),
+        *(MemoryError, OverflowError, KeyError, TypeError, AttributeError, IndexError),
+    ) as error:
+        raise _damaged(file, error) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{file} is not a trainer state but a {type(state).__name__}.")
+    return state
+
+
+def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool = False) -> None:
+    """Copy a checkpoint without what only resuming needs.
+
+    Raises:
+        CheckpointError: As ``load_checkpoint``.
+        UsageError: As ``save_checkpoint``.
+    """
+    loaded = load_checkpoint(source)
+    save_checkpoint(
+        target,
+        CheckpointContents(
+            loaded.spec, loaded.model.state_dict(), loaded.schema, loaded.run_config, loaded.meta
+        ),
+        overwrite=overwrite,
+    )
+
+
+def read_meta(path: Path) -> CheckpointMeta:
+    """Read and check ``meta.json``, first of all files.
+
+    Raises:
+        CheckpointError: If the directory is no checkpoint, or one of another format.
+    """
+    if not path.is_dir():
+        raise CheckpointError(f"{path} is not a checkpoint directory; pass one that train wrote.")
+    if not (path / META).is_file():
+        inner = [name for name in ("best", "last") if (path / name / META).is_file()]
+        hint = f"did you mean {path / inner[0]}?" if inner else "pass a directory that train wrote."
+        raise CheckpointError(f"{path} is not a checkpoint ({META} is missing); {hint}")
+    data = _read_json(path / META)
+    version = data.get("format_version")
+    if version != FORMAT_VERSION:
+        writer = data.get("layerdag_version", "unknown")
+        raise CheckpointError(
+            f"{path} has checkpoint format {version!r}, and {FORMAT_VERSION} is needed here; it "
+            f"was written by layerdag {writer}. Train it again, or sample with the version that "
+            "wrote it."
+        )
+    try:
+        return CheckpointMeta(
+            step=_natural(data["step"]),
+            seed=_natural(data["seed"]),
+            data_fingerprint=str(data["data_fingerprint"]),
+            metrics={str(k): float(v) for k, v in data["metrics"].items()},
+            layerdag_version=str(data["layerdag_version"]),
+            torch_version=str(data["torch_version"]),
+            split=SplitFingerprint.from_dict(data["split"]),
+            origin=Origin.from_dict(data["origin"]),
+            privacy=Guarantee.from_dict(data.get("privacy")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _damaged(path / META, error) from error
+
+
+def _natural(value: Any) -> int:
+    """Return a whole number from 0 on. Raises ValueError for anything else."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"found {value!r:.40} where a whole number belongs")
+    return value
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object of bounded size."""
+    try:
+        if file.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{file} is larger than {MAX_JSON_BYTES >> 20} MiB; refused.")
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing; the checkpoint is incomplete.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, error) from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file} must hold a JSON object, found {type(data).__name__}.")
+    return data
+
+
+def _damaged(file: Path, error: Exception) -> CheckpointError:
+    """Return the error for a file that cannot be read."""
+    reason = (str(error).strip().splitlines() or [repr(error)])[0]
+    return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
+
+
+def _write_state(file: Path, state: Mapping[str, Any]) -> None:
+    """Write what resuming needs.
+
+    Through a file of Python's: torch's own writer turns a full disk into a RuntimeError.
+    """
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    file.write_bytes(buffer.getbuffer())
+
+
+def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+    """Write ``data`` with sorted keys."""
+    file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
+    """Return the schema of a checkpoint.
+
+    Raises:
+        CheckpointError: If it cannot be read, or the model was built for another one.
+    """
+    schema = GraphSchema.from_dict(checkpoint.schema)
+    if schema.sizes() != checkpoint.spec.sizes:
+        raise CheckpointError(
+            f"{checkpoint.path}: the schema has {schema.sizes()}, but the model was built "
+            f"for {checkpoint.spec.sizes}; use a checkpoint as train wrote it."
+        )
+    return schema
+
+
+def checkpoint_fingerprint(path: Path) -> str:
+    """Return the SHA-256 of the weights file of a checkpoint."""
+    return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
+
+
+SHIPPED = {"pretrained": "corpus", "llm": "llm"}
+"""Folders of the checkpoints inside the package, by the names that users type."""
+
+
+def pretrained_checkpoint(name: str = "pretrained") -> Path:
+    """Return the folder of a checkpoint inside the package.
+
+    Args:
+        name: One of ``SHIPPED``: "pretrained" samples jobs like those of the embedded corpus, "llm"
+            training steps of LLMs.
+
+    Raises:
+        ConfigError: If the package was built without it.
+    """
+    folder = Path(str(files("layerdag"))) / "pretrained" / SHIPPED[name]
+    if not folder.is_dir():
+        raise ConfigError("This layerdag has no pretrained checkpoint; name a checkpoint's folder.")
+    return folder
+
+
+BEST, LAST, LOG, RUN_FILE, PICTURES = "best", "last", "train.jsonl", "run.json", "pictures"

@@ -1,0 +1,499 @@
+"""The loop, validation, budget, signals."""
+
+import contextlib
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.models.base import DAGModel, build_model
+from layerdag.runtime.native import set_openmp_passive
+from layerdag.runtime.rng import derive_seed
+from layerdag.training.batches import (
+    BatchSource,
+    BucketedSource,
+    ProcessGroup,
+    in_order,
+    take_graphs,
+)
+from layerdag.training.checkpoint import (
+    CheckpointContents,
+    CheckpointMeta,
+    load_trainer_state,
+    read_meta,
+    save_checkpoint,
+)
+from layerdag.training.loggers import Logger
+from layerdag.training.optimizer import (
+    ExponentialMovingAverage,
+    Optimizer,
+    best_weights,
+    learning_rate_factor,
+    parameter_groups,
+)
+from layerdag.training.run import (
+    Callback,
+    CallbackResult,
+    TrainingRun,
+    TrainResult,
+    remove_checkpoints,
+    require_replaceable_checkpoints,
+)
+from layerdag.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class ValidationLosses:
+    """Losses over a whole set of graphs.
+
+    Attributes:
+        totals: Nats by objective, summed over all graphs.
+        counts: Decisions by objective.
+        graphs: Number of graphs.
+    """
+
+    totals: Mapping[str, float]
+    counts: Mapping[str, float]
+    graphs: int
+
+    def per_decision(self) -> dict[str, float]:
+        """Return nats a decision by objective."""
+        return {name: total / max(self.counts[name], 1) for name, total in self.totals.items()}
+
+    def per_graph(self, objectives: tuple[str, ...]) -> float:
+        """Return the nats per graph of several objectives together."""
+        return sum(self.totals[name] for name in objectives) / self.graphs
+
+
+@torch.no_grad()
+def evaluate(
+    model: DAGModel,
+    data: DAGBatch,
+    *,
+    batch_graphs: int,
+    batch_nodes: int,
+    seed: int,
+    world: ProcessGroup | None = None,
+) -> ValidationLosses:
+    """Return the losses of ``model`` over all graphs of ``data``.
+
+    The noise of a batch depends on ``seed`` and the batch alone: the same weights give the same
+    figures, however many processes share the work.
+    """
+    world = world or ProcessGroup()
+    sizes_B = data.node_ptr.diff().cpu().numpy()
+    batches = in_order(np.argsort(sizes_B, kind="stable"), sizes_B, batch_graphs, batch_nodes)
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    names = [name for objectives in model.objective_parameters() for name in objectives]
+    sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
+    for number in range(world.rank, len(batches), world.size):
+        generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))
+        terms = model.losses(take_graphs(data, batches[number]).to(device), generator)
+        for row, name in enumerate(names):
+            sums_O2[row, 0] += terms[name].total
+            sums_O2[row, 1] += terms[name].count
+    model.train(was_training)
+    rows = world.sum(sums_O2).tolist()
+    return ValidationLosses(
+        totals={name: row[0] for name, row in zip(names, rows, strict=True)},
+        counts={name: row[1] for name, row in zip(names, rows, strict=True)},
+        graphs=data.num_graphs,
+    )
+
+
+class Budget:
+    """The used fraction of ``max_steps`` or ``max_seconds``, whichever is further.
+
+    Args:
+        settings: With at least one of the two limits.
+        step: Steps done before a resumed run.
+        seconds: Seconds spent before a resumed run.
+    """
+
+    def __init__(self, settings: TrainSettings, step: int = 0, seconds: float = 0.0) -> None:
+        from tqdm import tqdm
+
+        self._settings = settings
+        self._start = time.monotonic() - seconds
+        self._bar = tqdm(
+            total=1.0,
+            initial=self.used(step),
+            desc="training",
+            disable=not sys.stderr.isatty(),
+            leave=False,
+            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+        )
+
+    def __enter__(self) -> "Budget":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def seconds(self) -> float:
+        """Return the seconds spent, those before resuming included."""
+        return time.monotonic() - self._start
+
+    def used(self, step: int) -> float:
+        """Return the used fraction, 1 when the budget is spent."""
+        limit = self._settings
+        by_step = step / limit.max_steps if limit.max_steps else 0.0
+        by_time = self.seconds() / limit.max_seconds if limit.max_seconds else 0.0
+        return min(1.0, max(by_step, by_time))
+
+    def show(self, step: int, note: str) -> None:
+        """Move the bar."""
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(self.used(step) - self._bar.n)
+
+
+class RunningMean:
+    """Mean of the losses, and the speed, between two log lines; never waits for the device."""
+
+    def __init__(self, seconds: float) -> None:
+        self.note = ""
+        self._losses: dict[str, list[Tensor]] = {}
+        self._graphs = 0
+        self._since = seconds
+
+    def add(self, losses: Mapping[str, Tensor], graphs: int) -> None:
+        """Take the losses of one micro-batch by objective."""
+        self._graphs += graphs
+        for name, loss in losses.items():
+            self._losses.setdefault(name, []).append(loss)
+
+    def flush(self, seconds: float) -> dict[str, float]:
+        """Return the mean losses and graphs per second since the last call, and start anew.
+
+        Args:
+            seconds: Of the run until now.
+        """
+        means = {name: float(torch.stack(rows).mean()) for name, rows in self._losses.items()}
+        self.note = " " + " ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+        speed = self._graphs / max(seconds - self._since, 1e-9)
+        self._losses, self._graphs, self._since = {}, 0, seconds
+        figures = {f"train/{name}": mean for name, mean in means.items()}
+        return {**figures, "train/graphs_per_second": speed, "seconds": seconds}
+
+
+class StopRequest:
+    """Whether the run was asked to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal_name: str | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Note the signal; a second one breaks off at once."""
+        if self.signal_name is not None:
+            raise KeyboardInterrupt
+        self.signal_name = signal.Signals(number).name
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[StopRequest]:
+    """Catch both signals inside the block (in the main thread; elsewhere nothing is caught)."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = [signal.signal(number, request.handle) for number in numbers]
+    try:
+        yield request
+    finally:
+        for number, handler in zip(numbers, previous, strict=True):
+            signal.signal(number, handler)
+
+
+def train(
+    run: TrainingRun,
+    settings: TrainSettings,
+    *,
+    device: torch.device | str = "cpu",
+    world: ProcessGroup | None = None,
+    loggers: Sequence[Logger] = (),
+    callback: Callback | None = None,
+    resume_from: Path | None = None,
+) -> TrainResult:
+    """Train until the budget is spent, every objective has stopped, or a signal comes.
+
+    Args:
+        run: What to train.
+        settings: How.
+        device: Where.
+        world: This process among several (``distributed.joined_world``); None is alone.
+        loggers: Take figures on process 0.
+        callback: Called on process 0 after each validation with the averaged weights in place.
+        resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one
+            that was never interrupted, as long as no limit in seconds is set.
+
+    Raises:
+        UsageError: If checkpoints of another run stand in its directory and may not be replaced
+            (``run.overwrite``).
+        TrainingError: If training diverged.
+        CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
+    """
+    set_openmp_passive()
+    world = world or ProcessGroup()
+    goes_on = resume_from is not None and resume_from.resolve() == run.last.resolve()
+    if world.rank == 0 and not goes_on:
+        require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
+    trainer = _Trainer(run, settings, torch.device(device), world)
+    if resume_from is not None:
+        trainer.resume(resume_from)
+    if world.rank == 0 and not goes_on:
+        remove_checkpoints(run.directory)
+    with listening() as request, Budget(settings, trainer.step, trainer.seconds) as budget:
+        return trainer.go(budget, request, loggers, callback)
+
+
+class _Trainer:
+    """One run on one process: its model, optimizer, averages and place in the data."""
+
+    def __init__(
+        self, run: TrainingRun, settings: TrainSettings, device: torch.device, world: ProcessGroup
+    ) -> None:
+        self.run, self.settings, self.device, self.world = run, settings, device, world
+        self.model = build_model(run.spec, settings.seed).to(device).train()
+        self.origin = None if run.start is None else run.start.origin
+        if run.start is not None:
+            self.model.load_state_dict(dict(run.start.weights))
+        world.same_weights(self.model)
+        self.groups = parameter_groups(self.model)
+        self.optimizer = Optimizer(self.model, self.groups, settings, world)
+        self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
+        data = run.train.to(device)
+        self.validation = run.validation.to(device)
+        limits = (settings.batch_graphs, settings.batch_nodes)
+        self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
+        self.epoch, self.position = 0, 0
+        self.batches: Sequence[Tensor] = self.source.epoch_batches(0)
+        self.step, self.seconds = 0, 0.0
+        self.evaluated_step, self.saved_step = -1, -1
+
+    def go(
+        self,
+        budget: Budget,
+        request: StopRequest,
+        loggers: Sequence[Logger],
+        callback: Callback | None,
+    ) -> TrainResult:
+        """Run to the end."""
+        reason = "" if budget.used(self.step) < 1 else "budget"
+        progress, meter = budget.used(self.step), RunningMean(budget.seconds())
+        while not reason:
+            if self._validation_is_due():
+                self._validate(budget, loggers, callback)
+                if all(group.stopped for group in self.groups):
+                    reason = "patience"
+                    break
+            flags = [float(request.signal_name is not None), budget.used(self.step + 1)]
+            stop, progress = self._advance(progress, flags, meter)
+            budget.show(self.step, meter.note)
+            reason = self._reason(stop, progress, request)
+            if self.step % self.settings.log_every == 0:
+                self._log(loggers, meter.flush(budget.seconds()))
+        if reason == "budget" and self.evaluated_step != self.step:
+            self._validate(budget, loggers, callback)
+        elif self.saved_step != self.step:
+            self._save_last(budget.seconds())
+        result = (self.step, budget.seconds(), self._metrics(), self.run.best, self.run.last)
+        return TrainResult(reason, *result)
+
+    def resume(self, checkpoint: Path) -> None:
+        """Take up the state of an earlier run."""
+        state = load_trainer_state(checkpoint)
+        _require_same_graphs(checkpoint, self.run)
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.ema.load_state_dict(state["average"])
+            for group in self.groups:
+                group.load_state_dict(state["tracks"][group.name])
+            self.step, self.seconds = int(state["step"]), float(state["seconds"])
+            self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(
+                f"{checkpoint} cannot be resumed with this configuration ({reason}); "
+                "use the model and training settings it was made with."
+            ) from error
+        self.evaluated_step = self.saved_step = int(state["evaluated_step"])
+        self.origin = read_meta(checkpoint).origin
+        self.batches = self.source.epoch_batches(self.epoch)
+
+    def _advance(
+        self, progress: float, flags: list[float], meter: RunningMean
+    ) -> tuple[bool, float]:
+        """Make one optimizer step; return whether some process must stop, and the mean progress."""
+        for _ in range(self.settings.accumulate):
+            graphs_G, noise_seed = self._next_batch()
+            batch = self.source.load(graphs_G).to(self.device)
+            meter.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
+        settings = self.settings
+        factor = learning_rate_factor(settings.lr_schedule, self.step, progress)
+        flags_F = torch.tensor(flags, device=self.device)
+        flags_F = self.optimizer.step(settings.optimizer.learning_rate * factor, flags_F, self.step)
+        self.ema.update()
+        self.step += 1
+        stop, total = flags_F.tolist()
+        return stop > 0, total / self.world.size
+
+    def _next_batch(self) -> tuple[Tensor, int]:
+        """Return this process's next micro-batch (graph numbers) and the seed of its noise.
+
+        The stream of micro-batches is dealt to the processes in turn.
+        """
+        mine: tuple[Tensor, int] | None = None
+        for rank in range(self.world.size):
+            if self.position >= len(self.batches):
+                self.epoch, self.position = self.epoch + 1, 0
+                self.batches = self.source.epoch_batches(self.epoch)
+            if rank == self.world.rank:
+                seed = derive_seed(self.settings.seed, "noise", self.epoch, self.position)
+                mine = (self.batches[self.position], seed)
+            self.position += 1
+        assert mine is not None
+        return mine
+
+    def _reason(self, stop: bool, progress: float, request: StopRequest) -> str:
+        """Return why the run ends now, or ""."""
+        if stop:
+            return request.signal_name or "signal on another process"
+        return "budget" if progress >= 1 else ""
+
+    def _validation_is_due(self) -> bool:
+        """Return whether this step ends with a validation that has not been made yet.
+
+        A signal may have come between the two; then the resumed run begins with it.
+        """
+        due = self.step > 0 and self.step % self.settings.evaluate_every == 0
+        return due and self.evaluated_step != self.step
+
+    def _metrics(self) -> dict[str, float]:
+        """Return the best validation likelihood of each group that had one, nats per graph."""
+        return {
+            f"validation/{group.name}_per_graph": group.best
+            for group in self.groups
+            if math.isfinite(group.best)
+        }
+
+    def _validate(
+        self, budget: Budget, loggers: Sequence[Logger], callback: Callback | None
+    ) -> None:
+        """Validate the averaged weights, keep the best, write checkpoints."""
+        settings = self.settings
+        self.evaluated_step = self.step
+        with self.ema.applied():
+            result = evaluate(
+                self.model,
+                self.validation,
+                batch_graphs=settings.batch_graphs,
+                batch_nodes=settings.batch_nodes,
+                seed=settings.seed,
+                world=self.world,
+            )
+            if self.world.rank == 0:
+                self._observe(loggers, callback, result)
+        weights = self.ema.weights()
+        better = [
+            group.update(result.per_graph(group.objectives), self.step, weights, settings.patience)
+            for group in self.groups
+            if not group.stopped
+        ]
+        if self.world.rank == 0 and any(better):
+            self._write(self.run.best, best_weights(self.model, self.groups), None)
+        self._save_last(budget.seconds())
+
+    def _save_last(self, seconds: float) -> None:
+        """Write the checkpoint for resuming; a signal gets no more than this.
+
+        Its weights for inference are the averaged ones of this step, of the posterior the best
+        ones; the trainer's own state is untouched.
+        """
+        self.saved_step = self.step
+        if self.world.rank == 0:
+            weights = {**self.model.state_dict(), **self.ema.weights()}
+            posterior = set(self.model.posterior_objectives())
+            for group in self.groups:
+                if posterior.issuperset(group.objectives):
+                    weights.update(group.weights)
+            self._write(self.run.last, weights, self._state(seconds))
+        self.world.barrier()
+
+    def _observe(
+        self, loggers: Sequence[Logger], callback: Callback | None, result: ValidationLosses
+    ) -> None:
+        """Log the validation and what the callback finds."""
+        seen = CallbackResult() if callback is None else callback(self.model, self.step)
+        figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
+        self._log(loggers, {**figures, **seen.values})
+        for logger in loggers:
+            for name, file in seen.pictures.items():
+                logger.picture(self.step, name, file)
+
+    def _log(self, loggers: Sequence[Logger], values: Mapping[str, float]) -> None:
+        """Hand figures to every logger, on process 0."""
+        if self.world.rank == 0:
+            for logger in loggers:
+                logger.log(self.step, values)
+
+    def _write(
+        self, path: Path, weights: Mapping[str, Tensor], state: Mapping[str, Any] | None
+    ) -> None:
+        """Write one checkpoint."""
+        run = self.run
+        meta = CheckpointMeta(
+            step=self.step,
+            seed=self.settings.seed,
+            data_fingerprint=run.data_fingerprint,
+            metrics=self._metrics(),
+            split=run.split,
+            origin=self.origin,
+        )
+        contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta, state)
+        save_checkpoint(path, contents, overwrite=True)
+
+    def _state(self, seconds: float) -> dict[str, Any]:
+        """Return what ``resume`` needs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.ema.state_dict(),
+            "tracks": {group.name: group.state_dict() for group in self.groups},
+            "step": self.step,
+            "evaluated_step": self.evaluated_step,
+            "seconds": seconds,
+            "epoch": self.epoch,
+            "position": self.position,
+        }
+
+
+def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:
+    """Raise UsageError if a run would go on with other graphs than it began with."""
+    learned = read_meta(checkpoint).split
+    if learned is not None and run.split is not None and learned.differing(run.split):
+        raise UsageError(
+            f"{checkpoint}: was trained with other graphs for "
+            f"{' and '.join(learned.differing(run.split))} than those at hand; going on would "
+            "train on graphs that were held out. Resume with the data and the split of the run."
+        )

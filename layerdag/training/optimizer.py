@@ -1,0 +1,321 @@
+"""AdamW, EMA, precision, selection."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.errors import TrainingError
+from layerdag.models.base import DAGModel, LossTerm
+from layerdag.training.batches import ProcessGroup
+from layerdag.training.settings import LearningRateSchedule, TrainSettings
+
+
+class ExponentialMovingAverage:
+    """Moving average of the parameters of ``model``; buffers are constants of the data and stay.
+
+    The decay grows as (1 + n) / (10 + n) up to ``decay``, so that the first weights are forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._parameters = dict(model.named_parameters())
+        self._decay = decay
+        self._updates = 0
+        self._shadow = {name: p.detach().clone() for name, p in self._parameters.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Move the average toward the present weights."""
+        self._updates += 1
+        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
+        live = [p.detach() for p in self._parameters.values()]
+        torch._foreach_lerp_(list(self._shadow.values()), live, 1 - decay)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model compute with the averaged weights inside the block."""
+        live = {name: p.detach().clone() for name, p in self._parameters.items()}
+        copy_weights(self._parameters, self._shadow)
+        try:
+            yield
+        finally:
+            copy_weights(self._parameters, live)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the averaged weights by parameter name; the tensors change with ``update``."""
+        return self._shadow
+
+    def state_dict(self) -> dict[str, object]:
+        """Return what resuming needs."""
+        return {"updates": self._updates, "shadow": self._shadow}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Continue from a ``state_dict``."""
+        updates, shadow = state["updates"], state["shadow"]
+        assert isinstance(updates, int)
+        assert isinstance(shadow, dict)
+        self._updates = updates
+        copy_weights(self._shadow, shadow)
+
+
+@torch.no_grad()
+def copy_weights(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
+    """Copy the tensors of ``source`` into those of ``target`` with the same name."""
+    for name, tensor in target.items():
+        tensor.copy_(source[name])
+
+
+FLOOR = 0.1
+
+
+def learning_rate_factor(schedule: LearningRateSchedule, step: int, progress: float) -> float:
+    """Return the factor of the peak rate at ``step``.
+
+    Args:
+        schedule: "constant", or "cosine" from 1 down to a tenth; the factor rises linearly to 1
+            over the warmup.
+        step: Optimizer steps done.
+        progress: Fraction of the budget (steps or seconds, whichever is further) that is used.
+    """
+    warm = min(1.0, (step + 1) / (schedule.warmup_steps + 1))
+    if schedule.shape == "constant":
+        return warm
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return warm * (FLOOR + (1 - FLOOR) * cosine)
+
+
+# x86 instructions for bfloat16, as torch.cpu.get_capabilities() names them; ARM is not measured.
+_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+
+
+def matrix_precision(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context in which losses are computed: autocast to bfloat16, or nothing.
+
+    Only matrix products lose digits; sums over many rows stay in single precision
+    (``model.layers.single``), and so do weights and gradients.
+
+    Args:
+        precision: One of ``settings.PRECISIONS``; "auto" is bfloat16 where the device has
+            instructions for it, which pays with micro-batches of thousands of nodes, else float32.
+        device: Of the model.
+    """
+    low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
+    return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether the device multiplies matrices of bfloat16 faster than of float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # Not there in older torch, where emulation would be slower than float32.
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(bool(capabilities.get(name)) for name in _INSTRUCTIONS)
+
+
+@dataclass(eq=False)
+class ParameterGroup:
+    """Parameters that are selected and stopped together, and the best weights they have had.
+
+    Attributes:
+        name: The objective's name, or "total" for several.
+        objectives: Names of the loss terms.
+        parameters: The parameters they train, by name in the model.
+        best: Lowest validation likelihood so far, nats per graph.
+        best_step: Step at which it was reached.
+        num_bad_validations: Validations since then, which early stopping counts.
+        stopped: Whether training of these parameters is over.
+        weights: The parameters at the best step.
+    """
+
+    name: str
+    objectives: tuple[str, ...]
+    parameters: dict[str, nn.Parameter]
+    best: float = math.inf
+    best_step: int = 0
+    num_bad_validations: int = 0
+    stopped: bool = False
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def update(self, score: float, step: int, weights: Mapping[str, Tensor], patience: int) -> bool:
+        """Take in one validation; return whether it is the best so far.
+
+        Args:
+            score: Nats per graph, lower is better.
+            step: Optimizer steps done.
+            weights: The averaged weights of the whole model by name.
+            patience: Stop after this many validations without a better one; 0 never stops.
+        """
+        # The first one counts whatever it is: a run always leaves weights behind.
+        if score < self.best or not self.weights:
+            self.best, self.best_step, self.num_bad_validations = score, step, 0
+            self.weights = {name: weights[name].detach().clone() for name in self.parameters}
+            return True
+        self.num_bad_validations += 1
+        if patience and self.num_bad_validations >= patience:
+            self.stop()
+        return False
+
+    def stop(self) -> None:
+        """Freeze the parameters."""
+        self.stopped = True
+        for parameter in self.parameters.values():
+            parameter.requires_grad_(False)
+            parameter.grad = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs."""
+        plain = {k: getattr(self, k) for k in ("best", "best_step", "stopped")}
+        return {**plain, "stale": self.num_bad_validations, "weights": self.weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict``."""
+        self.best, self.best_step = float(state["best"]), int(state["best_step"])
+        self.num_bad_validations = int(state["stale"])
+        self.weights = dict(state["weights"])
+        if state["stopped"]:
+            self.stop()
+
+
+def parameter_groups(model: DAGModel) -> list[ParameterGroup]:
+    """Return one group of parameters for the objectives that share them."""
+    groups = model.objective_parameters()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    covered = {id(p) for parameters in groups.values() for p in parameters}
+    assert covered == set(names), "objective_parameters() must name every parameter of the model"
+    return [
+        ParameterGroup(
+            objectives[0] if len(objectives) == 1 else "total",
+            objectives,
+            {names[id(p)]: p for p in parameters},
+        )
+        for objectives, parameters in groups.items()
+    ]
+
+
+def best_weights(model: DAGModel, groups: list[ParameterGroup]) -> dict[str, Tensor]:
+    """Return the state dict of ``model`` with each group of parameters at its best."""
+    state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        for group in groups:
+            copy_weights({name: state[name] for name in group.weights}, group.weights)
+    return state
+
+
+class Optimizer:
+    """AdamW over the parameter groups of a model.
+
+    The gradient is the mean over micro-batches (of all processes) of the sum over objectives of the
+    loss, divided by the mean number of decisions of a micro-batch so far. Dividing by each
+    micro-batch's own number instead would weigh the decisions of small graphs far more than those
+    of large ones, since a micro-batch holds graphs of similar size.
+
+    W processes with K micro-batches each equal one process with W * K.
+    """
+
+    def __init__(
+        self,
+        model: DAGModel,
+        groups: Sequence[ParameterGroup],
+        settings: TrainSettings,
+        world: ProcessGroup,
+    ) -> None:
+        self._model, self._groups, self._settings, self._world = model, groups, settings, world
+        self._names = [name for group in groups for name in group.objectives]
+        self._counts = dict.fromkeys(self._names, 0.0)
+        self._batches = 0
+        self._step_counts = dict.fromkeys(self._names, 0.0)
+        self._parameters = list(model.parameters())
+        matrices = [p for p in self._parameters if p.ndim >= 2]
+        others = [p for p in self._parameters if p.ndim < 2]
+        self.adam = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": settings.optimizer.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=settings.optimizer.learning_rate,
+            fused=True,
+        )
+
+    def add_gradient(self, batch: DAGBatch, noise_seed: int) -> dict[str, Tensor]:
+        """Add the gradient of one micro-batch; return the mean loss of each objective.
+
+        All randomness, dropout included, comes from ``noise_seed``; the state of torch's own
+        generator is put back, so that a resumed run needs none of it.
+        """
+        device = batch.x_NA.device
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            torch.manual_seed(noise_seed)
+            generator = torch.Generator(device).manual_seed(noise_seed)
+            with matrix_precision(self._settings.precision, device):
+                terms = self._model.losses(batch, generator)
+            active = [name for g in self._groups if not g.stopped for name in g.objectives]
+            shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
+            (torch.stack(shares).sum() / self._settings.accumulate).backward()
+        return {name: terms[name].mean().detach() for name in active}
+
+    def _usual_count(self, name: str, term: LossTerm) -> float:
+        """Take in the decisions of a micro-batch; return their mean number up to the last step."""
+        count = float(term.count)
+        self._step_counts[name] += count
+        return max(self._counts[name] / self._batches if self._batches else count, 1.0)
+
+    def step(self, rate: float, flags_F: Tensor, step: int) -> Tensor:
+        """Average and clip the gradients, move the weights, clear the gradients.
+
+        Args:
+            rate: Learning rate.
+            flags_F: Numbers to be summed over the processes on the same trip.
+            step: For the message of an error.
+
+        Returns:
+            The summed flags.
+
+        Raises:
+            TrainingError: If a gradient is not finite; the weights are not touched then.
+        """
+        counts = torch.tensor(list(self._step_counts.values()), device=flags_F.device)
+        sums = self._world.average_gradients(self._parameters, torch.cat([flags_F, counts]))
+        self._clip(step)
+        self._take_counts(sums[flags_F.numel() :].tolist())
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        return sums[: flags_F.numel()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs."""
+        return {"adam": self.adam.state_dict(), "counts": self._counts, "batches": self._batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict``."""
+        self.adam.load_state_dict(state["adam"])
+        self._counts = {name: float(state["counts"][name]) for name in self._names}
+        self._batches = int(state["batches"])
+
+    def _take_counts(self, counts: Sequence[float]) -> None:
+        """Add the decisions of one step of all processes to the running mean."""
+        for name, count in zip(self._names, counts, strict=True):
+            self._counts[name] += count
+        self._batches += self._settings.accumulate * self._world.size
+        self._step_counts = dict.fromkeys(self._names, 0.0)
+
+    def _clip(self, step: int) -> None:
+        """Clip the gradient of each group by its own norm."""
+        limit = self._settings.optimizer.gradient_clip or float("inf")
+        active = [group for group in self._groups if not group.stopped]
+        norms = [nn.utils.clip_grad_norm_(list(g.parameters.values()), limit) for g in active]
+        for group, norm in zip(active, torch.stack(norms).tolist(), strict=True):
+            if not norm < float("inf"):
+                raise TrainingError(
+                    f"Training diverged at step {step}: the gradient of '{group.name}' has norm "
+                    f"{norm}. Lower training.optimizer.learning_rate or "
+                    "training.optimizer.gradient_clip, and resume from the last checkpoint."
+                )

@@ -1,0 +1,203 @@
+"""THE assembly of a run, its folder, its result."""
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.splits import SplitFingerprint
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.runtime.files import LOCK, file_lock, recover, require_replaceable
+from layerdag.training.checkpoint import (
+    BEST,
+    CHECKPOINT,
+    LAST,
+    LOG,
+    META,
+    PICTURES,
+    RUN_FILE,
+    InitialWeights,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """What to train and where to put it.
+
+    Attributes:
+        spec: The model as plain data.
+        train: All training graphs.
+        validation: All validation graphs.
+        directory: Of the run; checkpoints go to its ``best`` and ``last``.
+        schema: The data set's schema as JSON-serializable data.
+        run_config: The resolved configuration as JSON-serializable data.
+        data_fingerprint: Of the training data.
+        split: Which graphs are for training, validation and test.
+        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        start: Weights to start from; None for random ones.
+    """
+
+    spec: ModelSpec
+    train: DAGBatch
+    validation: DAGBatch
+    directory: Path
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    run_config: Mapping[str, Any] = field(default_factory=dict)
+    data_fingerprint: str = ""
+    split: SplitFingerprint | None = None
+    overwrite: bool = False
+    start: InitialWeights | None = None
+
+    @property
+    def best(self) -> Path:
+        """Checkpoint of the best weights, for inference."""
+        return self.directory / BEST
+
+    @property
+    def last(self) -> Path:
+        """Checkpoint of the last weights, for resuming."""
+        return self.directory / LAST
+
+
+@dataclass(frozen=True)
+class CallbackResult:
+    """What a callback found at a validation: figures by name, pictures by name and file."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    pictures: Mapping[str, Path] = field(default_factory=dict)
+
+
+Callback = Callable[[DAGModel, int], CallbackResult]
+"""Called after a validation with the model, averaged weights in place, and the step."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended.
+
+    Attributes:
+        reason: "budget", "patience" or the name of a signal.
+        step: Optimizer steps done.
+        seconds: Spent, those before resuming included.
+        metrics: Validation figures of the best checkpoint, none before the first validation.
+        best: Checkpoint for inference, which the first validation makes.
+        last: Checkpoint for resuming.
+    """
+
+    reason: str
+    step: int
+    seconds: float
+    metrics: Mapping[str, float]
+    best: Path
+    last: Path
+
+
+_PICTURE = re.compile(r"samples-\d{6,}\.png")
+
+
+@contextlib.contextmanager
+def run_lock(directory: Path) -> Iterator[None]:
+    """Hold a run's folder for this process, and put in order what a killed one left there.
+
+    Raises:
+        UsageError: If another process is training there, or it is a file.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory}: is a file; name a folder for the run with out=...")
+    try:
+        with file_lock(directory / LOCK, guarded=directory):
+            for name in (BEST, LAST, LOG, RUN_FILE):
+                recover(directory / name)
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty: the usual case
+            directory.rmdir()
+
+
+def run_of(path: Path) -> Path:
+    """Return the folder of the run that ``path`` names: the folder itself, or its ``last``."""
+    inside = path.name in (BEST, LAST) and not (path / LAST).is_dir()
+    return path.parent if inside else path
+
+
+def require_resumable(directory: Path) -> None:
+    """Raise CheckpointError unless a run was left in ``directory``."""
+    if not (directory / LAST / META).is_file():
+        raise CheckpointError(
+            f"{directory}: holds no run to go on with ({LAST}/{META} is missing); name the folder "
+            "of a run, or start one with out=..."
+        )
+
+
+def require_free(directory: Path, *, overwrite: bool) -> None:
+    """Raise UsageError if a new run in ``directory`` would replace what it may not.
+
+    What an older run left there may be replaced if the user allows it and it is provably one.
+    Other files are not in the way: a run leaves them alone.
+    """
+    names = [name for name in (BEST, LAST, *_PROOFS) if (directory / name).exists()]
+    if names and not overwrite:
+        on = f"go on with it (resume={directory}), " if LAST in names else ""
+        raise UsageError(
+            f"{directory}: holds a run already ({', '.join(names)}); {on}name another folder with "
+            "out=..., or allow that it is replaced with overwrite=true."
+        )
+    require_replaceable_checkpoints(directory, overwrite=True)
+    for name, proof in _PROOFS.items():
+        if name in names and not proof(directory / name):
+            raise UsageError(
+                f"{directory / name}: was not written by a run of layerdag, so it is never "
+                "replaced; name another folder with out=..."
+            )
+
+
+def require_replaceable_checkpoints(directory: Path, *, overwrite: bool) -> None:
+    """Raise UsageError if ``best`` or ``last`` stand there and may not be replaced."""
+    for name in (BEST, LAST):
+        require_replaceable(directory / name, CHECKPOINT, overwrite=overwrite)
+
+
+def remove_checkpoints(directory: Path) -> None:
+    """Remove an older run's checkpoints, after ``require_replaceable_checkpoints``."""
+    for name in (BEST, LAST):
+        if (directory / name).is_dir():
+            shutil.rmtree(directory / name)
+
+
+def clear_run(directory: Path) -> None:
+    """Remove what an older run left in ``directory``, after ``require_free``."""
+    remove_checkpoints(directory)
+    for name in _PROOFS:
+        (directory / name).unlink(missing_ok=True)
+    if (directory / PICTURES).is_dir():
+        for path in (directory / PICTURES).iterdir():
+            if _PICTURE.fullmatch(path.name):
+                path.unlink()
+
+
+def _is_log(file: Path) -> bool:
+    """Return whether a file is the log of a run, according to its first line."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            first = lines.readline(1_000_000)
+        return not first or "step" in json.loads(first)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _is_run_file(file: Path) -> bool:
+    """Return whether a file holds the settings of a run."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and {"notice", "config"} <= content.keys()
+
+
+_PROOFS: dict[str, Callable[[Path], bool]] = {LOG: _is_log, RUN_FILE: _is_run_file}

@@ -1,0 +1,563 @@
+"""A trace, and the ranks of a job against each other."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from layerdag.errors import TraceError
+from layerdag.graph.topology import pointers
+from layerdag.traces.analysis import (
+    WORLD_NAMES,
+    CommEvents,
+    MatchedCommunication,
+    gather_communication,
+    match_communication,
+    program_order,
+)
+from layerdag.traces.chakra.files import FEEDER_WIRES, REQUIRED_ATTRIBUTES, START_BYTES, START_OPS
+from layerdag.traces.trace import (
+    AttributeTable,
+    CollectiveType,
+    NodeType,
+    Trace,
+    Wire,
+    Workload,
+    dependency_edges,
+    rows_of,
+    rows_on_a_cycle,
+    wire_name,
+)
+from layerdag.validation.rules import TRACE_RULES, Finding, Severity
+
+SUPPORTED = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.BROADCAST,
+)
+# Nodes that hold the communication slot of a rank.
+_HOLDING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMM_SEND, NodeType.COMM_COLL)
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeColumn:
+    """One attribute over the nodes of a trace.
+
+    Attributes:
+        wire_N: Wire type, 0 where the node does not carry the attribute.
+        value_N: int64 value of integers and bools, 0 elsewhere.
+        present_N: Whether the node carries the attribute.
+    """
+
+    wire_N: np.ndarray
+    value_N: np.ndarray
+    present_N: np.ndarray
+
+    @property
+    def integer_N(self) -> np.ndarray:
+        """Whether the node carries it as an integer or bool."""
+        inside_N = (self.wire_N >= Wire.INT32) & (self.wire_N <= Wire.BOOL)
+        return self.present_N & inside_N & (self.wire_N % 2 == 1)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleViolations:
+    """Nodes that break a rule.
+
+    Attributes:
+        rule: Id of the rule.
+        bad_N: True where a node breaks it.
+        found: Says what the node in a given row has.
+    """
+
+    rule: str
+    bad_N: np.ndarray
+    found: Callable[[int], str]
+
+
+def column(trace: Trace, name: str) -> AttributeColumn:
+    """Return the attribute ``name``; a trace without it has an absent column."""
+    wire_N = np.zeros(trace.num_nodes, dtype=np.int64)
+    value_N = np.zeros(trace.num_nodes, dtype=np.int64)
+    present_N = np.zeros(trace.num_nodes, dtype=bool)
+    if name in trace.strings:
+        table = trace.attributes
+        row_A = np.flatnonzero(table.name_A == trace.strings.index(name))
+        node_A = np.searchsorted(table.ptr_N1, row_A, side="right") - 1
+        wire_N[node_A] = table.wire_A[row_A]
+        present_N[node_A] = True
+        value_N[node_A] = table.word_A[row_A].view(np.int64)
+    found = AttributeColumn(wire_N, value_N, present_N)
+    return AttributeColumn(wire_N, np.where(found.integer_N, value_N, 0), present_N)
+
+
+def check_trace(trace: Trace) -> list[Finding]:
+    """Return what is wrong with one trace; at most one finding a rule, with a count of its nodes.
+
+    Nothing here raises because of the trace's content.
+    """
+    if trace.num_nodes == 0:
+        return [Finding(TRACE_RULES["not-empty"], trace.source, None, "has no node")]
+    findings = []
+    for check in _CHECKS:
+        for broken in check(trace):
+            rows = np.flatnonzero(broken.bad_N)
+            if rows.size:
+                first = int(rows[0])
+                node = int(trace.id_N[first])
+                rule = TRACE_RULES[broken.rule]
+                findings.append(
+                    Finding(rule, trace.source, node, broken.found(first), int(rows.size))
+                )
+    return findings
+
+
+def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
+    """Check ids and node types."""
+    _, first = np.unique(trace.id_N, return_index=True)
+    again_N = np.ones(trace.num_nodes, dtype=bool)
+    again_N[first] = False
+    yield RuleViolations("distinct-ids", again_N, lambda row: "has the id of an earlier node")
+    metadata_N = trace.type_N == NodeType.METADATA
+    yield RuleViolations("no-metadata-node", metadata_N, lambda row: "is a METADATA node")
+    invalid_N = (trace.type_N == NodeType.INVALID) | (trace.type_N > NodeType.COMM_COLL)
+    yield RuleViolations("no-invalid-node", invalid_N, lambda row: "is an INVALID node")
+
+
+def _always(text: str) -> Callable[[int], str]:
+    """Return a description that is the same for every row."""
+    return lambda row: text
+
+
+def _dependencies(trace: Trace) -> Iterator[RuleViolations]:
+    """Check data and control dependencies together, as feeder v3 enforces both."""
+    both = (trace.data_deps, trace.ctrl_deps)
+    target_E = np.concatenate(
+        [np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1)) for deps in both]
+    )
+    wanted_E = np.concatenate([deps.values for deps in both])
+    kind_E = np.repeat([0, 1], [deps.values.size for deps in both])
+    source_E = rows_of(trace, wanted_E)
+
+    def nodes(bad_E: np.ndarray) -> np.ndarray:
+        bad_N = np.zeros(trace.num_nodes, dtype=bool)
+        bad_N[target_E[bad_E]] = True
+        return bad_N
+
+    def absent(row: int) -> str:
+        ids = wanted_E[(source_E < 0) & (target_E == row)]
+        return f"waits for node {ids[0]}, which the trace does not have"
+
+    yield RuleViolations("no-dangling-dependency", nodes(source_E < 0), absent)
+    itself_E = source_E == target_E
+    yield RuleViolations("no-self-dependency", nodes(itself_E), lambda row: "waits for itself")
+    key_E3 = np.stack([kind_E, target_E, wanted_E.view(np.int64)], axis=1)
+    _, first = np.unique(key_E3, axis=0, return_index=True)
+    repeated_E = np.ones(target_E.size, dtype=bool)
+    repeated_E[first] = False
+    yield RuleViolations("no-double-dependency", nodes(repeated_E), lambda row: "lists one twice")
+    sound_E = (source_E >= 0) & ~itself_E
+    cycle = rows_on_a_cycle(trace.num_nodes, np.stack([source_E, target_E])[:, sound_E])
+    bad_N = np.zeros(trace.num_nodes, dtype=bool)
+    bad_N[cycle] = True
+    shown = ", ".join(str(trace.id_N[row]) for row in cycle[:6])
+    yield RuleViolations("acyclic", bad_N, lambda row: f"is on a cycle of waits (nodes {shown})")
+
+
+def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
+    """Check presence and wire types."""
+    for kind, names in REQUIRED_ATTRIBUTES.items():
+        of_kind_N = trace.type_N == kind
+        for name in names:
+            missing_N = of_kind_N & ~column(trace, name).present_N
+            text = f"is a {kind.name} without {name}"
+            yield RuleViolations("required-attributes", missing_N, _always(text))
+    for name, wire in FEEDER_WIRES.items():
+        held = column(trace, name)
+
+        def found(row: int, name: str = name, held: AttributeColumn = held) -> str:
+            return f"has {name} as {wire_name(int(held.wire_N[row]))}"
+
+        yield RuleViolations("integer-attributes", held.present_N & ~held.integer_N, found)
+        yield RuleViolations("feeder-v1-types", held.integer_N & (held.wire_N != wire), found)
+    yield RuleViolations("one-value", *_contradictions(trace))
+    involved = column(trace, "involved_dim")
+    wrong_N = involved.present_N & (involved.wire_N != Wire.BOOL + 1)
+    yield RuleViolations(
+        "involved-dim-type", wrong_N, lambda row: "has an involved_dim of another type"
+    )
+
+
+def _contradictions(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
+    """Return which nodes carry an attribute twice with different values, and which attribute."""
+    table = trace.attributes
+    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    order = np.lexsort((table.name_A, node_A))
+    same = (node_A[order][1:] == node_A[order][:-1]) & (np.diff(table.name_A[order]) == 0)
+    name_of: dict[int, str] = {}
+    for at in np.flatnonzero(same).tolist():
+        first, second = (_raw(table, int(row)) for row in order[at : at + 2])
+        if first != second:
+            name = int(table.name_A[order[at]])
+            name_of.setdefault(int(node_A[order[at]]), "" if name < 0 else trace.strings[name])
+    bad_N = np.zeros(trace.num_nodes, dtype=bool)
+    bad_N[list(name_of)] = True
+    return bad_N, lambda row: f"carries {name_of[row]} twice"
+
+
+def _raw(table: AttributeTable, row: int) -> tuple[bool, object]:
+    """Return what an attribute holds, undecoded, so that equal values compare equal."""
+    wire, word = int(table.wire_A[row]), int(table.word_A[row])
+    pooled = wire == Wire.BYTES or (wire != Wire.UNSET and wire % 2 == 0)
+    return pooled, table.blobs[word] if pooled else word
+
+
+def _devices(trace: Trace) -> Iterator[RuleViolations]:
+    """Check which nodes run on the CPU, and whether device compute carries its cost."""
+    on_cpu_N = column(trace, "is_cpu_op").value_N != 0
+    comm_N = trace.type_N >= NodeType.COMM_SEND
+    compute_N = trace.type_N == NodeType.COMP
+    yield RuleViolations("comm-off-cpu", comm_N & on_cpu_N, lambda row: "communicates on the CPU")
+    yield RuleViolations("compute-off-cpu", compute_N & on_cpu_N, lambda row: "computes on the CPU")
+    for name in ("num_ops", "tensor_size"):
+        free_N = compute_N & ~on_cpu_N & (column(trace, name).value_N <= 0)
+        text = f"has no positive {name}"
+        yield RuleViolations("costed-compute", free_N, _always(text))
+
+
+def _start(trace: Trace) -> Iterator[RuleViolations]:
+    """Check that what a rank starts with takes time: its first operator, its first communication.
+
+    Of the nodes that wait for nothing the one with the lowest id comes first.
+    """
+    waits_N = (np.diff(trace.data_deps.ptr_N1) > 0) | (np.diff(trace.ctrl_deps.ptr_N1) > 0)
+    computes_N = (trace.type_N == NodeType.COMP) & (column(trace, "is_cpu_op").value_N == 0)
+    holds_N = np.isin(trace.type_N, _HOLDING)
+    first_N = _lowest_id(trace, computes_N & ~waits_N) | _lowest_id(trace, holds_N & ~waits_N)
+    sends_N = trace.type_N == NodeType.COMM_SEND
+    size_N = np.where(
+        sends_N, column(trace, "comm_size").value_N, column(trace, "tensor_size").value_N
+    )
+    small_N = (size_N > 0) & (size_N < START_BYTES) & (trace.type_N != NodeType.COMM_COLL)
+    small_N &= ~computes_N | (column(trace, "num_ops").value_N < START_OPS)
+    yield RuleViolations(
+        "time-at-start",
+        first_N & small_N,
+        lambda row: (
+            f"starts its rank and moves {size_N[row]} bytes, for which a device or link of more "
+            f"than {size_N[row]:,} GB/s takes 0 ns"
+        ),
+    )
+
+
+def _lowest_id(trace: Trace, of_N: np.ndarray) -> np.ndarray:
+    """Return where the node with the lowest id among ``of_N`` stands."""
+    found_N = np.zeros(trace.num_nodes, dtype=bool)
+    rows = np.flatnonzero(of_N)
+    if rows.size:
+        found_N[rows[np.argmin(trace.id_N[rows])]] = True
+    return found_N
+
+
+def _communication(trace: Trace) -> Iterator[RuleViolations]:
+    """Check types and sizes of collectives and messages, and the form of group names."""
+    kind, size = column(trace, "comm_type"), column(trace, "comm_size")
+    collective_N = (trace.type_N == NodeType.COMM_COLL) & kind.integer_N
+    refused_N = collective_N & ~np.isin(kind.value_N, SUPPORTED)
+    yield RuleViolations(
+        "supported-collective", refused_N, lambda row: f"has comm_type {_named(kind, row)}"
+    )
+    broadcast_N = collective_N & (kind.value_N == CollectiveType.BROADCAST)
+    yield RuleViolations("broadcast-is-replayed", broadcast_N, lambda row: "is a BROADCAST")
+    comm_N = (trace.type_N >= NodeType.COMM_SEND) & size.integer_N
+    gather_N = collective_N & (kind.value_N == CollectiveType.ALL_GATHER)
+    needs_bytes_N = gather_N | (trace.type_N == NodeType.COMM_SEND)
+    wrong_N = comm_N & ((size.value_N < 0) | (needs_bytes_N & (size.value_N == 0)))
+    yield RuleViolations(
+        "positive-sizes", wrong_N, lambda row: f"has comm_size {size.value_N[row]}"
+    )
+    tag = column(trace, "comm_tag")
+    message_N = (trace.type_N == NodeType.COMM_SEND) | (trace.type_N == NodeType.COMM_RECV)
+    beyond_N = message_N & ((tag.value_N < 0) | (tag.value_N >= 2**31))
+    yield RuleViolations("message-tags", beyond_N, lambda row: f"has comm_tag {tag.value_N[row]}")
+    names = group_texts(trace)
+    odd = {n for n in set(names) if not (n in WORLD_NAMES or (n.isdecimal() and n.isascii()))}
+    odd_N = np.array([n in odd for n in names])
+    yield RuleViolations("group-names", odd_N, lambda row: f"has pg_name {names[row]!r}")
+
+
+def _named(kind: AttributeColumn, row: int) -> str:
+    """Return the name of a collective type, or its number."""
+    value = int(kind.value_N[row])
+    known = value in CollectiveType.__members__.values()
+    return CollectiveType(value).name if known else str(value)
+
+
+def group_texts(trace: Trace) -> list[str]:
+    """Return ``pg_name`` of each node as text: "" where absent, "<bytes>" where it is no name."""
+    held = column(trace, "pg_name")
+    texts = [""] * trace.num_nodes
+    if not held.present_N.any():
+        return texts
+    table = trace.attributes
+    name = trace.strings.index("pg_name")
+    rows_A = np.flatnonzero(table.name_A == name)
+    nodes_A = np.searchsorted(table.ptr_N1, rows_A, side="right") - 1
+    is_text_A = held.wire_N[nodes_A] == Wire.STRING
+    words_A = table.word_A[rows_A].tolist()
+    for node, is_text, word in zip(nodes_A.tolist(), is_text_A.tolist(), words_A, strict=True):
+        if is_text:
+            texts[node] = trace.strings[int(word)]
+        elif held.integer_N[node]:
+            texts[node] = str(held.value_N[node])
+        else:
+            texts[node] = f"<{wire_name(int(held.wire_N[node]))}>"
+    return texts
+
+
+_CHECKS = (_ids_and_types, _dependencies, _attribute_types, _devices, _start, _communication)
+
+
+# With one of these the ranks cannot be matched at all.
+_BLOCKING = ("not-empty", "distinct-ids", "no-dangling-dependency", "no-self-dependency", "acyclic")
+
+
+def check_workload(workload: Workload) -> list[Finding]:
+    """Return everything that is wrong with a job: each distinct trace, then the ranks together.
+
+    Ranks that share a trace are checked once. The checks over ranks need sound traces: they are
+    left out where a rule on ids or dependencies, or an integer's type, is broken.
+    """
+    distinct = {id(trace): trace for trace in workload.traces}
+    findings = _over_ranks([check_trace(trace) for trace in distinct.values()])
+    broken = {finding.rule.id for finding in findings}
+    if broken & {*_BLOCKING, "integer-attributes", "one-value"}:
+        return findings
+    findings += _merged(_groups(workload))
+    events = gather_communication(workload)
+    findings += _merged(_peers(workload, events))
+    findings += _silence(workload, events)
+    try:
+        matched = match_communication(workload)
+    except TraceError as error:
+        findings.append(Finding(TRACE_RULES["readable"], workload.source, None, str(error)))
+        return findings
+    findings += _mismatches(workload, matched)
+    if not any(f.rule.severity is Severity.ERROR for f in findings):
+        findings += _deadlocks(workload, matched)
+        findings += _world_after_groups(workload, events)
+    return findings
+
+
+def _silence(workload: Workload, events: CommEvents) -> list[Finding]:
+    """Return a finding if there are several ranks and no communication."""
+    if workload.num_ranks < 2 or len(events.rank_K):
+        return []
+    found = f"its {workload.num_ranks} ranks have no collective and no message"
+    return [Finding(TRACE_RULES["ranks-communicate"], workload.source, None, found)]
+
+
+def check_group_file(workload: Workload) -> list[Finding]:
+    """Return what is wrong with the names of groups, as they stand in a group file."""
+    odd = [name for name in workload.groups if not is_group_name(name)]
+    if not odd:
+        return []
+    found = f"its groups are called {', '.join(map(repr, odd[:5]))}"
+    return [Finding(TRACE_RULES["described-groups"], workload.source, None, found, len(odd))]
+
+
+def is_group_name(name: str) -> bool:
+    """Return whether a group file may name a group so: an integer above 0, for ASTRA-sim."""
+    return name.isascii() and name.isdigit() and len(name) <= 10 and int(name) > 0
+
+
+def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
+    """Join the findings of one rule in several traces: the first, with the count of all nodes."""
+    joined: dict[str, Finding] = {}
+    traces: Counter[str] = Counter()
+    for found in by_trace:
+        traces.update({finding.rule.id for finding in found})
+    for finding in itertools.chain.from_iterable(by_trace):
+        known = joined.setdefault(finding.rule.id, finding)
+        if known is not finding:
+            joined[finding.rule.id] = replace(known, count=known.count + finding.count)
+    return [
+        replace(finding, found=f"{finding.found}; {traces[rule]} traces have such nodes")
+        if traces[rule] > 1
+        else finding
+        for rule, finding in joined.items()
+    ]
+
+
+def _merged(found: Iterator[Finding]) -> list[Finding]:
+    """Keep the first finding of each rule, with the count of all."""
+    kept: dict[str, Finding] = {}
+    for finding in found:
+        known = kept.setdefault(finding.rule.id, finding)
+        if known is not finding:
+            kept[finding.rule.id] = replace(known, count=known.count + 1)
+    return list(kept.values())
+
+
+def _groups(workload: Workload) -> Iterator[Finding]:
+    """Check that collectives use described groups that their rank belongs to."""
+    members = {name: set(ranks) for name, ranks in workload.groups.items()}
+    cached: dict[int, list[tuple[int, str]]] = {}
+    for rank, trace in enumerate(workload.traces):
+        if id(trace) not in cached:
+            cached[id(trace)] = _grouped_collectives(trace)
+        for node, name in cached[id(trace)]:
+            where = f"{trace.source} (rank {rank})"
+            if name not in members:
+                found = f"uses group '{name}'"
+                yield Finding(TRACE_RULES["known-group"], where, node, found)
+            elif rank not in members[name]:
+                found = f"uses group '{name}' of ranks {sorted(members[name])[:8]}"
+                yield Finding(TRACE_RULES["member-of-group"], where, node, found)
+            elif len(members[name]) == 1 and workload.num_ranks > 1:
+                found = f"uses group '{name}' of one rank"
+                yield Finding(TRACE_RULES["several-members"], where, node, found)
+
+
+def _grouped_collectives(trace: Trace) -> list[tuple[int, str]]:
+    """Return (id, group) of each collective of a group other than all ranks."""
+    names = group_texts(trace)
+    rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
+    return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_NAMES]
+
+
+def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:
+    """Check the ranks at both ends of messages."""
+    send_K = events.type_K == NodeType.COMM_SEND
+    receive_K = events.type_K == NodeType.COMM_RECV
+    own_K = np.where(send_K, events.source_K, events.target_K)
+    peer_K = np.where(send_K, events.target_K, events.source_K)
+    message_K = send_K | receive_K
+    outside_K = (peer_K < 0) | (peer_K >= workload.num_ranks) | (peer_K == events.rank_K)
+    for row in np.flatnonzero(message_K & outside_K).tolist():
+        found = f"has rank {peer_K[row]} at its other end, in a job of {workload.num_ranks}"
+        yield _finding(
+            workload, "known-peer", int(events.rank_K[row]), int(events.id_K[row]), found
+        )
+    for row in np.flatnonzero(message_K & (own_K != events.rank_K)).tolist():
+        found = f"stands in the trace of rank {events.rank_K[row]} but names rank {own_K[row]}"
+        yield _finding(
+            workload, "own-sender", int(events.rank_K[row]), int(events.id_K[row]), found
+        )
+
+
+def _finding(workload: Workload, rule: str, rank: int, node: int, found: str) -> Finding:
+    where = f"{workload.traces[rank].source} (rank {rank})"
+    return Finding(TRACE_RULES[rule], where, node, found)
+
+
+def _mismatches(workload: Workload, matched: MatchedCommunication) -> list[Finding]:
+    """Sort what does not match into the rules on collectives and on messages."""
+    findings = []
+    for mismatch in matched.mismatches:
+        trace = workload.traces[mismatch.rank]
+        kind = trace.type_N[trace.id_N == mismatch.node][0]
+        rule = "collectives-agree" if kind == NodeType.COMM_COLL else "messages-match"
+        found = mismatch.message.removeprefix(f"Rank {mismatch.rank}, node {mismatch.node}: ")
+        findings.append(_finding(workload, rule, mismatch.rank, mismatch.node, found.rstrip(".")))
+    return findings
+
+
+def _deadlocks(workload: Workload, matched: MatchedCommunication) -> list[Finding]:
+    """Look for cycles of waits over all ranks, first by dependencies, then with program order.
+
+    A collective is one event of all its members; a receive waits for its send. If communication of
+    a rank also runs one after the other in program order, further cycles can appear; since the
+    true order depends on times, those are warnings.
+    """
+    base = pointers([trace.num_nodes for trace in workload.traces])
+    event_N = np.arange(int(base[-1]))
+    rows = base[matched.rank_C] + matched.row_C
+    if rows.size:
+        # All participants of a collective become the event of its first one.
+        _, first, instance = np.unique(matched.instance_C, return_index=True, return_inverse=True)
+        event_N[rows] = rows[first][instance]
+    messages = np.stack(
+        [
+            base[matched.send_rank_M] + matched.send_row_M,
+            base[matched.recv_rank_M] + matched.recv_row_M,
+        ]
+    )
+    waits_2E = event_N[np.concatenate([_dependency_edges(workload, base), messages], axis=1)]
+    cycle = rows_on_a_cycle(event_N.size, waits_2E)
+    if cycle.size:
+        return [_cycle_finding(workload, base, "no-deadlock", cycle)]
+    ordered_2E = np.concatenate([waits_2E, event_N[_program_order_edges(workload, base)]], axis=1)
+    cycle = rows_on_a_cycle(event_N.size, ordered_2E)
+    return [_cycle_finding(workload, base, "one-communication-order", cycle)] if cycle.size else []
+
+
+def _dependency_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
+    """Return the dependencies of all ranks as edges between rows of the whole job."""
+    cached: dict[int, np.ndarray] = {}
+    parts = []
+    for rank, trace in enumerate(workload.traces):
+        if id(trace) not in cached:
+            cached[id(trace)] = dependency_edges(trace)[0]
+        parts.append(cached[id(trace)] + base[rank])
+    return np.concatenate(parts, axis=1)
+
+
+def _program_order_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
+    """Return an edge from each blocking communication of a rank to the next one it issues.
+
+    Known only where ids ascend along the dependencies: elsewhere the order is one of times.
+    """
+    cached: dict[int, np.ndarray] = {}
+    parts = []
+    for rank, trace in enumerate(workload.traces):
+        if id(trace) not in cached:
+            order = program_order(trace)
+            blocks = np.isin(trace.type_N[order], (NodeType.COMM_COLL, NodeType.COMM_SEND))
+            ascends = (np.diff(trace.id_N[order].astype(np.int64)) > 0).all()
+            cached[id(trace)] = order[blocks & ascends]
+        rows = cached[id(trace)] + base[rank]
+        parts.append(np.stack([rows[:-1], rows[1:]]))
+    return np.concatenate(parts, axis=1)
+
+
+def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.ndarray) -> Finding:
+    """Describe a cycle of waits by its communication nodes."""
+    rank_K = np.searchsorted(base, cycle, side="right") - 1
+    shown: list[str] = []
+    for rank, row in zip(rank_K.tolist(), (cycle - base[rank_K]).tolist(), strict=True):
+        trace = workload.traces[rank]
+        if trace.type_N[row] >= NodeType.COMM_SEND and len(shown) < 6:
+            shown.append(f"rank {rank} node {trace.id_N[row]}")
+    rank = int(rank_K[0])
+    node = int(workload.traces[rank].id_N[int(cycle[0] - base[rank])])
+    return _finding(workload, rule, rank, node, f"waits in a cycle ({', '.join(shown)})")
+
+
+def _world_after_groups(workload: Workload, events: CommEvents) -> list[Finding]:
+    """Find the first collective of all ranks before which ranks have issued unequally many."""
+    # Broadcasts are replayed there and not numbered.
+    numbered_K = events.comm_type_K != CollectiveType.BROADCAST
+    collective = np.flatnonzero((events.type_K == NodeType.COMM_COLL) & numbered_K)
+    if not collective.size:
+        return []
+    rank_K, group_K = events.rank_K[collective], events.group_K[collective]
+    first_of_rank = np.searchsorted(rank_K, np.arange(workload.num_ranks))
+    before_K = np.arange(rank_K.size) - first_of_rank[rank_K]
+    world = np.flatnonzero(group_K == 0)
+    if world.size % workload.num_ranks:
+        return []
+    # Every rank calls equally many: the matching has found no mismatch.
+    before_RW = before_K[world].reshape(workload.num_ranks, -1)
+    unequal_W = (before_RW != before_RW[0]).any(axis=0)
+    if not unequal_W.any():
+        return []
+    at = int(np.argmax(unequal_W))
+    row = collective[world.reshape(workload.num_ranks, -1)[0, at]]
+    counts = f"{before_RW[:, at].min()} to {before_RW[:, at].max()}"
+    found = f"is a collective of all ranks before which the ranks have issued {counts} collectives"
+    return [_finding(workload, "world-after-equal-groups", 0, int(events.id_K[row]), found)]

@@ -1,1 +1,0 @@
-from ._rank_traces import RankTraces as RankTraces

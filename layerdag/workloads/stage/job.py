@@ -1,0 +1,224 @@
+"""Ranks, groups, figures."""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from layerdag.codec.placement import RankTraces
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.workloads.stage.flags import StageFlags
+from layerdag.workloads.stage.programs import stage_programs
+
+
+@final
+@dataclass(frozen=True)
+class CommunicationCounts:
+    """Communication of one kind with one group or peer.
+
+    Attributes:
+        kind: "ALL_REDUCE@pg", "SEND->", "RECV<-" and so on.
+        whom: A degree or, in messages, a stage.
+        count: Nodes.
+        elements: Sum of ``comm_size``.
+    """
+
+    kind: str
+    whom: str | int
+    count: int
+    elements: int
+
+
+@final
+@dataclass(frozen=True)
+class StageFigures:
+    """What one rank of a stage does.
+
+    Attributes:
+        operators: The figures that all ranks of the stage have in common.
+        communication: Those that depend on the rank's groups and peers.
+    """
+
+    operators: dict[str, Any]
+    communication: list[CommunicationCounts]
+
+    @classmethod
+    def from_program(cls, program: Trace) -> "StageFigures":
+        """Count the nodes of a stage's program."""
+        kinds = Counter(_kind(kind) for kind in program.type_N.tolist())
+        count, operations = _operators(program)
+        operators = {
+            "nodes": program.num_nodes,
+            "types": dict(kinds),
+            "data_deps": int(program.data_deps.ptr_N1[-1]),
+            "comp_by_op_type": count,
+            "num_ops_by_op_type": operations,
+            "num_ops": sum(operations.values()),
+            "tensor_size_elems": int(program.integers("tensor_size")[0].sum()),
+        }
+        return cls(operators, _communication(program))
+
+    def of_rank(self, group: dict[str, str], peer: list[int]) -> dict[str, Any]:
+        """Return all figures of one rank.
+
+        Args:
+            group: Number of its group for each degree.
+            peer: Its partner in each stage.
+        """
+        named = [
+            (
+                f"{part.kind}{peer[part.whom] if isinstance(part.whom, int) else group[part.whom]}",
+                part,
+            )
+            for part in self.communication
+        ]
+        return self.operators | {
+            "comm_count": {name: part.count for name, part in named},
+            "comm_elems": {name: part.elements for name, part in named},
+        }
+
+
+def _kind(kind: int) -> str:
+    return NodeType(kind).name.removeprefix("COMM_")
+
+
+def _operators(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
+    """Return count and operations by ``op_type``."""
+    count: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
+    cost_N = trace.integers("num_ops")[0].tolist()
+    name_N, named_N = trace.texts("op_type")
+    for row in np.flatnonzero(named_N).tolist():
+        count[name_N[row]] += 1
+        operations[name_N[row]] += cost_N[row]
+    return dict(count), dict(operations)
+
+
+def _communication(trace: Trace) -> list[CommunicationCounts]:
+    """Return communication by kind and degree or stage."""
+    count: Counter[tuple[str, str | int]] = Counter()
+    elements: Counter[tuple[str, str | int]] = Counter()
+    size, kind, source, target = (
+        trace.integers(name)[0].tolist()
+        for name in ("comm_size", "comm_type", "comm_src", "comm_dst")
+    )
+    degree_N, _ = trace.texts("pg_name")
+    for row in np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist():
+        whom: tuple[str, str | int]
+        if trace.type_N[row] == NodeType.COMM_SEND:
+            whom = ("SEND->", target[row])
+        elif trace.type_N[row] == NodeType.COMM_RECV:
+            whom = ("RECV<-", source[row])
+        else:
+            whom = (f"{CollectiveType(kind[row]).name}@pg", degree_N[row])
+        count[whom] += 1
+        elements[whom] += size[row]
+    return [CommunicationCounts(*whom, number, elements[whom]) for whom, number in count.items()]
+
+
+@final
+@dataclass(frozen=True)
+class StageJob:
+    """One training step as STAGE describes it.
+
+    Sizes are numbers of elements, not bytes; a multiply-accumulate counts one operation.
+
+    Attributes:
+        flags: The model and how it is split.
+    """
+
+    flags: StageFlags
+
+    @cached_property
+    def stages(self) -> tuple[Trace, ...]:
+        """The program of each pipeline stage; groups are degrees, peers are stages."""
+        return stage_programs(self.flags)
+
+    @cached_property
+    def figures(self) -> tuple[StageFigures, ...]:
+        """What one rank of each stage does."""
+        return tuple(StageFigures.from_program(program) for program in self.stages)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all ranks."""
+        return self.flags.ranks_per_stage * sum(trace.num_nodes for trace in self.stages)
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks with their groups; each is made when it is asked for."""
+        flags = self.flags
+        traces = RankTraces(self.stages, stage_of_rank(flags), groups(flags), peers(flags))
+        return Workload(traces, traces.groups, f"STAGE's {flags.model_type}")
+
+    def summary(self, file: str = "w.%d.et") -> dict[str, Any]:
+        """Return the figures of all ranks, which are found without making their traces.
+
+        Args:
+            file: Name of a rank's file, by which its figures are found.
+
+        Returns:
+            "flags", "ranks", "nodes", "comm_groups" (ranks by number of the group) and
+            "per_rank": nodes, types, dependencies, operators, operations, elements,
+            communication.
+        """
+        flags = self.flags
+        number_R = {degree: found.tolist() for degree, found in group_numbers(flags).items()}
+        peer_R = [ranks.tolist() for ranks in peers(flags)]
+        per_rank = {}
+        for rank in range(flags.ranks):
+            group = {degree: str(number[rank]) for degree, number in number_R.items()}
+            found = self.figures[rank // flags.ranks_per_stage]
+            per_rank[file.replace("%d", str(rank))] = found.of_rank(
+                group, [ranks[rank] for ranks in peer_R]
+            )
+        return {
+            "flags": asdict(flags),
+            "ranks": flags.ranks,
+            "nodes": self.nodes,
+            "comm_groups": {name: list(ranks) for name, ranks in self.workload().groups.items()},
+            "per_rank": per_rank,
+        }
+
+
+def rank_grid(flags: StageFlags) -> np.ndarray:
+    """Return all ranks, int64 (pp, *degrees); the first degree is that of neighbors."""
+    sizes = tuple(flags.degrees.values())
+    ranks = np.arange(flags.ranks).reshape(flags.pp, *reversed(sizes))
+    return ranks.transpose(0, *range(len(sizes), 0, -1))
+
+
+def groups(flags: StageFlags) -> dict[str, np.ndarray]:
+    """Return the groups of each degree, int64 (groups, members), in the order of their numbers.
+
+    Within a degree the stage varies slowest, then the other degrees in their order; degrees of one
+    have groups of one rank.
+    """
+    grid = rank_grid(flags)
+    found = {}
+    for axis, (degree, size) in enumerate(flags.degrees.items(), 1):
+        found[degree] = np.moveaxis(grid, axis, -1).reshape(-1, size)
+    return found
+
+
+def peers(flags: StageFlags) -> list[np.ndarray]:
+    """Return each rank's partner in each stage, int64 (R,): the one at its own place there."""
+    position_R = np.arange(flags.ranks) % flags.ranks_per_stage
+    return [stage * flags.ranks_per_stage + position_R for stage in range(flags.pp)]
+
+
+def group_numbers(flags: StageFlags) -> dict[str, np.ndarray]:
+    """Return the number of each rank's group of each degree, int64 (R,); the first is 1."""
+    found: dict[str, np.ndarray] = {}
+    first = 1
+    for degree, rank_GM in groups(flags).items():
+        found[degree] = np.zeros(flags.ranks, dtype=np.int64)
+        found[degree][rank_GM] = first + np.arange(len(rank_GM))[:, None]
+        first += len(rank_GM)
+    return found
+
+
+def stage_of_rank(flags: StageFlags) -> np.ndarray:
+    """Return the pipeline stage of each rank, int64 (R,)."""
+    return np.arange(flags.ranks) // flags.ranks_per_stage

@@ -1,0 +1,335 @@
+"""Rows as operators, shardings, collectives between them.
+
+All weights of a layer as one flat tensor, which may be sharded over data parallel ranks.
+
+It is gathered before the forward and once more before the backward pass; its gradient is that of
+all weights end to end.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import final
+
+from layerdag.traces.trace import CollectiveType
+from layerdag.workloads.stage.flags import NOTHING, ONE, Dim, parse_dim, parse_dims, product
+
+Dims = tuple[Dim, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TensorSharding:
+    """Dimensions of a tensor on one rank.
+
+    Attributes:
+        dims: Its shape.
+        reduced: Dimensions that were summed over: a degree among them leaves a partial sum.
+    """
+
+    dims: Dims
+    reduced: Dims = ()
+
+    @cached_property
+    def elements(self) -> Dim:
+        """Number of elements."""
+        return product(self.dims)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OperatorForm:
+    """One operator of a block; all copies of the block share it.
+
+    Attributes:
+        kind: STAGE's name of the operator, "T" for a tensor from elsewhere.
+        operands: How it expects its operands.
+        result: How its result is laid out.
+        operations: Its cost; multiply and add count one.
+    """
+
+    kind: str
+    operands: tuple[TensorSharding, ...]
+    result: TensorSharding
+    operations: Dim = NOTHING
+
+    @cached_property
+    def linked(self) -> "OperatorForm":
+        """The form of a tensor from elsewhere once its producer is known."""
+        return identity(self.result)
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """A tensor of a block.
+
+    Attributes:
+        name: Unique in the block.
+        form: Its operator.
+        sources: Names of its operands.
+        after: Names of tensors that must be there, too.
+        weight: Whether it is a weight.
+        gradient_of: Name of the weight whose gradient it is.
+    """
+
+    name: str
+    form: OperatorForm
+    sources: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    weight: bool = False
+    gradient_of: str = ""
+
+    def renamed(self, rename: Callable[[str], str]) -> "Row":
+        """Return the row with every name changed."""
+        return replace(
+            self,
+            name=rename(self.name),
+            sources=tuple(map(rename, self.sources)),
+            after=tuple(map(rename, self.after)),
+            gradient_of=rename(self.gradient_of) if self.gradient_of else "",
+        )
+
+    def linked(self, source: str) -> "Row":
+        """Return the row of a tensor from elsewhere with its producer."""
+        if self.form.kind != "T":
+            raise ValueError(f"{self.name} is made by {self.form.kind} and cannot be linked")
+        return replace(self, form=self.form.linked, sources=(source,))
+
+
+def placeholder(layout: TensorSharding) -> OperatorForm:
+    """Return the form of a tensor from elsewhere."""
+    return OperatorForm("T", (), layout)
+
+
+def identity(layout: TensorSharding) -> OperatorForm:
+    """Return the form that computes nothing and at most changes the sharding."""
+    return OperatorForm("I", (layout,), layout)
+
+
+def custom(operand: TensorSharding, result: TensorSharding, operations: Dim) -> OperatorForm:
+    """Return the form of an operator with a cost of its own."""
+    return OperatorForm("CUSTOM", (operand,), result, operations)
+
+
+def read_table(text: str, meaning: Mapping[str, Dim]) -> list[Row]:
+    """Return the rows of a table (``_tables``), for what its names mean in a model."""
+    rows: dict[str, Row] = {}
+    for line in text.strip().splitlines():
+        if line.strip():
+            name, operator, *fields = (part.strip() for part in line.split("|"))
+            rows[name] = _Reader(rows, meaning).row(name, operator, fields)
+    return list(rows.values())
+
+
+@final
+@dataclass(frozen=True)
+class _Reader:
+    """Reads one line of a table.
+
+    Attributes:
+        rows: Those above it.
+        meaning: What names stand for.
+    """
+
+    rows: Mapping[str, Row]
+    meaning: Mapping[str, Dim]
+
+    def row(self, name: str, operator: str, fields: list[str]) -> Row:
+        """Return the row."""
+        kind, _, rest = operator.partition(" ")
+        if kind in ("T", "W"):
+            form = placeholder(TensorSharding(parse_dims(rest, self.meaning)))
+            return Row(name, form, weight=kind == "W")
+        found = _Fields()
+        for part in fields:
+            self._field(part, found)
+        form = self._form(kind, rest, found)
+        return Row(name, form, tuple(found.sources), found.after, gradient_of=found.gradient_of)
+
+    def _field(self, text: str, found: "_Fields") -> None:
+        """Take one field of the line."""
+        if text.startswith("->"):
+            found.result = self._layout(text.removeprefix("->"))
+        elif text.startswith("after "):
+            found.after = tuple(text.split()[1:])
+        elif text.startswith("gradient of "):
+            found.gradient_of = text.removeprefix("gradient of ")
+        else:
+            source, colon, dims = text.partition(":")
+            made = self.rows[source].form.result
+            found.sources.append(source)
+            found.operands.append(self._layout(dims) if colon else TensorSharding(made.dims))
+
+    def _layout(self, text: str) -> TensorSharding:
+        dims, _, reduced = text.partition("@")
+        return TensorSharding(parse_dims(dims, self.meaning), parse_dims(reduced, self.meaning))
+
+    def _form(self, kind: str, rest: str, found: "_Fields") -> OperatorForm:
+        """Return the form of an operator with operands."""
+        operands, first = tuple(found.operands), found.operands[0]
+        if kind == "M":
+            return einsum(rest, operands)
+        if kind == "I":
+            return identity(first)
+        if kind in ("A", "E", "E2"):
+            factor = Dim.number(int(rest)) if rest else ONE
+            return OperatorForm(kind, operands, first, first.elements * factor)
+        if kind in ("C", "R"):
+            result = found.result or first
+            if kind == "R":
+                return OperatorForm("R", operands, result, result.elements)
+            return custom(first, result, parse_dim(rest, self.meaning))
+        axis, size = int(rest.split()[0]), parse_dim(rest.split()[1], self.meaning)
+        dims = list(first.dims)
+        dims[axis] = dims[axis] * size if kind == "B" else size
+        result = TensorSharding(tuple(dims), first.reduced)
+        return OperatorForm(kind, operands, result, result.elements)
+
+
+@dataclass
+class _Fields:
+    """The fields of a line so far."""
+
+    sources: list[str] = field(default_factory=list)
+    operands: list[TensorSharding] = field(default_factory=list)
+    result: TensorSharding | None = None
+    after: tuple[str, ...] = ()
+    gradient_of: str = ""
+
+
+def einsum(letters: str, operands: tuple[TensorSharding, ...]) -> OperatorForm:
+    """Return the form of a matrix product; one operation for a multiply-accumulate."""
+    terms, _, made = letters.partition("->")
+    left, right = terms.split(",")
+    size = dict(zip(left, operands[0].dims, strict=True))
+    size |= dict(zip(right, operands[1].dims, strict=True))
+    reduced = tuple(size[letter] for letter in left if letter not in made)
+    result = TensorSharding(tuple(size[letter] for letter in made), reduced)
+    return OperatorForm("M", operands, result, result.elements * product(reduced))
+
+
+DEGREES = ("dp", "tp", "cp", "ep")
+"""Symbols of the degrees, the one whose ranks are nearest first."""
+
+
+@final
+class ShardingState(Enum):
+    """What the ranks of a group have of a tensor."""
+
+    DUPLICATED = "all of it"
+    PARTITIONED = "a part each"
+    PARTIAL = "a partial sum each"
+
+
+def states(
+    layout: TensorSharding, degrees: Sequence[str]
+) -> dict[str, tuple[ShardingState, Dim | None]]:
+    """Return for each degree the state of a tensor, and the dimension that says so.
+
+    That dimension is given as it were if the degree were the only one.
+    """
+    found: dict[str, tuple[ShardingState, Dim | None]] = dict.fromkeys(
+        degrees, (ShardingState.DUPLICATED, None)
+    )
+    for dims, state in (
+        (layout.reduced, ShardingState.PARTIAL),
+        (layout.dims, ShardingState.PARTITIONED),
+    ):
+        for dim in reversed(dims):  # the first dimension that names a degree counts
+            for degree in degrees:
+                if degree in dim.symbols:
+                    others = (other for other in DEGREES if other != degree)
+                    found[degree] = (state, dim.without(others))
+    return found
+
+
+def collectives(
+    made: TensorSharding, expected: TensorSharding, degrees: Sequence[str]
+) -> list[tuple[str, CollectiveType]]:
+    """Return the degrees along which ranks communicate, and how, in order of degrees.
+
+    From all of it to a part each, ranks cut their part out themselves.
+    """
+    have, want = states(made, degrees), states(expected, degrees)
+    found = ((degree, _collective(have[degree], want[degree])) for degree in degrees)
+    return [(degree, kind) for degree, kind in found if kind is not None]
+
+
+def _collective(
+    have: tuple[ShardingState, Dim | None], want: tuple[ShardingState, Dim | None]
+) -> CollectiveType | None:
+    """Return the collective along one degree, None if none is needed."""
+    if have[0] is ShardingState.PARTIAL:
+        return {
+            ShardingState.DUPLICATED: CollectiveType.ALL_REDUCE,
+            ShardingState.PARTITIONED: CollectiveType.REDUCE_SCATTER,
+            ShardingState.PARTIAL: None,
+        }[want[0]]
+    if want[0] is ShardingState.PARTIAL:
+        raise ValueError("a partial sum is expected of a tensor that is none")
+    if have[0] is ShardingState.PARTITIONED and want[0] is ShardingState.DUPLICATED:
+        return CollectiveType.ALL_GATHER
+    if have[0] is want[0] and have[1] != want[1]:
+        return CollectiveType.ALL_TO_ALL
+    return None
+
+
+FLAT = "_sharded_weight"
+FLAT_GRADIENT = "_sharded_grad"
+_GATHERED, _AGAIN = "_assembled_weight", "_assembled_weight_backward"
+_GRADIENTS = "_assembled_grad"
+
+
+def with_flat_weights(block: dict[str, Row], sharded: bool) -> dict[str, Row]:
+    """Return a layer whose weights are parts of one flat tensor.
+
+    Args:
+        block: The layer.
+        sharded: Whether the flat tensor is sharded over data parallel ranks.
+    """
+    weights = {row.name: row for row in block.values() if row.weight}
+    gradients = {row.gradient_of: row.name for row in block.values() if row.gradient_of}
+    total = sum((weight.form.result.elements for weight in weights.values()), NOTHING)
+    whole = TensorSharding((total,))
+    part = TensorSharding((total / Dim.symbol("dp"),)) if sharded else whole
+    backward = {name: f"_{name}_backward" for name in weights}
+    rows = [
+        *(
+            _taken_out(row, row.name, _GATHERED, whole) if row.weight else _reading(row, backward)
+            for row in block.values()
+        ),
+        Row(FLAT, placeholder(part), weight=True),
+        Row(_GATHERED, identity(whole), (FLAT,)),
+        *_gathered_gradients([block[gradients[name]] for name in weights], whole, part),
+        *(_taken_out(row, backward[row.name], _AGAIN, whole) for row in weights.values()),
+        Row(_AGAIN, identity(whole), (FLAT,)),
+    ]
+    return {row.name: row for row in rows}
+
+
+def _taken_out(weight: Row, name: str, source: str, whole: TensorSharding) -> Row:
+    """Return the row that takes a weight out of the flat tensor."""
+    return Row(name, custom(whole, weight.form.result, NOTHING), (source,))
+
+
+def _reading(row: Row, backward: dict[str, str]) -> Row:
+    """Return an operator that reads weights as gathered in its pass."""
+    row = replace(row, gradient_of="")
+    if not row.name.rpartition(".")[2].startswith("d"):
+        return row
+    return replace(row, sources=tuple(backward.get(name, name) for name in row.sources))
+
+
+def _gathered_gradients(
+    gradients: list[Row], whole: TensorSharding, part: TensorSharding
+) -> tuple[Row, Row]:
+    """Return the rows that join all gradients and bring them to the shards of the weights."""
+    first = gradients[0].form.result
+    after = tuple(row.name for row in gradients[1:])
+    joined = TensorSharding(whole.dims, first.reduced)
+    return (
+        Row(FLAT_GRADIENT, identity(part), (_GRADIENTS,), gradient_of=FLAT),
+        Row(_GRADIENTS, custom(first, joined, NOTHING), (gradients[0].name,), after),
+    )

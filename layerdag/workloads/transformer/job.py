@@ -1,0 +1,594 @@
+"""Job of a plan, disaggregated serving."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from layerdag.codec.placement import RankTraces
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.workloads.transformer.costs import Costs, rank_memory
+from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
+from layerdag.workloads.transformer.plan import (
+    PEERS,
+    ROLES,
+    DeviceMesh,
+    Plan,
+    Step,
+    check_fit,
+    layers_of_stage,
+    stage_traces,
+)
+from layerdag.workloads.transformer.shapes import ModelShape, model
+
+_TOKEN_BYTES = 8  # a token is a 64-bit integer
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A rank of a plan.
+
+    Attributes:
+        stage: Pipeline stage.
+        data: Replica.
+        tensor: Tensor rank.
+    """
+
+    stage: int
+    data: int
+    tensor: int
+
+
+@final
+@dataclass(frozen=True)
+class PlanRanks:
+    """The ranks of one of the two plans.
+
+    Attributes:
+        costs: Costs of its ranks.
+    """
+
+    costs: Costs
+
+    @property
+    def parts(self) -> int:
+        """Micro-batches of a replica."""
+        return self.costs.step.micro_batches
+
+    def coordinates(self) -> Iterator[Coordinates]:
+        """Yield the coordinates of each rank, in order."""
+        plan = self.costs.plan
+        for rank in range(plan.ranks):
+            rest, tensor = divmod(rank, plan.tensor)
+            stage, data = divmod(rest, plan.data)
+            yield Coordinates(stage, data, tensor)
+
+    def rank(self, at: Coordinates) -> int:
+        """Return the rank at these coordinates, counted from 0 on this side."""
+        plan = self.costs.plan
+        return (at.stage * plan.data + at.data) * plan.tensor + at.tensor
+
+    def stage_of(self, layer: int) -> int:
+        """Return the stage that holds a layer."""
+        stages, layers = self.costs.plan.pipeline, self.costs.shape.layers
+        return next(s for s in range(stages) if layer in layers_of_stage(layers, s, stages))
+
+    def layers(self, stage: int) -> range:
+        """Return the layers of a stage."""
+        return layers_of_stage(self.costs.shape.layers, stage, self.costs.plan.pipeline)
+
+    def sequences(self, data: int, part: int) -> range:
+        """Return the sequences of a micro-batch."""
+        width = self.costs.sequences
+        return range((data * self.parts + part) * width, (data * self.parts + part + 1) * width)
+
+    def holders(self, sequences: range) -> Iterator[tuple[int, int, int]]:
+        """Yield (replica, micro-batch, sequences) of what holds some of ``sequences``."""
+        width = self.costs.sequences
+        for number in range(sequences.start // width, (sequences.stop - 1) // width + 1):
+            first, last = max(sequences.start, number * width), (number + 1) * width
+            yield *divmod(number, self.parts), min(sequences.stop, last) - first
+
+
+@final
+@dataclass(frozen=True)
+class CacheRoutes:
+    """The transfer of a cache from the ranks of one plan to those of another.
+
+    Every decoding rank receives the sequences, layers and key heads that it holds, each once. What
+    is compressed to latent vectors has no heads: each tensor rank receives all of it, from one of
+    the tensor ranks that prefill, of which all have it.
+
+    Attributes:
+        prefill: Ranks that send.
+        decode: Ranks that receive.
+    """
+
+    prefill: PlanRanks
+    decode: PlanRanks
+
+    def of(self, at: Coordinates, sends: bool) -> tuple[Transfer, list[int]]:
+        """Return what a rank exchanges, and the ranks of the other side by slot."""
+        here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
+        found: dict[tuple[int, int], list[Message]] = defaultdict(list)
+        slots: dict[int, int] = {}
+        for layer, stage in self._layers_and_stages(at, sends):
+            for part in range(here.parts):
+                for data, other, count in there.holders(here.sequences(at.data, part)):
+                    sent, received = (part, other) if sends else (other, part)
+                    tag = 1 + (layer * self.prefill.parts + sent) * self.decode.parts + received
+                    for tensor, each in self._heads(at.tensor, sends, layer):
+                        rank = there.rank(Coordinates(stage, data, tensor))
+                        slot = slots.setdefault(rank, len(slots))
+                        found[layer, part].append(Message(slot, count * each, tag))
+        messages = {key: tuple(parts) for key, parts in found.items()}
+        transfer = Transfer(sent=messages) if sends else Transfer(received=messages)
+        return transfer, list(slots)
+
+    def _layers_and_stages(self, at: Coordinates, sends: bool) -> Iterator[tuple[int, int]]:
+        """Yield each layer of a rank and the stage of the other side that holds it, too."""
+        here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
+        for layer in here.layers(at.stage):
+            yield layer, there.stage_of(layer)
+        tokens, last = here.costs.shape.layers, self.prefill.costs.plan.pipeline - 1
+        if at.stage == (last if sends else 0):  # tokens go from the last stage to the first
+            yield tokens, 0 if sends else last
+
+    def _heads(self, tensor: int, sends: bool, layer: int) -> Iterator[tuple[int, int]]:
+        """Yield tensor ranks of the other side and the bytes of a sequence that they share."""
+        here, there = self.prefill.costs.plan.tensor, self.decode.costs.plan.tensor
+        others = there if sends else here
+        for other in range(others):
+            source, target = (tensor, other) if sends else (other, tensor)
+            each = self._shared(source, target, layer)
+            if each:
+                yield other, each
+
+    def _shared(self, source: int, target: int, layer: int) -> int:
+        """Return the bytes of one sequence that go from a tensor rank to another."""
+        costs = self.prefill.costs
+        shape, senders, receivers = costs.shape, costs.plan.tensor, self.decode.costs.plan.tensor
+        chosen = source == target * senders // receivers
+        if layer == shape.layers:
+            return _TOKEN_BYTES * chosen
+        of_layer = costs.step.sequence * shape.cached_width * costs.number
+        if shape.latent:
+            return of_layer * chosen
+        sent, received = shape.key_heads // senders, shape.key_heads // receivers
+        first, last = (
+            max(source * sent, target * received),
+            min((source + 1) * sent, (target + 1) * received),
+        )
+        return of_layer // shape.key_heads * max(last - first, 0)
+
+
+@final
+@dataclass(frozen=True)
+class SymbolicJob:
+    """One step of a model under a plan.
+
+    Attributes:
+        shape: The model.
+        plan: How it is split over ranks.
+        step: What is done.
+
+    Raises:
+        ConfigError: If the plan cannot split the model; names the numbers.
+    """
+
+    shape: ModelShape
+    plan: Plan = field(default_factory=Plan)
+    step: Step = field(default_factory=Step)
+
+    def __post_init__(self) -> None:
+        check_fit(self.shape, self.plan, self.step)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """Costs of a rank."""
+        return Costs(self.shape, self.plan, self.step)
+
+    @cached_property
+    def stages(self) -> tuple[Trace, ...]:
+        """The program of each pipeline stage; groups and peers are roles, see ``Tape``."""
+        return tuple(stage_trace(self.costs, stage) for stage in range(self.plan.pipeline))
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks with their groups; each is made when it is asked for."""
+        traces = stage_traces(self.plan, self.stages)
+        return Workload(traces, traces.groups, self.shape.name)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that ``layerdag workload --json`` prints.
+
+        Operations and bytes are those of all ranks in one step, bytes of communication the
+        ``comm_size`` of every node.
+        """
+        ranks = self.plan.ranks // self.plan.pipeline
+        memory = [rank_memory(self.costs, stage) for stage in range(self.plan.pipeline)]
+        return {
+            "model": self.shape.name,
+            "parameters": self.shape.parameters,
+            "active_parameters": self.shape.active_parameters,
+            "plan": asdict(self.plan),
+            "step": asdict(self.step),
+            "ranks": self.plan.ranks,
+            **job_figures(self.stages, ranks),
+            "tokens": self.tokens,
+            "memory": [
+                {"stage": stage, "total": held.total, **asdict(held)}
+                for stage, held in enumerate(memory)
+            ],
+            "peak_memory": max(held.total for held in memory),
+        }
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences of the step."""
+        step = self.step
+        return step.batch * (step.tokens if step.phase == "decode" else step.sequence)
+
+
+def job_figures(programs: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[str, Any]:
+    """Return nodes, operations, bytes and communication of programs.
+
+    Args:
+        programs: The programs.
+        ranks: How many ranks run each of them; one number for all, or one for each.
+    """
+    counts = [ranks] * len(programs) if isinstance(ranks, int) else list(ranks)
+    found = [
+        (_StageFigures.from_trace(trace), n) for trace, n in zip(programs, counts, strict=True)
+    ]
+    return {
+        "nodes": sum(n * figures.nodes for figures, n in found),
+        "flops": sum(n * figures.flops for figures, n in found),
+        "matrix_flops": sum(n * figures.matrix_flops for figures, n in found),
+        "bytes": sum(n * figures.moved for figures, n in found),
+        "communication": _added([(figures.communication, n) for figures, n in found]),
+    }
+
+
+@dataclass(frozen=True)
+class _StageFigures:
+    """What one rank of a stage does."""
+
+    nodes: int
+    flops: int
+    matrix_flops: int
+    moved: int
+    communication: dict[str, tuple[int, int]]
+
+    @classmethod
+    def from_trace(cls, trace: Trace) -> "_StageFigures":
+        num_ops, _ = trace.integers("num_ops")
+        size, _ = trace.integers("comm_size")
+        matrix_N = _of_matrices(trace)
+        kind_N, coll_N = trace.integers("comm_type")
+        role_N, _ = trace.texts("pg_name")
+        found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for row in np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist():
+            if coll_N[row]:
+                name = f"{CollectiveType(kind_N[row]).name.lower()}:{role_N[row]}"
+            else:
+                name = NodeType(trace.type_N[row]).name.removeprefix("COMM_").lower()
+            count, moved = found[name]
+            found[name] = (count + 1, moved + int(size[row]))
+        moved_N, _ = trace.integers("tensor_size")
+        operations, of_matrices = _exact_sum(num_ops), _exact_sum(num_ops[matrix_N])
+        return cls(trace.num_nodes, operations, of_matrices, _exact_sum(moved_N), dict(found))
+
+
+def _exact_sum(count_N: np.ndarray) -> int:
+    """Return a sum that may be larger than 64 bits hold: a trillion parameters reach that."""
+    return sum(count_N.tolist())
+
+
+def _of_matrices(trace: Trace) -> np.ndarray:
+    """Return which nodes are matrix products, bool (N,)."""
+    of_text = np.array([text.startswith(("mm.", "attention.")) for text in trace.strings])
+    return of_text[trace.name_N]
+
+
+def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dict[str, int]]:
+    """Return count and bytes of each kind of communication of all ranks."""
+    total: dict[str, dict[str, int]] = {}
+    for part, ranks in parts:
+        for name, (count, moved) in sorted(part.items()):
+            held = total.setdefault(name, {"count": 0, "bytes": 0})
+            held["count"] += ranks * count
+            held["bytes"] += ranks * moved
+    return total
+
+
+def transformer_job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
+    """Return a step as ``workload`` does, with its figures."""
+    plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
+    if settings.get("phase") == "disaggregated":
+        raise UsageError(
+            "A disaggregated step has two plans; layerdag.workload makes it and "
+            "layerdag.workloads.transformer.job.disaggregated_job, other functions do not."
+        )
+    sided = [key for key in settings if key.startswith(("prefill_", "decode_"))]
+    if sided:
+        raise UsageError(
+            f"{sided[0]} is for steps with ranks of their own for prefill and decode; give "
+            "phase disaggregated, too, or leave it out."
+        )
+    strange = [key for key in settings if key not in plan | step]
+    if strange:
+        raise UsageError(
+            f"workload() has no setting '{strange[0]}'."
+            f"{did_you_mean(strange[0], sorted(plan | step))} Known: "
+            f"{', '.join(sorted(plan | step))}."
+        )
+    shape = name if isinstance(name, ModelShape) else model(name)
+    if "batch" not in settings:
+        settings["batch"] = settings.get("data", 1) * settings.get("micro_batches", 1)
+    if shape.image:
+        settings.setdefault("sequence", shape.image.tokens)
+    return SymbolicJob(
+        shape,
+        Plan(**{key: value for key, value in settings.items() if key in plan}),
+        Step(**{key: value for key, value in settings.items() if key in step}),
+    )
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Programs of all ranks.
+
+    Attributes:
+        programs: Each distinct program once.
+        class_R: Program of each rank.
+        slots: Ranks that each rank exchanges the cache with.
+    """
+
+    programs: tuple[Trace, ...]
+    class_R: tuple[int, ...]
+    slots: tuple[list[int], ...]
+
+
+@final
+@dataclass(frozen=True)
+class DisaggregatedJob:
+    """A batch of prompts that some ranks compute and others continue.
+
+    Ranks that prefill come first. The keys and values of a layer are sent as soon as it is
+    computed; a decoding rank computes its first token layer by layer as they arrive.
+
+    Attributes:
+        shape: The model.
+        prefill: How it is split over the ranks that compute prompts.
+        decode: How it is split over the ranks that make tokens.
+        step: The prompts ("prefill"), with the tokens that are made of each.
+        decode_micro_batches: Parts into which a decoding replica cuts its share of the batch.
+
+    Raises:
+        ConfigError: If a plan cannot split the model; names the side and the numbers.
+    """
+
+    shape: ModelShape
+    prefill: Plan
+    decode: Plan
+    step: Step
+    decode_micro_batches: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shape.image:
+            raise ConfigError(
+                f"{self.shape.name}: reads images and has no KV cache that ranks could pass on."
+            )
+        if self.prefill.context > 1 or self.decode.context > 1:
+            raise ConfigError(
+                "plan: context ranks hold parts of a sequence, which a disaggregated step does not "
+                "pass on; leave context out."
+            )
+        for side, costs in self.sides.items():
+            try:
+                check_fit(self.shape, costs.plan, costs.step)
+            except ConfigError as error:
+                raise ConfigError(f"{side}: {error}") from None
+
+    @cached_property
+    def sides(self) -> dict[str, Costs]:
+        """Costs of a rank that prefills and of one that decodes, by side."""
+        prefill = replace(self.step, phase="prefill")
+        decode = replace(self.step, phase="decode", micro_batches=self.decode_micro_batches)
+        return {
+            "prefill": Costs(self.shape, self.prefill, prefill),
+            "decode": Costs(self.shape, self.decode, decode),
+        }
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of both sides."""
+        return self.prefill.ranks + self.decode.ranks
+
+    @cached_property
+    def _classes(self) -> _Classes:
+        """The programs; ranks of a stage with the same messages share one."""
+        routes = CacheRoutes(*(PlanRanks(costs) for costs in self.sides.values()))
+        known: dict[Any, int] = {}
+        programs: list[Trace] = []
+        class_R: list[int] = []
+        slots: list[list[int]] = []
+        for side, costs in self.sides.items():
+            for at in PlanRanks(costs).coordinates():
+                transfer, ranks = routes.of(at, sends=side == "prefill")
+                messages = {**transfer.sent, **transfer.received}
+                key = (side, at.stage, tuple(messages.items()))
+                if key not in known:
+                    known[key] = len(programs)
+                    programs.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
+                class_R.append(known[key])
+                other = self.prefill.ranks if side == "prefill" else 0
+                slots.append([other + rank for rank in ranks])
+        return _Classes(tuple(programs), tuple(class_R), tuple(slots))
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks with their groups; each is made when it is asked for."""
+        made = self._classes
+        slots_RS = np.zeros((self.ranks, max(map(len, made.slots))), dtype=np.int64)
+        for rank, slots in enumerate(made.slots):
+            slots_RS[rank, : len(slots)] = slots
+        neighbors = [self._neighbor_R(peer) for peer in PEERS]
+        traces = RankTraces(
+            made.programs,
+            np.array(made.class_R),
+            dict(self._groups(made.programs)),
+            [*neighbors, *slots_RS.T],
+        )
+        return Workload(traces, traces.groups, self.shape.name)
+
+    def _neighbor_R(self, peer: str) -> np.ndarray:
+        first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)
+        return np.concatenate([first, second + self.prefill.ranks])
+
+    def _groups(self, programs: tuple[Trace, ...]) -> Iterator[tuple[str, np.ndarray]]:
+        used = {text for trace in programs for text in trace.strings}
+        plans = {"prefill": (self.prefill, 0), "decode": (self.decode, self.prefill.ranks)}
+        for side, (plan, first) in plans.items():
+            for role in ROLES:
+                if f"{side}_{role}" in used:
+                    yield f"{side}_{role}", DeviceMesh(plan).groups(role) + first
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that ``layerdag workload --json`` prints; see ``SymbolicJob``."""
+        made = self._classes
+        counts = np.bincount(made.class_R, minlength=len(made.programs)).tolist()
+        memory = [
+            {"side": side, "stage": stage, "total": held.total, **asdict(held)}
+            for side, costs in self.sides.items()
+            for stage in range(costs.plan.pipeline)
+            for held in (rank_memory(costs, stage),)
+        ]
+        step = self.step
+        return {
+            "model": self.shape.name,
+            "parameters": self.shape.parameters,
+            "active_parameters": self.shape.active_parameters,
+            "plan": {side: asdict(costs.plan) for side, costs in self.sides.items()},
+            "step": {side: asdict(costs.step) for side, costs in self.sides.items()},
+            "ranks": self.ranks,
+            **job_figures(made.programs, counts),
+            "tokens": step.batch * (step.sequence + step.tokens),
+            "transfer": self._transfer_figures(),
+            "memory": memory,
+            "peak_memory": max(entry["total"] for entry in memory),
+        }
+
+    def _transfer_figures(self) -> dict[str, int]:
+        """Return messages and bytes of keys and values, and the bytes of the cache itself."""
+        made = self._classes
+        figures = [_received_cache(trace) for trace in made.programs]
+        messages, moved = zip(*(figures[kind] for kind in made.class_R), strict=True)
+        step = self.sides["prefill"].step
+        elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width
+        return {
+            "messages": sum(messages),
+            "bytes": sum(moved),
+            "cache_bytes": elements * step.numbers.weights,
+        }
+
+
+def _of_side(side: str, trace: Trace) -> Trace:
+    """Return a program whose groups are named for their side."""
+    named = {role: f"{side}_{role}" for role in ROLES}
+    return replace(trace, strings=tuple(named.get(text, text) for text in trace.strings))
+
+
+def _received_cache(trace: Trace) -> tuple[int, int]:
+    """Return number and bytes of the receives of keys and values in a program."""
+    size_N, _ = trace.integers("comm_size")
+    of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
+    sizes = size_N[of_text[trace.name_N]].tolist()
+    return len(sizes), sum(sizes)
+
+
+def transformer_workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
+    """Return the traces of one step of a transformer on all its ranks; see ``layerdag.workload``.
+
+    Args:
+        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
+        **settings: Fields of ``Plan`` and ``Step``; with ``phase="disaggregated"`` those of
+            ``disaggregated_job``.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    if settings.get("phase") == "disaggregated":
+        return disaggregated_job(name, **settings).workload()
+    return transformer_job(name, **settings).workload()
+
+
+def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> DisaggregatedJob:
+    """Return a step whose prompts some ranks compute and whose tokens others make.
+
+    Args:
+        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
+        **settings: ``batch``, ``sequence``, ``tokens``, ``precision``, ``causal`` and ``attention``
+            of both sides; ``data``, ``tensor``, ``pipeline``, ``expert`` and ``micro_batches`` of
+            each, with ``prefill_`` or ``decode_`` before them; ``prefill_sequence_parallel``.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    settings.pop("phase", None)
+    _require_known(settings)
+    shape = name if isinstance(name, ModelShape) else model(name)
+    plans = {
+        side: {
+            word: settings[f"{side}_{word}"]
+            for word in (*_OF_PLANS, *_OF_PREFILL)
+            if f"{side}_{word}" in settings
+        }
+        for side in ("prefill", "decode")
+    }
+    parts = {side: plan.pop("micro_batches", 1) for side, plan in plans.items()}
+    shares = [plan.get("data", 1) * parts[side] for side, plan in plans.items()]
+    common = {word: settings[word] for word in _OF_STEP if word in settings}
+    whole = [n for n in shares if type(n) is int and n > 0]
+    common.setdefault("batch", int(np.lcm.reduce(whole)) if whole else 1)
+    attention = {"attention": settings["attention"]} if "attention" in settings else {}
+    return DisaggregatedJob(
+        shape,
+        Plan(**plans["prefill"], **attention),
+        Plan(**plans["decode"], **attention),
+        Step(phase="prefill", micro_batches=parts["prefill"], **common),
+        parts["decode"],
+    )
+
+
+def _require_known(settings: dict[str, Any]) -> None:
+    """Refuse settings that a disaggregated step does not have."""
+    sides = [f"{side}_{word}" for side in ("prefill", "decode") for word in _OF_PLANS]
+    known = (*_OF_STEP, "attention", *sides, *(f"prefill_{word}" for word in _OF_PREFILL))
+    ordinary = {f.name for kind in (Plan, Step) for f in fields(kind)}
+    for word in settings:
+        if word in known:
+            continue
+        if f"prefill_{word}" in known:
+            raise UsageError(
+                f"A disaggregated step has two plans: give prefill_{word} and decode_{word} in "
+                f"place of {word}."
+                if word in _OF_PLANS
+                else f"Give prefill_{word} in place of {word}: decode has one token to split."
+            )
+        if word in ordinary:
+            raise UsageError(f"A disaggregated step has no {word}; leave it out.")
+        raise UsageError(
+            f"workload() has no setting '{word}' in a disaggregated step."
+            f"{did_you_mean(word, known)} Known: {', '.join(known)}."
+        )
+
+
+_OF_PLANS = ("data", "tensor", "pipeline", "expert", "micro_batches")
+_OF_PREFILL = ("sequence_parallel",)
+_OF_STEP = ("batch", "sequence", "tokens", "precision", "causal")

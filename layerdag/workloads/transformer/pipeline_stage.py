@@ -1,0 +1,502 @@
+"""Program of a stage: ends, bucketed gradients, KV transfer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import final
+
+from layerdag.traces.trace import CollectiveType, Trace
+from layerdag.workloads.transformer.costs import Costs, condition, condition_backward
+from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, ProgramBuilder
+from layerdag.workloads.transformer.plan import Task, layers_of_chunks, stage_tasks
+
+_LOSS_BYTES = 4  # the loss is computed in single precision
+
+
+@dataclass(frozen=True)
+class EmbeddingAndHeadWriter:
+    """Writes the passes of the first and the last stage that are not layers.
+
+    Attributes:
+        write: Writer of what layers consist of, on the same tape.
+        costs: Costs of the rank.
+    """
+
+    write: BlockWriter
+    costs: Costs
+
+    # ---- before the layers ----
+
+    def enter(self, where: str, after: Nodes) -> Nodes:
+        """Write the embedding of tokens, or of patches, time step and label."""
+        tape, costs = self.write.tape, self.costs
+        if costs.shape.image is None:
+            x = tape.compute(f"embedding.{where}", costs.embedding(), after)
+            return self.write.total(f"sum.embedding.{where}", x)
+        if costs.condition_bytes:
+            after = tape.compute(f"mm.condition.{where}", condition(costs), after)
+        cost = costs.linear(costs.patches, costs.own_patches)
+        return tape.compute(f"mm.patches.{where}", cost, after)
+
+    def enter_back(self, where: str, dy: Nodes) -> Nodes:
+        """Write the gradients of embeddings; nobody needs those of tokens and pixels."""
+        return self.write.gradient(partial(self._embedding_back, where, dy))
+
+    def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
+        tape, costs = self.write.tape, self.costs
+        if costs.shape.image is None:
+            dy = self.write.gather(f"gather.embedding.{where}", dy)
+            return tape.compute(f"embedding.{where}", costs.embedding(), dy)
+        cost = costs.linear_dw(costs.patches, costs.own_patches)
+        made = tape.compute(f"mm.patches.{where}.dw", cost, dy)
+        if costs.condition_bytes:
+            made = tape.compute(f"mm.condition.{where}.dw", condition_backward(costs), made)
+        return made
+
+    # ---- after the layers ----
+
+    def head(self, where: str, x: Nodes) -> Nodes:
+        """Write the last norm, the output layer, and the loss or what inference makes of it."""
+        costs, write = self.costs, self.write
+        x = write.columns(f"modulation.head.{where}", costs.last_modulation, x)
+        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden)
+        h = write.tape.compute(f"norm.{where}", cost, x)
+        h = write.gather(f"gather.head.{where}", h)
+        cost = costs.linear(costs.logits, costs.head_tokens)
+        h = write.tape.compute(f"mm.logits.{where}", cost, h)
+        return self._loss(where, h) if costs.step.training else self._result(where, h)
+
+    def _loss(self, where: str, h: Nodes) -> Nodes:
+        costs, tape = self.costs, self.write.tape
+        cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
+        if costs.plan.tensor == 1:
+            return tape.compute(f"loss.{where}", cost, h)
+        # The softmax over a split vocabulary: its maximum, the target's logit, its sum. A squared
+        # error (diffusion) has the sum only.
+        for name in ("sum",) if costs.condition_bytes else ("max", "target", "sum"):
+            if name == "sum":
+                h = tape.compute(f"loss.{where}", cost, h)
+            size = costs.head_tokens * _LOSS_BYTES
+            kind = CollectiveType.ALL_REDUCE
+            h = tape.collective(f"loss_{name}.{where}", kind, "tensor", size, h)
+        return h
+
+    def _result(self, where: str, logits: Nodes) -> Nodes:
+        """Write the gather of outputs, and the choice of the next token where words are made."""
+        costs, tape = self.costs, self.write.tape
+        if costs.plan.tensor > 1:
+            size = costs.head_tokens * costs.logits.outputs * costs.number
+            kind = CollectiveType.ALL_GATHER
+            logits = tape.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
+        if costs.shape.image:
+            return logits
+        width = costs.logits.outputs * costs.plan.tensor
+        cost = costs.elementwise(costs.sequences, width, 1)
+        return tape.compute(f"sample.{where}", cost, logits)
+
+    def head_back(self, where: str, loss: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the backward pass; return what makes dx, and gradients of weights."""
+        costs, tape = self.costs, self.write.tape
+        cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
+        dy = tape.compute(f"loss.{where}", cost, loss)
+        gather = partial(self.write.gather, f"gather_again.head.{where}", dy)
+        x = () if costs.plan.splits_backward else gather()
+        cost = costs.linear_dx(costs.logits, costs.head_tokens)
+        dx = tape.compute(f"mm.logits.{where}.dx", cost, dy)
+        dx = self.write.total(f"sum_dx.head.{where}", dx)
+        dw = self.write.gradient(self._logits_back(where, dy, x, gather))
+        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
+        dx = tape.compute(f"norm.{where}", cost, dx)
+        dx, scale_dw = self.write.columns_back(
+            f"modulation.head.{where}", costs.last_modulation, dx
+        )
+        return dx, (*dw, *scale_dw, *dx)
+
+    def _logits_back(
+        self, where: str, dy: Nodes, x: Nodes, gather: Callable[[], Nodes]
+    ) -> Callable[[], Nodes]:
+        cost = self.costs.linear_dw(self.costs.logits, self.costs.head_tokens)
+
+        def write() -> Nodes:
+            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
+            return self.write.tape.compute(f"mm.logits.{where}.dw", cost, both)
+
+        return write
+
+
+@dataclass(frozen=True)
+class Message:
+    """A part of the cache, or of sampled tokens, between two ranks.
+
+    Attributes:
+        slot: Number of the other rank among those that this rank exchanges the cache with.
+        size: Bytes.
+        tag: Unique between the two ranks.
+    """
+
+    slot: int
+    size: int
+    tag: int
+
+
+@final
+@dataclass(frozen=True)
+class Transfer:
+    """What the ranks of a class send, or receive, by (layer, micro-batch).
+
+    The layer behind the last one stands for the tokens that prefill samples.
+
+    Attributes:
+        sent: Messages that leave when a layer is computed.
+        received: Messages that the first decoded token waits for.
+    """
+
+    sent: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
+    received: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
+
+    def send(self, tape: ProgramBuilder, what: str, at: tuple[int, int], after: Nodes) -> None:
+        """Write the sends of what a (layer, micro-batch) made: "kv" or "tokens"."""
+        for message in self.sent.get(at, ()):
+            name = f"send_{what}.{at[0]}.F{at[1]}.to{message.slot}.{message.tag}"
+            tape.send(name, message.slot, message.size, message.tag, after)
+
+    def receive(self, tape: ProgramBuilder, what: str, at: tuple[int, int]) -> Nodes:
+        """Write the receives of what a (layer, micro-batch) needs; return them."""
+        made: list[int] = []
+        for message in self.received.get(at, ()):
+            name = f"recv_{what}.{at[0]}.F{at[1]}.from{message.slot}.{message.tag}"
+            made += tape.receive(name, message.slot, message.size, message.tag)
+        return tuple(made)
+
+
+def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> Trace:
+    """Return the program of all ranks of a pipeline stage; groups and peers as `Tape` has them.
+
+    Args:
+        costs: Costs of its ranks.
+        stage: Its place in the pipeline.
+        transfer: Keys and values that its ranks exchange with those of another plan.
+    """
+    return _StageWriter(costs, stage, transfer or Transfer()).written()
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Gradients that are summed together: those of a layer, or of what stands before and after.
+
+    Attributes:
+        name: For node names.
+        role: Ranks that hold the same weights.
+        members: How many these are.
+        parameters: Parameters on this rank.
+        ready: Nodes that make the gradients of the latest micro-batch.
+    """
+
+    name: str
+    role: str
+    members: int
+    parameters: int
+    ready: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DeferredGradients:
+    """Gradients of the weights of a bucket that a later pass writes.
+
+    Attributes:
+        bucket: Its name.
+        writers: What writes them.
+        made: Nodes that make those that were not put off.
+    """
+
+    bucket: str
+    writers: list[Callable[[], Nodes]]
+    made: Nodes
+
+
+@final
+class _StageWriter:
+    """Writes one stage.
+
+    Args:
+        costs: Costs of its ranks.
+        stage: Its place in the pipeline.
+        transfer: Keys and values that it sends or receives.
+    """
+
+    def __init__(self, costs: Costs, stage: int, transfer: Transfer) -> None:
+        plan, step = costs.plan, costs.step
+        self._costs, self._plan, self._step, self._stage = costs, plan, step, stage
+        self._chunks = layers_of_chunks(costs.shape.layers, plan, stage)
+        self._layers = [layer for layers in self._chunks for layer in layers]
+        self._first, self._last = stage == 0, stage == plan.pipeline - 1
+        self._tape = ProgramBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
+        self._write = BlockWriter(self._tape, costs)
+        self._ends_writer = EmbeddingAndHeadWriter(self._write, costs)
+        self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
+        self._transfer = transfer
+        self._loss: dict[int, Nodes] = {}
+        self._late: dict[int, list[DeferredGradients]] = {}
+
+    def written(self) -> Trace:
+        """Return the program."""
+        if not self._step.training:
+            self._infer()
+            return self._tape.trace()
+        passes = {
+            "forward": self._forward, "backward": self._backward, "weights": self._gradients
+        }  # fmt: skip
+        for task in stage_tasks(self._plan, self._stage, self._step.micro_batches):
+            self._tape.begin_task()
+            passes[task.kind](task)
+        self._update()
+        return self._tape.trace()
+
+    # ---- weights ----
+
+    def _all_buckets(self) -> list[_Bucket]:
+        costs, plan = self._costs, self._plan
+        buckets = []
+        for layer in self._layers:
+            here = costs.of_layer(layer)
+            buckets.append(_Bucket(f"L{layer}", "data", plan.replicas, here.layer_dense))
+            if here.layer_experts:
+                buckets.append(_Bucket(
+                    f"L{layer}.experts", "expert_data", plan.expert_replicas, here.layer_experts
+                ))  # fmt: skip
+        if self._first:
+            buckets.append(_Bucket("embedding", "data", plan.replicas, costs.entry))
+        if self._last:
+            size = costs.exit(shared=self._first)
+            buckets.append(_Bucket("head", "data", plan.replicas, size))
+        return buckets
+
+    def _fetch(self, name: str, where: str, after: Nodes) -> Nodes:
+        """Gather the sharded weights of a bucket (ZeRO 3), while what comes before is computed."""
+        bucket = self._buckets[name]
+        if self._plan.zero < 3 or bucket.members == 1:
+            return ()
+        return self._gather_weights(bucket, f"weights.{name}.{where}", after)
+
+    def _gather_weights(self, bucket: _Bucket, name: str, after: Nodes) -> Nodes:
+        size = _shard(bucket) * self._step.numbers.weights
+        return self._tape.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
+
+    def _made(self, name: str, micro_batch: int, nodes: Nodes) -> None:
+        """Note what makes gradients of weights: now, or in the pass that writes the rest of it."""
+        if not self._plan.splits_backward:
+            self._sum(name, micro_batch, nodes)
+            return
+        kind = "experts" if name.endswith(".experts") else "dense"
+        writers = [write for weights, write in self._write.deferred if weights == kind]
+        self._write.deferred[:] = [late for late in self._write.deferred if late[0] != kind]
+        self._late.setdefault(micro_batch, []).append(DeferredGradients(name, writers, nodes))
+
+    def _gradients(self, task: Task) -> None:
+        """Write the gradients of weights that the backward pass of a micro-batch put off."""
+        for late in self._late.pop(task.micro_batch):
+            made: list[int] = []
+            for write in late.writers:
+                self._tape.begin_task()  # none runs before its turn, although its inputs are there
+                made += write()
+            self._sum(late.bucket, task.micro_batch, (*late.made, *made))
+
+    def _sum(self, name: str, micro_batch: int, nodes: Nodes) -> None:
+        """Sum gradients where their sum is due.
+
+        Gradients add up over micro-batches and are summed over ranks once a step; ranks that keep
+        a shard of the gradients only (ZeRO 2 and 3) sum those of each micro-batch.
+        """
+        bucket = self._buckets[name]
+        bucket.ready[:] = nodes
+        last = micro_batch == self._step.micro_batches - 1
+        if bucket.members == 1 or not (last or self._plan.zero >= 2):
+            return
+        kind = CollectiveType.REDUCE_SCATTER if self._plan.zero else CollectiveType.ALL_REDUCE
+        size = bucket.parameters * self._step.numbers.gradients
+        where = f"gradients.{name}.B{micro_batch}"
+        bucket.ready[:] = self._tape.collective(where, kind, bucket.role, size, nodes)
+
+    # ---- training ----
+
+    def _forward(self, task: Task) -> None:
+        where = f"F{task.micro_batch}"
+        x = self._enter(where, task.micro_batch, task.chunk)
+        self._leave(where, task.micro_batch, task.chunk, self._through(where, x, task.chunk))
+
+    def _through(self, where: str, x: Nodes, chunk: int) -> Nodes:
+        before = x
+        for layer in self._chunks[chunk]:
+            weights = self._fetch(f"L{layer}", where, before)
+            experts = self._fetch_experts(layer, where, before)
+            before = x
+            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *weights, *experts))
+        return x
+
+    def _layer(self, layer: int) -> LayerWriter:
+        """Return the writer of a layer."""
+        return LayerWriter(replace(self._write, costs=self._write.costs.of_layer(layer)))
+
+    def _leave(self, where: str, micro_batch: int, chunk: int, x: Nodes) -> None:
+        if self._ends(chunk):
+            self._loss[micro_batch] = self._head(where, x)
+        else:
+            tag = self._tag(self._boundary(chunk) + 1, micro_batch)
+            self._tape.send(f"send.{where}", "next", self._costs.passed, tag, x)
+
+    def _boundary(self, chunk: int) -> int:
+        """Return the place of a virtual stage among all of the job."""
+        return chunk * self._plan.pipeline + self._stage
+
+    def _begins(self, chunk: int) -> bool:
+        return self._first and chunk == 0
+
+    def _ends(self, chunk: int) -> bool:
+        return self._last and chunk == len(self._chunks) - 1
+
+    def _fetch_experts(self, layer: int, where: str, after: Nodes) -> Nodes:
+        name = f"L{layer}.experts"
+        return self._fetch(name, where, after) if name in self._buckets else ()
+
+    def _backward(self, task: Task) -> None:
+        where, micro_batch, boundary = (
+            f"B{task.micro_batch}",
+            task.micro_batch,
+            self._boundary(task.chunk),
+        )
+        if self._ends(task.chunk):
+            loss = self._loss.pop(micro_batch)
+            loss = (*loss, *self._fetch("head", where, loss))
+            dy, made = self._ends_writer.head_back(where, loss)
+            self._made("head", micro_batch, made)
+        else:
+            tag = self._tag(boundary + 1, micro_batch, backward=True)
+            dy = self._tape.receive(f"recv.{where}", "next", self._costs.passed, tag)
+        before = dy
+        for layer in reversed(self._chunks[task.chunk]):
+            weights = self._fetch(f"L{layer}", where, before)
+            experts = self._fetch_experts(layer, where, before)
+            before = dy
+            passed = self._layer(layer).backward(f"{layer}.{where}", (*dy, *weights, *experts))
+            self._made(f"L{layer}", micro_batch, passed.dense)
+            if f"L{layer}.experts" in self._buckets:
+                self._made(f"L{layer}.experts", micro_batch, passed.experts)
+            dy = passed.dx
+        if self._begins(task.chunk):
+            self._made("embedding", micro_batch, self._ends_writer.enter_back(where, dy))
+        else:
+            tag = self._tag(boundary, micro_batch, backward=True)
+            self._tape.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
+
+    # ---- what stands before and after the layers ----
+
+    def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
+        """Return what makes the input of the first layer of a virtual stage."""
+        if not self._begins(chunk):
+            tag = self._tag(self._boundary(chunk), micro_batch)
+            return self._tape.receive(f"recv.{where}", "previous", self._costs.passed, tag)
+        return self._ends_writer.enter(where, self._fetch("embedding", where, ()))
+
+    def _head(self, where: str, x: Nodes) -> Nodes:
+        return self._ends_writer.head(where, (*x, *self._fetch("head", where, x)))
+
+    def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
+        """Return the tag of a message across a boundary between stages, unique in the job."""
+        parts = self._step.micro_batches * self._step.tokens
+        return 1 + 2 * (boundary * parts + micro_batch) + backward
+
+    # ---- the end of a training step ----
+
+    def _update(self) -> None:
+        """Write the sums that are left, the optimizer, and the gathers of updated weights."""
+        tape, plan = self._tape, self._plan
+        tape.begin_task()
+        costs, numbers = self._costs, self._step.numbers
+        if costs.shape.tied and plan.pipeline > 1 and (self._first or self._last):
+            bucket = self._buckets["embedding" if self._first else "head"]
+            size = costs.table * numbers.gradients
+            if plan.zero:
+                size = -(-size // bucket.members)
+            bucket.ready[:] = tape.collective(
+                "gradients.tied", CollectiveType.ALL_REDUCE, "embedding", size, tuple(bucket.ready)
+            )
+        ready = tuple(dict.fromkeys(n for b in self._buckets.values() for n in b.ready))
+        if plan.tensor > 1 and plan.sequence_parallel:
+            count = sum(costs.of_layer(layer).layer_shared for layer in self._layers)
+            count += costs.shape.norm_parameters * self._last
+            count += costs.entry if self._first and costs.shape.image else 0
+            ready = (*ready, *self._sum_shared(count * numbers.gradients, ready))
+        held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
+        done = tape.compute("adam", costs.adam(held), ready)
+        for bucket in self._buckets.values():
+            if plan.zero in (1, 2) and bucket.members > 1:
+                self._gather_weights(bucket, f"weights.{bucket.name}", done)
+
+    def _sum_shared(self, size: int, ready: Nodes) -> Nodes:
+        """Write the sum of gradients of what each tensor rank applied to tokens of its own."""
+        if not size:
+            return ()
+        kind = CollectiveType.ALL_REDUCE
+        return self._tape.collective("gradients.norms", kind, "tensor", size, ready)
+
+    # ---- inference ----
+
+    def _infer(self) -> None:
+        """Write prefill, or one token of decode after the other."""
+        tokens = self._step.tokens if self._step.phase == "decode" else 1
+        sampled: dict[int, Nodes] = {}
+        for token in range(tokens):
+            self._write = BlockWriter(self._tape, _later(self._costs, token))
+            for part in range(self._step.micro_batches):
+                self._tape.begin_task()
+                sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
+
+    def _infer_part(self, token: int, part: int, before: Nodes) -> Nodes:
+        """Write one forward pass; return what makes the next token, where this stage does."""
+        number = token * self._step.micro_batches + part
+        where = f"F{part}.T{token}" if self._step.phase == "decode" else f"F{part}"
+        if self._first and token and not self._last:
+            size, tag = self._sampled_bytes, self._tag(0, number)
+            before = self._tape.receive(f"recv_token.{where}", "previous", size, tag)
+        if self._first and not token:
+            before = self._transfer.receive(self._tape, "tokens", (self._costs.shape.layers, part))
+        x = self._enter_inference(where, number, before)
+        x = self._infer_through(where, (token, part), x)
+        if not self._last:
+            self._leave(where, number, 0, x)
+            return ()
+        made = self._head(where, x)
+        self._transfer.send(self._tape, "tokens", (self._costs.shape.layers, part), made)
+        if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":
+            tag = self._tag(0, number + self._step.micro_batches)
+            self._tape.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
+        return made
+
+    def _infer_through(self, where: str, pass_of: tuple[int, int], x: Nodes) -> Nodes:
+        """Write the layers for (token, micro-batch); caches come and go layer by layer."""
+        token, part = pass_of
+        for layer in self._chunks[0]:
+            cache = () if token else self._transfer.receive(self._tape, "kv", (layer, part))
+            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *cache))
+            self._transfer.send(self._tape, "kv", (layer, part), x)
+        return x
+
+    def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:
+        if not self._first:
+            return self._enter(where, number)
+        return self._ends_writer.enter(where, before)
+
+    @property
+    def _sampled_bytes(self) -> int:
+        return self._costs.sequences * 8  # a token is a 64-bit integer
+
+
+def _later(costs: Costs, token: int) -> Costs:
+    """Return the costs of a token of decode: the cache has grown by those before it."""
+    step = replace(costs.step, sequence=costs.step.sequence + token)
+    return replace(costs, step=step)
+
+
+def _shard(bucket: _Bucket) -> int:
+    """Return the parameters of a bucket that one of its ranks keeps."""
+    return -(-bucket.parameters // bucket.members)

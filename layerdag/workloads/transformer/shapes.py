@@ -1,0 +1,644 @@
+"""Sizes of a transformer, presets, Hugging Face config."""
+
+import json
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from layerdag.errors import ConfigError, DataError, UsageError
+from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.settings import did_you_mean
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a vision or diffusion transformer reads instead of words.
+
+    Attributes:
+        size: Pixels of a side; of the latent image in latent diffusion.
+        patch: Pixels of a side of a patch, which becomes a token.
+        channels: Numbers of a pixel.
+        class_token: Whether one token more is added, from which alone the classes are computed.
+        labels: Rows of the table of labels that condition a diffusion transformer; 0 for none.
+
+    Raises:
+        ConfigError: If a number is not possible or patches do not fill the image.
+    """
+
+    size: int = 224
+    patch: int = 16
+    channels: int = 3
+    class_token: bool = True
+    labels: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 1), ("patch", 1), ("channels", 1), ("labels", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ConfigError(
+                    f"image: {name} is {value!r}; it must be a whole number of at least {least}."
+                )
+        if self.size % self.patch:
+            raise ConfigError(
+                f"image: patches of {self.patch} pixels do not fill a side of {self.size}."
+            )
+
+    @property
+    def patches(self) -> int:
+        """Patches of an image."""
+        return (self.size // self.patch) ** 2
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an image."""
+        return self.patches + self.class_token
+
+    @property
+    def patch_numbers(self) -> int:
+        """Numbers of a patch."""
+        return self.channels * self.patch**2
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek-AI 2024, section 2.1 of the V2 report).
+
+    A token is compressed to ``kv_rank`` numbers, from which keys and values of all heads are made,
+    and ``rope_width`` numbers of rotary position that all heads share. The KV cache holds both.
+
+    Attributes:
+        kv_rank: Width of the compressed keys and values (``kv_lora_rank``).
+        nope_width: Width of a head's key without positions (``qk_nope_head_dim``).
+        rope_width: Width of the rotary part of queries and keys (``qk_rope_head_dim``).
+        value_width: Width of a head's value (``v_head_dim``).
+        query_rank: Width of the compressed query (``q_lora_rank``); 0 where it is not compressed.
+
+    Raises:
+        ConfigError: If a width is not possible.
+    """
+
+    kv_rank: int = 512
+    nope_width: int = 128
+    rope_width: int = 64
+    value_width: int = 128
+    query_rank: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, least = getattr(self, field.name), int(field.name != "query_rank")
+            if type(value) is not int or value < least:
+                raise ConfigError(
+                    f"latent attention: {field.name} is {value!r}; it must be a whole number of at "
+                    f"least {least}."
+                )
+
+    @property
+    def key_width(self) -> int:
+        """Width of a head's query and key."""
+        return self.nope_width + self.rope_width
+
+    @property
+    def expanded_width(self) -> int:
+        """What is made of the compressed keys and values for one head."""
+        return self.nope_width + self.value_width
+
+    @property
+    def cached_width(self) -> int:
+        """Numbers of a token in the KV cache of a layer."""
+        return self.kv_rank + self.rope_width
+
+    @property
+    def compressed_width(self) -> int:
+        """Outputs of the compressing layers, the same on all tensor ranks."""
+        return self.query_rank + self.cached_width
+
+    @property
+    def norm_parameters(self) -> int:
+        """Weights of the norms of compressed queries, keys and values."""
+        return self.query_rank + self.kv_rank
+
+    def expanding_parameters(self, hidden: int, heads: int) -> int:
+        """Return the weights that make queries, keys and values of ``heads`` heads."""
+        queries = (self.query_rank or hidden) * self.key_width
+        return heads * (queries + self.kv_rank * self.expanded_width)
+
+    def shared_parameters(self, hidden: int) -> int:
+        """Return the weights that all tensor ranks hold: compressing layers and norms."""
+        return hidden * self.compressed_width + self.norm_parameters
+
+
+Biases = Literal["none", "qkv", "all"]
+Norm = Literal["layer", "rms", "adaptive"]
+
+TIME_FREQUENCIES = 256
+"""Inputs of the network that embeds the time step of a diffusion transformer (DiT)."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A transformer: decoder-only for text, or an encoder of images.
+
+    Attributes:
+        name: For messages and summaries.
+        layers: Transformer layers.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        feed_forward: Inner width of the feed-forward block, of one expert in a mixture.
+        vocabulary: Tokens, as the embedding table has rows; with ``image`` the outputs: classes, or
+            numbers of a patch.
+        kv_heads: Key and value heads; 0 for as many as query heads.
+        head_size: Width of one head; 0 for ``hidden / heads``.
+        positions: Rows of a learned position embedding; 0 for rotary or no positions.
+        gated: Whether the feed-forward block has a gate (three matrices instead of two).
+        norm: "layer" (weight and bias), "rms" (weight) or "adaptive" (no parameters: scale, shift
+            and gate are computed from time step and label, adaLN-Zero).
+        biases: Which linear layers have a bias.
+        qk_norm: Whether queries and keys are normalized per head.
+        tied: Whether the output layer is the transposed embedding table.
+        dropout: Whether training applies dropout, whose masks are kept for the backward pass.
+        experts: Experts of each mixture; 0 for a dense model.
+        experts_per_token: Experts that each token is sent to.
+        image: What is read instead of words; attention then is not causal.
+        latent: Widths of multi-head latent attention, in place of ``kv_heads`` and ``head_size``.
+        shared_experts: Experts of each mixture that every token passes, beside the routed ones.
+        dense_layers: Layers before the first mixture, which have a feed-forward block of their own.
+        dense_feed_forward: Inner width of that block; 0 without such layers.
+        router_bias: Whether the router has a bias, one number for each expert.
+
+    Raises:
+        ConfigError: If a number is not possible; names it.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    kv_heads: int = 0
+    head_size: int = 0
+    positions: int = 0
+    gated: bool = False
+    norm: Norm = "layer"
+    biases: Biases = "all"
+    qk_norm: bool = False
+    tied: bool = False
+    dropout: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    image: Image | None = None
+    latent: Latent | None = None
+    shared_experts: int = 0
+    dense_layers: int = 0
+    dense_feed_forward: int = 0
+    router_bias: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is not int:
+                continue
+            least = 1 if field.name in _AT_LEAST_ONE else 0
+            if type(value) is not int or value < least:
+                raise ConfigError(
+                    f"model {self.name}: {field.name} is {value!r}; it must be a whole number of "
+                    f"at least {least}."
+                )
+        if (self.norm == "adaptive") != bool(self.image and self.image.labels):
+            raise ConfigError(
+                f"model {self.name}: adaptive norms need an image with labels to adapt to, and the "
+                "other way round."
+            )
+        self._check_mixture()
+        if self.latent:
+            self._check_latent()
+        elif not self.head_size and self.hidden % self.heads:
+            raise ConfigError(
+                f"model {self.name}: {self.heads} heads do not divide the width {self.hidden}; "
+                "give head_size."
+            )
+        if self.heads % self.key_heads:
+            raise ConfigError(
+                f"model {self.name}: {self.heads} query heads are no multiple of {self.key_heads} "
+                "key heads."
+            )
+
+    def _check_mixture(self) -> None:
+        """Refuse numbers of experts and of dense layers that make no mixture."""
+        if bool(self.experts) != bool(self.experts_per_token) or (
+            self.experts_per_token > self.experts
+        ):
+            raise ConfigError(
+                f"model {self.name}: {self.experts_per_token} of {self.experts} experts a token "
+                "make no mixture; give both numbers, or neither."
+            )
+        if not self.experts and (self.shared_experts or self.dense_layers or self.router_bias):
+            raise ConfigError(
+                f"model {self.name}: shared_experts, dense_layers and router_bias belong to a "
+                "mixture; give experts, or leave them out."
+            )
+        if bool(self.dense_layers) != bool(self.dense_feed_forward):
+            raise ConfigError(
+                f"model {self.name}: {self.dense_layers} dense layers of inner width "
+                f"{self.dense_feed_forward}; give both numbers, or neither."
+            )
+        if self.dense_layers > self.layers:
+            raise ConfigError(
+                f"model {self.name}: {self.dense_layers} dense layers are more than all of its "
+                f"{self.layers} layers."
+            )
+
+    def _check_latent(self) -> None:
+        """Refuse what only attention with keys and values of its own has."""
+        if self.kv_heads not in (0, self.heads) or self.head_size or self.qk_norm or self.image:
+            raise ConfigError(
+                f"model {self.name}: latent attention has widths of its own and reads text; leave "
+                "kv_heads, head_size, qk_norm and image out."
+            )
+        if self.biases != "none":
+            raise ConfigError(
+                f"model {self.name}: latent attention is known without biases; set biases to "
+                "'none'."
+            )
+
+    @property
+    def key_heads(self) -> int:
+        """Key heads, as many as value heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of a head's query and key."""
+        if self.latent:
+            return self.latent.key_width
+        return self.head_size or self.hidden // self.heads
+
+    @property
+    def value_head_width(self) -> int:
+        """Width of a head's value."""
+        return self.latent.value_width if self.latent else self.head_width
+
+    @property
+    def query_width(self) -> int:
+        """Width of all query heads together."""
+        return self.heads * self.head_width
+
+    @property
+    def output_width(self) -> int:
+        """Width of what attention makes of all heads: the input of its last linear layer."""
+        return self.heads * self.value_head_width
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key heads together."""
+        return self.key_heads * self.head_width
+
+    @property
+    def value_width(self) -> int:
+        """Width of all value heads together."""
+        return self.key_heads * self.value_head_width
+
+    @property
+    def cached_width(self) -> int:
+        """Numbers of a token in the KV cache of a layer, of all tensor ranks."""
+        return self.latent.cached_width if self.latent else self.kv_width + self.value_width
+
+    @property
+    def up_width(self) -> int:
+        """Outputs of the first linear layer of a feed-forward block: twice as many with a gate."""
+        return self.feed_forward * (2 if self.gated else 1)
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one normalization of the residual stream."""
+        return self.hidden * {"layer": 2, "rms": 1, "adaptive": 0}[self.norm]
+
+    @property
+    def attention_parameters(self) -> int:
+        """Parameters of the attention block of one layer, without its normalization."""
+        if self.latent:
+            count = self.latent.shared_parameters(self.hidden) + self.output_width * self.hidden
+            return count + self.latent.expanding_parameters(self.hidden, self.heads)
+        qkv = self.query_width + 2 * self.kv_width
+        count = self.hidden * qkv + self.query_width * self.hidden
+        count += qkv if self.biases != "none" else 0
+        count += self.hidden if self.biases == "all" else 0
+        return count + (2 * self.head_width if self.qk_norm else 0)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of one feed-forward block (of one expert in a mixture)."""
+        count = self.hidden * (self.up_width + self.feed_forward)
+        return count + (self.up_width + self.hidden if self.biases == "all" else 0)
+
+    @property
+    def router_parameters(self) -> int:
+        """Parameters of the router of one layer, 0 in a dense model."""
+        return (self.hidden + self.router_bias) * self.experts
+
+    @property
+    def modulations(self) -> int:
+        """Vectors that a layer computes from time step and label: two scales, shifts, gates."""
+        return 6 if self.norm == "adaptive" else 0
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer; with a mixture, where the model has any."""
+        return (
+            self.attention_parameters
+            + (max(self.experts, 1) + self.shared_experts) * self.expert_parameters
+            + self.router_parameters
+            + 2 * self.norm_parameters
+            + self.modulations * self.hidden * (self.hidden + 1)
+        )
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of the token (or patch, class, time step, label) and position embeddings."""
+        if self.image is None:
+            return (self.vocabulary + self.positions) * self.hidden
+        rows = self.image.patch_numbers + 1 + self.positions + self.image.class_token
+        if self.norm == "adaptive":
+            rows += self.image.labels + TIME_FREQUENCIES + 1 + self.hidden + 1
+        return rows * self.hidden
+
+    @property
+    def output_parameters(self) -> int:
+        """Parameters of the output layer, the tied ones not counted."""
+        if self.image is None:
+            return 0 if self.tied else self.vocabulary * self.hidden
+        modulation = 2 * self.hidden * (self.hidden + 1) if self.norm == "adaptive" else 0
+        return modulation + self.vocabulary * (self.hidden + 1)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, each counted once."""
+        return (
+            sum(self.of_layer(layer).layer_parameters for layer in range(self.layers))
+            + self.embedding_parameters
+            + self.norm_parameters
+            + self.output_parameters
+        )
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that a token passes: those of all its experts, not of all experts."""
+        idle = self.experts - self.experts_per_token if self.experts else 0
+        mixtures = self.layers - self.dense_layers
+        return self.parameters - mixtures * idle * self.expert_parameters
+
+    def of_layer(self, layer: int) -> "ModelShape":
+        """Return the shape of which layer ``layer`` is one, counted from 0: dense or a mixture."""
+        return self.dense if layer < self.dense_layers else self
+
+    @cached_property
+    def dense(self) -> "ModelShape":
+        """The same model without mixtures, as its first layers are; itself where it has none."""
+        if not self.dense_layers:
+            return self
+        return replace(
+            self, feed_forward=self.dense_feed_forward, experts=0, experts_per_token=0,
+            shared_experts=0, dense_layers=0, dense_feed_forward=0, router_bias=False,
+        )  # fmt: skip
+
+
+_AT_LEAST_ONE = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
+
+
+def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int = 50257,
+         positions: int = 2048) -> ModelShape:  # fmt: skip
+    """Return a GPT-2 or GPT-3: learned positions, biases, dropout, tied embeddings."""
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, vocabulary, positions=positions, tied=True,
+        dropout=True,
+    )  # fmt: skip
+
+
+def _llama(name: str, layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int,
+           vocabulary: int, **rest: object) -> ModelShape:  # fmt: skip
+    """Return a LLaMA-like model: gated, root-mean-square norm, no biases, untied embeddings."""
+    given: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none", **rest}
+    return ModelShape(name, layers, hidden, heads, feed_forward, vocabulary, kv_heads, **given)
+
+
+def _vit(name: str, layers: int, hidden: int, heads: int, patch: int) -> ModelShape:
+    """Return a vision transformer for the 1,000 classes of ImageNet (Dosovitskiy et al. 2021)."""
+    image = Image(patch=patch)
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, 1000, positions=image.tokens, image=image
+    )
+
+
+def _dit(name: str, layers: int, hidden: int, heads: int) -> ModelShape:
+    """Return a diffusion transformer on latents of 256 x 256 images (Peebles, Xie 2023).
+
+    It predicts noise and its variance, thus twice the channels. The fixed position table is counted
+    as its authors do.
+    """
+    image = Image(size=32, patch=2, channels=4, class_token=False, labels=1001)
+    return ModelShape(
+        name, layers, hidden, heads, 4 * hidden, 2 * image.patch_numbers, positions=image.tokens,
+        norm="adaptive", image=image,
+    )  # fmt: skip
+
+
+PRESETS = {
+    shape.name: shape
+    for shape in (
+        _gpt("gpt2", 12, 768, 12, positions=1024),
+        _gpt("gpt2-xl", 48, 1600, 25, positions=1024),
+        _gpt("gpt3-6.7b", 32, 4096, 32),
+        _gpt("gpt3-13b", 40, 5120, 40),
+        _gpt("gpt3-175b", 96, 12288, 96),
+        _gpt("transformer-1t", 128, 25600, 160, vocabulary=51200),
+        _llama("llama2-7b", 32, 4096, 32, 32, 11008, 32000),
+        _llama("llama2-13b", 40, 5120, 40, 40, 13824, 32000),
+        _llama("llama2-70b", 80, 8192, 64, 8, 28672, 32000),
+        _llama("llama3-8b", 32, 4096, 32, 8, 14336, 128256),
+        _llama("llama3-70b", 80, 8192, 64, 8, 28672, 128256),
+        _llama("llama3-405b", 126, 16384, 128, 8, 53248, 128256),
+        _llama("llama3.2-1b", 16, 2048, 32, 8, 8192, 128256, tied=True),
+        _llama("mistral-7b", 32, 4096, 32, 8, 14336, 32000),
+        _llama("mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, experts=8, experts_per_token=2),
+        _llama("mixtral-8x22b", 56, 6144, 48, 8, 16384, 32768, experts=8, experts_per_token=2),
+        _llama("qwen2.5-7b", 28, 3584, 28, 4, 18944, 152064, biases="qkv"),
+        _llama("qwen2.5-72b", 80, 8192, 64, 8, 29568, 152064, biases="qkv"),
+        _llama("qwen3-8b", 36, 4096, 32, 8, 12288, 151936, head_size=128, qk_norm=True),
+        _llama("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 151936, head_size=128, qk_norm=True,
+               experts=128, experts_per_token=8),
+        _llama("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 151936, head_size=128, qk_norm=True,
+               experts=128, experts_per_token=8),
+        _llama("deepseek-v2-lite", 27, 2048, 16, 0, 1408, 102400, latent=Latent(),
+               experts=64, experts_per_token=6, shared_experts=2, dense_layers=1,
+               dense_feed_forward=10944),
+        _llama("deepseek-v2", 60, 5120, 128, 0, 1536, 102400, latent=Latent(query_rank=1536),
+               experts=160, experts_per_token=6, shared_experts=2, dense_layers=1,
+               dense_feed_forward=12288),
+        _llama("deepseek-v3", 61, 7168, 128, 0, 2048, 129280, latent=Latent(query_rank=1536),
+               experts=256, experts_per_token=8, shared_experts=1, dense_layers=3,
+               dense_feed_forward=18432, router_bias=True),
+        _vit("vit-b16", 12, 768, 12, 16),
+        _vit("vit-l16", 24, 1024, 16, 16),
+        _vit("vit-h14", 32, 1280, 16, 14),
+        _dit("dit-s-2", 12, 384, 6),
+        _dit("dit-b-2", 12, 768, 12),
+        _dit("dit-l-2", 24, 1024, 16),
+        _dit("dit-xl-2", 28, 1152, 16),
+    )
+}  # fmt: skip
+"""Shapes by name."""
+
+
+def preset(name: str) -> ModelShape:
+    """Return a public model by its name.
+
+    Raises:
+        UsageError: If there is none of that name; suggests the nearest.
+    """
+    if name == "dlrm-v2":
+        raise UsageError(
+            "dlrm-v2 is a recommendation model, which 'layerdag workload' takes and ld.workload; "
+            "studies and captures do not."
+        )
+    if name not in PRESETS:
+        raise UsageError(
+            f"There is no model '{name}'.{did_you_mean(name, PRESETS)} Known are "
+            f"{', '.join(PRESETS)}; or name a Hugging Face config.json."
+        )
+    return PRESETS[name]
+
+
+def model(name: str | Path) -> ModelShape:
+    """Return a public model by its name, or the one that a Hugging Face ``config.json`` describes.
+
+    Raises:
+        UsageError: If there is no such model.
+        DataError: If the file describes a model whose shape is not known here.
+    """
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.suffix == ".json" or path.is_file():
+        return _from_config(path)
+    return preset(str(name))
+
+
+def _from_config(path: Path) -> ModelShape:
+    """Read a ``config.json``."""
+    try:
+        config = json.loads(read_parsed(path, DataError))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    known = ("gpt2", *_LLAMA_LIKE, *_LATENT)
+    if kind not in known:
+        raise DataError(
+            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), known)} Known "
+            f"types: {', '.join(known)}."
+        )
+    reader = _gpt_config if kind == "gpt2" else _llama_config
+    if kind in _LATENT:
+        reader = _latent_config
+        _refuse_latent_parts(config, path)
+    else:
+        _refuse_parts(config, path)
+    for key, value in config.items():
+        if key in _NUMBERS and type(value) is not int:
+            raise DataError(f"{path}: {key} is {value!r}; it must be a whole number.")
+    label = str(config.get("_name_or_path") or path.parent.name or path.stem)
+    try:
+        return reader(label, config)
+    except KeyError as error:
+        raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
+
+
+def _gpt_config(name: str, config: dict[str, Any]) -> ModelShape:
+    hidden = config["n_embd"]
+    return ModelShape(
+        name, config["n_layer"], hidden, config["n_head"], config.get("n_inner") or 4 * hidden,
+        config["vocab_size"], positions=config["n_positions"],
+        tied=config.get("tie_word_embeddings", True), dropout=bool(config.get("resid_pdrop", 0.1)),
+    )  # fmt: skip
+
+
+def _llama_config(name: str, config: dict[str, Any]) -> ModelShape:
+    kind = config["model_type"]
+    experts = config.get("num_local_experts", config.get("num_experts")) or 0
+    inner = config.get("moe_intermediate_size") if experts else None
+    attention_bias = config.get("attention_bias", False) or kind in _QKV_BIAS
+    return _llama(
+        name, config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"],
+        config.get("num_key_value_heads") or config["num_attention_heads"],
+        inner or config["intermediate_size"], config["vocab_size"],
+        head_size=config.get("head_dim") or 0, tied=config.get("tie_word_embeddings", False),
+        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
+        experts=experts, experts_per_token=config["num_experts_per_tok"] if experts else 0,
+    )  # fmt: skip
+
+
+def _latent_config(name: str, config: dict[str, Any]) -> ModelShape:
+    """Read a DeepSeek-V2 or V3; modules that predict further tokens (MTP) are left out."""
+    latent = Latent(
+        config["kv_lora_rank"], config["qk_nope_head_dim"], config["qk_rope_head_dim"],
+        config["v_head_dim"], config.get("q_lora_rank") or 0,
+    )  # fmt: skip
+    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+    experts = config.get("n_routed_experts") or 0
+    inner = config["intermediate_size"]
+    mixture: dict[str, Any] = {}
+    if experts:
+        first = config.get("first_k_dense_replace") or 0
+        mixture = {
+            "experts": experts, "experts_per_token": config["num_experts_per_tok"],
+            "shared_experts": config.get("n_shared_experts") or 0,
+            "dense_layers": first, "dense_feed_forward": inner if first else 0,
+            "router_bias": config["model_type"] == "deepseek_v3",
+        }  # fmt: skip
+        inner = config["moe_intermediate_size"]
+    return _llama(
+        name, layers, config["hidden_size"], heads, 0, inner, config["vocab_size"], latent=latent,
+        tied=config.get("tie_word_embeddings", False), **mixture,
+    )  # fmt: skip
+
+
+def _refuse_latent_parts(config: dict[str, Any], path: Path) -> None:
+    """Refuse what changes the shapes of a DeepSeek and is not known here."""
+    if config.get("attention_bias"):
+        raise DataError(f"{path}: has attention_bias, which latent attention has not here.")
+    if (config.get("moe_layer_freq") or 1) != 1:
+        raise DataError(
+            f"{path}: has moe_layer_freq {config['moe_layer_freq']!r}, mixtures in some of the "
+            "later layers only, which is not known here."
+        )
+    for key in _LATENT_NUMBERS:
+        if config.get(key) is not None and type(config[key]) is not int:
+            raise DataError(f"{path}: {key} is {config[key]!r}; it must be a whole number.")
+
+
+def _refuse_parts(config: dict[str, Any], path: Path) -> None:
+    """Refuse what changes shapes and is not known here."""
+    for key in ("shared_expert_intermediate_size", "n_shared_experts", "mlp_bias",
+                "kv_lora_rank", "mlp_only_layers"):  # fmt: skip
+        if config.get(key):
+            raise DataError(
+                f"{path}: has {key} {config[key]!r}, which the shape of a model here cannot say; "
+                "describe a near model in Python with ModelShape."
+            )
+    if (config.get("decoder_sparse_step") or 1) != 1:
+        raise DataError(f"{path}: has mixtures in some layers only, which is not known here.")
+
+
+_LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_LATENT = ("deepseek_v2", "deepseek_v3")
+_LATENT_NUMBERS = (
+    "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size",
+    "first_k_dense_replace",
+)  # fmt: skip
+_NUMBERS = (
+    "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size",
+    "n_embd", "n_head", "n_layer", "n_positions",
+)  # fmt: skip
+_QKV_BIAS = ("qwen2",)
+_QK_NORM = ("qwen3", "qwen3_moe")

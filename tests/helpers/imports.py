@@ -1,0 +1,64 @@
+"""The imports of the package, read from its source: files, packages, faces."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import layerdag
+
+PACKAGE = Path(str(layerdag.__file__)).parent
+ROOT = PACKAGE.parent
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Return the syntax tree of every file of the package, by dotted name."""
+    return {dotted(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def dotted(path: Path) -> str:
+    """Return the dotted name of a file of the package; that of its folder for a face."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def packages() -> frozenset[str]:
+    """Return the folders of the package, by dotted name."""
+    return frozenset(dotted(path) for path in PACKAGE.rglob("__init__.py"))
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of each import of the package, also inside functions.
+
+    What is imported for annotations only does not count.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("layerdag"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, "") for a in node.names if a.name.startswith("layerdag"))
+        yield from imported(node)
+
+
+def files_of(name: str, tree: ast.AST) -> set[str]:
+    """Return the files, by dotted name, that the file ``name`` imports."""
+    known = set(sources())
+    found = {f"{m}.{n}" if f"{m}.{n}" in known else m for m, n in imported(tree)}
+    return (found & known) - {name}
+
+
+def package_of(name: str) -> str:
+    """Return the folder that a file lies in; a face lies in its own folder."""
+    return name if name in packages() else name.rpartition(".")[0]
+
+
+def face(package: str) -> tuple[str, ...]:
+    """Return what a package hands out."""
+    for node in sources()[package].body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    return ()

@@ -1,0 +1,83 @@
+"""Small fast models and batches for the tests beside this file."""
+
+import numpy as np
+import torch
+from random_graphs import random_dag
+
+from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.models.base import SampleRequest
+from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
+from layerdag.models.fast.encoder import AttentionContext, attention_biases
+from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
+from layerdag.models.fast.model import FastLayerDAG
+
+SIZES = GraphSizes((5, 3, 4), edge_types=2, numeric_conditions=1, category_conditions=(3,))
+
+
+def small_dags(count: int = 4, seed: int = 0) -> list[DAG]:
+    rng = np.random.default_rng(seed)
+    return [
+        random_dag(
+            rng,
+            rng.integers(1, 5, size=4 + index).tolist(),
+            list(SIZES.attributes),
+            extra_edges=1.0,
+            num_edge_types=SIZES.edge_types,
+        )
+        for index in range(count)
+    ]
+
+
+def collated(dags: list[DAG]) -> DAGBatch:
+    return DAGBatch.from_dags(
+        dags,
+        torch.linspace(-1, 1, len(dags))[:, None],
+        torch.arange(len(dags))[:, None] % 3,
+    )
+
+
+def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[BatchLayout, AttentionContext]:
+    """Return what an encoder block of so many heads reads of a batch."""
+    layout = BatchLayout.from_batch(batch)
+    edges, blocks = Edges.from_batch(batch, layout), AttentionBlocks.from_layout(layout, block)
+    in_degree_T = torch.zeros(layout.num_tokens, dtype=torch.int64)
+    in_degree_T[layout.token_N] = edges.in_degree_N
+    biases = attention_biases(blocks, heads)
+    return layout, AttentionContext(blocks, *biases, edges.parent_E, edges.child_E, in_degree_T)
+
+
+def small_model(
+    dags: list[DAG],
+    *,
+    block: int = 4,
+    dropout: float = 0.0,
+    predict_out_degree: bool = True,
+    heads: HeadsConfig | None = None,
+    conditioning: ConditioningConfig | None = None,
+) -> FastLayerDAG:
+    torch.manual_seed(0)
+    statistics = GraphStatistics.measure(dags, SIZES)
+    config = FastConfig(
+        width=32,
+        depth=2,
+        predict_out_degree=predict_out_degree,
+        encoder=EncoderConfig(block=block, dropout=dropout),
+        conditioning=conditioning or ConditioningConfig(),
+        heads=heads or HeadsConfig(),
+    )
+    model = FastLayerDAG(SIZES, statistics, config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def request(count: int, **changes: object) -> SampleRequest:
+    plain: dict[str, object] = {
+        "numeric_BC": torch.zeros(count, 1),
+        "category_BM": torch.zeros(count, 1, dtype=torch.int64),
+        "seeds": tuple(range(100, 100 + count)),
+        "max_nodes": 60,
+    }
+    return SampleRequest(**(plain | changes))

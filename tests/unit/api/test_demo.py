@@ -1,0 +1,504 @@
+"""Work in a second process."""
+
+import contextlib
+import io
+import json
+import operator
+import os
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import Pipe
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_corpus import write_corpus
+from warm_starts import data_of, jobs
+
+from layerdag.api import (
+    demo as _beside,
+    demo as _stages,
+    demo as _start,
+    demo as demo_api,
+    demo as stages,
+)
+from layerdag.api.demo import (
+    CAVEATS,
+    DemoSettings,
+    caveats,
+    demo_lock,
+    provenance,
+    report,
+    steps_of,
+    submit_in_background,
+    training,
+)
+from layerdag.cli.commands.demo import print_summary
+from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import UsageError
+from layerdag.report.content import ReportContent
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.compute import MeasuredCompute
+from layerdag.simulator.config import NetworkConfig, Topology
+from layerdag.simulator.run import simulate
+from layerdag.surrogates.tstr import TransferReport
+from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.traces.chakra.workload import read_workload
+from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.run import TrainResult
+from layerdag.training.weight_transfer import warm_start
+from layerdag.validation.checking import check_workload
+from layerdag.validation.rules import has_errors
+
+
+class Context:
+    """Stands in for a way to start processes: does their work when one is started."""
+
+    def __init__(self, *, dies: bool) -> None:
+        self.dies = dies
+        self.Pipe = Pipe
+
+    def Process(self, target: object, args: tuple, daemon: bool) -> "Context":
+        self.begin = partial(target, *args)
+        assert daemon
+        return self
+
+    def start(self) -> None:
+        if not self.dies:
+            self.begin()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_result_comes_back_and_is_found_here_if_the_process_died(
+    dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_beside, "get_context", lambda name: Context(dies=dies))
+    found = submit_in_background(partial(operator.add, torch.arange(3), 1))
+    assert found().tolist() == [1, 2, 3]
+
+
+def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_beside, "get_context", lambda name: Context(dies=True))
+    found = submit_in_background(partial(operator.truediv, 1, 0))
+    with pytest.raises(ZeroDivisionError):
+        found()
+
+
+def test_the_other_process_has_as_many_threads() -> None:
+    here, there = Pipe(duplex=False)
+    _beside._answer(there, pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
+    assert pickle.loads(here.recv_bytes()) == torch.get_num_threads()
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_finds_the_same() -> None:
+    found = submit_in_background(partial(operator.add, torch.arange(3), 1))
+    assert found().tolist() == [1, 2, 3]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """Return a folder that looks like one that a demo has written, with a user's notes in it."""
+    out = tmp_path / "demo"
+    for name in ("best", "last"):
+        checkpoint = out / "training" / name
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "meta.json").write_text('{"format_version": 2, "layerdag_version": "0.1.0"}')
+        (checkpoint / "config.json").write_text('{"run": {"demo": true}}')
+    (out / "training" / "train.jsonl").write_text('{"step": 1}\n')
+    sample = out / "samples" / "sample-00000"
+    sample.mkdir(parents=True)
+    (sample / "sample-00000.0.et").touch()
+    (sample / "sample-00000.comm_group.json").touch()
+    (out / "report.html").touch()
+    (out / "report.json").write_text(json.dumps({"title": "", "lead": "", "summary": []}))
+    (out / "notes.txt").write_text("precious")
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_second_demo_may_use_the_folder_of_the_first(demo: Path) -> None:
+    before = contents(demo)
+    with demo_lock(demo):
+        pass
+    assert contents(demo) == before
+
+
+def test_two_demos_do_not_use_one_folder(tmp_path: Path) -> None:
+    refused = pytest.raises(UsageError, match=f"process {os.getpid()} is writing here")
+    with demo_lock(tmp_path / "x"), refused:
+        demo_lock(tmp_path / "x").__enter__()
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a run of one's own": lambda demo: (demo / "training" / "last" / "config.json").write_text(
+        '{"run": {"seed": 3}}'
+    ),
+    "a paper in best": lambda demo: (demo / "training" / "best" / "paper.txt").touch(),
+    "a note among the samples": lambda demo: (demo / "samples" / "notes.txt").touch(),
+    "a note in a sample": lambda demo: (demo / "samples" / "sample-00000" / "x.txt").touch(),
+    "samples of another tool": lambda demo: (demo / "samples" / "drums").mkdir(),
+    "another report.json": lambda demo: (demo / "report.json").write_text('{"year": 2024}'),
+    "a page without figures": lambda demo: (demo / "report.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_not_provably_of_a_demo_is_never_replaced(demo: Path, name: str) -> None:
+    FOREIGN[name](demo)
+    before = contents(demo)
+    with pytest.raises(UsageError, match=r"never replaced"):
+        demo_lock(demo).__enter__()
+    assert contents(demo) == before
+
+
+def test_a_file_is_no_folder_of_a_demo(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        demo_lock(tmp_path / "file").__enter__()
+
+
+SETTINGS = DemoSettings(Path("data"), Path("out"), train_steps=600, tuning_steps=40)
+
+
+def result(reason: str, step: int) -> TrainResult:
+    return TrainResult(reason, step, 487.0, {}, Path("best"), Path("last"))
+
+
+def test_a_demo_that_did_all_its_steps_says_so() -> None:
+    done = result("budget", 600)
+    told = dict(training(SETTINGS, done, 500, None))
+    assert told.pop("start").startswith("random weights")
+    assert told == {
+        "training": "600 of 600 steps",
+        "weights": "those of step 500, the best on the validation jobs",
+    }
+    assert caveats(SETTINGS, done, None) == CAVEATS
+
+
+def test_a_demo_that_was_cut_short_says_so_first() -> None:
+    first = caveats(SETTINGS, result("SIGTERM", 494), None)[0]
+    assert first.startswith("Training stopped after 494 of 600 steps (SIGTERM)")
+
+
+def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time() -> None:
+    assert not [name for name in vars(SETTINGS) if "seconds" in name]
+
+
+def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained() -> None:
+    warm = warm_start("pretrained", data_of(jobs()))
+    told = dict(training(SETTINGS, result("budget", 40), 40, warm))
+    assert told["training"] == "40 of 40 steps"
+    assert (
+        "shipped checkpoint, trained on the training jobs of the same split (3,500 steps in"
+        in (told["start"])
+    )
+    first = caveats(SETTINGS, result("budget", 40), warm)[0]
+    assert "not those of 40 steps alone" in first
+    assert "3,500 steps in the last run" in first
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        (DemoSettings(Path("data"), Path("out"), seed=3), "layerdag demo --seed 3"),
+        (DemoSettings.short(Path("data"), Path("out"), 3), "layerdag demo --seed 3 --short"),
+    ],
+)
+def test_the_command_that_makes_the_page_again_is_whole(
+    settings: DemoSettings, command: str
+) -> None:
+    assert dict(provenance(settings, data_of(jobs()), {}))["command"] == command
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A demo that has run."""
+
+    settings: DemoSettings
+    printed: str
+    content: ReportContent
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("demo")
+    corpus = write_corpus(folder / "corpus", {"train": 6, "val": 2, "test": 4})
+    settings = DemoSettings(
+        corpus, folder / "out", max_nodes=24, train_steps=1, width=32, samples=3, seed=5,
+        families=("boosting",), processes=1,
+    )  # fmt: skip
+    seen: list[ReportContent] = []
+    write = demo_api.write_report
+
+    def copied(settings: DemoSettings, data: GraphDataset, _: object) -> tuple[GeneratedGraph, ...]:
+        """Stand in for the untrained model, which samples slowly: hand out training graphs."""
+        dags = data.graphs["train"][: settings.samples]
+        return tuple(
+            GeneratedGraph(f"sample-{i:05d}", i, dag, False, data.schema)
+            for i, dag in enumerate(dags)
+        )
+
+    def kept(content: ReportContent, page: Path) -> Path:
+        seen.append(content)
+        return write(content, page)
+
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setattr(demo_api, "write_report", kept)
+        patch.setattr(demo_api, "sample_stage", copied)
+        patch.setattr(demo_api, "transferred", lambda *_, **__: TransferReport((), (), 4, (0,)))
+        print_summary(*report(settings), as_json=False)
+    return Ran(settings, out.getvalue(), seen[0])
+
+
+def test_everything_it_promises_lies_in_its_folder(ran: Ran) -> None:
+    out = ran.settings.out
+    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
+        "training", "samples", "report.html", "report.json",
+    }  # fmt: skip
+    assert (out / "training" / "best" / "meta.json").is_file()
+    lines = (out / "training" / "train.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert max(steps) == 1
+    assert json.loads((out / "training" / "best" / "config.json").read_text())["run"] == {
+        "demo": True,
+        "seed": 5,
+    }
+
+
+def test_the_table_has_the_rows_of_the_report_in_straight_columns(ran: Ran) -> None:
+    lines = ran.printed.splitlines()
+    assert lines[-1] == f"report: {ran.settings.out / 'report.html'}"
+    table = lines[: len(ran.content.summary) + 1]
+    assert len({len(line) for line in table}) == 1
+    for line, row in zip(table[1:], ran.content.summary, strict=True):
+        assert line.startswith(row.what)
+        assert line.endswith(row.real)
+        assert line.removeprefix(row.what).split()[:1] == row.synthetic.split()[:1]
+
+
+def test_samples_are_workloads_and_the_row_of_rules_counts_them(ran: Ran) -> None:
+    folders = sorted((ran.settings.out / "samples").iterdir())
+    jobs = [read_workload(folder / folder.name) for folder in folders]
+    assert len(jobs) == 3
+    sound = np.mean([not has_errors(check_workload(job)) for job in jobs])
+    [row] = [r for r in ran.content.summary if r.what == "jobs whose traces keep every rule"]
+    assert row.synthetic == f"{sound:.0%}"
+    assert row.real == "100%"
+
+
+def test_the_median_makespan_of_real_jobs_is_that_of_the_small_cluster(ran: Ran) -> None:
+    data = load_corpus(ran.settings.data, max_nodes=ran.settings.max_nodes)
+    wanted = set(data.names["test"])
+    records = [r for r in read_index(ran.settings.data) if r.run in wanted]
+    times = []
+    for run in read_runs(ran.settings.data, records):
+        job = run.workload()
+        system, _ = small_cluster(job.num_ranks)
+        network = NetworkConfig.single(Topology.SWITCH, job.num_ranks, 25.0, 1000.0)
+        times.append(
+            simulate(job, Cluster(network, system), compute=MeasuredCompute()).makespan_ns / 1e6
+        )
+    [row] = [r for r in ran.content.summary if r.what == "median simulated makespan, ms"]
+    assert float(row.real) == pytest.approx(float(np.median(times)), rel=0.01)
+    assert row.note == "on switch, 25 GB/s, 1 us"
+
+
+def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran: Ran) -> None:
+    pair, *_ = ran.content.neighbors
+    # Samples are training jobs here, so that each finds itself.
+    assert pair.distance == pytest.approx(0, abs=1e-6)
+    assert pair.sample.dag.num_nodes == pair.real.dag.num_nodes
+    assert ran.content.pictures == ()
+    assert [job.title.split(" (")[0] for job in ran.content.timelines][-1] == "A sample"
+
+
+def test_without_a_neighbor_a_test_job_and_the_sample_nearest_in_size_are_drawn(ran: Ran) -> None:
+    data = load_corpus(ran.settings.data, max_nodes=ran.settings.max_nodes)
+    sizes = sorted(dag.num_nodes for dag in data.graphs["test"])
+    real, sampled = demo_api._pictures(data, data.graphs["train"][:3])
+    assert (real.title, sampled.title) == ("real test job", "sampled job")
+    assert real.dag.num_nodes == sizes[len(sizes) // 3]
+    assert len(real.label_N) == real.dag.num_nodes
+    gaps = [abs(dag.num_nodes - real.dag.num_nodes) for dag in data.graphs["train"][:3]]
+    assert abs(sampled.dag.num_nodes - real.dag.num_nodes) == min(gaps)
+
+
+def test_verdicts_come_first_and_copies_forbid_sharing(ran: Ran) -> None:
+    share, like, use = ran.content.answers
+    assert (share.answer, share.at) == ("no", "validity")
+    assert share.reason == "3 of 3 samples repeat a real job that was trained on."
+    assert like.question == "Is it like the real ones?"
+    assert use.answer == "too few to tell"  # no predictor was trained in this test
+
+
+def test_copies_of_training_jobs_are_told_as_such(ran: Ran) -> None:
+    [row] = [r for r in ran.content.summary if r.what == "valid, unique and novel"]
+    assert row.synthetic.startswith("0% [0%, ")
+    assert row.note.startswith("100% copies")
+
+
+def test_provenance_says_how_to_repeat_it(ran: Ran) -> None:
+    told = dict(ran.content.provenance)
+    assert told["command"] == "layerdag demo --seed 5"
+    assert told["training"] == "1 of 1 steps"
+    assert told["data"].startswith("corpus, at most 24 nodes per job: ")
+    assert told["seed of training and sampling"] == "5"
+    stages = [word.split()[0] for word in told["time"].split(", ")]
+    assert stages == ["load", "train", "sample", "evaluate", "simulate", "surrogate"]
+    assert told["data fingerprint"] == load_corpus(ran.settings.data, max_nodes=24).fingerprint
+
+
+def test_json_holds_the_same_rows(ran: Ran, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(demo_api, "_content", lambda settings: ran.content)
+    print_summary(*report(ran.settings), as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["report"] == str(ran.settings.out / "report.html")
+    assert printed["summary"] == [
+        {"what": row.what, "synthetic": row.synthetic, "real": row.real}
+        for row in ran.content.summary
+    ]
+
+
+def test_the_short_demo_is_smaller_in_everything_that_takes_time() -> None:
+    usual = DemoSettings(Path("c"), Path("o"), 3)
+    short = DemoSettings.short(Path("c"), Path("o"), 3)
+    assert (short.data, short.out, short.seed) == (usual.data, usual.out, usual.seed)
+    for name in ("max_nodes", "train_steps", "width", "samples"):
+        assert getattr(short, name) < getattr(usual, name)
+    assert set(short.families) < set(usual.families)
+
+
+def test_time_is_noted_by_stage() -> None:
+    seconds: dict[str, float] = {}
+    start = time.perf_counter() - 2.0
+    now = stages.timed(seconds, "load", start)
+    assert seconds["load"] == pytest.approx(2.0, abs=0.5)
+    assert now == pytest.approx(start + seconds["load"])
+
+
+START_SETTINGS = DemoSettings(
+    Path("data"), Path("out"), max_nodes=10, tuning_steps=5, train_steps=50, processes=1
+)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> LoadedCheckpoint:
+    return load_checkpoint(_start.pretrained_checkpoint())
+
+
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, learned: GraphDataset
+) -> list[int]:
+    """Let the shipped checkpoint be one that learned from these jobs; return the limits used."""
+    limits: list[int] = []
+
+    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
+        assert further == "further"
+        limits.append(max_nodes)
+        return data_of(jobs(12))
+
+    meta = replace(shipped.meta, split=learned.split)
+    monkeypatch.setattr(_start, "load_checkpoint", lambda path: replace(shipped, meta=meta))
+    monkeypatch.setattr(_start, "load_corpus", load)
+    return limits
+
+
+def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_jobs(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
+) -> None:
+    limits = pretend(monkeypatch, shipped, data_of(jobs(12)))
+    data, warm = _start.load_stage(START_SETTINGS)
+    assert limits == [1200]
+    assert warm is not None
+    assert warm.start.origin.name == "pretrained"
+    assert steps_of(START_SETTINGS, warm) == 5
+    assert max(dag.num_nodes for dags in data.graphs.values() for dag in dags) <= 10
+
+
+def test_with_another_split_the_demo_starts_from_random_weights(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
+) -> None:
+    pretend(monkeypatch, shipped, data_of(jobs(13)[1:]))
+    _, warm = _start.load_stage(START_SETTINGS)
+    assert warm is None
+    assert steps_of(START_SETTINGS, warm) == 50
+
+
+def test_the_split_of_the_shipped_checkpoint_is_that_of_its_settings(
+    shipped: LoadedCheckpoint,
+) -> None:
+    assert shipped.meta.split is not None
+    assert shipped.data_settings["max_nodes"] == 1200
+
+
+def test_a_corpus_without_further_runs_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, tmp_path: Path
+) -> None:
+    asked: list[str | None] = []
+
+    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
+        asked.append(further)
+        return data_of(jobs(12))
+
+    monkeypatch.setattr(_start, "load_checkpoint", lambda path: shipped)
+    monkeypatch.setattr(_start, "load_corpus", load)
+    _start.load_stage(replace(START_SETTINGS, data=tmp_path))
+    assert asked == [None]
+
+
+def test_smaller_graphs_stay_in_their_parts() -> None:
+    data = data_of(jobs(12))
+    kept = _start.at_most(data, 12)
+    assert 0 < len(kept.graphs["train"]) < len(data.graphs["train"])
+    for split, names in data.names.items():
+        wanted = [
+            n for n, dag in zip(names, data.graphs[split], strict=True) if dag.num_nodes <= 12
+        ]
+        assert list(kept.names[split]) == wanted
+        assert len(kept.contents[split]) == len(wanted)
+    total = sum(len(dags) for dags in data.graphs.values())
+    assert len(kept.left_out) == total - sum(len(dags) for dags in kept.graphs.values())
+    assert kept.schema is data.schema
+    assert warm_start("pretrained", kept).spec.sizes == data.schema.sizes()
+
+
+def test_the_conditions_of_samples_come_from_all_over_the_training_part(
+    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
+) -> None:
+    """The first training jobs are of few families, so that samples of their conditions are, too."""
+    data, found = data_of(jobs(12)), []
+
+    def sampled(
+        model: object, schema: object, rows: list, plan: object, numbers: range
+    ) -> list[int]:
+        found.extend(rows)
+        return list(numbers)
+
+    monkeypatch.setattr(_stages, "sample_like", sampled)
+    _stages.sample_stage(replace(START_SETTINGS, samples=5), data, shipped)
+    dags = data.graphs["train"]
+    assert found == [dags[i].conditions for i in (0, 2, 4, 6, 8)]
+    found.clear()
+    # In two processes each draws every other graph, under its own number.
+    monkeypatch.setattr(_stages, "submit_in_background", lambda work: work)
+    drawn = _stages.sample_stage(replace(START_SETTINGS, samples=5, processes=2), data, shipped)
+    assert list(drawn) == [0, 1, 2, 3, 4]
+    assert found == [dags[i].conditions for i in (0, 4, 8, 2, 6)]
+    found.clear()
+    _stages.sample_stage(replace(START_SETTINGS, samples=20), data, shipped)
+    assert [row["label"] for row in found[:4]] == [
+        dags[i].conditions["label"] for i in (0, 0, 1, 1)
+    ]

@@ -1,0 +1,73 @@
+"""``layerdag capture``: files, figures, models of the user's own, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layerdag.cli.commands.capture import _count
+from layerdag.cli.main import main
+from layerdag.traces.chakra.workload import read_workload
+
+SMALL = ["--layers", "1", "--sequence", "64"]
+
+
+def test_a_captured_step_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix, figures = str(tmp_path / "llama"), tmp_path / "figures.json"
+    words = ["capture", "llama3.2-1b", *SMALL, "--tensor", "2", "--out", prefix]
+    assert main([*words, "--json", str(figures)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("llama3.2-1b: 323 M parameters on 2 ranks, ")
+    assert "all_reduce:tensor" in out
+    assert read_workload(prefix).num_ranks == 2
+    assert json.loads(figures.read_text())["operators"]["gemm"] == 3 * 8
+    assert main(words) == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_a_model_of_the_users_own_is_captured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n"
+        "def make():\n    return torch.nn.Linear(4, 4), torch.zeros(2, 4)\n"
+        "def step():\n    return lambda: torch.ones(2, 2) @ torch.ones(2, 2)\n"
+    )
+    assert main(["capture", f"{file}:make", "--data", "2", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["model"], shown["collectives"]["all_reduce:data"]["count"]) == ("Linear", 1)
+    assert main(["capture", f"{file}:step", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["operators"]["gemm"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Name a model"),
+        (["gpt2"], "Say where the traces go"),
+        (["gpt-2", "--json"], "Did you mean 'gpt2'"),
+        (["gpt2", "--json", "--tensor", "5"], "12 query heads cannot be split evenly over 5"),
+        (["gpt2", "--json", "--optimizer", "adam"], "Did you mean 'adamw'"),
+        (["none.py:make", "--json"], "none.py does not exist"),
+    ],
+)
+def test_wrong_use_is_told(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["capture", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["capture", "gpt2", *SMALL, "--phase", "inference", "--data", "4"]
+    assert main([*words, "--max-ranks", "2", "--out", str(tmp_path / "x")]) == 2
+    assert "max_ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [(9610, "9,610"), (999_999, "999,999"), (1_000_000, "1 M"), (8_030_261_248, "8.03 B")],
+)
+def test_small_models_are_not_told_in_billions(parameters: int, told: str) -> None:
+    assert _count(parameters) == told

@@ -1,0 +1,74 @@
+"""The flags of ``layerdag release``; what it does is in ``tests/unit/publication``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traced_jobs import write_jobs
+
+from layerdag.cli.main import main
+from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict
+from layerdag.publication.pipeline import Release
+from layerdag.publication.settings import ReleaseSettings
+
+
+def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[ReleaseSettings] = []
+    outcomes = [ReleaseDecision.RESERVED, ReleaseDecision.NO]
+
+    def run_release(settings: ReleaseSettings, tell: Any) -> Release:
+        asked.append(settings)
+        tell("reading")
+        return Release(settings.out, settings.private, ReleaseVerdict(outcomes.pop(0)), None)
+
+    monkeypatch.setattr("layerdag.publication.pipeline.run_release", run_release)
+    folder = write_jobs(tmp_path / "traces", 1)
+    words = ["release", str(folder), "--out", str(tmp_path / "out"), "--budget", "5m"]
+    assert main([*words, "--num", "7", "--license", "CC-BY-4.0"]) == 0
+    assert main([*words, "--json", "--with-weights", "--init", "none"]) == 1
+    assert {settings.until for settings in asked} == {"evaluate"}
+    assert (asked[0].budget, asked[0].num, asked[0].license) == (300.0, 7, "CC-BY-4.0")
+    assert (asked[0].init, asked[0].with_weights, asked[0].shadows) == ("pretrained", False, 16)
+    assert (asked[1].init, asked[1].with_weights) == (None, True)
+    printed = capsys.readouterr()
+    assert "may be published" in printed.out
+    assert "layerdag: reading" in printed.err
+    assert json.loads(printed.out[printed.out.index("{") :])["released"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--with-weights", "--shadows", "15"], "'shadows' must be at least 16, found 15"),
+        (["--budget", "soon"], "write a time such as 900, 15m or 1h"),
+        (["--budget", "3"], "at least 20 seconds"),
+        (["--num", "0"], "'num' must be at least 1"),
+        (["--until", "dawn"], "'until' must be one of read, train, sample, evaluate"),
+    ],
+)
+def test_wrong_use_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    folder = write_jobs(tmp_path / "traces", 1)
+    assert main(["release", str(folder), "--out", str(tmp_path / "out"), *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_wrong_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["release", str(tmp_path / "no"), "--out", str(tmp_path / "out")]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_three_runs_are_too_few_and_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_jobs(tmp_path / "traces", 3)
+    assert main(["release", str(folder), "--out", str(tmp_path / "out")]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith("The samples must not be published: too few graphs to tell")
+    assert "Collect at least 5 more runs" in printed.out

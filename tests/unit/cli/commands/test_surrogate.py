@@ -1,0 +1,274 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_graphs import chain
+from tile_files import write_tile, write_training_graphs_as_samples
+
+from layerdag.cli.main import main
+from layerdag.datasets.loading import read_dataset
+from layerdag.graph.formats.registry import write_json
+
+
+@pytest.fixture
+def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
+    counts = {"train": 30, "val": 4, "test": 12}
+    return write_tile(tmp_path / "tile", rng, counts, layers=4, codes=3)
+
+
+@pytest.fixture
+def samples(tile: Path, tmp_path: Path) -> Path:
+    return write_training_graphs_as_samples(tile, tmp_path / "samples")
+
+
+def test_a_fitted_surrogate_predicts_for_files(
+    tile: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "model")
+    assert main(["surrogate", "fit", str(tile), "--out", model, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["train"], told["test"]) == (30, 12)
+    assert told["scores"]["pearson"] > 0.8
+    graph = str(samples / "0.graphml")
+    assert main(["surrogate", "predict", model, graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["path"] == graph
+    assert 3 < row["label"] < 13
+
+
+def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
+    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
+    assert main([*words, "--json"]) == 0
+    rows = {row["condition"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    real, synthetic = (rows[name]["scores"]["mae"]["mean"] for name in ("real", "synthetic"))
+    assert synthetic == pytest.approx(real, rel=0.5)
+    assert main(words) == 0
+    assert "real, shuffled targets" in capsys.readouterr().out
+    assert main([*words, "--real", "5"]) == 0
+    assert "5 real + synthetic: pearson" in capsys.readouterr().out
+
+
+def test_samples_of_another_split_teach_nothing_here(
+    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = read_dataset(tile).split.to_dict()
+    manifest = samples / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**content, "split": {**split, "test": "0" * 32}}))
+    words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
+    assert main(words) == 2
+    assert "the test graphs differ" in capsys.readouterr().err
+    manifest.write_text(json.dumps(content))
+    assert main(words) == 0
+    assert "records no fingerprint of the training split" in capsys.readouterr().err
+
+
+def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,label"]
+    for i in range(20):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1}")
+    labels = tmp_path / "costs.csv"
+    labels.write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]
+    assert main(words) == 1
+    assert "--labels" in capsys.readouterr().err
+    assert main([*words, "--labels", str(labels), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["test"] == 4
+
+
+def test_wrong_use_and_wrong_data_are_told_apart(
+    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["surrogate", "fit", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
+    assert main(["surrogate", "predict", str(tmp_path / "none"), "x.et"]) == 1
+    hidden = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--exclude", "color"]
+    assert main(hidden) == 2
+    assert "no attribute 'color'" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.fixture
+def fitted(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, Path]:
+    """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""
+    counts = {"train": 30, "val": 12, "test": 12}
+    data = write_tile(tmp_path / "calibrated", rng, counts, layers=4, codes=3)
+    assert main(["surrogate", "fit", str(data), "--out", str(tmp_path / "fitted"), "--json"]) == 0
+    return data, tmp_path / "fitted"
+
+
+def test_predictions_have_intervals_of_the_wanted_level(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads((fitted[1] / "surrogate.json").read_text())["notes"]
+    assert told["evaluation"]["scores"]["mape"]["value"] == told["scores"]["mape"]
+    words = ["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]
+    capsys.readouterr()
+    assert main([*words, "--json", "--level", "0.8"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["low"] < row["label"] < row["high"]
+    assert row["level"] == 0.8
+    assert main(words) == 0
+    assert "0.graphml: label " in (out := capsys.readouterr().out)
+    assert "(90 % interval: " in out
+    assert main([*words, "--level", "0.99"]) == 2
+    assert "12 graphs that the surrogate was calibrated on" in capsys.readouterr().err
+
+
+def test_a_graph_unlike_those_of_the_fit_is_told(
+    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads((fitted[1] / "surrogate.json").read_text())
+    facts["notes"]["seen"] |= {"fewest": 500, "most": 900}
+    (fitted[1] / "surrogate.json").write_text(json.dumps(facts))
+    assert main(["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]) == 0
+    assert "nodes, fitted on 500 to 900" in capsys.readouterr().err
+
+
+def test_an_evaluation_prints_scores_coverage_and_groups(
+    fitted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, model = map(str, fitted)
+    capsys.readouterr()
+    assert main(["surrogate", "eval", model, data, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["split"], found["graphs"]) == ("test", 12)
+    assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
+    assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]
+    assert main(["surrogate", "eval", model, data, "--split", "train", "--by", "num_layers"]) == 0
+    out, err = capsys.readouterr()
+    assert "boosting for label on 30 train graphs" in out
+    assert "within_10_percent" in out
+    assert "90 % held" in out
+    assert err == ""
+
+
+def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
+    fitted: tuple[Path, Path], tile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["surrogate", "eval", str(fitted[1]), str(tile)]) == 0
+    assert "is split in another way" in capsys.readouterr().err
+
+
+def test_several_targets_are_columns_of_a_label_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,time,memory"]
+    for i in range(100):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
+        rows.append(f"g{i},{i + 1},{1000 + i}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    words = ["surrogate", "fit", str(folder), "--target", "time", "--target", "memory"]
+    assert main([*words, "--out", str(tmp_path / "m"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["target"] == "time"
+    assert told["others"]["memory"]["scores"]["spearman"] > 0.8
+    graph = str(folder / "g50.json")
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 20 < row["time"] < 80
+    assert 1000 < row["others"]["memory"]["value"] < 1100
+    assert row["others"]["memory"]["low"] < row["others"]["memory"]["high"]
+    assert main(["surrogate", "predict", str(tmp_path / "m"), graph]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["time", "memory"]
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["target"] == "time"
+    assert found["others"]["memory"]["graphs"] == 10
+    assert main(["surrogate", "eval", str(tmp_path / "m"), str(folder)]) == 0
+    assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
+
+
+@pytest.fixture
+def two_columns(tmp_path: Path) -> Path:
+    """Return a folder of graphs with a label file of two targets, one of them with gaps."""
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    rows = ["name,time,memory"]
+    for i in range(100):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (1 + i % 9)))
+        rows.append(f"g{i},{1 + i % 9},{1000 + i % 9 if i % 3 else ''}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    return folder
+
+
+def test_several_targets_share_a_network(
+    two_columns: Path, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, graph = str(tmp_path / "m"), str(two_columns / "g50.json")
+    words = ["surrogate", "fit", str(two_columns), "--target", "time", "--target", "memory"]
+    words += ["--shared", "--out", model]
+    assert main(words) == 2
+    assert "'boosting' has no network that several targets could share" in capsys.readouterr().err
+    assert main([*words, "--family", "message_passing", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["shared"] is True
+    assert told["train"] > told["others"]["memory"]["train"] > 40
+    assert len(list(Path(model).rglob("*.safetensors"))) == 1
+    assert main(["surrogate", "predict", model, graph, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 1 < row["time"] < 10
+    assert 900 < row["others"]["memory"]["value"] < 1100
+    assert main(["surrogate", "eval", model, str(two_columns)]) == 0
+    assert "message_passing for memory on" in capsys.readouterr().out
+    job = str(repository / "data" / "examples" / "ddp_mlp")
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
+    assert main([*simulated, "--compute", f"surrogate:{model}"]) == 2
+    assert "predicts a number of a whole graph" in capsys.readouterr().err
+
+
+def test_a_shared_network_is_tuned(
+    two_columns: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["surrogate", "tune", str(two_columns), "--trials", "1", "--folds", "2", "--out"]
+    words += [str(tmp_path / "m"), "--target", "time", "--target", "memory"]
+    words += ["--family", "message_passing"]
+    assert main(words) == 2
+    assert "tune one at a time, or one network for all" in capsys.readouterr().err
+    assert main([*words, "--shared"]) == 0
+    out = capsys.readouterr().out
+    assert "mape, the mean over time, memory, by cross-validation in 2 folds" in out
+    assert "memory on" in out
+    assert main([*words, "--shared", "--overwrite", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["others"]) == {"memory"}
+
+
+def test_operators_of_a_workload_are_fitted_and_simulated(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, model = str(repository / "data" / "examples" / "ddp_mlp"), str(tmp_path / "o")
+    words = ["surrogate", "fit", job, "--per", "operator", "--out", model]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["family"], told["train"]) == ("operators", 1)
+    assert main([*words, "--overwrite"]) == 0
+    assert "operators of 1 job fitted" in capsys.readouterr().out
+    simulated = ["simulate", "--workload", job, "--preset", "small"]
+    assert main([*simulated, "--compute", f"surrogate:{model}"]) == 0
+    assert "makespan" in capsys.readouterr().out
+    assert main([*words, "--overwrite", "--exclude", "duration"]) == 2
+    assert "leave out --target" in capsys.readouterr().err
+
+
+def test_tune_prints_the_trials_and_writes_the_best(
+    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "tuned")
+    words = ["surrogate", "tune", str(tile), "--trials", "2", "--folds", "2", "--out", model]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "mape by cross-validation in 2 folds of the training part, 2 settings:" in out
+    assert "the defaults" in out
+    assert f"written to {model}" in out
+    assert main([*words, "--overwrite", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"tuning", "trials", "scores", "family"} <= set(told)
+    assert len(told["trials"]) == 2
+    assert {} in [trial["settings"] for trial in told["trials"]]

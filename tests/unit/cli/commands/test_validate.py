@@ -1,0 +1,336 @@
+"""``layerdag validate`` of samples in parts."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from broken_jobs import BEYOND_FIXING, BROKEN
+from sample_parts import written as written_sample_parts
+from small_workloads import collective, compute, job
+from tiny_checkpoints import chain_checkpoint, job_checkpoint
+
+import layerdag as ld
+from layerdag.cli.commands.validate import check_part, parts_at
+from layerdag.cli.main import main
+from layerdag.errors import DataError
+from layerdag.sampling.folder import write_samples
+from layerdag.traces.chakra.files import encode_trace
+from layerdag.traces.chakra.workload import read_workload, write_groups, write_workload
+from layerdag.traces.trace import Workload
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    write_workload(job((compute(1), collective(2, 1)), (collective(2),)), tmp_path / "a" / "run")
+    return tmp_path / "a" / "run"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    write_workload(job((collective(1),), (compute(1),)), tmp_path / "b" / "run")
+    return tmp_path / "b" / "run"
+
+
+def test_a_sound_workload_passes(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(sound)]) == 0
+    assert capsys.readouterr().out == "1 workload or graph checked: no finding\n"
+
+
+def test_findings_name_file_node_rule_and_remedy(
+    broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", str(broken)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("error: [collectives-agree]")
+    assert "run.0.et (rank 0): node 1" in first
+    assert "Let all members call it in the same order" in first
+    assert last == "1 workload or graph checked: 1 error, 0 warnings"
+
+
+def test_a_folder_of_workloads_is_walked_and_json_says_the_same(
+    sound: Path, broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", str(sound.parents[1]), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["checked"] == [str(sound), str(broken)]
+    assert told["valid"] is False
+    assert [f["rule"] for f in told["findings"]] == ["collectives-agree"]
+
+
+def test_what_cannot_be_read_is_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cut.0.et").write_bytes(b"\x05abc")
+    assert main(["validate", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("error: [readable]")
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize("name", ["0", "tensor", "-1", "9" * 5000])
+def test_names_in_a_group_file_must_be_integers_above_0(
+    sound: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    sound.with_name("run.comm_group.json").write_text(json.dumps({name: [0, 1]}))
+    assert main(["validate", str(sound)]) == 1
+    assert capsys.readouterr().out.startswith("error: [described-groups]")
+
+
+def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
+    costless = replace(compute(1), attributes=())
+    write_workload(job((costless,)), tmp_path / "run")
+    assert main(["validate", str(tmp_path / "run")]) == 0
+    assert main(["validate", str(tmp_path / "run"), "--strict"]) == 1
+
+
+def test_who_sampled_is_told_to_sample_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costless = replace(compute(1), attributes=())
+    write_workload(job((costless,), (costless,)), tmp_path / "sample-00000" / "sample-00000")
+    assert main(["validate", str(tmp_path)]) == 0
+    assert "Write num_ops and tensor_size" in capsys.readouterr().out
+    manifest = {
+        "layerdag_version": "0.1.0",
+        "checkpoint_sha256": "0",
+        "format": "et",
+        "samples": [{"name": "sample-00000"}],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["validate", str(tmp_path)]) == 0
+    assert "Sample again" in capsys.readouterr().out
+
+
+def test_jobs_of_one_rank_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_workload(job((compute(1),)), tmp_path / "run")
+    assert main(["validate", str(tmp_path / "run")]) == 0
+    assert "1 of 1 have one rank; 'layerdag simulate' runs these" in capsys.readouterr().out
+    assert main(["validate", str(tmp_path / "run"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["one_rank"] == told["checked"]
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "ASTRA-sim itself needs two or more" in capsys.readouterr().out
+
+
+def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--rules", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"acyclic", "known-group"} <= {rule["id"] for rule in told["traces"]}
+    assert "layer-consistent" in {rule["id"] for rule in told["graphs"]}
+
+
+def test_nothing_to_validate_is_wrong_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate"]) == 2
+    assert main(["validate", str(tmp_path)]) == 1
+    assert "give a folder of .et files" in capsys.readouterr().err
+
+
+def test_a_cyclic_flow_graph_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = "".join(f'<node id="{i}"/>' for i in range(2))
+    edges = '<edge source="0" target="1"/><edge source="1" target="0"/>'
+    (tmp_path / "g.graphml").write_text(
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+        f'<graph edgedefault="directed">{nodes}{edges}</graph></graphml>'
+    )
+    assert main(["validate", str(tmp_path / "g.graphml")]) == 1
+    assert "cycle" in capsys.readouterr().out
+
+
+def written(workload: Workload, prefix: Path) -> Path:
+    """Write a broken workload as it is; ``write_workload`` would refuse or mend it."""
+    for rank, trace in enumerate(workload.traces):
+        Path(f"{prefix}.{rank}.et").write_bytes(encode_trace(trace))
+    if workload.groups:
+        write_groups(workload.groups, Path(f"{prefix}.comm_group.json"))
+    return prefix
+
+
+@pytest.mark.parametrize("rule", sorted(BROKEN))
+def test_a_fixed_workload_validates_and_the_first_one_is_untouched(
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = written(BROKEN[rule], tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new" / "run")]) == 0
+    out = capsys.readouterr().out
+    assert f"fixed: [{rule}]" in out
+    assert main(["validate", str(tmp_path / "new" / "run")]) == 0
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_what_is_left_is_told_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unequal = ((collective(1, size=8), compute(2, 1, 1)), (collective(1, size=16),))
+    prefix = written(job(*unequal), tmp_path / "run")
+    assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new")]) == 1
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("fixed: [no-double-dependency]")
+    assert second.startswith("error: [collectives-agree]")
+    assert last == (
+        f"1 rule fixed; 1 left, see above. 2 ranks written: layerdag simulate {tmp_path / 'new'}"
+    )
+    assert read_workload(tmp_path / "new").num_ranks == 2
+
+
+def test_what_cannot_be_written_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = written(BEYOND_FIXING["acyclic"], tmp_path / "run")
+    assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["written"] is None
+    assert "cycle" in told["refused"]
+    assert [row["rule"] for row in told["findings"]] == ["acyclic"]
+    assert not list(tmp_path.glob("new*"))
+
+
+def test_fixes_are_listed_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
+    assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["valid"] is True
+    assert told["written"] == str(tmp_path / "new")
+    assert told["fixes"] == [
+        {
+            "rule": "no-self-dependency",
+            "where": f"{prefix}.0.et",
+            "node": 2,
+            "done": "waits no more for itself",
+            "count": 1,
+        }
+    ]
+
+
+def test_a_sound_workload_is_written_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_workload(job((collective(1),), (collective(1),)), tmp_path / "run")
+    assert main(["validate", str(tmp_path / "run"), "--fix", "--out", str(tmp_path / "new")]) == 0
+    assert "nothing to fix. 2 ranks written as they were read" in capsys.readouterr().out
+    assert (tmp_path / "new.0.et").read_bytes() == (tmp_path / "run.0.et").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--fix"], "say where with --out PREFIX"),
+        (["--out", "x"], "--out needs --fix"),
+        (["--fix", "--out", "x", "--against", "data"], "give each its call"),
+        (["again", "--fix", "--out", "x"], "takes one workload"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_wrong_use(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
+    assert main(["validate", str(prefix), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_workload_that_is_there_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
+    assert main(["validate", str(prefix), "--fix", "--out", str(prefix)]) == 2
+    assert "a workload lies there already" in capsys.readouterr().err
+
+
+def test_findings_say_how_many_can_be_fixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
+    assert main(["validate", str(prefix)]) == 1
+    assert "note: --fix --out PREFIX can fix 1 of these" in capsys.readouterr().out
+
+
+def test_fixing_in_python_takes_a_path_a_workload_or_a_trace(tmp_path: Path) -> None:
+    broken = BROKEN["no-self-dependency"]
+    prefix = written(broken, tmp_path / "run")
+    for thing in (prefix, str(prefix), broken, broken.traces[0]):
+        fixed = ld.fix(thing)
+        assert fixed.is_valid
+        assert [fix.rule.id for fix in fixed.fixes] == ["no-self-dependency"]
+
+
+def test_a_graph_cannot_be_fixed(tmp_path: Path) -> None:
+    file = tmp_path / "flow.graphml"
+    file.write_text(
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
+        '<node id="a"/><node id="b"/><edge source="a" target="b"/></graph></graphml>'
+    )
+    with pytest.raises(DataError, match="only traces can be fixed"):
+        ld.fix(file)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jobs")
+    return written_sample_parts(job_checkpoint(folder), folder / "s")
+
+
+def test_every_sample_is_checked_as_in_a_folder_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sample_parts import TEN
+
+    checkpoint = job_checkpoint(tmp_path)
+    write_samples(checkpoint, TEN, tmp_path / "each")
+    code = main(["validate", str(tmp_path / "each")])
+    told = capsys.readouterr().out.splitlines()
+    parts = written_sample_parts(checkpoint, tmp_path / "parts")
+    assert main(["validate", str(parts)]) == code
+    found = capsys.readouterr().out.splitlines()
+    assert len(found) == len(told)
+    assert found[-1] == told[-1]
+    assert found[-1].startswith("10 workloads and graphs checked: ")
+
+
+def test_graphs_and_single_parts_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = written_sample_parts(chain_checkpoint(tmp_path), tmp_path / "s")
+    assert main(["validate", str(out / "part-000000.tar")]) in (0, 1)
+    assert "4 workloads and graphs checked" in capsys.readouterr().out
+
+
+def test_parts_are_what_json_lists(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["validate", str(jobs), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["checked"] == [str(jobs / f"part-{i:06d}.tar") for i in range(3)]
+
+
+def test_missing_and_damaged_parts_are_findings(
+    jobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in jobs.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "part-000001.tar").unlink()
+    (tmp_path / "part-000002.tar").write_bytes(b"x" * 700)
+    assert main(["validate", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    for part in (1, 2):
+        assert f"error: [readable] {tmp_path}/part-00000{part}.tar" in told
+
+
+def test_findings_name_the_sample(jobs: Path, tmp_path: Path) -> None:
+    import tarfile
+
+    part = tmp_path / "p.tar"
+    with (
+        tarfile.open(jobs / "part-000000.tar") as source,
+        tarfile.open(part, "w", format=tarfile.USTAR_FORMAT) as target,
+    ):
+        for member in source:
+            if not member.name.startswith("sample-00001.0"):
+                target.addfile(member, source.extractfile(member))
+    found = check_part(part)
+    assert any("sample-00001" in finding.found for finding in found.findings)
+
+
+def test_other_places_hold_no_parts(tmp_path: Path) -> None:
+    (tmp_path / "x.et").write_bytes(b"")
+    assert parts_at(tmp_path) is None
+    assert parts_at(tmp_path / "x.et") is None
+    assert parts_at(tmp_path / "nothing") is None

@@ -1,0 +1,95 @@
+"""``layerdag workload``: files, figures, models, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layerdag.cli.main import main
+from layerdag.traces.chakra.workload import read_workload
+
+PLAN = ["--tensor", "2", "--data", "2", "--batch", "4", "--sequence", "64"]
+
+
+def test_a_workload_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = str(tmp_path / "gpt")
+    assert main(["workload", "gpt2", *PLAN, "--out", prefix]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("gpt2: 124.44 M parameters on 4 ranks, ")
+    assert "all_reduce:tensor" in out
+    assert read_workload(prefix).num_ranks == 4
+    assert main(["workload", "gpt2", *PLAN, "--out", prefix]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main(["workload", "gpt2", *PLAN, "--out", prefix, "--overwrite"]) == 0
+
+
+def test_figures_as_json_in_place_of_the_table_and_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workload", "gpt2", *PLAN, "--zero", "1", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["ranks"], shown["tokens"], shown["plan"]["zero"]) == (4, 256, 1)
+    assert shown["communication"]["reduce_scatter:data"]["count"] == 4 * 14
+    file = tmp_path / "figures.json"
+    assert main(["workload", "gpt2", *PLAN, "--zero", "1", "--json", str(file)]) == 0
+    assert json.loads(file.read_text()) == shown
+    assert "4 ranks" in capsys.readouterr().out
+
+
+def test_known_models_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "llama3-8b              8,030,261,248 parameters" in out
+    assert "46,702,792,704 parameters, 12.88 B a token" in out
+    assert main(["workload", "--list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["llama3-70b"] == 70_553_706_496
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Name a model"),
+        (["--json", "gpt2"], "'gpt2' was taken as the file of --json; name the model first"),
+        (["gpt2"], "Say where the traces go"),
+        (["gpt-2", "--json"], "Did you mean 'gpt2'"),
+        (["gpt2", "--tensor", "5", "--json"], "12 query heads cannot be split evenly over 5"),
+    ],
+)
+def test_wrong_use_is_told(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workload", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--data", "100000"], "100,000 ranks are more than max_ranks, 65,536"),
+        (["--data", "8", "--max-ranks", "4"], "8 ranks are more than max_ranks, 4"),
+        (["--data", "8", "--max-bytes", "1000"], "are more than max_bytes, 1.0 kB"),
+    ],
+)
+def test_more_than_a_disk_takes_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert main(["workload", "gpt2", *words, "--out", str(tmp_path / "w")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prefill_and_decode_on_ranks_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["workload", "gpt2", "--phase", "disaggregated", "--sequence", "64", "--tokens", "2"]
+    sides = ["--prefill-tensor", "2", "--prefill-sequence-parallel", "--decode-micro-batches", "2"]
+    prefix = str(tmp_path / "split")
+    assert main([*words, *sides, "--out", prefix]) == 0
+    assert "GB of keys and values in 48 messages from prefill to decode" in capsys.readouterr().out
+    assert read_workload(prefix).num_ranks == 3
+    assert main(["validate", prefix]) == 0
+    capsys.readouterr()
+    assert main([*words, "--tensor", "2", "--json"]) == 2
+    assert "give prefill_tensor and decode_tensor in place of tensor" in capsys.readouterr().err
+    assert main(["workload", "gpt2", "--decode-tensor", "2", "--json"]) == 2
+    assert "decode_tensor is for steps with ranks of their own" in capsys.readouterr().err

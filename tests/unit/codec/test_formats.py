@@ -1,0 +1,311 @@
+"""``ld.read``: a workload or a graph, told from the content and not from the name."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from raw_graphs import chain
+from small_workloads import collective, compute, job
+from tiny_checkpoints import chain_checkpoint, job_checkpoint
+from trace_examples import comp, pair_workload
+
+import layerdag as ld
+from layerdag.codec.folding import job_graph, rank_classes
+from layerdag.codec.formats import detect_format, is_flow_file, read_any, read_graph
+from layerdag.errors import DataError, GraphError, TraceError, UsageError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.graphml import write_graphml
+from layerdag.graph.formats.registry import read_json, write_json
+from layerdag.traces.builder import build_trace
+from layerdag.traces.chakra.files import encode_trace
+from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.pytorch.ranks import Format, pytorch_format
+from layerdag.traces.trace import Workload
+
+
+def test_json_of_a_job_and_json_of_a_graph_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "same.json"
+    path.write_bytes(encode_trace_json(job((compute(1),), (compute(1),))))
+    found = ld.read(path)
+    assert isinstance(found, ld.Workload)
+    assert found.num_ranks == 2
+    ld.write(chain("g", "ab"), path)
+    assert isinstance(ld.read(str(path)), AttributedGraph)
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', "[]", "words", '{"nodes": 3}'])
+def test_content_of_no_format_is_refused_with_the_file(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"odd\.json"):
+        ld.read(path)
+
+
+@pytest.mark.parametrize("name", ["cut.graphml", "cut.dot"])
+def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, name: str) -> None:
+    ld.write(chain("g", "abc"), tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GraphError, match="cut"):
+        ld.read(tmp_path / name)
+
+
+TWO_RANKS = job(*[(compute(1), collective(2, 1))] * 2)
+
+
+@pytest.mark.parametrize("name", ["run", "run.json"])
+def test_a_workload_comes_back(tmp_path: Path, name: str) -> None:
+    ld.write(TWO_RANKS, tmp_path / name)
+    back = ld.read(tmp_path / name)
+    assert isinstance(back, ld.Workload)
+    assert [trace.num_nodes for trace in back.traces] == [2, 2]
+
+
+def test_one_trace_is_one_file(tmp_path: Path) -> None:
+    alone = job((compute(1),))
+    ld.write(alone, tmp_path / "a.et")
+    ld.write(alone.traces[0], tmp_path / "b.et")
+    assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["g.graphml", "g.json"])
+def test_a_graph_comes_back(tmp_path: Path, name: str) -> None:
+    ld.write(chain("g", "abc"), tmp_path / name)
+    back = ld.read(tmp_path / name)
+    assert isinstance(back, AttributedGraph)
+    assert back.categories["kind"] == ["a", "b", "c"]
+
+
+def test_a_sample_is_written_as_what_the_suffix_says(tmp_path: Path) -> None:
+    (sampled,) = ld.sample(job_checkpoint(tmp_path / "jobs"), num=1, max_nodes=10)
+    ld.write(sampled, tmp_path / "s")
+    ld.write(sampled, tmp_path / "s.graphml")
+    assert isinstance(ld.read(tmp_path / "s"), ld.Workload)
+    assert isinstance(ld.read(tmp_path / "s.graphml"), AttributedGraph)
+    (chained,) = ld.sample(chain_checkpoint(tmp_path / "chains"), num=1, max_nodes=6)
+    ld.write(chained, tmp_path / "c.json")
+    assert isinstance(ld.read(tmp_path / "c.json"), AttributedGraph)
+
+
+@pytest.mark.parametrize(
+    ("thing", "name", "message"),
+    [
+        (TWO_RANKS, "run.et", "2 ranks need a file each; name the prefix"),
+        (chain("g", "ab"), "g.et", "as .graphml, .dot"),
+        (TWO_RANKS.traces[0], "t.json", "a trace is written as .et"),
+    ],
+)
+def test_a_suffix_that_does_not_fit_is_refused(
+    tmp_path: Path, thing: object, name: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        ld.write(thing, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_flow_graphs_are_told_by_their_content(tmp_path: Path) -> None:
+    graph = chain("g", "aba", label=2.0)
+    write_json(tmp_path / "g.json", graph)
+    write_graphml(tmp_path / "g.graphml", graph)
+    assert is_flow_file(tmp_path / "g.json")
+    assert is_flow_file(str(tmp_path / "g.graphml"))
+    for name in ("g.json", "g.graphml"):
+        found = read_graph(tmp_path / name)
+        assert found.categories["kind"] == ["a", "b", "a"]
+        assert found.conditions == {"label": 2.0}
+    assert read_graph(tmp_path / "g.json").name == read_json(tmp_path / "g.json").name
+
+
+def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path: Path) -> None:
+    workload = job((compute(1), collective(2, 1)), (compute(1), collective(2, 1)))
+    write_workload(workload, tmp_path / "w")
+    (tmp_path / "w.json").write_bytes(encode_trace_json(workload))
+    assert not is_flow_file(tmp_path / "w.json")
+    expected = job_graph("x", rank_classes(workload), workload.groups, {})
+    for path in (tmp_path / "w", tmp_path / "w.json"):
+        found = read_graph(path)
+        assert found.categories == expected.categories
+        assert found.name == str(path)
+
+
+@pytest.mark.parametrize("name", ["gone.json", "gone.graphml", "gone", "gone.0.et"])
+def test_what_is_not_there_is_told_by_name(tmp_path: Path, name: str) -> None:
+    assert not is_flow_file(tmp_path / name)
+    with pytest.raises(DataError, match="gone"):
+        read_graph(tmp_path / name)
+
+
+TEXT = b"DATA\n1\na -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1024 4\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (encode_trace(pair_workload().traces[0]), Format.CHAKRA),
+        (encode_feeder_json(pair_workload().traces[0]), Format.FEEDER_JSON),
+        (encode_trace_json(pair_workload()), Format.LAYERDAG_JSON),
+        (b'{"schema": "1.1.1", "nodes": []}', Format.PYTORCH_HOST),
+        (b'\xef\xbb\xbf {"schemaVersion": 1, "traceEvents": []}', Format.KINETO),
+        (TEXT, Format.ASTRA_TEXT),
+        (b"", Format.CHAKRA),
+    ],
+)
+def test_format_is_told_from_the_content(data: bytes, expected: Format) -> None:
+    assert detect_format(data, "x") is expected
+
+
+def test_names_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "workload.et"
+    path.write_bytes(TEXT)
+    assert read_any(path, num_ranks=4).num_ranks == 4
+    path.write_bytes(encode_trace_json(pair_workload()))
+    assert read_any(path).num_ranks == 2
+
+
+def test_groups_can_be_given(tmp_path: Path) -> None:
+    path, groups = tmp_path / "job.json", tmp_path / "g.json"
+    path.write_bytes(encode_trace_json(pair_workload()))
+    groups.write_text('{"1": [1, 0]}')
+    assert read_any(path, groups).groups == {"1": (1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"a": 1}', "is JSON, but neither"),
+        (b"a plain text that is no workload at all", "is a text, but no workload"),
+        (b'{"traceEvents": []}', "no operator, runtime call or kernel among its events"),
+    ],
+)
+def test_other_content_is_refused_with_a_reason(tmp_path: Path, data: bytes, expected: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=expected):
+        read_any(path)
+
+
+@pytest.mark.slow
+def test_reference_files_of_this_floor_are_read(shared_data: Path) -> None:
+    for path in (shared_data / "traces" / "astra-sim_text").iterdir():
+        assert read_any(path, num_ranks=8).num_ranks == 8
+    for path in (shared_data / "traces" / "mlcommons_chakra").glob("json*"):
+        assert read_any(path).traces[0].num_nodes > 5
+
+
+def test_every_format_is_read_through_one_door(tmp_path: Path) -> None:
+    trace = build_trace([comp(0), comp(1, 0)], version="1.0.0")
+    files = {
+        "feeder": encode_feeder_json(trace),
+        "own": encode_trace_json(Workload((trace, trace))),
+        "chakra": encode_trace(trace),
+        "text": b"DATA\n1\na -1 1 NONE 0 2 NONE 0 3 ALLREDUCE 8 4\n",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    ranks = {name: read_any(tmp_path / name, num_ranks=3).num_ranks for name in files}
+    assert ranks == {"feeder": 1, "own": 2, "chakra": 1, "text": 3}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"no json at all", None),
+        (b"[1, 2]", None),
+        (b'{"workload_graph": []}', None),
+        (b'{"schema": "1.1.1", "nodes": []}', Format.PYTORCH_HOST),
+        (b'\xef\xbb\xbf  {"traceEvents": []}', Format.KINETO),
+        (b'{"traceEvents": [], "schema": 1, "nodes": []}', Format.KINETO),
+        (b'{"nodes": []}', None),
+    ],
+)
+def test_files_of_pytorch_are_told_from_their_start(tmp_path: Path, data, expected) -> None:
+    (tmp_path / "x").write_bytes(data)
+    assert pytorch_format(tmp_path / "x") is expected
+
+
+def test_a_list_that_begins_too_late_is_told_and_not_read_as_something_else(tmp_path: Path) -> None:
+    late = tmp_path / "late.json"
+    late.write_bytes(b'{"head": "' + b"x" * (1 << 20) + b'", "traceEvents": []}')
+    with pytest.raises(TraceError, match=r"late\.json: no list 'traceEvents' in the first"):
+        read_any(late)
+
+
+def test_a_place_with_nothing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no file PREFIX"):
+        read_any(tmp_path)
+    with pytest.raises(TraceError, match="there is no such file or folder"):
+        read_any(tmp_path / "nothing")
+    with pytest.raises(TraceError, match="there is no folder"):
+        read_any(tmp_path / "no" / "folder")
+
+
+ALONE = job((compute(1), collective(2, 1)))
+PAIR = job(*[(compute(1), collective(2, 1, group="7"))] * 2, groups={"7": (0, 1)})
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda: encode_trace(ALONE.traces[0]),
+        lambda: encode_feeder_json(ALONE.traces[0]),
+        lambda: encode_trace_json(ALONE),
+    ],
+    ids=["chakra", "feeder", "json"],
+)
+def test_one_rank_reads_the_same_from_each_format(
+    tmp_path: Path, encode: Callable[[], bytes]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(encode())
+    (found,) = read_any(path).traces
+    assert found.id_N.tolist() == [1, 2]
+    assert found.type_N.tolist() == ALONE.traces[0].type_N.tolist()
+    assert found.integers("comm_size")[0].tolist() == [0, 1024]
+
+
+@pytest.mark.parametrize("place", ["runs/job", "runs"])
+def test_a_prefix_and_its_folder_are_the_same_job(tmp_path: Path, place: str) -> None:
+    write_workload(PAIR, tmp_path / "runs" / "job")
+    found = read_any(tmp_path / place)
+    assert [encode_trace(t) for t in found.traces] == [encode_trace(t) for t in PAIR.traces]
+    assert found.groups == {"7": (0, 1)}
+
+
+def test_groups_that_are_given_replace_those_of_the_file(tmp_path: Path) -> None:
+    path, groups = tmp_path / "job.json", tmp_path / "groups.json"
+    path.write_bytes(encode_trace_json(PAIR))
+    assert read_any(path).groups == {"7": (0, 1)}
+    groups.write_text('{"9": [1]}')
+    found = read_any(path, groups)
+    assert (found.groups, found.source) == ({"9": (1,)}, str(path))
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_text_workload_is_for_as_many_ranks_as_are_asked_for(tmp_path: Path, ranks: int) -> None:
+    path = tmp_path / "layers.txt"
+    path.write_bytes(TEXT)
+    found = read_any(str(path), num_ranks=ranks)
+    assert isinstance(found, Workload)
+    assert found.num_ranks == ranks
+    assert len({trace.num_nodes for trace in found.traces}) == 1
+
+
+@pytest.mark.parametrize("name", ["gone", "gone.et", "folder/gone"])
+def test_what_is_not_there_is_told_by_name_read_any(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TraceError, match="gone"):
+        read_any(tmp_path / name)
+
+
+def test_a_rank_that_is_missing_is_told(tmp_path: Path) -> None:
+    write_workload(PAIR, tmp_path / "job")
+    (tmp_path / "job.0.et").unlink()
+    with pytest.raises(TraceError, match="lacks rank 0; add the missing files"):
+        read_any(tmp_path / "job")
+
+
+def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "cut.et"
+    path.write_bytes(encode_trace(ALONE.traces[0])[:-3])
+    with pytest.raises(TraceError, match=r"cut\.et"):
+        read_any(path)

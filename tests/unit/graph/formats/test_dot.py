@@ -1,0 +1,263 @@
+"""DOT, read and written."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from laws import tried
+
+from layerdag.codec.formats import read_flow
+from layerdag.errors import GraphError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.dot import MOST_DEPTH, Parser, read_dot, write_dot
+
+DOT = """// a comment
+digraph "my graph" {
+  rankdir=LR; node [shape=box, kind=task]; latency = 12.5
+  a [label="load \\"x\\"" cost=3];
+  subgraph cluster_0 { node [kind=inner] b; c [kind=other]; label="x" }  /* more */
+  a -> {b c} -> d [type=call];
+  d -> e:n [style=dashed]
+  e [label=<b<i>x</i>> cost=-.5];
+  # a line of the preprocessor
+  graph [version="1" + "0"]
+}
+"""
+
+
+def read(tmp_path: Path, text: str) -> AttributedGraph:
+    path = tmp_path / "g.dot"
+    path.write_text(text)
+    return read_dot(path)
+
+
+def test_nodes_defaults_subgraphs_and_chains_of_edges(tmp_path: Path) -> None:
+    graph = read(tmp_path, DOT)
+    assert graph.categories["kind"] == ["task", "inner", "other", "task", "task"]
+    assert graph.categories["label"] == ['load "x"', "", "", "", "b<i>x</i>"]
+    np.testing.assert_array_equal(graph.numbers["cost"], [3.0, np.nan, np.nan, np.nan, -0.5])
+    names = [graph.edge_type_names[code] for code in graph.edge_type_E]
+    assert list(zip(*graph.edge_index_2E.tolist(), names, strict=True)) == [
+        (0, 1, "call"), (0, 2, "call"), (1, 3, "call"), (2, 3, "call"), (3, 4, "control"),
+    ]  # fmt: skip
+    assert graph.conditions == {"latency": 12.5, "version": 10.0}
+
+
+def test_a_graph_without_attributes_has_nodes_of_one_kind(tmp_path: Path) -> None:
+    graph = read(tmp_path, "strict digraph { 1 -> 2; 1 -> 2; 2 -> 3.5 }")
+    assert graph.categories == {"kind": ["node"] * 3}
+    assert graph.edge_index_2E.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("graph { a -- b }", "line 1: begins with an undirected graph"),
+        ("digraph {\n a -- b }", "line 2: '--' is an edge without direction"),
+        ("digraph {\n a -> ", "line 2: the file ends where a node belongs"),
+        ("digraph {\n a -> -> b }", "line 2: found '->' where a node belongs"),
+        ("digraph { a [x=1 }", "found '}' where an attribute belongs"),
+        ("digraph { a } digraph { b }", "a second graph"),
+        ("digraph { a [l=<b] }", "'<' is never closed"),
+        ("digraph { ? }", "is no DOT"),
+        ("digraph { subgraph x }", "a subgraph without"),
+        ("digraph { }", "there is no node"),
+        ("digraph " + "{" * (MOST_DEPTH + 3), "nested more than"),
+        ("hello", "begins with 'hello'"),
+    ],
+)
+def test_faults_are_told_with_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(GraphError, match=told) as error:
+        read(tmp_path, text)
+    assert "g" in str(error.value)
+
+
+def test_subgraphs_may_not_multiply_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerdag.graph.formats.dot.MOST_EDGES", 50)
+    nodes = " ".join(f"n{i}" for i in range(10))
+    with pytest.raises(GraphError, match="more than 50 edges"):
+        read(tmp_path, f"digraph {{ {{{nodes}}} -> {{m1 m2 m3 m4 m5 m6}} }}")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "g.gv"
+    path.write_bytes(b"digraph { \xff }")
+    with pytest.raises(GraphError, match="no text in UTF-8"):
+        read_flow(path)
+
+
+words = st.text("ab \"\\\n;]>#'é", min_size=1, max_size=5)
+
+
+@tried(30)
+@given(st.lists(words, min_size=1, max_size=5), words, st.sampled_from([2.0, -1.5, 1e30]))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[str], type_: str, value: float
+) -> None:
+    size = len(kinds)
+    graph = AttributedGraph(
+        name='a "graph"',
+        categories={"kind": kinds, "two words": ["x"] * size},
+        numbers={"cost": np.array([value] + [np.nan] * (size - 1))},
+        edge_index_2E=np.stack([np.arange(size - 1), np.arange(1, size)]),
+        edge_type_E=np.ones(size - 1, dtype=np.int64),
+        edge_type_names=("data", type_),
+        conditions={"label": value, "device": "x y"},
+    )
+    path = tmp_path_factory.mktemp("d") / "g.dot"
+    write_dot(path, graph)
+    again = read_dot(path)
+    assert again.categories == graph.categories
+    assert again.conditions == graph.conditions
+    assert again.edge_index_2E.tolist() == graph.edge_index_2E.tolist()
+    assert {again.edge_type_names[code] for code in again.edge_type_E} <= {type_}
+    np.testing.assert_array_equal(again.numbers["cost"], graph.numbers["cost"])
+
+
+def parsed(text: str) -> Parser:
+    parser = Parser("g.dot", text)
+    parser.parse()
+    return parser
+
+
+def body(text: str) -> Parser:
+    return parsed(f"digraph {{ {text} }}")
+
+
+@pytest.mark.parametrize("head", ["digraph", "DiGraph g", "strict digraph", 'STRICT digraph "a b"'])
+def test_keywords_are_read_in_any_case(head: str) -> None:
+    assert list(parsed(f"{head} {{ a }}").nodes) == ["a"]
+
+
+@pytest.mark.parametrize("word", ["a_1", "-1.5", ".5", "3.", "émile", '"two words"', '"a" + "b"'])
+def test_names_of_nodes(word: str) -> None:
+    name = {'"two words"': "two words", '"a" + "b"': "ab"}.get(word, word)
+    assert list(body(word).nodes) == [name]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "text"),
+    [
+        (r'"say \"x\""', 'say "x"'),
+        ('"a\\\nb"', "ab"),  # a line that goes on
+        (r'"a\\b"', r"a\b"),
+        (r'"a\nb"', r"a\nb"),  # Graphviz's own escape stays
+        ("<b<i>x</i>>", "b<i>x</i>"),
+        ("true", "true"),
+    ],
+)
+def test_values_of_attributes(quoted: str, text: str) -> None:
+    assert body(f"a [label={quoted}]").nodes == {"a": {"label": text}}
+
+
+def test_attributes_without_a_value_are_true_and_lists_are_joined() -> None:
+    assert body("a [bold, x=1; y=2] [x=3]").nodes == {"a": {"bold": "true", "x": "3", "y": "2"}}
+
+
+def test_a_chain_joins_each_with_the_next() -> None:
+    assert list(body("a -> b -> c").edges) == [("a", "b"), ("b", "c")]
+
+
+def test_subgraphs_are_joined_all_with_all() -> None:
+    found = body("{a b} -> subgraph s {c d}")
+    assert list(found.edges) == [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
+
+
+def test_a_subgraph_inside_another_belongs_to_both() -> None:
+    assert list(body("{a {b c}} -> d").edges) == [("a", "d"), ("b", "d"), ("c", "d")]
+
+
+def test_an_empty_subgraph_makes_no_edge() -> None:
+    found = body("{} -> a")
+    assert (list(found.nodes), found.edges) == (["a"], {})
+
+
+def test_ports_are_no_part_of_a_name() -> None:
+    assert list(body("a:left:ne -> b:1").edges) == [("a", "b")]
+
+
+def test_defaults_hold_from_where_they_stand_and_inside_their_subgraph() -> None:
+    found = body("a; node [kind=x] b; { node [kind=y, n=1] c } d").nodes
+    assert found == {"a": {}, "b": {"kind": "x"}, "c": {"kind": "y", "n": "1"}, "d": {"kind": "x"}}
+
+
+def test_a_node_keeps_the_defaults_of_its_first_place() -> None:
+    found = body("a -> b; node [kind=late]; a [n=1]").nodes
+    assert found == {"a": {"n": "1"}, "b": {}}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kind"),
+    [
+        ("", "data"),
+        ("[style=solid]", "data"),
+        ("[style=dashed]", "control"),
+        ('[style="bold,dotted"]', "control"),
+        ("[type=call, style=dashed]", "call"),
+        ("[deptype=d]", "d"),
+        ("[dependency=e, deptype=d]", "d"),
+        ('[type="", dependency=e]', "e"),
+    ],
+)
+def test_the_type_of_an_edge(attributes: str, kind: str) -> None:
+    assert body(f"a -> b {attributes}").edges == {("a", "b"): kind}
+
+
+def test_defaults_of_edges_give_way_to_their_own() -> None:
+    found = body("edge [type=x]; a -> b; a -> c [type=y]; { edge [type=z]; a -> d } a -> e").edges
+    assert list(found.values()) == ["x", "y", "z", "x"]
+
+
+def test_the_last_of_equal_edges_counts() -> None:
+    assert body("a -> b [type=x]; a -> b [type=y]").edges == {("a", "b"): "y"}
+
+
+def test_values_of_the_graph_but_not_of_its_subgraphs() -> None:
+    found = body('latency = 3; graph [device="x"]; { rank = same; a }')
+    assert found.values == {"latency": "3", "device": "x"}
+
+
+def test_comments_and_lines_of_the_preprocessor_are_passed_over() -> None:
+    found = parsed("/* a\n-> */ digraph { // b\n# c -> d\n a /* x */ -> /* y */ e }")
+    assert list(found.edges) == [("a", "e")]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("digraph {\n\n a [x=<b] }", "g.dot: line 3: '<' is never closed"),
+        ("digraph {\n a -> b\n ? }", "g.dot: line 3: '? }' is no DOT"),
+        ("digraph {\n a\n", "line 2: the file ends where a statement belongs"),
+        ("digraph {\n a [x= ] }", "line 2: found ']' where a value belongs"),
+        ("digraph {\n = 3 }", "line 2: found '=' where a node belongs"),
+        ("digraph {\n a:-> b }", "line 2: found '->' where a port belongs"),
+        ("digraph g\n a }", "line 2: '{' is missing"),
+        ("digraph { a }\n b", "line 2: a second graph"),
+        ("strict graph {", "begins with an undirected graph"),
+        ("strict", "the file ends where digraph belongs"),
+        ("", "the file ends where digraph belongs"),
+        ("{ a }", "found '{' where digraph belongs"),
+    ],
+)
+def test_a_fault_is_told_with_file_line_and_what_was_found(text: str, told: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        parsed(text)
+    assert told in str(caught.value)
+    assert str(caught.value).startswith("g.dot: line ")
+
+
+def test_subgraphs_may_be_nested_to_the_bound_and_no_deeper() -> None:
+    inside = "{" * MOST_DEPTH + "a" + "}" * MOST_DEPTH
+    assert list(body(inside).nodes) == ["a"]
+    with pytest.raises(GraphError, match=f"nested more than {MOST_DEPTH} deep"):
+        body(f"{{{inside}}}")
+
+
+def test_as_many_edges_as_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerdag.graph.formats.dot.MOST_EDGES", 4)
+    assert len(body("{a b} -> {c d}").edges) == 4
+    with pytest.raises(GraphError, match="more than 4 edges; split the graph"):
+        body("{a b} -> {c d}; a -> b")

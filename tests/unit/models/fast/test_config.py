@@ -1,0 +1,180 @@
+"""Codes that go together: what is ruled out, and that samples keep to it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from laws import tried
+from small_models import SIZES as MODEL_SIZES, collated, small_dags
+
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.statistics import GraphStatistics, shared_statistics
+from layerdag.errors import ConfigError
+from layerdag.models.base import MAX_DEPTH, MAX_WIDTH, SampleRequest, model_config
+from layerdag.models.fast.config import (
+    ConditioningConfig,
+    ConstraintConfig,
+    EncoderConfig,
+    FastConfig,
+    HeadsConfig,
+    PosteriorConfig,
+)
+from layerdag.models.fast.constraints import AllowedCodes
+from layerdag.models.fast.model import FastLayerDAG
+
+SIZES = GraphSizes(attributes=(3, 4, 5))
+PAIRS = {0: (1, 1), 1: (3, 0), 2: (0, 4)}
+
+
+def chains() -> list[DAG]:
+    """Six chains in which the kind of a node determines its other two attributes."""
+    kinds = [0, 1, 2, 1, 0]
+    x_NA = torch.tensor([[kind, *PAIRS[kind]] for kind in kinds])
+    edges_2E = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    return [DAG.build(x_NA, edges_2E)] * 6
+
+
+def sampled_pairs(attributes: str) -> set[tuple[int, int, int]]:
+    config = FastConfig(
+        width=32,
+        depth=1,
+        constraints=ConstraintConfig(attributes=attributes, neighbors="unlimited"),
+    )
+    torch.manual_seed(0)
+    model = FastLayerDAG(SIZES, shared_statistics(chains(), SIZES), config).eval()
+    none_B0 = torch.zeros(24, 0)
+    request = SampleRequest(none_B0, none_B0.long(), tuple(range(24)), max_nodes=8)
+    dags = model.sample(request).dags
+    return {tuple(row) for dag in dags for row in dag.x_NA.tolist()}
+
+
+def test_an_untrained_model_samples_only_what_goes_together() -> None:
+    assert sampled_pairs("observed") <= {(kind, *rest) for kind, rest in PAIRS.items()}
+    assert len(sampled_pairs("unlimited")) > len(PAIRS)
+
+
+def test_later_attributes_restrict_those_after_them() -> None:
+    allowed = AllowedCodes(SIZES, shared_statistics(chains(), SIZES))
+    after_BF = allowed.given(1, torch.tensor([3]))
+    (fits_K,) = allowed.limit(torch.zeros(1, 5), after_BF, 2) > -torch.inf
+    assert fits_K.tolist() == [True, False, False, False, False]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True))
+@tried(20)
+def test_where_nothing_would_be_left_nothing_is_ruled_out(impossible: list[int]) -> None:
+    allowed = AllowedCodes(SIZES, shared_statistics(chains(), SIZES))
+    logits_BK = torch.zeros(1, 4)
+    logits_BK[0, impossible] = -torch.inf
+    limited_BK = allowed.limit(logits_BK, allowed.given(0, torch.tensor([0])), 1)
+    if 1 in impossible:  # the only code that goes with kind 0
+        assert torch.equal(limited_BK, logits_BK)
+    else:
+        assert (limited_BK[0] > -torch.inf).tolist() == [False, True, False, False]
+
+
+def test_without_statistics_every_code_is_allowed() -> None:
+    allowed = AllowedCodes(SIZES, None)
+    assert allowed.allowed_FF.all()
+    logits_BK = torch.randn(2, 4)
+    limited_BK = allowed.limit(logits_BK, allowed.given(0, torch.tensor([0, 2])), 1)
+    assert torch.equal(limited_BK, logits_BK)
+
+
+CHOICES = [
+    FastConfig(encoder=EncoderConfig(attention="none")),
+    FastConfig(encoder=EncoderConfig(messages="none")),
+    FastConfig(encoder=EncoderConfig(block=1)),
+    FastConfig(conditioning=ConditioningConfig(position_buckets=())),
+    FastConfig(heads=HeadsConfig(attributes="independent")),
+    FastConfig(heads=HeadsConfig(parent_features="none")),
+    FastConfig(heads=HeadsConfig(chosen_parents="all")),
+    FastConfig(constraints=ConstraintConfig("unlimited")),
+    FastConfig(posterior=PosteriorConfig(width=5, rounds=0)),
+    FastConfig(predict_out_degree=False),
+]
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "low", "high"),
+    [
+        ("", "width", 1, MAX_WIDTH),
+        ("", "depth", 1, MAX_DEPTH),
+        ("encoder", "block", 1, MAX_WIDTH),
+        ("encoder", "dropout", 0, 1),
+        ("encoder", "token_dropout", 0, 1),
+        ("conditioning", "dropout", 0, 1),
+        ("posterior", "width", 1, MAX_WIDTH),
+        ("posterior", "rounds", 0, MAX_DEPTH),
+        ("posterior", "dropout", 0, 1),
+    ],
+)
+def test_every_setting_is_bounded_on_both_sides(group: str, name: str, low: int, high: int):
+    key = f"{group}.{name}" if group else name
+    for value in (low - 1, high + 1):
+        if (name, value) == ("width", 0) and group:
+            continue  # The posterior's width 0 stands for the default.
+        settings = {group: {name: value}} if group else {name: value}
+        with pytest.raises(ConfigError, match=rf"'{key}' must be from {low} to {high}"):
+            model_config("fast", settings)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("encoder", "attention"),
+        ("encoder", "messages"),
+        ("heads", "attributes"),
+        ("heads", "parent_features"),
+        ("constraints", "out_degree"),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_the_known_ones(group: str, name: str):
+    with pytest.raises(ConfigError, match=rf"{group}\.{name}' must be '\w+' or '\w+', found 'al"):
+        model_config("fast", {group: {name: "all"}})
+
+
+@pytest.mark.parametrize("starts", [(0, 1), (2, 1), (3, 3), (1, 2_000_000), (-4,)])
+def test_buckets_must_ascend_from_1(starts: tuple[int, ...]):
+    with pytest.raises(ConfigError, match="must be ascending positions from 1 to 1,000,000, found"):
+        ConditioningConfig(position_buckets=starts)
+
+
+def test_there_are_not_arbitrarily_many_buckets():
+    with pytest.raises(ConfigError, match=r"number of conditioning\.position_buckets"):
+        ConditioningConfig(position_buckets=tuple(range(1, MAX_DEPTH + 2)))
+
+
+def test_the_posterior_is_three_quarters_as_wide_unless_told():
+    assert FastConfig(width=64).posterior_width == 48
+    assert FastConfig(width=64, posterior=PosteriorConfig(width=7)).posterior_width == 7
+
+
+def test_without_a_data_set_out_degrees_are_predicted():
+    statistics = GraphStatistics.measure(small_dags(), MODEL_SIZES)
+    for asked, predicted in ((None, True), (True, True), (False, False)):
+        config = FastConfig(width=32, depth=1, predict_out_degree=asked)
+        model = FastLayerDAG(MODEL_SIZES, statistics, config)
+        assert (model.heads.out_degree is not None) is predicted
+
+
+@pytest.mark.parametrize("config", CHOICES)
+def test_every_choice_makes_a_model_with_another_loss(config: FastConfig):
+    dags = small_dags(2)
+    statistics = GraphStatistics.measure(dags, MODEL_SIZES)
+
+    def total(config: FastConfig) -> float:
+        torch.manual_seed(0)
+        model = FastLayerDAG(MODEL_SIZES, statistics, replace(config, width=32, depth=1)).eval()
+        with torch.no_grad():
+            for number, parameter in enumerate(model.parameters()):
+                noise = torch.Generator().manual_seed(number)
+                parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=0.2)
+        terms = model.losses(collated(dags), torch.Generator())
+        return sum(term.total.item() for term in terms.values())
+
+    assert torch.isfinite(torch.tensor(total(config)))
+    # Limits of out-degrees hold in sampling alone.
+    differs = config.constraints == ConstraintConfig()
+    assert (total(config) != total(FastConfig())) is differs

@@ -1,0 +1,447 @@
+"""The causal encoder against the same computation token by token."""
+
+import math
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from small_models import SIZES as MODEL_SIZES, collated, context_of, small_dags
+from torch import Tensor
+from torch.nn import functional as F
+
+from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.models.base import Conditions
+from layerdag.models.fast.config import POSITION_BUCKETS, EncoderConfig
+from layerdag.models.fast.encoder import (
+    ConditionEncoder,
+    EncoderBlock,
+    RemainingSizes,
+    StructuralFeatures,
+    TokenEmbedding,
+    alibi_slopes,
+    at_tokens,
+    attention,
+    block_sum,
+    drop_conditions,
+    noisy_sizes,
+)
+from layerdag.models.fast.layout import BatchLayout, Edges
+
+NONE = torch.zeros(2, 0, dtype=torch.int64)
+
+
+def test_an_unknown_number_is_not_taken_for_a_mean_one():
+    encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
+    found = encoder(Conditions(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE)).before_BJD
+    assert found.isfinite().all()
+    assert not torch.allclose(found[0], found[1])
+
+
+def test_nothing_known_of_numbers_alone_adds_nothing():
+    encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
+    found = encoder(Conditions(torch.full((2, 2), torch.nan), NONE))
+    assert not found.before_BJD.any()
+    assert not found.after_BJD.any()
+
+
+def test_each_bucket_learns_a_vector_of_its_own():
+    encoder = ConditionEncoder(GraphSizes((2,), category_conditions=(3,)), 32)
+    torch.nn.init.normal_(encoder.after.weight)
+    category = torch.tensor([[0], [2]])
+    encoder(Conditions(torch.zeros(2, 0), category)).after_BJD[:, 4].square().sum().backward()
+    grown = (
+        encoder.stage_categories.weight.grad.view(4, len(POSITION_BUCKETS) + 1, 32).abs().sum(2) > 0
+    )
+    assert grown[1:, 4].tolist() == [True, False, True]
+    assert not grown[:, [0, 1, 2, 3, 5]].any()
+
+
+def test_buckets_of_positions():
+    encoder = ConditionEncoder(GraphSizes((2,)), 32)
+    stages = encoder.bucket(torch.tensor([0, 1, 2, 3, 4, 5, 8, 9, 512, 513, 9000])).tolist()
+    assert stages == [0, 1, 2, 3, 3, 4, 4, 5, 10, 11, 11]
+
+
+def test_a_token_gets_the_vector_of_its_graph_and_bucket():
+    vectors = torch.arange(6.0).view(2, 3, 1)
+    found = at_tokens(vectors, torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]))
+    assert found[:, 0].tolist() == [0.0, 2.0, 4.0]
+
+
+def test_dropping_hides_about_the_asked_fraction_and_nothing_at_zero():
+    whole = Conditions(torch.zeros(2000, 1), torch.zeros(2000, 1, dtype=torch.int64))
+    dropped = drop_conditions(whole, 0.2, torch.Generator().manual_seed(0))
+    assert abs(dropped.numeric_BC.isnan().float().mean() - 0.36) < 0.05
+    assert abs((dropped.category_BM == -1).float().mean() - 0.36) < 0.05
+    kept = drop_conditions(whole, 0.0, torch.Generator())
+    assert not kept.numeric_BC.isnan().any()
+    assert not (kept.category_BM == -1).any()
+
+
+SIZES = GraphSizes((2,), numeric_conditions=2, category_conditions=(3, 2))
+
+
+def noisy_encoder(sizes: GraphSizes = SIZES) -> ConditionEncoder:
+    """An encoder of which no weight is zero."""
+    torch.manual_seed(0)
+    encoder = ConditionEncoder(sizes, 16, position_buckets=(1, 4))
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return encoder
+
+
+def some_conditions(graphs: int = 4) -> Conditions:
+    generator = torch.Generator().manual_seed(2)
+    numbers = torch.randn(graphs, 2, generator=generator)
+    codes = torch.randint(2, (graphs, 2), generator=generator)
+    return Conditions(numbers, codes)
+
+
+def test_an_untrained_encoder_gives_every_position_the_same_and_adds_nothing_behind():
+    found = ConditionEncoder(SIZES, 16)(some_conditions())
+    assert torch.equal(found.before_BJD, found.before_BJD[:, :1].expand_as(found.before_BJD))
+    assert found.before_BJD.any()
+    assert not found.after_BJD.any()
+
+
+def test_each_condition_changes_the_vectors_of_its_graph_alone():
+    encoder, plain = noisy_encoder(), some_conditions()
+    wanted = encoder(plain)
+    for column in range(2):
+        for part in ("numeric_BC", "category_BM"):
+            changed = getattr(plain, part).clone()
+            changed[1, column] = 1 - changed[1, column]
+            other = encoder(replace(plain, **{part: changed}))
+            for name in ("before_BJD", "after_BJD"):
+                moved_BJ = (getattr(other, name) != getattr(wanted, name)).any(2)
+                assert moved_BJ[1].all()
+                assert not moved_BJ[[0, 2, 3]].any()
+
+
+def test_an_unknown_category_has_a_vector_of_its_own():
+    encoder = noisy_encoder(GraphSizes((2,), category_conditions=(3,)))
+    every = encoder(Conditions(torch.zeros(4, 0), torch.tensor([[-1], [0], [1], [2]]))).before_BJD
+    distance = torch.cdist(every[:, 0], every[:, 0])
+    assert (distance + torch.eye(4) > 1e-2).all()
+
+
+def test_numbers_far_beyond_the_data_are_taken_for_ten_standard_deviations():
+    encoder = noisy_encoder(GraphSizes((2,), numeric_conditions=1))
+    far = torch.tensor([[10.0], [1e9], [-10.0], [-1e9]])
+    found = encoder(Conditions(far, torch.zeros(4, 0, dtype=torch.int64))).before_BJD
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[2], found[3])
+    assert not torch.allclose(found[0], found[2])
+
+
+def test_vectors_of_some_graphs_are_selected_in_the_order_asked_for():
+    encoder, plain = noisy_encoder(), some_conditions()
+    rows = torch.tensor([3, 0, 0])
+    found, wanted = encoder(plain).select(rows), encoder(plain.of(rows))
+    torch.testing.assert_close(found.before_BJD, wanted.before_BJD)
+    torch.testing.assert_close(found.after_BJD, wanted.after_BJD)
+
+
+def test_without_any_condition_there_is_nothing_to_add():
+    encoder = noisy_encoder(GraphSizes((2,)))
+    found = encoder(Conditions(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.int64)))
+    assert found.before_BJD.shape == (3, 3, 16)
+    assert not found.before_BJD.any()
+
+
+def test_without_buckets_all_positions_share_one_vector():
+    encoder = ConditionEncoder(SIZES, 16, position_buckets=())
+    assert encoder(some_conditions()).before_BJD.shape == (4, 1, 16)
+    assert encoder.bucket(torch.tensor([0, 7, 10**6])).tolist() == [0, 0, 0]
+
+
+def test_dropping_everything_leaves_nothing_known():
+    dropped = drop_conditions(some_conditions(), 1.0, torch.Generator())
+    assert dropped.numeric_BC.isnan().all()
+    assert (dropped.category_BM == -1).all()
+
+
+def trained_remaining() -> RemainingSizes:
+    torch.manual_seed(0)
+    remaining = RemainingSizes(16)
+    torch.nn.init.normal_(remaining.lift.weight)
+    return remaining
+
+
+def sizes_of(nodes: list[float], layers: list[float]) -> torch.Tensor:
+    return torch.tensor([nodes, layers]).T
+
+
+def test_remaining_sizes_add_nothing_untrained_or_where_none_are_asked_for():
+    position_T, layer_T = torch.tensor([0, 5]), torch.tensor([0, 2])
+    sizes_T2 = sizes_of([20.0, 20.0], [7.0, 7.0])
+    assert not any(part.any() for part in RemainingSizes(16)(position_T, layer_T, sizes_T2))
+    unknown_T2 = torch.full((2, 2), torch.nan)
+    assert not any(part.any() for part in trained_remaining()(position_T, layer_T, unknown_T2))
+
+
+@pytest.mark.parametrize("counted", ["nodes", "layers"])
+def test_remaining_sizes_tell_apart_what_is_left_and_what_is_there(counted):
+    done_T, asked_T = torch.tensor([10, 90, 10, 45, 0]), [20.0, 100.0, 100.0, 90.0, 1e6]
+    zero_T, unknown_T = torch.zeros_like(done_T), [torch.nan] * 5
+    if counted == "nodes":
+        parts = trained_remaining()(done_T, zero_T, sizes_of(asked_T, unknown_T))
+    else:
+        parts = trained_remaining()(zero_T, done_T, sizes_of(unknown_T, asked_T))
+    for part in parts:
+        assert part.isfinite().all()
+        assert (torch.cdist(part, part) + 9 * torch.eye(5) > 0.1).all()
+
+
+def test_beyond_the_numbers_asked_for_nothing_is_left():
+    sizes_T2 = sizes_of([100.0, 100.0], [10.0, 10.0])
+    before_TD, after_TD = trained_remaining()(
+        torch.tensor([130, 200]), torch.tensor([13, 20]), sizes_T2
+    )
+    assert torch.equal(before_TD[0], before_TD[1])
+    assert torch.equal(after_TD[0], after_TD[1])
+
+
+def test_sizes_of_training_graphs_are_asked_for_within_a_few_percent():
+    sizes_B2 = torch.full((4000, 2), 500)
+    ratio_B2 = noisy_sizes(sizes_B2, torch.Generator().manual_seed(0)) / 500
+    assert 0.02 < ratio_B2.log().std() < 0.05
+    assert (ratio_B2.log().mean(0).abs() < 0.005).all()
+    assert torch.equal(noisy_sizes(sizes_B2, None), sizes_B2.float())
+
+
+def test_dropping_conditions_hides_each_of_the_two_sizes():
+    numbers, none = torch.zeros(500, 1), torch.zeros(500, 0, dtype=torch.int64)
+    whole = Conditions(numbers, none, torch.ones(500, 2))
+    dropped = drop_conditions(whole, 0.2, torch.Generator().manual_seed(0))
+    hidden_B2 = dropped.sizes_B2.isnan()
+    assert ((hidden_B2.float().mean(0) - 0.36).abs() < 0.1).all()
+    assert hidden_B2[:, 0].logical_xor(hidden_B2[:, 1]).any()
+    assert hidden_B2[:, 0].logical_xor(dropped.numeric_BC[:, 0].isnan()).any()
+
+
+WIDTH, HEADS = 8, 2
+
+
+def encoder_block(**settings: object) -> EncoderBlock:
+    torch.manual_seed(3)
+    return EncoderBlock(WIDTH, HEADS, EncoderConfig(**settings)).eval()
+
+
+def noise(rows: int) -> Tensor:
+    return torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+def attended_by_hand(layer: EncoderBlock, x_TD: Tensor, layout: BatchLayout, block: int) -> Tensor:
+    """Each token attends to its block and the one before, and to a mean of each older block."""
+    query_TD, key_TD, value_TD = layer.query_key_value(layer.norm(x_TD)).chunk(3, dim=-1)
+    rows = []
+    for token in range(layout.num_tokens):
+        start = int(layout.start_B[layout.graph_T[token]])
+        older = max((token - start) // block - 1, 0)
+        near = torch.arange(start + older * block, token + 1)
+        far = [torch.arange(start + i * block, start + (i + 1) * block) for i in range(older)]
+        keys = torch.cat([key_TD[near], *(key_TD[i].mean(0, keepdim=True) for i in far)])
+        values = torch.cat([value_TD[near], *(value_TD[i].mean(0, keepdim=True) for i in far)])
+        penalty = torch.cat([(token - near).float(), torch.zeros(older)])
+        heads = []
+        for head, slope in enumerate(alibi_slopes(HEADS, x_TD.device)):
+            part = slice(head * WIDTH // HEADS, (head + 1) * WIDTH // HEADS)
+            score = keys[:, part] @ query_TD[token, part] / math.sqrt(WIDTH / HEADS)
+            heads.append((score - slope * penalty).softmax(0) @ values[:, part])
+        rows.append(torch.cat(heads))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 64])
+def test_attention_is_that_of_each_token_over_its_window_and_the_means_of_older_blocks(block: int):
+    batch = collated(small_dags(2))
+    layout, context = context_of(batch, block)
+    layer, x_TD = encoder_block(messages="none"), noise(layout.num_tokens)
+    wanted = attended_by_hand(layer, x_TD, layout, block)
+    torch.testing.assert_close(
+        layer(x_TD, context), layer.finish(x_TD, wanted, torch.zeros_like(wanted))
+    )
+
+
+def test_messages_are_the_mean_of_the_parents_values():
+    batch = collated(small_dags(2))
+    layout, context = context_of(batch, 4)
+    layer, x_TD = encoder_block(attention="none"), noise(layout.num_tokens)
+    value_TD = layer.query_key_value(layer.norm(x_TD)).chunk(3, dim=-1)[2]
+    message_TD = torch.zeros_like(x_TD)
+    for token in range(layout.num_tokens):
+        parents = context.parent_E[context.child_E == token]
+        if parents.numel():
+            message_TD[token] = value_TD[parents].mean(0)
+    torch.testing.assert_close(
+        layer(x_TD, context), layer.finish(x_TD, torch.zeros_like(x_TD), message_TD)
+    )
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 64])
+def test_a_token_changes_itself_and_later_tokens_of_its_graph_alone(block: int):
+    layout, context = context_of(collated(small_dags(2)), block)
+    layer, x_TD = encoder_block(), noise(layout.num_tokens)
+    plain = layer(x_TD, context)
+    for token in range(0, layout.num_tokens, 5):
+        changed = x_TD.clone()
+        # Not by a constant: the normalization would take it away.
+        changed[token] += torch.linspace(-1, 2, WIDTH)
+        moved_T = (layer(changed, context) != plain).any(1)
+        assert moved_T[token]
+        assert not moved_T[:token].any()
+        assert not moved_T[layout.graph_T != layout.graph_T[token]].any()
+
+
+def test_without_attention_and_messages_every_token_is_alone():
+    layout, context = context_of(collated(small_dags(1)), 4)
+    layer, x_TD = encoder_block(attention="none", messages="none"), noise(layout.num_tokens)
+    one_by_one = [layer.finish(row, 0 * row, 0 * row) for row in x_TD[:, None]]
+    torch.testing.assert_close(layer(x_TD, context), torch.cat(one_by_one))
+
+
+def test_variants_have_the_same_parameters_and_begin_with_the_same_weights():
+    whole, bare = encoder_block(), encoder_block(attention="none", messages="none")
+    assert whole.state_dict().keys() == bare.state_dict().keys()
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, bare.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4, 8])
+def test_the_penalty_halves_by_equal_steps_and_the_last_head_has_none(heads: int):
+    slopes = alibi_slopes(heads, torch.device("cpu"))
+    assert slopes[-1] == 0
+    wanted = [2 ** (-8 * h / heads) for h in range(1, heads)]
+    assert slopes[:-1].tolist() == pytest.approx(wanted)
+
+
+def test_biases_hide_later_tokens_and_missing_blocks():
+    layout, context = context_of(collated(small_dags(3)), 2)
+    hidden_ww = context.first_bias_Hww.isinf()
+    width = hidden_ww.shape[-1]
+    assert (hidden_ww == torch.ones(width, width).triu(1).bool()).all()
+    pooled_ZHbz = context.later_bias_ZHbw[..., 4:]
+    valid_ZHbz = context.blocks.pooled_valid_Zz[:, None, None].expand_as(pooled_ZHbz)
+    assert torch.equal(pooled_ZHbz == 0, valid_ZHbz)
+    assert torch.equal(pooled_ZHbz.isinf(), ~valid_ZHbz)
+    assert layout.num_tokens > 4
+
+
+def test_attention_is_scaled_dot_product_attention(generator: torch.Generator):
+    query, key, value = torch.randn(3, 5, 4, WIDTH, generator=generator)
+    bias = torch.randn(HEADS, 4, 4, generator=generator)
+
+    def split(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+    wanted = F.scaled_dot_product_attention(split(query), split(key), split(value), attn_mask=bias)
+    found = attention(query, key, value, bias)
+    torch.testing.assert_close(found, wanted.transpose(1, 2).flatten(2))
+
+
+def test_block_sums_add_the_tokens_of_each_block_in_single_precision():
+    layout, context = context_of(collated(small_dags(3)), 3)
+    ones = torch.ones(layout.num_tokens, 2, dtype=torch.bfloat16)
+    found = block_sum(ones, context.blocks)
+    assert found.dtype == torch.float32
+    assert found[:, 0].tolist() == torch.bincount(context.blocks.of_T).tolist()
+
+
+NO_EDGE = torch.zeros(2, 0, dtype=torch.int64)
+
+
+def test_counts_at_each_token_of_a_small_graph():
+    """0 -> 1, 0 -> 2, 1 -> 3, 0 -> 3; layers {0}, {1, 2}, {3}."""
+    dag = DAG.build(
+        torch.zeros(4, 1, dtype=torch.int64), torch.tensor([[0, 0, 0, 1], [1, 2, 3, 3]])
+    )
+    batch = collated([dag, dag])
+    layout = BatchLayout.from_batch(batch)
+    edges = Edges.from_batch(batch, layout)
+    structure = StructuralFeatures.from_layout(layout, edges, edges.out_degree_T)
+    expected = {
+        "degree_T": [0, 0, 1, 1, 2],
+        "out_degree_T": [0, 3, 1, 0, 0],
+        "size_T": [1, 1, 2, 2, 1],
+        "left_T": [0, 0, 1, 0, 0],
+        "open_T": [0, 3, 3, 2, 0],
+        "open_layer_T": [0, 3, 1, 1, 0],
+        "open_before_T": [0, 0, 2, 1, 0],
+        "position_T": [0, 1, 2, 3, 4],
+        "layer_T": [0, 0, 1, 1, 2],
+    }
+    for name, row in expected.items():
+        assert getattr(structure, name).tolist() == row * 2, name
+
+
+def features(*dags: DAG, plans: bool = True) -> tuple[BatchLayout, StructuralFeatures]:
+    batch = collated(list(dags))
+    layout = BatchLayout.from_batch(batch)
+    edges = Edges.from_batch(batch, layout)
+    out_degree_T = edges.out_degree_T if plans else torch.zeros_like(edges.out_degree_T)
+    return layout, StructuralFeatures.from_layout(layout, edges, out_degree_T)
+
+
+def test_features_of_a_batch_are_those_of_its_graphs():
+    dags = small_dags(4)
+    _, together = features(*dags)
+    alone = torch.cat([features(dag)[1].stacked() for dag in dags])
+    assert torch.equal(together.stacked(), alone)
+
+
+def test_pending_children_are_those_that_later_nodes_take():
+    dag = small_dags(4)[-1]
+    layout, structure = features(dag)
+    source, target = dag.edge_index_2E
+    layer_N = dag.layers()
+    for node, token in enumerate(layout.token_N.tolist()):
+        pending = (source <= node) & (target > node)
+        own_layer = layer_N[source] == layer_N[node]
+        before = layer_N[source] == layer_N[node] - 1
+        assert structure.open_T[token] == pending.sum()
+        assert structure.open_layer_T[token] == (pending & own_layer).sum()
+        # Of the layer before: predicted children less the edges to this layer so far.
+        reached = before & (target <= node) & (layer_N[target] == layer_N[node])
+        assert structure.open_before_T[token] == before.sum() - reached.sum()
+
+
+def test_a_whole_graph_leaves_no_child_pending():
+    layout, structure = features(*small_dags(3))
+    assert not structure.open_T[layout.end_B - 1].any()
+
+
+def test_without_out_degrees_only_edges_so_far_are_counted():
+    layout, structure = features(*small_dags(2), plans=False)
+    assert not structure.out_degree_T.any()
+    assert (structure.open_T <= 0).all()
+    edges = structure.degree_T.sum()
+    assert -structure.open_T[layout.end_B - 1].sum() == edges
+
+
+def test_start_tokens_have_a_code_of_their_own():
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(MODEL_SIZES, 8)
+    _, structure = features(DAG.build(torch.zeros(1, 3, dtype=torch.int64), NO_EDGE))
+    first = torch.stack([embedding.start_A, torch.zeros(3, dtype=torch.int64)])
+    start, node = embedding(first, structure)
+    assert embedding.start_A.tolist() == list(MODEL_SIZES.attributes)
+    assert not torch.allclose(start, node)
+    assert embedding.embedding.weight.shape[0] == sum(MODEL_SIZES.attributes) + 3 + (
+        len(fields(StructuralFeatures)) * embedding.scale.num_codes
+    )
+
+
+def test_negative_counts_are_embedded_as_zero():
+    embedding = TokenEmbedding(MODEL_SIZES, 8)
+    codes = torch.zeros(1, 3, dtype=torch.int64)
+    none = {field.name: torch.zeros(1, dtype=torch.int64) for field in fields(StructuralFeatures)}
+    fewer = {**none, "open_T": torch.tensor([-5]), "open_before_T": torch.tensor([-1])}
+    assert torch.equal(
+        embedding(codes, StructuralFeatures(**none)), embedding(codes, StructuralFeatures(**fewer))
+    )
+    more = {**none, "open_T": torch.tensor([5])}
+    assert not torch.equal(
+        embedding(codes, StructuralFeatures(**none)), embedding(codes, StructuralFeatures(**more))
+    )

@@ -1,0 +1,303 @@
+"""Where tokens, layers, blocks and edges lie, against loops over the graphs."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from small_models import SIZES, collated, small_dags
+
+from layerdag.dag.dag import DAG, DAGBatch
+from layerdag.models.fast.layout import (
+    BLOCK_CODES,
+    NEVER,
+    TOKEN_CODES,
+    AttentionBlocks,
+    BatchLayout,
+    CandidatePairs,
+    Edges,
+    ParentDecisionRows,
+    ParentHistory,
+    log_code,
+    no_token_codes,
+    split_ranges,
+    stub_code,
+    token_codes,
+)
+
+LONELY = DAG.build(
+    torch.zeros(1, len(SIZES.attributes), dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)
+)
+DAGS = [LONELY, *small_dags(3), LONELY]
+
+
+@pytest.fixture(scope="module")
+def batch() -> DAGBatch:
+    return collated(DAGS)
+
+
+@pytest.fixture(scope="module")
+def layout(batch: DAGBatch) -> BatchLayout:
+    return BatchLayout.from_batch(batch)
+
+
+def tokens() -> Iterator[tuple[int, int]]:
+    """Yield (graph, node of that graph or -1 for the start token) of every token in order."""
+    for graph, dag in enumerate(DAGS):
+        yield graph, -1
+        yield from ((graph, node) for node in range(dag.num_nodes))
+
+
+def test_every_graph_is_a_start_token_and_its_nodes(layout: BatchLayout):
+    graphs, nodes = zip(*tokens(), strict=True)
+    assert layout.num_tokens == len(graphs)
+    assert layout.graph_T.tolist() == list(graphs)
+    assert layout.position_T.tolist() == [node + 1 for node in nodes]
+    starts = [token for token, node in enumerate(nodes) if node < 0]
+    assert layout.start_B.tolist() == starts
+    assert layout.end_B.tolist() == [*starts[1:], len(nodes)]
+    assert layout.token_N.tolist() == [token for token, node in enumerate(nodes) if node >= 0]
+
+
+def test_layers_sizes_and_places_are_those_of_each_graph(layout: BatchLayout):
+    layers, places, sizes = [], [], []
+    for graph, node in tokens():
+        layer_N = DAGS[graph].layers().tolist()
+        layer = layer_N[node] if node >= 0 else -1
+        layers.append(layer)
+        places.append(node - layer_N.index(layer) if node >= 0 else 0)
+        sizes.append(layer_N.count(layer) if node >= 0 else 1)
+    assert layout.layer_T.tolist() == layers
+    assert layout.index_T.tolist() == places
+    assert layout.size_T.tolist() == sizes
+
+
+def test_each_node_knows_where_its_layer_and_the_one_before_begin(layout: BatchLayout):
+    graph_T, layer_T = layout.graph_T.tolist(), layout.layer_T.tolist()
+    where = list(zip(graph_T, layer_T, strict=True))
+    for node, token in enumerate(layout.token_N.tolist()):
+        graph, layer = where[token]
+        assert layout.layer_start_N[node] == where.index((graph, layer))
+        if layer:
+            assert layout.parent_start_N[node] == where.index((graph, layer - 1))
+
+
+def test_layers_of_the_batch_are_listed_in_order(layout: BatchLayout):
+    where = list(zip(layout.graph_T.tolist(), layout.layer_T.tolist(), strict=True))
+    distinct = [key for key in dict.fromkeys(where) if key[1] >= 0]
+    assert layout.first_token_L.tolist() == [where.index(key) for key in distinct]
+    assert layout.layer_size_L.tolist() == [where.count(key) for key in distinct]
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 64])
+def test_blocks_cut_every_graph_anew(layout: BatchLayout, block: int):
+    blocks = AttentionBlocks.from_layout(layout, block)
+    cut = list(zip(layout.graph_T.tolist(), (layout.position_T // block).tolist(), strict=True))
+    number = {key: index for index, key in enumerate(dict.fromkeys(cut))}
+    assert blocks.of_T.tolist() == [number[key] for key in cut]
+    assert blocks.num_blocks == len(number)
+    assert blocks.offset_T.tolist() == (layout.position_T % block).tolist()
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 64])
+def test_the_slot_of_a_token_asks_for_that_token(layout: BatchLayout, block: int):
+    blocks = AttentionBlocks.from_layout(layout, block)
+    rows = torch.cat([blocks.first.query_Zb.flatten(), blocks.later.query_Zb.flatten()])
+    assert rows[blocks.slot_T].tolist() == list(range(layout.num_tokens))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7])
+def test_a_later_block_sees_itself_and_the_block_before_and_pools_the_rest(
+    layout: BatchLayout, block: int
+):
+    blocks = AttentionBlocks.from_layout(layout, block)
+    later = layout.position_T >= block
+    first_slot = blocks.first.query_Zb.numel()
+    for token in later.nonzero()[:, 0].tolist():
+        row = int(blocks.slot_T[token] - first_slot) // block
+        start = token - int(blocks.offset_T[token]) - block
+        last = layout.num_tokens - 1
+        window = [min(place, last) for place in range(start, start + 2 * block)]
+        assert blocks.later.key_Zw[row].tolist() == window
+        pooled = blocks.pooled_Zz[row][blocks.pooled_valid_Zz[row]].tolist()
+        first = int(blocks.of_T[layout.start_B[layout.graph_T[token]]])
+        assert pooled == list(range(first, int(blocks.of_T[token]) - 1))
+
+
+def test_small_graphs_have_windows_no_wider_than_they_are():
+    blocks = AttentionBlocks.from_layout(BatchLayout.from_batch(collated([LONELY])), 64)
+    assert blocks.first.query_Zb.tolist() == [[0, 1]]
+    assert blocks.later.query_Zb.shape[0] == 0
+    assert blocks.pooled_Zz.shape == (0, 0)
+
+
+def test_edges_are_listed_by_child_with_the_latest_parent_first(
+    batch: DAGBatch, layout: BatchLayout
+):
+    edges = Edges.from_batch(batch, layout)
+    wanted = []
+    offset = 0
+    for graph, dag in enumerate(DAGS):
+        source, target = dag.edge_index_2E.tolist()
+        triples = zip(target, source, dag.edge_type_E.tolist(), strict=True)
+        for child, parent, kind in sorted(triples, key=lambda row: (row[0], -row[1])):
+            start = offset + graph + 1
+            wanted.append((start + child, start + parent, kind, offset + child))
+        offset += dag.num_nodes
+    columns = (edges.child_E, edges.parent_E, edges.type_E, edges.node_E)
+    assert torch.stack(columns, dim=1).tolist() == [list(row) for row in wanted]
+    children = edges.child_E.tolist()
+    assert edges.rank_E.tolist() == [i - children.index(c) for i, c in enumerate(children)]
+    assert edges.degree_E.tolist() == [children.count(child) for child in children]
+
+
+def test_degrees_count_the_edges_at_both_ends(batch: DAGBatch, layout: BatchLayout):
+    edges = Edges.from_batch(batch, layout)
+    source, target = batch.edge_index_2E
+    assert edges.in_degree_N.tolist() == torch.bincount(target, minlength=batch.num_nodes).tolist()
+    out_degree_N = torch.bincount(source, minlength=batch.num_nodes)
+    assert edges.out_degree_T[layout.token_N].tolist() == out_degree_N.tolist()
+    assert not edges.out_degree_T[layout.start_B].any()
+
+
+def test_the_first_parent_lies_in_the_layer_before(batch: DAGBatch, layout: BatchLayout):
+    edges = Edges.from_batch(batch, layout)
+    first = edges.rank_E == 0
+    gap = layout.layer_T[edges.child_E] - layout.layer_T[edges.parent_E]
+    assert (gap[first] == 1).all()
+    assert (gap >= 1).all()
+
+
+def test_graphs_without_edges_have_none():
+    batch = collated([LONELY, LONELY])
+    edges = Edges.from_batch(batch, BatchLayout.from_batch(batch))
+    assert edges.parent_E.shape == (0,)
+    assert edges.in_degree_N.tolist() == [0, 0]
+    assert edges.out_degree_T.tolist() == [0, 0, 0, 0]
+
+
+def diamond() -> DAG:
+    """0 -> 2, 1 -> 2, 0 -> 3, 2 -> 4, 1 -> 4; layers {0, 1}, {2, 3}, {4}."""
+    return DAG.build(
+        torch.zeros(5, 1, dtype=torch.int64), torch.tensor([[0, 1, 0, 1, 2], [2, 2, 3, 4, 4]])
+    )
+
+
+def decided(batch: DAGBatch) -> tuple[BatchLayout, Edges, ParentDecisionRows]:
+    layout = BatchLayout.from_batch(batch)
+    edges = Edges.from_batch(batch, layout)
+    return layout, edges, ParentDecisionRows.from_edges(layout, edges)
+
+
+def test_decisions_of_a_small_graph():
+    _, edges, decisions = decided(collated([diamond()]))
+    assert edges.parent_E.tolist() == [2, 1, 1, 3, 2]
+    assert decisions.child_Q.tolist() == [3, 3, 4, 5, 5]
+    # A first parent lies in the layer before; a second one before the first, at least at token 1.
+    assert decisions.low_Q.tolist() == [1, 1, 1, 3, 1]
+    assert decisions.high_Q.tolist() == [3, 2, 3, 5, 3]
+    # Offsets count from the parent chosen before, or from the sibling's first parent.
+    assert decisions.reference_Q.tolist() == [NEVER, 2, 2, NEVER, 3]
+
+
+def test_the_true_parent_is_always_a_candidate_and_enough_of_them_remain():
+    layout, edges, decisions = decided(collated(small_dags(6)))
+    assert (decisions.low_Q <= edges.parent_E).all()
+    assert (edges.parent_E < decisions.high_Q).all()
+    assert (layout.graph_T[decisions.low_Q] == layout.graph_T[decisions.child_Q]).all()
+    still = edges.degree_E - edges.rank_E - 1
+    # The lowest token a further parent may be leaves as many below it as are still needed.
+    further = edges.rank_E > 0
+    below = decisions.low_Q - layout.start_B[layout.graph_T[edges.child_E]] - 1
+    assert torch.equal(below[further], still[further])
+    assert still[further].max() > 0
+    before = edges.parent_E - layout.start_B[layout.graph_T[edges.child_E]] - 1
+    assert (before >= still).all()
+
+
+def test_ranges_pair_each_decision_with_every_integer_of_its_range():
+    pairs = CandidatePairs.ranges(torch.tensor([3, 5, 0, 7]), torch.tensor([6, 5, 2, 4]))
+    assert pairs.decision_P.tolist() == [0, 0, 0, 2, 2]
+    assert pairs.candidate_P.tolist() == [3, 4, 5, 0, 1]
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 64])
+def test_the_window_and_the_older_blocks_hold_every_earlier_token_once(block: int):
+    layout, _, decisions = decided(collated(small_dags(3)))
+    blocks = AttentionBlocks.from_layout(layout, block)
+    window_Q, far_Q = split_ranges(decisions, layout, blocks)
+    for child, window, far in zip(
+        decisions.child_Q.tolist(), window_Q.tolist(), far_Q.tolist(), strict=True
+    ):
+        start = int(layout.start_B[layout.graph_T[child]])
+        first = int(blocks.of_T[start])
+        older = [t for t in range(start, child) if first <= blocks.of_T[t] < far]
+        assert older + list(range(window, child)) == list(range(start, child))
+        assert child - window <= 2 * block
+
+
+def test_uses_count_what_came_before_the_child_and_the_last_of_them():
+    parent, child = torch.tensor([1, 1, 2, 1]), torch.tensor([2, 3, 3, 5])
+    history = ParentHistory(parent, child, num_groups=4, num_tokens=6)
+    asked = [(1, 2), (1, 3), (1, 5), (1, 6 - 1), (2, 3), (2, 4), (3, 5), (0, 5)]
+    group, when = torch.tensor(asked).T
+    used, last = history.before(group, when)
+    assert used.tolist() == [0, 1, 2, 2, 0, 1, 0, 0]
+    assert last.tolist() == [NEVER, 2, 3, 3, NEVER, 3, NEVER, NEVER]
+
+
+def test_uses_equal_those_counted_one_by_one(generator: torch.Generator):
+    _, edges, decisions = decided(collated(small_dags(5)))
+    tokens = int(edges.child_E.max()) + 1
+    history = ParentHistory(edges.parent_E, edges.child_E, tokens, tokens)
+    group = torch.randint(tokens, (200,), generator=generator)
+    when = decisions.child_Q[torch.randint(len(decisions.child_Q), (200,), generator=generator)]
+    used, last = history.before(group, when)
+    for g, w, count, latest in zip(*(x.tolist() for x in (group, when, used, last)), strict=True):
+        earlier = edges.child_E[(edges.parent_E == g) & (edges.child_E < w)].tolist()
+        assert count == len(earlier)
+        assert latest == max(earlier, default=NEVER)
+
+
+def test_without_edges_nothing_was_ever_used():
+    none = torch.zeros(0, dtype=torch.int64)
+    used, last = ParentHistory(none, none, 3, 5).before(torch.tensor([0, 2]), torch.tensor([4, 4]))
+    assert used.tolist() == [0, 0]
+    assert last.tolist() == [NEVER, NEVER]
+
+
+def test_log_codes_are_exact_up_to_4_and_then_ever_wider():
+    borders = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 9: 6, 10: 7, 16: 7, 17: 8, 32: 8}
+    counts = torch.tensor([*borders, 33, 10**6])
+    assert log_code(counts).tolist() == [*borders.values(), 9, 9]
+    assert int(log_code(counts).max()) == BLOCK_CODES - 1
+
+
+def test_stub_codes_tell_children_so_far_from_pending_ones():
+    used = torch.tensor([0, 0, 2, 3, 9, 4, 1])
+    out_degree = torch.tensor([0, 9, 3, 3, 10, 1, 3])
+    assert stub_code(used, out_degree).tolist() == [0, 3, 9, 12, 13, 12, 6]
+
+
+def test_all_stub_codes_occur_and_none_beyond():
+    used, pending = torch.meshgrid(torch.arange(6), torch.arange(-2, 6), indexing="ij")
+    codes = stub_code(used.flatten(), (used + pending).flatten())
+    assert codes.unique().tolist() == list(range(TOKEN_CODES[0]))
+
+
+def test_token_codes_clamp_the_offset_and_mark_a_missing_reference():
+    found = token_codes(
+        stub_P=torch.tensor([5, 5, 5, 5]),
+        offset_P=torch.tensor([-9, 0, 3, 77]),
+        has_reference_P=torch.tensor([True, True, True, False]),
+        gap_P=torch.tensor([0, 1, 8, 100]),
+        layers_P=torch.tensor([1, 2, 5, 40]),
+    )
+    assert found.tolist() == [[5, 0, 0, 1], [5, 4, 1, 2], [5, 7, 6, 5], [5, 9, 9, 9]]
+    assert (found < torch.tensor(TOKEN_CODES)).all()
+
+
+def test_without_parent_features_all_candidates_look_alike(generator: torch.Generator):
+    five = [torch.randint(9, (6,), generator=generator) for _ in range(4)]
+    found = no_token_codes(five[0], five[1], five[2] > 3, five[2], five[3])
+    assert found.shape == (6, len(TOKEN_CODES))
+    assert not found.any()

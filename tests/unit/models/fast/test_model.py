@@ -1,0 +1,145 @@
+from itertools import pairwise
+
+import pytest
+import torch
+from small_models import SIZES, collated, small_dags, small_model
+
+from layerdag.dag.partial import Prefix
+from layerdag.dag.statistics import GraphStatistics
+from layerdag.errors import ConfigError
+from layerdag.models.fast.config import EncoderConfig, FastConfig
+from layerdag.models.fast.decisions import end_loss
+from layerdag.models.fast.model import FastLayerDAG
+
+
+def totals(model: FastLayerDAG, dags: list, seed: int = 0) -> dict[str, float]:
+    found = model.losses(collated(dags), torch.Generator().manual_seed(seed))
+    return {name: term.total.item() for name, term in found.items()}
+
+
+def test_there_is_a_finite_loss_for_each_objective():
+    found = totals(small_model(small_dags()), small_dags())
+    assert set(found) == {"layer_size", "node", "edge", "condition"}
+    assert all(0 < value < 1e5 for value in found.values())
+
+
+def test_evaluation_ignores_the_generator():
+    model = small_model(small_dags(), dropout=0.5)
+    assert totals(model, small_dags(), seed=1) == totals(model, small_dags(), seed=2)
+
+
+def test_training_noise_comes_from_the_generator_alone():
+    model = small_model(small_dags(), dropout=0.5).train()
+    assert totals(model, small_dags(), seed=1) == totals(model, small_dags(), seed=1)
+    assert totals(model, small_dags(), seed=1) != totals(model, small_dags(), seed=2)
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_graphs():
+    dags = small_dags(8)
+    model = small_model(dags)
+    batch = collated(dags)
+    together = model.losses(batch, torch.Generator())
+    for name, term in together.items():
+        alone = 0.0
+        for index, dag in enumerate(dags):
+            single = collated([dag])
+            changes = {
+                "numeric_BC": batch.numeric_BC[index : index + 1],
+                "category_BM": batch.category_BM[index : index + 1],
+            }
+            single = type(single)(**(vars(single) | changes))
+            alone += model.losses(single, torch.Generator())[name].total.item()
+        assert term.total.item() == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.parametrize("plans", [True, False])
+def test_every_parameter_belongs_to_one_objective_and_learns(plans):
+    model = small_model(small_dags(), predict_out_degree=plans).train()
+    groups = model.objective_parameters()
+    listed = [parameter for group in groups.values() for parameter in group]
+    assert len(listed) == len({id(p) for p in listed}) == len(list(model.parameters()))
+    found = model.losses(collated(small_dags()), torch.Generator().manual_seed(0))
+    sum(term.mean() for term in found.values()).backward()
+    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == []
+
+
+def test_losses_and_gradients_work_in_mixed_precision():
+    model = small_model(small_dags())
+    exact = model.losses(collated(small_dags()), torch.Generator())
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = model.losses(collated(small_dags()), torch.Generator())
+    sum(term.mean() for term in rough.values()).backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    for name, term in exact.items():
+        assert rough[name].total.dtype == torch.float32
+        torch.testing.assert_close(rough[name].total, term.total, rtol=0.01, atol=0.1)
+
+
+def test_training_lowers_the_loss():
+    dags = small_dags()
+    model = small_model(dags)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    before = sum(totals(model, dags).values())
+    for _ in range(5):
+        loss = model.losses(collated(dags), torch.Generator())
+        optimizer.zero_grad()
+        sum(term.mean() for term in loss.values()).backward()
+        optimizer.step()
+    assert sum(totals(model, dags).values()) < 0.8 * before
+
+
+def test_graphs_without_edges_have_a_loss():
+    lonely = [dag for dag in small_dags(1)]
+    lonely[0] = lonely[0].build(lonely[0].x_NA[:2], torch.zeros(2, 0, dtype=torch.int64))
+    assert totals(small_model(small_dags()), lonely)["edge"] == 0.0
+
+
+def test_the_weights_of_one_model_fit_another_of_the_same_description():
+    dags = small_dags()
+    model = small_model(dags)
+    torch.manual_seed(5)
+    config = FastConfig(width=32, depth=2, encoder=EncoderConfig(block=4))
+    other = FastLayerDAG(SIZES, GraphStatistics.measure(dags, SIZES), config)
+    other.load_state_dict(model.state_dict())
+    assert totals(other.eval(), dags) == totals(model, dags)
+
+
+def test_a_width_that_cannot_be_split_into_heads_is_refused():
+    with pytest.raises(ConfigError, match="multiple of 32"):
+        FastConfig(width=50)
+
+
+def test_the_likelihood_of_a_graph_is_that_of_its_layers_and_of_their_end():
+    """-log p(graph) = -log p(all of its layers) - log p(no layer follows)."""
+    dags = small_dags(1)
+    model, batch = small_model(dags), collated(dags)
+    with torch.inference_mode():
+        terms = model.losses(batch, torch.Generator())
+        targets, encoded_TD = model._teacher_forced(batch, None)
+        end = end_loss(model.heads, encoded_TD, targets.layout)
+    whole = sum(float(terms[name].total) for name in ("layer_size", "node", "edge"))
+    assert end.total > 0
+    assert model.log_prefix_likelihood(batch) == pytest.approx(float(end.total) - whole, rel=1e-5)
+
+
+def test_a_prefix_is_less_likely_with_each_layer():
+    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
+    model = small_model([dag], predict_out_degree=False)
+    found = [
+        model.log_prefix_likelihood(collated([Prefix.from_dag(dag, layers).dag]))
+        for layers in range(1, dag.num_layers + 1)
+    ]
+    assert all(later < earlier for earlier, later in pairwise(found))
+
+
+def test_children_that_are_still_to_come_may_be_told():
+    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
+    first, whole = Prefix.from_dag(dag, 3), collated([dag])
+    own_N = torch.bincount(dag.edge_index_2E[0], minlength=dag.num_nodes)
+    for predicts in (False, True):
+        model = small_model([dag], predict_out_degree=predicts)
+        assert model.log_prefix_likelihood(whole, own_N) == model.log_prefix_likelihood(whole)
+        part = collated([first.dag])
+        told = model.log_prefix_likelihood(part, torch.tensor(first.out_degrees))
+        assert (told != model.log_prefix_likelihood(part)) == predicts

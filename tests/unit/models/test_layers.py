@@ -1,0 +1,300 @@
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from layerdag.models.layers import (
+    CountCode,
+    CountEncoder,
+    MessagePassingLayer,
+    SegmentAttention,
+    Segments,
+    SumEmbedding,
+    dropout,
+    row_dropout,
+    segment_log_sum_exp,
+    segment_max,
+    segment_mean,
+    segment_pointers,
+    segment_ranges,
+    sinusoids,
+    to_float32,
+)
+
+
+def test_attention_stays_inside_each_segment(generator: torch.Generator):
+    attention = SegmentAttention(8, 2)
+    rows = torch.randn(26, 8, generator=generator)
+    lengths = torch.tensor([1, 0, 3, 9, 2, 4, 1, 6])
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    found = attention(rows, Segments.from_ptr(ptr))
+    for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
+        torch.testing.assert_close(found[start:end], direct(attention, rows[start:end]))
+
+
+def direct(attention: SegmentAttention, rows: torch.Tensor) -> torch.Tensor:
+    """Return attention over one segment, written out."""
+    query, key, value = attention.project(rows).unflatten(-1, (3, 2, 4)).unbind(1)
+    mixed = F.scaled_dot_product_attention(
+        query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
+    )
+    return attention.output(mixed.transpose(0, 1).flatten(1))
+
+
+def test_segments_are_in_the_bucket_of_their_length():
+    lengths = torch.tensor([1, 2, 3, 4, 5, 8, 9, 0])
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    buckets = Segments.from_ptr(ptr).buckets
+    assert [rows.shape for rows, _ in buckets] == [(1, 2), (2, 4), (2, 8), (1, 16)]
+    assert [valid.sum(1).tolist() for _, valid in buckets] == [[2], [3, 4], [5, 8], [9]]
+    # Padding repeats the first row of its segment, which is masked.
+    rows, valid = buckets[1]
+    assert rows.tolist() == [[3, 4, 5, 3], [6, 7, 8, 9]]
+    assert valid[0].tolist() == [True, True, True, False]
+
+
+def test_without_rows_there_is_no_bucket_and_nothing_to_attend_to():
+    for ptr in (torch.tensor([0]), torch.tensor([0, 0, 0])):
+        segments = Segments.from_ptr(ptr)
+        assert segments.buckets == ()
+        assert SegmentAttention(8, 2)(torch.zeros(0, 8), segments).shape == (0, 8)
+
+
+def test_a_row_alone_gets_its_own_value(generator: torch.Generator):
+    attention, rows = SegmentAttention(8, 2), torch.randn(3, 8, generator=generator)
+    found = attention(rows, Segments.from_ptr(torch.tensor([0, 1, 2, 3])))
+    torch.testing.assert_close(found, attention.output(attention.project(rows).chunk(3, dim=1)[2]))
+
+
+def test_attention_follows_the_order_of_the_rows_of_a_segment(generator: torch.Generator):
+    attention, rows = SegmentAttention(8, 2), torch.randn(5, 8, generator=generator)
+    segments, order = Segments.from_ptr(torch.tensor([0, 4, 5])), torch.tensor([3, 1, 0, 2, 4])
+    torch.testing.assert_close(attention(rows[order], segments), attention(rows, segments)[order])
+
+
+def test_padding_gets_no_gradient(generator: torch.Generator):
+    attention = SegmentAttention(8, 2)
+    rows = torch.randn(7, 8, generator=generator).requires_grad_()
+    segments = Segments.from_ptr(torch.tensor([0, 3, 7]))
+    attention(rows, segments)[3:].sum().backward()
+    assert rows.grad is not None
+    assert not rows.grad[:3].any()
+    assert rows.grad[3:].any(1).all()
+
+
+def test_a_value_of_each_segment_is_given_to_its_rows():
+    segments = Segments.from_ptr(torch.tensor([0, 2, 2, 3]))
+    found = segments.broadcast(torch.tensor([[1.0], [2.0], [3.0]]))
+    assert found.tolist() == [[1.0], [1.0], [3.0]]
+
+
+def test_counts_up_to_the_exact_limit_are_their_own_codes():
+    counter = CountEncoder(CountCode(exact=8, largest=100))
+    count = torch.arange(9)
+    assert torch.equal(counter.encode(count), count)
+
+
+@pytest.mark.parametrize("largest", [0, 3, 24, 270, 5000])
+def test_decoding_any_position_of_a_code_gives_a_count_of_that_code(largest):
+    counter = CountEncoder(CountCode(exact=8, largest=largest))
+    code = torch.arange(counter.num_codes)
+    for u in (0.0, 0.5, 1 - 2**-53):
+        count = counter.decode(code, torch.full((counter.num_codes,), u, dtype=torch.float64))
+        assert torch.equal(counter.encode(count), code)
+
+
+def test_a_count_beyond_training_keeps_a_code_of_its_own():
+    counter = CountEncoder(CountCode(exact=8, largest=50))
+    assert counter.encode(torch.tensor([51])) > counter.encode(torch.tensor([50]))
+    assert counter.encode(torch.tensor([10**6])) == counter.num_codes - 1
+
+
+def test_the_log_width_counts_the_counts_of_a_bin():
+    counter = CountEncoder(CountCode(exact=4, largest=20))
+    every = torch.arange(int(counter.lows_K1[-1]))
+    members = torch.bincount(counter.encode(every), minlength=counter.num_codes)
+    assert torch.allclose(counter.log_width().exp(), members.float())
+
+
+@pytest.mark.parametrize(("exact", "largest"), [(1, 0), (4, 20), (8, 4096), (24, 1)])
+def test_bins_leave_no_count_out_and_grow(exact: int, largest: int):
+    lows = CountCode(exact, largest).lows
+    assert lows[: exact + 1] == tuple(range(exact + 1))
+    widths = [high - low for low, high in itertools.pairwise(lows)]
+    assert min(widths) >= 1
+    assert lows[-1] > largest + 1
+    # A bin is at most a quarter as wide as it starts, but for the last one, which is half.
+    for low, width in list(zip(lows, widths, strict=False))[exact:-1]:
+        assert width <= max(1, low // 4)
+    assert widths[-1] == max(1, lows[-2] // 2)
+
+
+def test_codes_are_monotone_and_all_of_them_occur():
+    counter = CountEncoder(CountCode(exact=8, largest=300))
+    codes = counter.encode(torch.arange(1000))
+    assert (codes.diff() >= 0).all()
+    assert codes.unique().tolist() == list(range(counter.num_codes))
+
+
+def test_positions_in_a_bin_are_spread_evenly_over_its_counts():
+    counter = CountEncoder(CountCode(exact=4, largest=40))
+    code = int(counter.encode(torch.tensor([30])))
+    low, high = counter.lows_K1[code : code + 2].tolist()
+    u = (torch.arange(1200, dtype=torch.float64) + 0.5) / 1200
+    found = counter.decode(torch.full((1200,), code), u)
+    shares = torch.bincount(found - low)
+    assert shares.numel() == high - low
+    assert shares.max() - shares.min() <= 1
+
+
+def test_counts_of_any_shape_are_encoded_at_once():
+    counter = CountEncoder(CountCode(exact=4, largest=40))
+    counts = torch.arange(24).view(2, 3, 4).transpose(0, 2)
+    assert torch.equal(counter.encode(counts), counter.encode(counts.flatten()).view(4, 3, 2))
+
+
+def test_borders_move_with_the_model_and_are_no_weight():
+    counter = CountEncoder(CountCode(exact=4, largest=40))
+    assert not counter.state_dict()
+    assert "lows_K1" in dict(counter.named_buffers())
+
+
+def test_dropped_rows_are_whole_and_about_as_many_as_asked():
+    hidden = row_dropout(torch.ones(2000, 3), 0.2, torch.Generator().manual_seed(0))
+    assert (hidden.sum(1) == 0).float().mean() == pytest.approx(0.2, abs=0.03)
+    assert set(hidden.sum(1).tolist()) == {0.0, 3.0}
+
+
+def test_without_a_generator_no_row_is_dropped():
+    assert row_dropout(torch.ones(50, 3), 0.2, None).all()
+
+
+def test_dropout_keeps_the_mean_and_drops_about_as_many_as_asked():
+    dropped = dropout(torch.ones(200, 50), 0.25, torch.Generator().manual_seed(0))
+    assert float(dropped.mean()) == pytest.approx(1.0, abs=0.02)
+    torch.testing.assert_close(dropped.unique(), torch.tensor([0.0, 4 / 3]))
+
+
+@pytest.mark.parametrize(("rate", "generator"), [(0.3, None), (0.0, torch.Generator())])
+def test_dropout_without_noise_returns_its_input(rate: float, generator: torch.Generator | None):
+    rows = torch.ones(3, 2)
+    assert dropout(rows, rate, generator) is rows
+    assert row_dropout(rows, rate, generator) is rows
+
+
+def test_a_sum_embedding_adds_one_row_a_feature():
+    embedding = SumEmbedding([2, 3], width=4)
+    found = embedding(torch.tensor([[1, 2]]))[0]
+    assert torch.allclose(found, embedding.weight[1] + embedding.weight[4])
+
+
+def test_the_reference_name_of_the_weights_changes_nothing_else():
+    embedding = SumEmbedding((3, 2), 4, std=0.5, name="table")
+    found = embedding(torch.tensor([[2, 1], [0, 0]]))
+    torch.testing.assert_close(found[0], embedding.table[2] + embedding.table[3 + 1])
+    torch.testing.assert_close(found[1], embedding.table[0] + embedding.table[3])
+    assert list(embedding.state_dict()) == ["table"]
+
+
+def test_a_sum_of_initial_embeddings_has_the_asked_spread(generator: torch.Generator):
+    torch.manual_seed(0)
+    codes = torch.randint(50, (400, 9), generator=generator)
+    with torch.no_grad():
+        nine, one = SumEmbedding([50] * 9, 64), SumEmbedding([50], 64, std=0.5)
+        assert float(nine(codes).std()) == pytest.approx(1.0, rel=0.1)
+        assert float(one(codes[:, :1]).std()) == pytest.approx(0.5, rel=0.1)
+
+
+def test_sinusoids_tell_all_times_apart():
+    vectors = sinusoids(torch.arange(1001.0), 16)
+    assert (torch.cdist(vectors, vectors) + torch.eye(1001)).min() > 1e-3
+
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+KINDS = torch.tensor([0, 1])
+
+
+def test_a_layer_follows_a_permutation_of_the_nodes(generator: torch.Generator):
+    layer = MessagePassingLayer(8, 2)
+    rows = torch.randn(4, 8, generator=generator)
+    order = torch.tensor([2, 0, 3, 1])
+    rank = torch.argsort(order)
+    torch.testing.assert_close(
+        layer(rows[order], rank[EDGES], KINDS), layer(rows, EDGES, KINDS)[order]
+    )
+
+
+def test_messages_pass_both_ways_and_one_edge_far(generator: torch.Generator):
+    layer = MessagePassingLayer(8, 1)
+    rows = torch.randn(4, 8, generator=generator)
+    changed = rows.clone()
+    changed[1] += 1
+    moved = (layer(changed, EDGES, KINDS) - layer(rows, EDGES, KINDS)).abs().amax(1) > 0
+    assert moved.tolist() == [True, True, True, False]
+
+
+def test_direction_and_kind_of_an_edge_matter(generator: torch.Generator):
+    layer = MessagePassingLayer(8, 2)
+    rows = torch.randn(3, 8, generator=generator)
+    plain = layer(rows, EDGES, KINDS)
+    assert not torch.allclose(layer(rows, EDGES.flip(0), KINDS), plain)
+    assert not torch.allclose(layer(rows, EDGES, 1 - KINDS), plain)
+
+
+def test_with_one_kind_there_is_no_embedding_of_kinds():
+    assert "kinds.weight" not in MessagePassingLayer(8, 1).state_dict()
+
+
+def test_long_sums_of_half_precision_numbers_are_made_in_single_precision():
+    ones = torch.ones(1000, 1, dtype=torch.bfloat16)
+    total = (
+        to_float32(ones).new_zeros(1, 1).index_add(0, torch.zeros(1000).long(), to_float32(ones))
+    )
+    assert total.item() == 1000
+    assert to_float32(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_ranges_are_laid_end_to_end():
+    segment, value = segment_ranges(torch.tensor([5, 0, 7]), torch.tensor([2, 0, 3]))
+    assert segment.tolist() == [0, 0, 2, 2, 2]
+    assert value.tolist() == [5, 6, 7, 8, 9]
+
+
+VALUES = torch.tensor([[1.0, -2.0], [3.0, 4.0], [5.0, 0.5]])
+GROUPS = torch.tensor([0, 0, 2])
+
+
+def test_the_mean_of_an_empty_group_is_zero():
+    found = segment_mean(VALUES, GROUPS, torch.tensor([2, 0, 1]))
+    assert found.tolist() == [[2.0, 1.0], [0.0, 0.0], [5.0, 0.5]]
+
+
+def test_a_mean_of_half_precision_rows_is_not_rounded_on_the_way():
+    rows = torch.ones(1000, 1, dtype=torch.bfloat16)
+    found = segment_mean(rows, torch.zeros(1000, dtype=torch.int64), torch.tensor([1000]))
+    assert found.item() == 1.0
+
+
+def test_the_maximum_of_an_empty_group_is_minus_infinity():
+    found = segment_max(VALUES, GROUPS, 3)
+    assert found.tolist() == [[3.0, 4.0], [-torch.inf, -torch.inf], [5.0, 0.5]]
+
+
+def test_log_sum_exp_adds_in_the_log_domain_and_does_not_overflow():
+    rows = torch.log(torch.tensor([[1.0], [2.0], [5.0]])) + 500
+    group = torch.tensor([0, 0, 1])
+    found = segment_log_sum_exp(rows, group, segment_max(rows, group, 2))
+    torch.testing.assert_close((found - 500).exp(), torch.tensor([[3.0], [5.0]]), rtol=1e-4, atol=0)
+
+
+def test_the_gradient_of_log_sum_exp_is_the_softmax_of_its_group():
+    rows = VALUES.clone().requires_grad_()
+    group = torch.tensor([0, 0, 1])
+    segment_log_sum_exp(rows, group, segment_max(rows, group, 2)).sum().backward()
+    wanted = torch.cat([VALUES[:2].softmax(0), torch.ones(1, 2)])
+    torch.testing.assert_close(rows.grad, wanted)
+
+
+def test_pointers_start_with_zero_and_end_with_the_number_of_rows():
+    assert segment_pointers(torch.tensor([2, 0, 3])).tolist() == [0, 2, 2, 5]

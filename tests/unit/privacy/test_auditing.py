@@ -1,0 +1,162 @@
+"""Samples that come some at a time are audited as those that are held together."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from raw_graphs import chain
+from tiny_checkpoints import chain_checkpoint
+
+import layerdag as ld
+from layerdag.dag.dag import DAG
+from layerdag.datasets.encoding import encoded
+from layerdag.errors import UsageError
+from layerdag.graph.formats.registry import write_json
+from layerdag.privacy.auditing import AuditTally, audit_of
+from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
+
+GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4), label=1.0 + i) for i in range(30)]
+DATA = ld.GraphDataset.build(
+    "chains", "flow", {"train": GRAPHS[:12], "val": GRAPHS[12:15], "test": GRAPHS[15:18]}
+)
+MADE = encoded(GRAPHS[6:], DATA.schema)
+
+
+class Once:
+    """Samples that cannot be indexed, as those on the disk."""
+
+    def __len__(self) -> int:
+        return len(MADE)
+
+    def __iter__(self) -> Iterator[DAG]:
+        return iter(MADE)
+
+
+def test_every_figure_of_all_samples_is_that_of_samples_in_memory() -> None:
+    streamed, known = audit_of(DATA, Once(), most_held=20), audit_of(DATA, MADE)
+
+    assert (streamed.held, known.held) == (20, None)
+    assert streamed.structure.to_dict().keys() == known.structure.to_dict().keys()
+    assert streamed.structure.pass_rate == known.structure.pass_rate
+    assert streamed.structure.by_depth != ()
+    assert (streamed.novelty, streamed.copies) == (known.novelty, known.copies)
+    assert streamed.leaks[-1].samples == known.leaks[-1].samples == len(MADE)
+    assert streamed.leaks[-1].nearness == known.leaks[-1].nearness
+    of_all = [attack for attack in streamed.leaks[-1].attacks if attack.sampled is None]
+    assert of_all == [a for a in known.leaks[-1].attacks if a.name in {b.name for b in of_all}]
+    assert len(of_all) >= 3
+
+
+def test_the_text_says_which_figures_looked_at_a_part() -> None:
+    lines = str(audit_of(DATA, Once(), most_held=20)).splitlines()
+    assert any("looked at 20 of the 24 samples, drawn at random (seed 0)" in line for line in lines)
+    start = lines.index("attack reconstruction (an area of 0.5 is chance)")
+    assert lines[start + 1].startswith("      20 samples")
+    assert not lines[start + 2].startswith("      24 samples")
+    start = lines.index("attack nearest_sample (an area of 0.5 is chance)")
+    assert lines[start + 2].startswith("      24 samples")
+
+
+def test_nothing_is_attacked_where_nothing_is_held_out() -> None:
+    data = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:12]})
+    tally = AuditTally(data, 3, most=2)
+    tally.add(MADE[:3])
+    assert tally.leaks() == ()
+    assert len(tally.held) == 2
+
+
+AUDIT_GRAPHS = [
+    chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4), label=1.0 + i) for i in range(24)
+]
+AUDIT_DATA = ld.GraphDataset.build(
+    "chains",
+    "flow",
+    {"train": AUDIT_GRAPHS[:12], "val": AUDIT_GRAPHS[12:18], "test": AUDIT_GRAPHS[18:]},
+)
+
+
+def test_copies_of_training_graphs_are_told(tmp_path: Path) -> None:
+    found = ld.audit(AUDIT_GRAPHS[:12], AUDIT_DATA)
+    assert (found.train, found.held_out, found.novelty.copied) == (12, 12, 1.0)
+    assert not found.passes
+    assert str(found).startswith("12 samples, 12 training and 12 held-out graphs\n")
+    assert "copies of training graphs            100%" in str(found)
+
+
+def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) -> None:
+    settings = ld.TrainSettings(max_steps=1, evaluate_every=1)
+    named = [
+        chain(g.name, "".join(g.categories["kind"]), **g.conditions, size=1.0) for g in AUDIT_GRAPHS
+    ]
+    data = ld.GraphDataset.build(
+        "chains", "flow", {"train": named[:12], "val": named[12:18], "test": named[18:]}
+    )
+    checkpoint = ld.train(data.conditioned_on(["label"]), settings=settings, width=32, depth=1)
+    weights = ld.audit(ld.sample(checkpoint, num=3, max_nodes=6), data, checkpoint).weights
+    assert all(0 <= attack.auc <= 1 for attack in weights)
+    assert "likelihood" in weights[0].name
+
+
+def test_a_checkpoint_of_another_split_is_refused(tmp_path: Path) -> None:
+    checkpoint = chain_checkpoint(tmp_path)
+    with pytest.raises(UsageError, match="split"):
+        ld.audit(ld.sample(checkpoint, num=2, max_nodes=6), AUDIT_DATA, checkpoint)
+
+
+def written(folder: Path, split: object) -> Path:
+    """Write training graphs as ``layerdag sample`` writes samples."""
+    folder.mkdir()
+    entries = []
+    for graph in AUDIT_GRAPHS[:6]:
+        write_json(folder / f"{graph.name}.json", graph)
+        entries.append({"name": graph.name, "file": f"{graph.name}.json", "conditions": {}})
+    (folder / "manifest.json").write_text(json.dumps({"samples": entries, "split": split}))
+    return folder
+
+
+def test_a_folder_of_samples_is_audited_unless_it_is_of_another_split(tmp_path: Path) -> None:
+    found = ld.audit(written(tmp_path / "same", AUDIT_DATA.split.to_dict()), AUDIT_DATA)
+    assert (found.novelty.graphs, found.novelty.copied) == (6, 1.0)
+    assert "tells training graphs apart" in str(found) or "too few graphs to tell" in str(found)
+    other = {**AUDIT_DATA.split.to_dict(), "test": "0" * 32}
+    with pytest.raises(UsageError, match="the test graphs differ"):
+        ld.audit(str(written(tmp_path / "other", other)), AUDIT_DATA)
+
+
+def test_without_held_out_graphs_copies_are_counted_and_nothing_else(tmp_path: Path) -> None:
+    alone = ld.GraphDataset.build("chains", "flow", {"train": AUDIT_GRAPHS[:12]})
+    found = ld.audit(AUDIT_GRAPHS[:4], alone, chain_checkpoint_of(alone, tmp_path))
+    assert (found.held_out, found.leaks, found.weights) == (0, (), ())
+    assert (found.neighborhoods, found.local) == ((), ())
+    assert not found.passes
+    assert found.novelty.copied == 1.0
+    assert "no graph is held out" in found.advice
+    assert found.advice in str(found)
+
+
+def test_local_structure_is_told_of_valid_samples_beside_that_of_held_out_graphs() -> None:
+    made = encoded(AUDIT_GRAPHS[:6], AUDIT_DATA.schema)
+    ring = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
+    found = audit_of(AUDIT_DATA, [*made, ring])
+    assert found.structure.valid_B.tolist() == [True] * 6 + [False]
+    rows = {row.metric.name: row for row in found.local}
+    assert rows["path_novelty:2"].generated.value == 0.0
+    assert "step_without_gradient" not in rows
+    head = next(i for i, line in enumerate(str(found).splitlines()) if "local structure" in line)
+    shown = [line.split()[0] for line in str(found).splitlines()[head + 1 : head + 5]]
+    assert shown == ["type_hashes", "path_novelty:2", "path_novelty:3", "path_novelty:4"]
+    assert audit_of(AUDIT_DATA, [ring]).local == ()
+
+
+def chain_checkpoint_of(data: ld.GraphDataset, folder: Path) -> Path:
+    """Return the folder of an untrained checkpoint that was split as ``data``."""
+    loaded = chain_checkpoint(folder)
+    meta = replace(loaded.meta, split=data.split)
+    contents = CheckpointContents(
+        loaded.spec, loaded.model.state_dict(), dict(loaded.schema), {}, meta
+    )
+    save_checkpoint(folder / "same", contents)
+    return folder / "same"

@@ -1,0 +1,88 @@
+"""A small release of flow graphs: chains of letters, models of a few hundred parameters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raw_graphs import chain
+
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.publication import (
+    settings as _settings,
+    training as _recipe,
+    weights_audit as _shadows,
+)
+from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, workspace_lock
+from layerdag.publication.weights_audit import RealGraphs, real_graphs
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.settings import GenerationSettings
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_recipe, "WIDTH", 32)
+    monkeypatch.setattr(_settings, "LEAST_SHADOWS", 4)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ReleaseSettings:
+    (tmp_path / "traces").mkdir()
+    return ReleaseSettings(
+        tmp_path / "traces",
+        tmp_path / "out",
+        steps=1,
+        seed=3,
+        max_nodes=60,
+        with_weights=True,
+        shadows=4,
+    )
+
+
+@pytest.fixture
+def drawn(kept: list[GeneratedGraph], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let shadow models draw eight of the ten samples: hardly trained ones draw none."""
+
+    def chosen(teacher: object, data: object, plan: GenerationSettings) -> list[GeneratedGraph]:
+        start = plan.seed % 10
+        return [kept[(start + i) % 10] for i in range(8)]
+
+    monkeypatch.setattr(_shadows, "_generated", chosen)
+
+
+@pytest.fixture
+def work(settings: ReleaseSettings) -> Iterator[PrivateWorkspace]:
+    with workspace_lock(
+        settings.private, settings.out, settings.request(), overwrite=False
+    ) as held:
+        yield held
+
+
+@pytest.fixture(scope="session")
+def graphs() -> list[AttributedGraph]:
+    """Return 24 chains; two and two are one run."""
+    words = ("ab", "abc", "abca", "bcab", "cabca", "aabb")
+    return [chain(f"g{i:02d}", words[i % 6] + "abc"[i % 3], label=1.0 + i) for i in range(24)]
+
+
+@pytest.fixture(scope="session")
+def data(graphs: list[AttributedGraph]) -> GraphDataset:
+    return GraphDataset.build(
+        "chains", "flow", {"train": graphs[:14], "val": graphs[14:18], "test": graphs[18:]}
+    )
+
+
+@pytest.fixture(scope="session")
+def real(data: GraphDataset, graphs: list[AttributedGraph]) -> RealGraphs:
+    runs = {graph.name: f"run{i // 2}" for i, graph in enumerate(graphs)}
+    return real_graphs(data, {graph.name: graph for graph in graphs}, runs, seed=0)
+
+
+@pytest.fixture(scope="session")
+def kept(data: GraphDataset) -> list[GeneratedGraph]:
+    """Return ten samples, as a teacher would draw them."""
+    made = [chain(f"m{i}", "abcabcabc"[i % 3 : 3 + i // 2], label=2.0 + i) for i in range(10)]
+    return [
+        GeneratedGraph(f"sample-{i:05d}", i, data.schema.encode(graph), False, data.schema)
+        for i, graph in enumerate(made)
+    ]

@@ -1,0 +1,399 @@
+"""The data card has what Croissant and its responsible-AI fields require."""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from random_jobs import random_job
+
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.metrics.base import Interval
+from layerdag.privacy.membership import attack_by_scores
+from layerdag.publication.cross_fitting import RunRequirement
+from layerdag.publication.drawing import KEPT, AcceptedSamples
+from layerdag.publication.evaluation import Reason, ReleaseDecision, ReleaseVerdict
+from layerdag.publication.pages import (
+    CAVEATS,
+    SAMPLES_ALONE,
+    ReleaseFindings,
+    _answers,
+    _provenance,
+    _summary,
+    data_card,
+    model_card,
+    owners_content,
+    public_content,
+)
+from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings
+from layerdag.publication.training import student_data, train_student
+from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
+from layerdag.report.page import render
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.surrogates.data import REAL, SYNTHETIC
+
+COLUMNS = ["name", "nodes", "edges", "ranks", "label"]
+# Croissant 1.0, "Dataset-level information": required properties.
+REQUIRED = ("@context", "@type", "conformsTo", "description", "license", "name", "url",
+    "creator", "datePublished", "citeAs", "version", "distribution", "recordSet")  # fmt: skip
+
+
+def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **more: Any) -> Any:
+    (tmp_path / "traces").mkdir(exist_ok=True)
+    (tmp_path / "samples.csv").write_text(",".join(COLUMNS) + "\n")
+    plain: dict[str, Any] = {
+        "settings": ReleaseSettings(tmp_path / "traces", tmp_path / "out", license=license_),
+        "jobs": SimpleNamespace(kind=kind),
+        "kept": (1, 2, 3),
+        "verdict": SimpleNamespace(line="The samples may be published: all is well."),
+        "drawn": SimpleNamespace(price=1.25),
+        "evaluation": None,
+        "gives_weights": False,
+    }
+    return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)
+
+
+def test_what_the_specification_requires_is_there(tmp_path: Path) -> None:
+    made = card(tmp_path)
+    assert all(made[name] for name in REQUIRED)
+    assert made["@type"] == "sc:Dataset"
+    assert made["conformsTo"] == [
+        "http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"
+    ]  # fmt: skip
+    json.dumps(made, allow_nan=False)
+
+
+def test_every_prefix_that_it_uses_is_declared(tmp_path: Path) -> None:
+    made = card(tmp_path)
+    used = {name.split(":")[0] for name in made if ":" in name}
+    assert used == {"rai"}
+    for prefix in (*used, "cr", "sc", "dct"):
+        assert made["@context"][prefix].startswith("http")
+
+
+def test_the_table_can_be_checked_by_its_hash(tmp_path: Path) -> None:
+    table, files = card(tmp_path)["distribution"]
+    data = (tmp_path / "samples.csv").read_bytes()
+    assert table["sha256"] == hashlib.sha256(data).hexdigest()
+    assert table["contentSize"] == f"{len(data)} B"
+    assert table["contentUrl"] == "samples.csv"
+    assert files["includes"] == "samples/*/*.et"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "pattern", "encoding"),
+    [
+        ("trace", "synthetic-execution-traces", "samples/*/*.et", "application/octet-stream"),
+        ("flow", "synthetic-flow-graphs", "samples/*.graphml", "application/xml"),
+    ],
+)
+def test_traces_and_flow_graphs_are_files_of_their_own_kind(
+    tmp_path: Path, kind: str, name: str, pattern: str, encoding: str
+) -> None:
+    made = card(tmp_path, kind)
+    files = made["distribution"][1]
+    assert (made["name"], files["includes"], files["encodingFormat"]) == (name, pattern, encoding)
+    assert made["description"].startswith("3 synthetic ")
+    assert "all is well" in made["description"]
+
+
+def test_records_are_the_columns_of_the_table(tmp_path: Path) -> None:
+    [records] = card(tmp_path)["recordSet"]
+    assert [field["name"] for field in records["field"]] == COLUMNS
+    types = {field["name"]: field["dataType"] for field in records["field"]}
+    assert {name for name, kind in types.items() if kind == "sc:Integer"} == {
+        "nodes", "edges", "ranks"
+    }  # fmt: skip
+    assert records["key"]["@id"] == records["field"][0]["@id"]
+    for field in records["field"]:
+        source = field["source"]
+        assert source["fileObject"]["@id"] == "samples.csv"
+        assert source["extract"]["column"] == field["name"]
+
+
+def test_a_license_is_what_the_owner_said_or_nothing(tmp_path: Path) -> None:
+    assert card(tmp_path)["license"] == "CC-BY-4.0"
+    assert "license" not in card(tmp_path, license_="")
+
+
+def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
+    attack = SimpleNamespace(
+        name="nearest", auc=0.5321, interval=Interval(0.45, 0.61), in_words=lambda: "at chance"
+    )
+    read = SimpleNamespace(
+        name="family", of_training=0.5, of_held_out=0.4, in_words=lambda: "no more than chance"
+    )
+    last = SimpleNamespace(attacks=(attack,), inferences=(read,))
+    leaks = (SimpleNamespace(attacks=(), inferences=()), last)
+    made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
+    assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
+    assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
+    assert "nearest: area 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
+    assert (
+        "family: 50.0% of training graphs, 40.0% of held-out graphs, no more than chance"
+        in (made["rai:dataPreprocessingProtocol"][0])
+    )
+    assert "1.2 drawn for each one kept" in made["rai:dataManipulationProtocol"]
+    untold = card(tmp_path)["rai:dataPreprocessingProtocol"][0]
+    assert "no membership attack could be run" in untold
+
+
+RESERVED = ReleaseVerdict(ReleaseDecision.RESERVED, (), ("32 runs are too few",), ("20 samples",))
+NEEDS = (
+    RunRequirement("membership attacks", 535, 32, "distinct runs"),
+    RunRequirement("usefulness", 20, 7),
+)
+
+
+def evaluation(**changes: Any) -> Any:
+    plain: dict[str, Any] = {
+        "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": (), "transfer": None, "systems": None,
+        "simulations": (), "failed": (), "repairs": {},
+        "structure": SimpleNamespace(validity=0.75),
+        "real_structure": SimpleNamespace(validity=1.0),
+    }  # fmt: skip
+    return SimpleNamespace(**{**plain, **changes})
+
+
+def transfer(real: float, made: float) -> Any:
+    """Return a report whose predictors have these rank correlations."""
+
+    def row(_: str, source: str) -> Any:
+        mean = {REAL: real, SYNTHETIC: made}[source]
+        return SimpleNamespace(scores={"spearman": SimpleNamespace(mean=mean)})
+
+    return SimpleNamespace(rows=(SimpleNamespace(family="trees"),), row=row, tested_on=40)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> ReleaseFindings:
+    (tmp_path / "traces").mkdir()
+    settings = ReleaseSettings(tmp_path / "traces", tmp_path / "out", seed=7)
+    words = (KEPT,) * 20 + ("copy of a real graph",) * 5
+    made: Any = SimpleNamespace(kind="trace")
+    drawn = AcceptedSamples(tuple(SimpleNamespace() for _ in words), words, 3, 0.25, 9.0)
+    kept: Any = drawn.samples[:20]
+    return ReleaseFindings(
+        settings=settings, jobs=made, data=None, needs=NEEDS, drawn=drawn, kept=kept,
+        evaluation=evaluation(), verdict=RESERVED, seconds={"train": 60.4},
+        training={"steps": 90, "best_step": 80, "start": "pretrained"},
+    )  # fmt: skip
+
+
+def answers(results: ReleaseFindings) -> list[tuple[str, str]]:
+    return [(answer.answer, answer.tone) for answer in _answers(results)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told", "tone", "reason"),
+    [
+        (ReleaseVerdict(ReleaseDecision.YES), "yes", "good", "Nothing that was looked for was"),
+        (RESERVED, "yes, with a reserve", "fair", "Nothing was found, but 32 runs are too few."),
+        (
+            ReleaseVerdict(ReleaseDecision.NO, (Reason("two copies", ()), Reason("an error", ()))),
+            "no", "poor", "Two copies; an error.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_answer_says_whether_and_why(
+    results: ReleaseFindings, verdict: ReleaseVerdict, told: str, tone: str, reason: str
+) -> None:
+    first, *_ = _answers(replace(results, verdict=verdict))
+    assert (first.question, first.answer, first.tone) == ("May it be shared?", told, tone)
+    assert first.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (1.0, ("as real", "good")), (1.25, ("as real", "good")), (1.26, ("close", "fair")),
+        (2.5, ("close", "fair")), (2.51, ("far", "poor")), (None, ("too few to tell", "fair")),
+    ],
+)  # fmt: skip
+def test_likeness_follows_from_the_median_ratio(
+    results: ReleaseFindings, ratio: float | None, told: tuple[str, str]
+) -> None:
+    assert answers(replace(results, evaluation=evaluation(ratio=ratio)))[1] == told
+
+
+@pytest.mark.parametrize(
+    ("real", "made", "told"),
+    [
+        (0.9, 0.81, ("as real ones", "good")), (0.9, 0.80, ("partly", "fair")),
+        (0.9, 0.50, ("partly", "fair")), (0.9, 0.49, ("hardly", "poor")),
+        (float("nan"), 0.9, ("hardly", "poor")),
+    ],
+)  # fmt: skip
+def test_use_follows_from_rank_correlations(
+    results: ReleaseFindings, real: float, made: float, told: tuple[str, str]
+) -> None:
+    assert (
+        answers(replace(results, evaluation=evaluation(transfer=transfer(real, made))))[2] == told
+    )
+
+
+def test_use_cannot_be_told_from_few_labels(results: ReleaseFindings) -> None:
+    *_, use = _answers(results)
+    assert (use.answer, use.tone) == ("too few to tell", "fair")
+    assert use.reason == "There are 7 labeled held-out graphs, and 20 are needed."
+
+
+def test_nothing_is_said_of_samples_that_were_not_judged(results: ReleaseFindings) -> None:
+    assert len(list(_answers(replace(results, evaluation=None)))) == 1
+
+
+def test_the_summary_tells_the_price_of_rejection(results: ReleaseFindings) -> None:
+    lines = {row.what: (row.synthetic, row.real, row.note) for row in _summary(results)}
+    assert lines["samples"] == ("20", "", "25 drawn, 1.2 for each one kept")
+    assert lines["drawn and rejected: copy of a real graph"] == ("5", "", "20.0% of all")
+    assert lines["nodes with numbers of a single real run"][2].startswith(
+        "3 nodes of these samples"
+    )
+    assert lines["samples that break a rule"][:2] == ("25.0%", "0%")
+    assert lines["median ratio of distances"] == ("1.0", "1", "without rejecting copies 1.1")
+    assert lines["graphs for usefulness"][2] == "needs 20: too few to tell"
+
+
+def test_a_price_of_nothing_kept_is_told(results: ReleaseFindings) -> None:
+    none = AcceptedSamples(results.drawn.samples[:2], ("cut off",) * 2, 0, 0.25, 1.0)
+    lines = {row.what: row.note for row in _summary(replace(results, drawn=none, kept=()))}
+    assert lines["samples"] == "2 drawn, none kept"
+
+
+def test_provenance_names_training_seed_and_time(results: ReleaseFindings) -> None:
+    told = dict(_provenance(results))
+    assert told["training"] == "from pretrained, 90 steps, best at 80"
+    assert told["near copies"] == "nearer than 0.250 to a real graph"
+    assert (told["seed"], told["time"]) == ("7", "train 60 s")
+    assert "real graphs" not in told
+
+
+@pytest.fixture(scope="module")
+def jobs() -> GraphDataset:
+    made = [random_job(seed, 2, layers=4) for seed in range(8)]
+    return GraphDataset.build("jobs", "trace", {"train": made[:5], "test": made[5:]}, num_bins=2)
+
+
+def with_samples(results: ReleaseFindings, jobs: GraphDataset) -> ReleaseFindings:
+    """Return results whose samples are drawn, and whose figures are none."""
+    kept: Any = tuple(
+        SimpleNamespace(dag=dag, name=f"sample-{i}") for i, dag in enumerate(jobs.graphs["train"])
+    )
+    nothing = dict.fromkeys(("novelty", "similarity", "weights"), ())
+    return replace(results, data=jobs, kept=kept, evaluation=evaluation(**nothing))
+
+
+def test_the_public_report_shows_no_single_real_job(
+    results: ReleaseFindings, jobs: GraphDataset
+) -> None:
+    content = public_content(with_samples(results, jobs))
+    assert content.neighbors == ()
+    assert content.distributions == ()
+    (timeline,) = content.timelines
+    assert timeline.title.startswith("A sample")
+    assert all(picture.title.startswith("sample-") for picture in content.pictures)
+
+
+def test_the_owner_sees_samples_beside_real_jobs(
+    results: ReleaseFindings, jobs: GraphDataset
+) -> None:
+    content = owners_content(with_samples(results, jobs))
+    assert content.neighbors
+    assert [job.title[:8] for job in content.timelines] == ["A real j", "A sample"]
+    assert "not to be shared" in content.title
+
+
+def test_samples_that_are_refused_are_not_in_the_public_report(
+    results: ReleaseFindings, jobs: GraphDataset
+) -> None:
+    refused = ReleaseVerdict(ReleaseDecision.NO, (Reason("two copies", ()),))
+    content = public_content(replace(with_samples(results, jobs), verdict=refused))
+    assert content.timelines == ()
+    assert content.pictures == ()
+    assert content.lead.endswith("They must not be published.")
+
+
+def test_every_verdict_leads_to_a_section_that_is_there(
+    results: ReleaseFindings, jobs: GraphDataset
+) -> None:
+    page = render(public_content(replace(with_samples(results, jobs), evaluation=None)))
+    for at in re.findall(r'href="#(\w+)"', page):
+        assert f'id="{at}"' in page
+
+
+@pytest.mark.parametrize("outcome", [ReleaseDecision.YES, ReleaseDecision.NO])
+def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_shown(
+    results: ReleaseFindings, outcome: ReleaseDecision
+) -> None:
+    attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.zeros(3))], 0)
+    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 1, 2, 1.25, 60.0)
+    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",))
+    audited = replace(results, evaluation=None, weights=AuditedWeights(None, audit, verdict))
+    assert audited.gives_weights is (outcome is ReleaseDecision.YES)
+    rows = {row.what: row for row in _summary(audited)}
+    assert rows["may the weights be shared?"].note == verdict.line
+    assert rows["copies among graphs drawn from the weights"].synthetic == "1 of 128"
+    assert rows["attack on the weights, how likely it is"].real == "0.5"
+    content = public_content(audited)
+    assert content.weight_attacks == ((attack,) if outcome is ReleaseDecision.YES else ())
+    assert (SAMPLES_ALONE in content.caveats) is (outcome is ReleaseDecision.NO)
+    refused = replace(audited, verdict=replace(RESERVED, outcome=ReleaseDecision.NO))
+    assert not refused.gives_weights
+
+
+@pytest.fixture
+def audited(
+    settings: ReleaseSettings, kept: list[GeneratedGraph], work: PrivateWorkspace
+) -> AuditedWeights:
+    import numpy as np
+
+    attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.ones(3))], 0)
+    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 0, 2, 1.12, 60.0, 1.31)
+    student = train_student(settings, student_data(kept, seed=0), work, 60.0)
+    return AuditedWeights(
+        student, audit, WeightsVerdict(ReleaseDecision.YES, (), ("nothing was found",))
+    )
+
+
+def test_it_has_verdict_source_and_figures(
+    audited: AuditedWeights, settings: ReleaseSettings
+) -> None:
+    card = model_card(audited, replace(settings, license="CC-BY-4.0"))
+    for words in (
+        "The weights may be published: nothing was found.",
+        "| learned from | the samples in `samples` of this folder, and from nothing else |",
+        "| started from | random weights |",
+        "| license | CC-BY-4.0 |",
+        "512 real graphs, 16 shadow models",
+        "Each shadow model attacked by the others: a mean area of 0.51",
+        "| how likely it is | 0 [",
+        "TPR at 1% FPR cannot be told",
+        "128 graphs drawn from the weights 0 are copies",
+        "1.1 times that of",
+        "1.3 times in the mean",
+        "layerdag sample checkpoint=weights num=100 out=more best_of=1 temperature=1`",
+    ):
+        assert words in card, words
+
+
+def test_public_graphs_are_named_but_not_where_they_lie(
+    audited: AuditedWeights, settings: ReleaseSettings
+) -> None:
+    beside = settings.traces.with_name("acme-public")
+    beside.mkdir()
+    card = model_card(audited, replace(settings, public=beside))
+    assert "samples in `samples` of this folder, from public graphs, and from nothing" in card
+    assert "acme" not in card
+
+
+def test_it_says_nothing_of_a_ratio_that_is_unknown(
+    audited: AuditedWeights, settings: ReleaseSettings
+) -> None:
+    assert audited.audit is not None
+    unknown = replace(audited, audit=replace(audited.audit, ratio=None))
+    assert "distance to held-out" not in model_card(unknown, settings)

@@ -1,0 +1,261 @@
+"""The whole release with a stand-in for the model: what is written, and what stops it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tiny_checkpoints import chain_checkpoint
+from traced_jobs import invented, write_jobs
+
+import layerdag as ld
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import UsageError
+from layerdag.privacy.membership import attack_by_scores
+from layerdag.publication import drawing as _draw, evaluation as _evaluation, pipeline as _release
+from layerdag.publication.evaluation import ReleaseDecision
+from layerdag.publication.pipeline import Release
+from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
+from layerdag.traces.chakra.workload import read_workload
+from layerdag.training.checkpoint import load_checkpoint
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch)
+    monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", 10_000)  # not in every test: it takes long
+    monkeypatch.setattr(_evaluation, "SIMULATED", 1)
+
+
+def stand_in(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_release, "train_teacher", lambda *_: SimpleNamespace(model=None))
+    patch.setattr(_draw, "generate", invented)
+    patch.setattr(_evaluation, "weight_attacks", lambda *_: ())
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch)
+        return made(tmp_path_factory.mktemp("release"))
+
+
+def made(tmp_path: Path, count: int = 20, **settings: object) -> Release:
+    folder = tmp_path / "traces"
+    if not folder.exists():
+        write_jobs(folder, count)
+    return ld.release(folder, tmp_path / "out", num=12, budget=60, **settings)
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def test_a_release_holds_samples_card_report_and_verdict(ran: Release) -> None:
+    found = ran
+    assert found.verdict is not None
+    assert found.verdict.outcome is ReleaseDecision.RESERVED, str(found)
+    assert "too few graphs to tell" in found.verdict.line
+    assert files(found.out) == {
+        "samples", "samples.csv", "croissant.json", "report.html", "report.json",
+        "verdict.txt", "release.json",
+    }  # fmt: skip
+    jobs = sorted((found.out / "samples").iterdir())
+    assert 8 <= len(jobs) <= 12
+    assert read_workload(jobs[0] / jobs[0].name).num_ranks == 1
+    assert (found.out / "verdict.txt").read_text() == found.verdict.line + "\n"
+    told = found.to_dict()
+    assert told["released"] is True
+    assert told["samples"] == len(jobs)
+    json.dumps(told, allow_nan=False)
+
+
+def test_nothing_of_the_owner_is_in_the_release(ran: Release) -> None:
+    found = ran
+    for path in found.out.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert b"secretproj" not in data, path
+            assert str(found.out.parent).encode() not in data, path
+    assert {"hashes.json", "read.json", "report.html"} <= files(found.private)
+
+
+def test_the_card_lists_the_samples(ran: Release) -> None:
+    card = json.loads((ran.out / "croissant.json").read_text())
+    assert "http://mlcommons.org/croissant/1.0" in card["conformsTo"]
+    columns = (ran.out / "samples.csv").read_text().splitlines()[0].split(",")
+    assert [field["name"] for field in card["recordSet"][0]["field"]] == columns
+    assert card["rai:dataLimitations"]
+
+
+def test_too_few_runs_are_a_verdict_and_not_an_error(tmp_path: Path) -> None:
+    found = made(tmp_path, 3)
+    assert not found.released
+    assert found.verdict is not None
+    assert "3 distinct runs were found, and a release needs at least 8" in found.verdict.line
+    assert files(found.out) == {"report.html", "report.json", "verdict.txt", "release.json"}
+
+
+def test_copies_are_rejected_and_their_price_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[GraphDataset] = []
+    build = _release.dataset_of
+
+    def kept(*arguments: object) -> GraphDataset:
+        seen.append(build(*arguments))
+        return seen[-1]
+
+    def half_copies(
+        model: object, schema: GraphSchema, settings: GenerationSettings
+    ) -> Iterator[GeneratedGraph]:
+        train = seen[-1].graphs["train"]
+        for i, sample in enumerate(invented(model, schema, settings)):
+            dag = train[i % len(train)].with_conditions(sample.dag.conditions)
+            yield replace(sample, dag=dag) if i % 2 else sample
+
+    monkeypatch.setattr(_release, "dataset_of", kept)
+    monkeypatch.setattr(_draw, "generate", half_copies)
+    found = made(tmp_path)
+    told = found.to_dict()
+    assert told["outcomes"]["copy of a real graph"] >= 10
+    assert float(str(told["drawn_per_kept"])) > 1.9
+    assert found.results is not None
+    assert found.results.evaluation is not None
+    assert found.results.evaluation.novelty.copied == 0
+
+
+def audited(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcome: ReleaseDecision
+) -> list[list[GeneratedGraph]]:
+    """Let the audit of a student end so; return the samples of each one that was trained."""
+    taught: list[list[GeneratedGraph]] = []
+    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",), ("Do not share them.",))
+    attack = attack_by_scores("likelihood", "how likely", [(np.zeros(3), np.zeros(3))], 0)
+    found = WeightsAudit((attack,), 16, (0.5, 0.52), 6, 0, 128, 0, 1, 1.2, 9.0)
+    student = chain_checkpoint(folder)
+
+    def student_of(*arguments: object) -> AuditedWeights:
+        taught.append(arguments[3])
+        return AuditedWeights(student, found, verdict)
+
+    monkeypatch.setattr(_release, "audited_student", student_of)
+    return taught
+
+
+def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
+    found = made(tmp_path, with_weights=True)
+    assert found.complete
+    assert [sample.name for sample in taught[0]] == sorted(
+        path.name for path in (found.out / "samples").iterdir()
+    )
+    assert load_checkpoint(found.out / "weights").spec.name == "fast"
+    assert not list((found.out / "weights").glob("trainer*"))  # what resuming needs stays
+    assert "The weights may be published" in (found.out / "weights.md").read_text()
+    assert json.loads((found.out / "release.json").read_text())["weights"] is True
+    told = found.to_dict()["weights"]
+    assert isinstance(told, dict)
+    assert told["released"] is True
+    assert str(found).splitlines()[-2].startswith("The weights may be published: nothing leaks")
+    figures = (found.out / "report.json").read_text()
+    assert "how likely" in figures
+    assert "were not made for it" not in (found.out / "croissant.json").read_text()
+
+
+def test_weights_that_leak_stay_and_the_samples_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited(monkeypatch, tmp_path, ReleaseDecision.NO)
+    found = made(tmp_path, with_weights=True)
+    assert found.released
+    assert not found.complete
+    assert {"samples", "weights", "weights.md"} & files(found.out) == {"samples"}
+    assert "The weights must not be published: it leaks." in str(found)
+    assert "Do not share them." in str(found)
+    assert "were not made for it" in (found.out / "croissant.json").read_text()
+    again = made(tmp_path)  # the same release without weights
+    assert again.complete
+    assert again.weights is None
+
+
+def test_no_student_is_trained_of_samples_that_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
+    found = made(tmp_path, 3, with_weights=True)
+    assert not taught
+    assert not found.complete
+    assert found.to_dict()["weights"] is None
+
+
+def test_a_foreign_word_stops_the_release_and_keeps_the_samples_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from layerdag.codec.vocabulary import LeakedString
+    from layerdag.publication import pipeline as _writing
+
+    monkeypatch.setattr(
+        _writing, "find_leaked_strings", lambda *_: [LeakedString("samples.csv", "acme_77")]
+    )
+    found = made(tmp_path)
+    assert not found.released
+    assert found.verdict is not None
+    assert "acme_77" in found.verdict.line
+    assert files(found.out) == {"report.html", "report.json", "verdict.txt", "release.json"}
+    assert any((found.private / "refused-samples").iterdir())
+    monkeypatch.undo()
+    assert found.verdict.remedies
+
+
+def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in ("read", "train", "sample"):
+        found = made(tmp_path, until=stage)
+        assert found.verdict is None
+        assert not found.released
+        assert not found.out.exists()
+    monkeypatch.setattr(_draw, "generate", None)
+    step_by_step = made(tmp_path)
+    again = made(tmp_path)
+    assert step_by_step.verdict == again.verdict
+    assert step_by_step.released
+
+
+def test_other_traces_need_a_new_release(tmp_path: Path) -> None:
+    made(tmp_path, until="read")
+    write_jobs(tmp_path / "traces", 3, start=500)
+    with pytest.raises(UsageError, match="other traces than there are now"):
+        made(tmp_path)
+    assert made(tmp_path, overwrite=True, seed=1).released
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"until": "dinner"}, "'until' must be one of"),
+        ({"temperature": -1.0}, "'temperature' must lie in"),
+        ({"steps": 0}, "'steps' must be at least 1"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_wrong_settings_are_refused_in_a_sentence(
+    tmp_path: Path, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        made(tmp_path, 1, **settings)
+
+
+def test_a_release_inside_its_traces_is_refused(tmp_path: Path) -> None:
+    folder = write_jobs(tmp_path / "traces", 1)
+    with pytest.raises(UsageError, match="outside of the traces"):
+        ld.release(folder, folder / "out")

@@ -1,0 +1,201 @@
+"""The folders of a release: nothing foreign is replaced, and a stopped run is taken up."""
+
+from pathlib import Path
+
+import pytest
+
+from layerdag.errors import UsageError
+from layerdag.privacy.shadows import LEAST_SHADOWS
+from layerdag.publication.settings import ReleaseSettings, workspace_lock
+from layerdag.traces.chakra.corpus import embedded_corpus
+
+REQUEST = {"seed": 0, "steps": 3}
+
+
+def test_what_stages_noted_is_there_when_the_same_is_asked_for_again(tmp_path: Path) -> None:
+    place, out = tmp_path / "out.private", tmp_path / "out"
+    with workspace_lock(place, out, REQUEST, overwrite=False) as work:
+        assert not work.is_resumed
+        work.note("read", {"fingerprint": "a"})
+    with workspace_lock(place, out, REQUEST, overwrite=False) as work:
+        assert work.is_resumed
+        assert work.stages == {"read": {"fingerprint": "a"}}
+        work.require_same("read", "fingerprint", "a")
+        with pytest.raises(UsageError, match="other traces than there are now"):
+            work.require_same("read", "fingerprint", "b")
+
+
+def test_another_request_needs_leave_to_start_anew(tmp_path: Path) -> None:
+    place, out = tmp_path / "out.private", tmp_path / "out"
+    with workspace_lock(place, out, REQUEST, overwrite=False) as work:
+        work.note("read", {})
+    with (
+        pytest.raises(UsageError, match="'steps' 3, not 4"),
+        workspace_lock(place, out, {**REQUEST, "steps": 4}, overwrite=False),
+    ):
+        pass
+    with workspace_lock(place, out, {**REQUEST, "steps": 4}, overwrite=True) as work:
+        assert not work.is_resumed
+        assert work.stages == {}
+
+
+def test_folders_of_something_else_are_never_touched(tmp_path: Path) -> None:
+    place, out = tmp_path / "out.private", tmp_path / "out"
+    for folder in (place, out):
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("precious")
+        with pytest.raises(UsageError), workspace_lock(place, out, REQUEST, overwrite=True):
+            pass
+        assert (folder / "thesis.txt").read_text() == "precious"
+        (folder / "thesis.txt").unlink()
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    place, out = tmp_path / "out.private", tmp_path / "out"
+    with (
+        workspace_lock(place, out, REQUEST, overwrite=False),
+        pytest.raises(UsageError, match="is writing here"),
+        workspace_lock(place, out, REQUEST, overwrite=False),
+    ):
+        pass
+
+
+def test_the_private_folder_says_that_it_is(tmp_path: Path) -> None:
+    with workspace_lock(tmp_path / "p", tmp_path / "o", REQUEST, overwrite=False) as work:
+        assert "stays with the owner" in (work.path / "README.txt").read_text()
+
+
+def test_a_folder_inside_has_stages_of_its_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        with workspace_lock(tmp_path / "p", tmp_path / "o", {"seed": 0}, overwrite=False) as work:
+            own = work.inside("folds/3-0")
+            assert own.stages == ({"train": {"steps": 3}} if work.is_resumed else {})
+            own.note("train", {"steps": 3})
+            assert "train" not in work.stages
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    (tmp_path / "traces" / "inner").mkdir(parents=True)
+    return tmp_path / "traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "refused"),
+    [
+        ("num", 1, 0),
+        ("best_of", 1, 0),
+        ("max_nodes", 1, 0),
+        ("steps", 1, 0),
+        ("seed", 0, -1),
+        ("budget", 20.0, 19.9),
+    ],
+)
+def test_a_bound_is_allowed_and_what_lies_below_refused(
+    traces: Path, name: str, least: float, refused: float
+) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), **{name: least})
+    assert getattr(made, name) == least
+    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused}"):
+        ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
+
+
+@pytest.mark.parametrize("folds", [None, 0, 2, 20])
+def test_folds_are_none_or_a_few(traces: Path, folds: int | None) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
+    assert made.cross_fit == folds
+    assert made.request() == ReleaseSettings(traces, traces.with_name("out")).request()
+
+
+@pytest.mark.parametrize("folds", [-1, 1, 21])
+def test_other_numbers_of_folds_are_refused(traces: Path, folds: int) -> None:
+    with pytest.raises(UsageError, match=f"'cross_fit' must be 0 .* found {folds}"):
+        ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
+
+
+def test_fewer_than_sixteen_shadow_models_are_refused(
+    traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerdag.publication.settings.LEAST_SHADOWS", LEAST_SHADOWS)
+    assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
+    with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):
+        ReleaseSettings(traces, traces.with_name("out"), shadows=15)
+
+
+def test_public_graphs_are_a_folder_beside_the_traces_for_weights(
+    traces: Path, tmp_path: Path
+) -> None:
+    public, out = tmp_path / "public", traces.with_name("out")
+    public.mkdir()
+    made = ReleaseSettings(traces, out, with_weights=True, public=public)
+    assert made.request() == ReleaseSettings(traces, out).request()  # the teacher knows none
+    with pytest.raises(UsageError, match="add --with-weights"):
+        ReleaseSettings(traces, out, public=public)
+    with pytest.raises(UsageError, match="no such folder of public graphs"):
+        ReleaseSettings(traces, out, with_weights=True, public=tmp_path / "none")
+    with pytest.raises(UsageError, match="the traces are not public"):
+        ReleaseSettings(traces, out, with_weights=True, public=traces)
+
+
+def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path: Path) -> None:
+    corpus, out = embedded_corpus(), tmp_path / "out"
+    with pytest.raises(UsageError, match="the shipped checkpoint learned from these jobs"):
+        ReleaseSettings(corpus, out, with_weights=True)
+    assert ReleaseSettings(corpus, out, with_weights=True, init=None).with_weights
+    assert not ReleaseSettings(corpus, out).with_weights
+
+
+def test_what_training_starts_from_belongs_to_the_request(traces: Path) -> None:
+    out = traces.with_name("out")
+    usual = ReleaseSettings(traces, out).request()
+    assert usual["init"] == "pretrained"
+    assert ReleaseSettings(traces, out, init=None).request() == {**usual, "init": None}
+    own = ReleaseSettings(traces, out, init=traces / "base").request()["init"]
+    assert own == str((traces / "base").resolve())
+
+
+@pytest.mark.parametrize("temperature", [None, 0.01, 10.0])
+def test_temperatures_up_to_ten_are_allowed(traces: Path, temperature: float | None) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
+    assert made.temperature == temperature
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 10.1])
+def test_other_temperatures_are_refused(traces: Path, temperature: float) -> None:
+    with pytest.raises(UsageError, match="'temperature' must lie in"):
+        ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
+
+
+def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> None:
+    with pytest.raises(UsageError, match="'budget' must be at least 20 seconds, found inf"):
+        ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
+    with pytest.raises(UsageError, match="one of read, train, sample, evaluate, found 'write'"):
+        ReleaseSettings(traces, traces.with_name("out"), until="write")
+
+
+def test_traces_are_a_folder(traces: Path) -> None:
+    (traces / "a.et").touch()
+    with pytest.raises(UsageError, match="is a file; name the folder that holds it"):
+        ReleaseSettings(traces / "a.et", traces.with_name("out"))
+    with pytest.raises(UsageError, match="there is no such folder; check the path"):
+        ReleaseSettings(traces / "absent", traces.with_name("out"))
+
+
+def test_a_release_lies_neither_inside_nor_around_its_traces(traces: Path) -> None:
+    for out in (traces, traces / "inner" / "out", traces.parent, traces / ".." / "traces"):
+        with pytest.raises(UsageError, match="must lie outside of the traces"):
+            ReleaseSettings(traces, out)
+    assert ReleaseSettings(traces, traces.with_name("traces-out")).out.name == "traces-out"
+
+
+def test_what_stays_with_the_owner_lies_beside_the_release(traces: Path) -> None:
+    made = ReleaseSettings(traces, traces.with_name("out.v1"))
+    assert made.private == traces.with_name("out.v1.private")
+
+
+def test_the_model_depends_on_seed_size_steps_and_start_alone(traces: Path) -> None:
+    plain = ReleaseSettings(traces, traces.with_name("out"))
+    usual = {"seed": 0, "max_nodes": 2000, "steps": 120, "init": "pretrained"}
+    assert plain.request() == usual
+    same = ReleaseSettings(traces, traces.with_name("out"), num=7, budget=60, until="read")
+    assert same.request() == plain.request()

@@ -1,0 +1,133 @@
+"""The page of an exploration, as a reader and a script find it."""
+
+import csv
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from small_studies import cluster, study
+
+from layerdag.errors import UsageError
+from layerdag.report.charts import heat_map
+from layerdag.report.exploration import require_replaceable_exploration, write_exploration
+from layerdag.workloads.exploration import Exploration, explore
+
+
+class Cells(HTMLParser):
+    """Texts of all table cells, and identifiers of all elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.ids: list[str] = []
+        self._open = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open = tag in ("td", "th")
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.cells.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = False
+
+
+@pytest.fixture(scope="module")
+def found() -> Exploration:
+    return explore(study())
+
+
+@pytest.fixture(scope="module")
+def page(found: Exploration, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_exploration(found, tmp_path_factory.mktemp("page") / "study.html")
+
+
+def test_the_best_plan_of_each_cluster_stands_on_top(found: Exploration, page: Path) -> None:
+    cells = Cells(page.read_text()).cells
+    for best in found.best():
+        assert f"{best.model} on {best.cluster}" in cells
+        assert best.plan in cells
+
+
+def test_sections_can_be_reached_and_nothing_is_loaded(page: Path) -> None:
+    text = page.read_text()
+    assert {"best", "maps", "front", "all"} <= set(Cells(text).ids)
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+
+
+def test_figures_lie_beside_it(found: Exploration, page: Path) -> None:
+    assert json.loads(page.with_suffix(".json").read_text()) == json.loads(
+        json.dumps(found.summary())
+    )
+    with page.with_suffix(".csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(found.outcomes)
+    assert float(rows[0]["step_s"]) == found.outcomes[0].step_s
+    assert "key" not in rows[0]
+
+
+def test_names_cannot_be_markup(tmp_path: Path) -> None:
+    odd = explore(study(plans={}, clusters={"<b>near</b>": cluster()}))
+    text = write_exploration(odd, tmp_path / "odd.html").read_text()
+    assert "<b>near" not in text
+    assert "&lt;b&gt;near" in text
+
+
+def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path: Path) -> None:
+    none = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
+    text = write_exploration(none, tmp_path / "none.html").read_text()
+    assert "too large" in text
+    assert "<polyline" not in text
+
+
+def test_a_heat_map_shows_the_fastest_of_each_pair_of_degrees(found: Exploration) -> None:
+    mine = [o for o in found.outcomes if o.cluster == "near"]
+    best = min(o.step_s for o in mine)
+    cells = Cells(heat_map(mine, "pipeline", "tensor", best).html).cells
+    expected = [
+        f"{min(o.step_s for o in mine if (o.pipeline, o.tensor) == (p, t)):.3g}"
+        for p in (1, 2) for t in (1, 2)
+    ]  # fmt: skip
+    assert cells == ["pipeline \\ tensor", "1", "2", "1", *expected[:2], "2", *expected[2:]]
+
+
+def test_the_fastest_cell_has_the_most_color(found: Exploration) -> None:
+    mine = [o for o in found.outcomes if o.cluster == "near" and o.fits]
+    best = min(o.step_s for o in mine)
+    assert heat_map(mine, "pipeline", "tensor", best).html.count("var(--accent) 48%") == 1
+
+
+def test_a_pair_that_was_not_tried_is_a_dash_and_one_that_is_too_large_says_so(
+    found: Exploration,
+) -> None:
+    mine = [o for o in found.outcomes if o.cluster == "near"]
+    shown = [
+        replace(o, step_s=None, fits=False) if (o.pipeline, o.tensor) == (1, 1) else o
+        for o in mine
+        if (o.pipeline, o.tensor) != (2, 2)
+    ]
+    cells = Cells(heat_map(shown, "pipeline", "tensor", 1.0).html).cells
+    assert cells[4] == "too large"
+    assert cells[-1] == "—"
+
+
+@pytest.mark.parametrize("there", [".html", ".json", ".csv"])
+def test_what_is_no_exploration_is_never_replaced(tmp_path: Path, there: str) -> None:
+    file = (tmp_path / "study.html").with_suffix(there)
+    file.write_text("mine")
+    with pytest.raises(UsageError, match="is never replaced"):
+        require_replaceable_exploration(tmp_path / "study.html")
+    assert file.read_text() == "mine"
+
+
+def test_an_exploration_is_replaced_by_the_next(found: Exploration, tmp_path: Path) -> None:
+    for _ in range(2):
+        write_exploration(found, tmp_path / "study.html")
+    with pytest.raises(UsageError, match=r"is a \.html file"):
+        write_exploration(found, tmp_path / "study.htm")

@@ -1,0 +1,179 @@
+"""What a known machine predicts, worked out by hand."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulator_traces import all_reduce, comp, workload
+
+from layerdag.errors import ConfigError, UsageError
+from layerdag.simulator.calibration import (
+    CalibratedMachine,
+    DeviceCosts,
+    FittedLink,
+    FittedOperatorCosts,
+    PredictionSpread,
+    read_machine,
+    require_replaceable_machine,
+    write_machine,
+)
+from layerdag.simulator.compute import DEVICES
+
+COSTS = FittedOperatorCosts({"n0": (1000.0, 2.0, 3.0)}, (500.0, 0.0, 0.0))
+LINK = FittedLink(latency_ns=100.0, bytes_per_s=1e9)
+NODES = [comp(0, 7, num_ops=10, tensor_size=100), comp(1, 7, (0,), num_ops=10, tensor_size=100)]
+ALONE_NS = 1000 + 20 + 300 + 500
+
+
+def test_operators_take_their_own_rates_and_others_the_common_ones() -> None:
+    assert CalibratedMachine(COSTS).predict(workload(NODES)).seconds == pytest.approx(
+        ALONE_NS / 1e9
+    )
+
+
+@pytest.mark.parametrize(("cores", "sharing"), [(None, 1), (8, 1), (4, 1), (2, 2), (1, 4)])
+def test_more_ranks_than_cores_take_turns(cores: int | None, sharing: float) -> None:
+    made = CalibratedMachine(COSTS, LINK, cores).predict(workload(*[NODES] * 4))
+    assert made.sharing == sharing
+    assert made.seconds == pytest.approx(sharing * ALONE_NS / 1e9)
+
+
+def test_messages_take_turns_too() -> None:
+    # 2 ranks, 2000 B: (2n-1) E + 2 (n-1) T = 30 + 2 (100 + 1000); with one core T is twice that.
+    nodes = [all_reduce(0, 2000)]
+    made = CalibratedMachine(COSTS, LINK).predict(workload(nodes, nodes))
+    assert made.seconds == pytest.approx(2230 / 1e9, rel=2e-3)
+    shared = CalibratedMachine(COSTS, LINK, cores=1).predict(workload(nodes, nodes))
+    assert shared.seconds == pytest.approx(4430 / 1e9, rel=2e-3)
+
+
+def test_the_interval_is_the_spread_of_as_many_ranks() -> None:
+    alone = PredictionSpread(20, 0.9, 1.0, 1.2, 1, 0.05)
+    together = PredictionSpread(20, 0.5, 1.0, 2.0, 2, 0.3)
+    machine = CalibratedMachine(COSTS, LINK, alone=alone, together=together)
+    made = machine.predict(workload(NODES))
+    assert made.low_s == pytest.approx(0.9 * made.seconds)
+    assert made.high_s == pytest.approx(1.2 * made.seconds)
+    made = machine.predict(workload(NODES, NODES))
+    assert made.high_s == pytest.approx(2 * made.seconds)
+    assert CalibratedMachine(COSTS).predict(workload(NODES)).low_s is None
+
+
+@pytest.mark.parametrize(("weight", "factor"), [(0.0, 1), (0.5, 2), (1.0, 4)])
+def test_what_a_measured_twin_missed_is_put_right(weight: float, factor: float) -> None:
+    machine = CalibratedMachine(COSTS, LINK)
+    twin = workload(NODES, NODES)
+    plain = machine.predict(workload(*[NODES] * 4)).seconds
+    made = machine.predict(
+        workload(*[NODES] * 4), like=(twin, 4 * machine.predict(twin).seconds), weight=weight
+    )
+    assert made.seconds == pytest.approx(factor * plain)
+
+
+def test_what_cannot_be_predicted_is_refused() -> None:
+    with pytest.raises(UsageError, match="the machine has no link, and the workload 2 ranks"):
+        CalibratedMachine(COSTS).predict(workload(NODES, NODES))
+    with pytest.raises(UsageError, match=r"weight is 2\.0"):
+        CalibratedMachine(COSTS).predict(workload(NODES), like=(workload(NODES), 1.0), weight=2.0)
+    with pytest.raises(UsageError, match=r"measured time 0\.0 s"):
+        CalibratedMachine(COSTS).predict(workload(NODES), like=(workload(NODES), 0.0))
+    with pytest.raises(ConfigError, match="cores is 0"):
+        CalibratedMachine(COSTS, cores=0)
+    with pytest.raises(ConfigError, match=r"the link has -1\.0"):
+        CalibratedMachine(COSTS, dataclasses.replace(LINK, latency_ns=-1.0))
+    with pytest.raises(ConfigError, match="three numbers from 0 up"):
+        FittedOperatorCosts({"a": (-1.0, 0.0, 0.0)}, (0.0, 0.0, 0.0))
+
+
+OPERATORS = CalibratedMachine(
+    FittedOperatorCosts({"mm": (1.0, 2.0, 3.0)}, (4.0, 5.0, 6.0)),
+    FittedLink(10.0, 1e9),
+    2,
+    PredictionSpread(12, 0.9, 1.0, 1.1, 1, 0.05),
+    PredictionSpread(12, 0.5, 1.0, 2.0, 2, 0.3),
+)
+DEVICE = CalibratedMachine(DeviceCosts(DEVICES["h100"], 0.5, 100.0))
+
+
+def damage(machine: CalibratedMachine, path: tuple[str, ...], value: Any, file: Path) -> None:
+    """Write a machine with another value at a path of keys."""
+    write_machine(machine, file)
+    document = json.loads(file.read_text())
+    part = document
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    file.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("machine", [OPERATORS, DEVICE])
+def test_a_machine_comes_back_as_it_was(machine: CalibratedMachine, tmp_path: Path) -> None:
+    write_machine(machine, tmp_path / "a.json")
+    found = read_machine(tmp_path / "a.json")
+    assert found == machine
+    write_machine(found, tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("layerdag_machine",), 2, "no machine of this version"),
+        (("costs",), None, "kind is one of device, operators"),
+        (("costs", "kind"), "magic", "kind is one of device, operators"),
+        (("costs", "rates"), [], "object of three numbers"),
+        (("costs", "rates", "mm"), [1, 2], "rates.mm must be three numbers"),
+        (("costs", "rates", "mm"), [1, 2, "x"], "rates.mm is 'x'"),
+        (("costs", "rates", "mm"), [1, 2, -3], "from 0 up"),
+        (("costs", "other"), [1, 2, float("inf")], "other is inf"),
+        (("link",), {"latency_ns": 1}, "exactly latency_ns, bytes_per_s"),
+        (("link", "bytes_per_s"), 0, "second must be positive"),
+        (("cores",), 1.5, "cores is 1.5"),
+        (("cores",), 0, "cores is 0"),
+        (("alone", "low"), True, "low is True"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(
+    path: tuple[str, ...], value: Any, message: str, tmp_path: Path
+) -> None:
+    damage(OPERATORS, path, value, tmp_path / "m.json")
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_machine(tmp_path / "m.json")
+    assert "m.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("costs", "device"), None, "object with name, flops and bytes_per_s"),
+        (("costs", "device", "flops"), {"bf16": 1}, "f32 among them"),
+        (("costs", "device", "bytes_per_s"), -1, "positive rates"),
+        (("costs", "efficiency"), 2, "efficiency is 2"),
+    ],
+)
+def test_a_damaged_device_is_refused(
+    path: tuple[str, ...], value: Any, message: str, tmp_path: Path
+) -> None:
+    damage(DEVICE, path, value, tmp_path / "m.json")
+    with pytest.raises(ConfigError, match=message):
+        read_machine(tmp_path / "m.json")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}'])
+def test_what_is_no_machine_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"m\.json"):
+        read_machine(tmp_path / "m.json")
+    with pytest.raises(ConfigError):
+        read_machine(tmp_path / "absent.json")
+
+
+def test_only_a_machine_may_be_replaced(tmp_path: Path) -> None:
+    require_replaceable_machine(tmp_path / "new.json")
+    write_machine(DEVICE, tmp_path / "m.json")
+    require_replaceable_machine(tmp_path / "m.json")
+    (tmp_path / "runs.csv").write_text("workload,seconds\n")
+    with pytest.raises(UsageError, match="is no machine"):
+        require_replaceable_machine(tmp_path / "runs.csv")

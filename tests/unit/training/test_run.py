@@ -1,0 +1,102 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from layerdag.errors import CheckpointError, UsageError
+from layerdag.training.run import clear_run, require_free, require_resumable, run_lock, run_of
+
+META = '{"format_version": 4, "layerdag_version": "0.1.0"}'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return the folder of a run that looks like a real one, with a user's notes in it."""
+    folder = tmp_path / "run"
+    for name in ("best", "last"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "meta.json").write_text(META)
+    (folder / "train.jsonl").write_text('{"step": 1}\n')
+    (folder / "run.json").write_text('{"notice": "", "config": {}}')
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "samples-000100.png").touch()
+    (folder / "pictures" / "mine.png").touch()
+    (folder / "notes.txt").write_text("precious")
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_run_is_in_the_way_of_another_unless_its_loss_is_allowed(run: Path) -> None:
+    with pytest.raises(UsageError, match=r"holds a run already .*resume=.*overwrite=true"):
+        require_free(run, overwrite=False)
+    require_free(run, overwrite=True)
+    clear_run(run)
+    assert names(run) == ["notes.txt", "pictures"]
+    assert names(run / "pictures") == ["mine.png"]
+    require_free(run, overwrite=False)
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a paper in best": lambda run: (run / "best" / "paper.txt").touch(),
+    "another program's meta.json": lambda run: (run / "last" / "meta.json").write_text("{}"),
+    "best is a file": lambda run: [
+        (run / "best" / "meta.json").unlink(),
+        (run / "best").rmdir(),
+        (run / "best").touch(),
+    ],
+    "a log of something else": lambda run: (run / "train.jsonl").write_text('{"loss": 3}\n'),
+    "a text as log": lambda run: (run / "train.jsonl").write_text("my diary\n"),
+    "settings of something else": lambda run: (run / "run.json").write_text('{"speed": 3}'),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_not_provably_of_a_run_is_never_replaced(run: Path, name: str) -> None:
+    FOREIGN[name](run)
+    with pytest.raises(UsageError, match=r"never replaced|is a file"):
+        require_free(run, overwrite=True)
+
+
+def test_a_folder_of_other_things_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    require_free(tmp_path, overwrite=False)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    with run_lock(tmp_path / "run"):
+        with pytest.raises(UsageError, match=f"process {os.getpid()} is writing here"):
+            run_lock(tmp_path / "run").__enter__()
+        assert names(tmp_path / "run") == ["layerdag.lock"]
+    assert names(tmp_path) == []
+
+
+def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file; name a folder"):
+        run_lock(tmp_path / "file").__enter__()
+
+
+def test_a_checkpoint_that_a_killed_run_had_set_aside_is_found_again(run: Path) -> None:
+    draft = run / ".last.draft"
+    draft.mkdir()
+    (draft / "layerdag.lock").touch()
+    (run / "last").rename(draft / "last.old")
+    (draft / "last").mkdir()
+    (run / ".best.draft" / "best").mkdir(parents=True)
+    (run / ".best.draft" / "layerdag.lock").touch()
+    with pytest.raises(CheckpointError, match="no run to go on with"):
+        require_resumable(run)
+    with run_lock(run):
+        require_resumable(run)
+    assert names(run) == ["best", "last", "notes.txt", "pictures", "run.json", "train.jsonl"]
+
+
+def test_a_run_is_named_by_its_folder_or_its_checkpoints(run: Path, tmp_path: Path) -> None:
+    assert run_of(run) == run_of(run / "last") == run_of(run / "best") == run
+    named_last = tmp_path / "last"
+    run.rename(named_last)
+    assert run_of(named_last) == named_last

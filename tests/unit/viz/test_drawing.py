@@ -1,0 +1,315 @@
+"""Bitmap pictures of DAGs: whole files, every edge where it belongs."""
+
+import re
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from laws import tried
+from random_graphs import random_dag
+from trace_examples import coll, comp
+
+from layerdag.dag.dag import DAG
+from layerdag.errors import GraphError, UsageError
+from layerdag.traces.builder import build_trace
+from layerdag.viz import drawing
+from layerdag.viz.drawing import (
+    CLASS_COLORS,
+    Picture,
+    _polylines,
+    class_legend,
+    classes_by_size,
+    draw_figure,
+    draw_svg,
+    layered_layout,
+    save_picture,
+    smooth,
+    write_picture,
+)
+from layerdag.viz.views import view_of_trace
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def pixels(path: Path) -> np.ndarray:
+    from matplotlib.image import imread
+
+    return imread(path)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_graphs_stand_side_by_side(tmp_path: Path, rng: np.random.Generator, count: int) -> None:
+    dags = [random_dag(rng, [2, 3, 2], [20]) for _ in range(count)]
+    path = tmp_path / "x.png"
+    write_picture(path, dags, [f"graph {n}" for n in range(count)])
+    assert path.read_bytes().startswith(PNG)
+    height, width, _ = pixels(path).shape
+    assert (width, height) == (462 * count, 770)  # 4.2 by 7 inches each, 110 dots per inch
+
+
+def test_another_column_gives_other_colors(tmp_path: Path) -> None:
+    dag = DAG.build(torch.tensor([[0, 5], [1, 5]]), torch.tensor([[0], [1]]))
+    for column in (0, 1):
+        write_picture(tmp_path / f"{column}.png", [dag], ["g"], column=column)
+    first, second = (pixels(tmp_path / f"{column}.png") for column in (0, 1))
+    assert first.shape == second.shape
+    assert not np.array_equal(first, second)
+
+
+def test_a_graph_that_cannot_be_drawn_leaves_no_file(tmp_path: Path) -> None:
+    cyclic = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
+    with pytest.raises(GraphError, match="cycle"):
+        write_picture(tmp_path / "x.png", [cyclic], ["g"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_lead_from_source_to_target_through_the_layers_between() -> None:
+    edges = np.array([[0, 1, 2, 0], [1, 2, 3, 3]])
+    layout = layered_layout(4, edges)
+    lines = _polylines(layout, edges)
+    assert [line[:, 1].tolist() for line in lines] == [[0, 1], [1, 2], [2, 3], [0, 1, 2, 3]]
+    for line, (source, target) in zip(lines, edges.T, strict=True):
+        assert (line[0, 0], line[-1, 0]) == (layout.x_N[source], layout.x_N[target])
+
+
+def test_kinds_beyond_the_palette_wrap_around(tmp_path: Path) -> None:
+    for name, kinds in (("few", [0, 1]), ("many", [8, 9])):
+        dag = DAG.build(torch.tensor(kinds)[:, None], torch.tensor([[0], [1]]))
+        write_picture(tmp_path / f"{name}.png", [dag], ["g"])
+    assert np.array_equal(pixels(tmp_path / "few.png"), pixels(tmp_path / "many.png"))
+
+
+def view(size: int):
+    return view_of_trace(
+        build_trace(
+            [comp(0, name="$x_1$ first"), *(comp(at, at - 1) for at in range(1, size)), coll(size)]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")]
+)
+def test_suffix_chooses_the_format(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    path = tmp_path / f"x.{suffix}"
+    save_picture(view(3), path)
+    assert path.read_bytes().startswith(magic)
+
+
+def test_small_graphs_carry_names_and_large_ones_dots(tmp_path: Path) -> None:
+    save_picture(view(3), tmp_path / "small.svg")
+    save_picture(view(90), tmp_path / "large.svg")
+    small, large = ((tmp_path / name).read_text() for name in ("small.svg", "large.svg"))
+    assert "$x_1$ first" in small
+    assert "COMM_COLL" in small
+    # In the legend only.
+    assert large.count("aten::mm</text>") == 1
+
+
+def test_same_graph_gives_the_same_svg(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        save_picture(view(4), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_too_large_graph_is_wrong_use_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerdag.viz.drawing.MOST_NODES", 2)
+    with pytest.raises(UsageError, match="zoomable page"):
+        save_picture(view(2), tmp_path / "x.svg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_curves_leave_and_enter_vertically() -> None:
+    vertices, codes = smooth([(0.0, 0.0), (2.0, 4.0), (2.0, 6.0)])
+    assert codes.tolist() == [1, 4, 4, 4, 4, 4, 4]
+    assert vertices.tolist() == [[0, 0], [0, 2], [2, 2], [2, 4], [2, 5], [2, 5], [2, 6]]
+
+
+def axes_of(found):
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(8, 4)).add_axes((0, 0, 1, 1))
+    draw_figure(axes, found)
+    return axes
+
+
+def test_the_legend_names_every_kind_and_control_where_there_is_any() -> None:
+    plain = axes_of(view(3)).get_legend()
+    assert [text.get_text() for text in plain.get_texts()] == ["COMP", "COMM_COLL"]
+    control = view_of_trace(build_trace([comp(0), comp(1, ctrl=(0,))]))
+    dashed = axes_of(control).get_legend()
+    assert [text.get_text() for text in dashed.get_texts()] == ["COMP", "control"]
+
+
+def test_boxes_stand_on_the_layers_and_long_names_are_cut_in_the_middle() -> None:
+    name = "a_very_long_operator_name_indeed"
+    axes = axes_of(view_of_trace(build_trace([comp(0, name=name), comp(7, 0, name="")])))
+    texts = {text.get_text(): text.get_position()[1] for text in axes.texts}
+    assert texts == {name[:10] + "…" + name[-11:]: 0, "7": 1}
+
+
+def test_edges_are_drawn_solid_or_dashed() -> None:
+    trace = build_trace([comp(0), comp(1, 0), comp(2, 1, ctrl=(0,))])
+    solid, dashed = axes_of(view_of_trace(trace)).collections
+    assert (len(solid.get_paths()), len(dashed.get_paths())) == (2, 1)
+
+
+def test_a_chain_is_drawn_as_a_straight_line() -> None:
+    layout = layered_layout(4, np.array([[0, 1, 2], [1, 2, 3]]))
+    assert layout.layer_N.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(layout.x_N, 0, atol=1e-6)
+    assert layout.height == 4
+
+
+def test_nodes_of_a_layer_keep_their_distance(rng: np.random.Generator) -> None:
+    dag = random_dag(rng, [4, 9, 3, 7, 5], [2])
+    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy())
+    for layer in range(layout.height):
+        gaps = np.diff(np.sort(layout.x_N[layout.layer_N == layer]))
+        assert (gaps > 1 - 1e-4).all()
+
+
+def test_a_long_edge_passes_one_way_point_on_each_layer_between() -> None:
+    layout = layered_layout(4, np.array([[0, 1, 2, 0], [1, 2, 3, 3]]))
+    assert layout.route(3)[:, 1].tolist() == [1, 2]
+    # The way points stand beside the nodes that the edge would otherwise cross.
+    assert (np.abs(layout.route(3)[:, 0] - layout.x_N[[1, 2]]) > 0.5).all()
+    assert layout.route(0).shape == (0, 2)
+
+
+def test_two_parallel_chains_do_not_cross() -> None:
+    # Node ids are interleaved so that the order by id would cross at every layer.
+    layout = layered_layout(6, np.array([[0, 1, 3, 2], [3, 2, 4, 5]]))
+    left_first = layout.x_N[0] < layout.x_N[1]
+    assert (layout.x_N[3] < layout.x_N[2]) == left_first
+    assert (layout.x_N[4] < layout.x_N[5]) == left_first
+
+
+def test_an_empty_graph_has_an_empty_drawing() -> None:
+    layout = layered_layout(0, np.zeros((2, 0), dtype=np.int64))
+    assert (layout.width, layout.height) == (0.0, 0)
+
+
+def test_a_cycle_is_refused() -> None:
+    with pytest.raises(GraphError, match="cycle"):
+        layered_layout(2, np.array([[0, 1], [1, 0]]))
+
+
+@tried(25)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_routes_pass_every_layer_and_nothing_stands_too_close(sizes, seed) -> None:
+    dag = random_dag(np.random.default_rng(seed), sizes, [2], extra_edges=0.8)
+    edges = dag.edge_index_2E.numpy()
+    layout = layered_layout(dag.num_nodes, edges)
+    layer_N = dag.layer_N.numpy()
+    assert layout.layer_N.tolist() == layer_N.tolist()
+    assert layout.height == len(sizes)
+    points = list(zip(layout.x_N.tolist(), layer_N.tolist(), [1.0] * dag.num_nodes, strict=True))
+    for edge, (source, target) in enumerate(edges.T.tolist()):
+        route = layout.route(edge)
+        assert route[:, 1].tolist() == list(range(layer_N[source] + 1, layer_N[target]))
+        points += [(x, y, 0.35) for x, y in route.tolist()]
+    for layer in range(len(sizes)):
+        here = sorted((x, gap) for x, y, gap in points if y == layer)
+        for (x0, gap0), (x1, gap1) in pairwise(here):
+            assert x1 - x0 >= (gap0 + gap1) / 2 - 1e-4
+    assert min(x for x, _, _ in points) == 0
+    assert layout.width == max(x for x, _, _ in points)
+
+
+def test_a_tree_is_drawn_without_crossings() -> None:
+    """Two parents with two children each, numbered so that the order by id crosses."""
+    edges = np.array([[0, 1, 0, 1], [2, 3, 4, 5]])
+    layout = layered_layout(6, edges)
+    of_first, of_second = layout.x_N[[2, 4]], layout.x_N[[3, 5]]
+    assert (of_first.max() < of_second.min()) == (layout.x_N[0] < layout.x_N[1])
+    assert of_first.max() < of_second.min() or of_second.max() < of_first.min()
+    # A parent stands over the middle of its children.
+    assert layout.x_N[0] == pytest.approx(of_first.mean(), abs=1e-3)
+
+
+def test_too_many_way_points_leave_the_longest_edges_straight(monkeypatch) -> None:
+    """A chain of 12 nodes, with edges over it that pass 1, 2 and 10 layers."""
+    steps = np.arange(11)
+    longer = np.array([[0, 0, 0], [2, 3, 11]])
+    edges = np.concatenate([np.stack([steps, steps + 1]), longer], axis=1)
+    monkeypatch.setattr(drawing, "_MAX_WAY_POINTS", 3)
+    layout = layered_layout(12, edges)
+    assert [len(layout.route(edge)) for edge in range(11, 14)] == [1, 2, 0]
+    assert layout.layer_N.tolist() == list(range(12))
+
+
+def _picture(rng: np.random.Generator, classes: int = 3) -> Picture:
+    dag = random_dag(rng, [2, 4, 3], [classes])
+    names = tuple(f"class{code}" for code in dag.x_NA[:, 0].tolist())
+    return Picture("A <graph>", dag, tuple(f"node {i}" for i in range(9)), names)
+
+
+def test_every_node_and_edge_is_drawn_inside_the_picture(rng: np.random.Generator) -> None:
+    picture = _picture(rng)
+    figure = ET.fromstring(draw_svg(picture, classes_by_size((picture,))).html)
+    svg = figure.find("svg")
+    assert svg is not None
+    _, _, width, height = map(float, svg.attrib["viewBox"].split())
+    circles = list(svg.iter("circle"))
+    assert len(circles) == 9
+    assert len(list(svg.iter("path"))) == picture.dag.num_edges
+    for circle in circles:
+        assert 0 <= float(circle.attrib["cx"]) <= width
+        assert 0 <= float(circle.attrib["cy"]) <= height
+    assert [next(iter(circle)).text for circle in circles][:2] == ["node 0", "node 1"]
+
+
+def test_colors_go_to_the_most_frequent_classes_and_the_rest_share_one(
+    rng: np.random.Generator,
+) -> None:
+    picture = Picture("", _picture(rng).dag, ("",) * 9, tuple("abcdefghi"))
+    slot_of = classes_by_size((picture, picture))
+    assert max(slot_of.values()) == CLASS_COLORS - 1
+    assert "others (2 classes)" in class_legend(slot_of).html
+
+
+def test_edges_start_and_end_at_the_centers_of_their_nodes() -> None:
+    """0 -> 1 -> 2 and 0 -> 2, which passes beside node 1."""
+    dag = DAG.build(torch.tensor([[0], [0], [0]]), torch.tensor([[0, 0, 1], [1, 2, 2]]))
+    picture = Picture("", dag, ("a", "b", "c"), ("k", "k", "k"))
+    figure = ET.fromstring(draw_svg(picture, {"k": 0}).html)
+    place = [(c.attrib["cx"], c.attrib["cy"]) for c in figure.iter("circle")]
+    ends = []
+    for path in figure.iter("path"):
+        numbers = re.findall(r"-?\d+\.\d", path.attrib["d"])
+        ends.append(((numbers[0], numbers[1]), (numbers[-2], numbers[-1])))
+    assert ends == [(place[0], place[1]), (place[0], place[2]), (place[1], place[2])]
+    curves = [path.attrib["d"].count("C") for path in figure.iter("path")]
+    assert curves == [1, 2, 1]  # the long edge has one way point
+
+
+def test_titles_labels_and_classes_are_text_never_markup() -> None:
+    dag = DAG.build(torch.tensor([[0]]), torch.zeros((2, 0), dtype=torch.int64))
+    evil = '"><script>alert(1)</script>'
+    picture = Picture(evil, dag, (evil,), (evil,))
+    slot_of = classes_by_size((picture,))
+    for html in (draw_svg(picture, slot_of).html, class_legend(slot_of).html):
+        assert "<script>" not in html
+        ET.fromstring(html)  # raises where a quote would end an attribute
+
+
+def test_colors_are_given_by_frequency_and_then_by_name() -> None:
+    dag = DAG.build(torch.tensor([[0]] * 4), torch.zeros((2, 0), dtype=torch.int64))
+    first = Picture("", dag, ("",) * 4, ("b", "a", "c", "c"))
+    second = Picture("", dag, ("",) * 4, ("c", "d", "d", "a"))
+    assert classes_by_size((first, second)) == {"c": 0, "a": 1, "d": 2, "b": 3}
+    assert classes_by_size(()) == {}
+
+
+def test_facts_stand_in_the_caption_and_in_the_text_for_screen_readers() -> None:
+    dag = DAG.build(torch.tensor([[0], [0]]), torch.tensor([[0], [1]]))
+    html = draw_svg(Picture("g", dag, ("", ""), ("k", "k")), {"k": 0}).html
+    assert html.count("2 nodes, 1 edges, 2 layers") == 2
+    assert 'aria-label="g: 2 nodes, 1 edges, 2 layers"' in html

@@ -1,0 +1,438 @@
+"""Ranks as coordinates: which ranks are in a group, and who is a neighbor."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from symbolic_jobs import GPT, LLAMA, MIXTURE, small
+
+import layerdag as ld
+from layerdag.codec.folding import job_graph, rank_classes
+from layerdag.errors import ConfigError, UsageError
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.run import simulate
+from layerdag.traces.chakra.files import encode_trace, normalize
+from layerdag.traces.chakra.workload import read_workload, write_workload
+from layerdag.traces.trace import NodeType, Workload
+from layerdag.workloads.transformer.job import transformer_job
+from layerdag.workloads.transformer.plan import (
+    PEERS,
+    PRECISIONS,
+    ROLES,
+    Attention,
+    Causal,
+    DeviceMesh,
+    Phase,
+    Plan,
+    Recompute,
+    Schedule,
+    Step,
+    Task,
+    _known,
+    layers_of_chunks,
+    layers_of_stage,
+    stage_tasks,
+)
+from layerdag.workloads.transformer.shapes import ModelShape
+
+PLANS = [
+    Plan(),
+    Plan(tensor=4),
+    Plan(data=3),
+    Plan(pipeline=3, tensor=2),
+    Plan(tensor=2, context=3, data=2, pipeline=2, expert=6),
+    Plan(data=4, context=2, expert=4),
+]
+
+
+def place(plan: Plan, rank: int) -> tuple[int, int, int, int]:
+    """Return (stage, data, context, tensor) of a rank, tensor fastest."""
+    rest, tensor = divmod(rank, plan.tensor)
+    rest, context = divmod(rest, plan.context)
+    stage, data = divmod(rest, plan.data)
+    return stage, data, context, tensor
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(
+    ("role", "free"), [("tensor", (3,)), ("context", (2,)), ("data", (1, 2))], ids=str
+)
+def test_members_of_a_group_differ_in_the_coordinates_of_its_role_alone(
+    role: str, free: tuple[int, ...], plan: Plan
+) -> None:
+    for members in DeviceMesh(plan).groups(role).tolist():
+        places = [place(plan, rank) for rank in members]
+        for axis in range(4):
+            if axis not in free:
+                assert len({one[axis] for one in places}) == 1
+        assert len(set(places)) == len(members)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_groups_have_the_size_of_their_degree(plan: Plan) -> None:
+    sizes = {role: DeviceMesh(plan).groups(role).shape[1] for role in ROLES}
+    assert sizes == {
+        "tensor": plan.tensor,
+        "context": plan.context,
+        "data": plan.data * plan.context,
+        "expert": plan.expert,
+        "expert_data": plan.data * plan.context // plan.expert,
+        "embedding": 2 if plan.pipeline > 1 else 1,
+    }
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_expert_ranks_and_their_replicas_make_up_the_data_ranks(plan: Plan) -> None:
+    """Each pair of ranks that share dense weights shares experts, or shares tokens of experts."""
+    grid = DeviceMesh(plan)
+    same = {
+        role: {
+            pair
+            for members in grid.groups(role).tolist()
+            for pair in itertools.permutations(members, 2)
+        }
+        for role in ("data", "expert", "expert_data")
+    }
+    assert not same["expert"] & same["expert_data"]
+    assert same["expert"] | same["expert_data"] <= same["data"]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_neighbors_are_one_stage_away_at_the_same_place(plan: Plan) -> None:
+    grid = DeviceMesh(plan)
+    after = grid.peer_R("next")
+    for rank, other in enumerate(after.tolist()):
+        stage, *rest = place(plan, rank)
+        assert place(plan, other) == ((stage + 1) % plan.pipeline, *rest)
+        assert (grid.stage(rank), grid.stage(other)) == (stage, (stage + 1) % plan.pipeline)
+    assert grid.peer_R("previous")[after].tolist() == list(range(plan.ranks))
+
+
+def test_one_rank_is_alone_in_every_group_and_its_own_neighbor() -> None:
+    grid = DeviceMesh(Plan())
+    assert all(grid.groups(role).tolist() == [[0]] for role in ROLES)
+    assert all(grid.peer_R(peer).tolist() == [0] for peer in PEERS)
+
+
+def test_tied_embeddings_join_the_first_and_the_last_stage_and_no_other() -> None:
+    groups = DeviceMesh(Plan(pipeline=4, tensor=2)).groups("embedding")
+    np.testing.assert_array_equal(groups, [[0, 6], [1, 7]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "sentence"),
+    [
+        (LLAMA, {"tensor": 0}, "tensor is 0; it must be a whole number, at least 1"),
+        (LLAMA, {"tensor": 3}, "8 query heads cannot be split evenly over 3 tensor ranks"),
+        (LLAMA, {"tensor": 8}, "4 key heads cannot be split evenly over 8 tensor ranks"),
+        (LLAMA, {"data": 3}, "8 sequences cannot be split evenly over 3 data ranks"),
+        (LLAMA, {"micro_batches": 3}, "8 sequences cannot be split"),
+        (LLAMA, {"context": 3}, "128 tokens of a sequence cannot be split evenly over 3"),
+        (LLAMA, {"pipeline": 5}, "4 layers do not fill 5 pipeline stages"),
+        (LLAMA, {"data": 2, "expert": 2}, "has no experts to be split"),
+        (MIXTURE, {"data": 2, "expert": 4}, "4 expert ranks do not divide data x context = 2"),
+        (LLAMA, {"zero": 4}, "ZeRO stages are 0"),
+        (LLAMA, {"zero": True}, "zero is True; ZeRO stages are 0"),
+        (LLAMA, {"data": True}, "data is True; it must be a whole number"),
+        (LLAMA, {"batch": 0}, "batch is 0; it must be a whole number, at least 1"),
+        (LLAMA, {"tokens": -1}, "tokens is -1; it must be a whole number"),
+        (MIXTURE, {"data": 8, "expert": 8}, "4 experts cannot be split evenly over 8 expert ranks"),
+        (GPT, {"tensor": 8, "sequence": 100, "sequence_parallel": True},
+         "100 tokens of a sequence cannot be split evenly over 8 context ranks"),
+        (LLAMA, {"phase": "inference", "recompute": "full"}, "inference has no optimizer and no"),
+        (LLAMA, {"phase": "decode", "tensor": 2, "sequence_parallel": True},
+         "leave context and sequence_parallel out"),
+        (LLAMA, {"precision": "bf17"}, "no precision 'bf17'. Did you mean 'bf16'"),
+        (LLAMA, {"phase": "decode", "context": 2}, "one token a sequence, which cannot be split"),
+        (LLAMA, {"phase": "prefill", "zero": 1}, "prefill has no optimizer"),
+        (LLAMA, {"tensr": 2}, "no setting 'tensr'. Did you mean 'tensor'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(
+    shape: ModelShape, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        small(shape, **settings)
+
+
+def test_the_front_door_makes_a_workload() -> None:
+    workload = ld.workload(LLAMA, tensor=2, data=2, batch=4, sequence=64)
+    assert workload.num_ranks == 4
+    assert ld.workload("gpt2", sequence=128).num_ranks == 1
+
+
+def test_a_micro_batch_has_one_sequence_unless_told_otherwise() -> None:
+    made = transformer_job(LLAMA, data=2, micro_batches=3, sequence=64)
+    assert (made.step.batch, made.tokens) == (6, 6 * 64)
+
+
+def test_the_ranks_of_a_plan_are_the_product_of_its_degrees_but_for_experts() -> None:
+    plan = Plan(data=4, tensor=2, pipeline=3, context=5, expert=10)
+    assert plan.ranks == 4 * 2 * 3 * 5
+    assert plan.replicas == 4 * 5  # contexts hold the same weights as well
+    assert plan.expert_replicas == 20 // 10
+
+
+def test_only_the_zero_bubble_schedule_splits_the_backward_pass() -> None:
+    splits = {
+        name: Plan(pipeline=2, schedule=name, virtual_stages=virtual).splits_backward
+        for name, virtual in (("1f1b", 1), ("interleaved", 2), ("gpipe", 1), ("zb-h1", 1))
+    }
+    assert splits == {"1f1b": False, "interleaved": False, "gpipe": False, "zb-h1": True}
+
+
+def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments() -> None:
+    """ZeRO's 16 bytes per parameter; 18 with gradients of four bytes."""
+    held = {name: p.weights + p.gradients + p.optimizer for name, p in PRECISIONS.items()}
+    assert held == {"bf16": 16, "fp16": 16, "bf16-fp32-gradients": 18, "fp32": 16}
+    assert Step(precision="fp32").numbers is PRECISIONS["fp32"]
+
+
+@pytest.mark.parametrize("phase", ["training", "prefill", "decode", "inference"])
+def test_only_training_trains(phase: Any) -> None:
+    assert Step(phase=phase).training is (phase == "training")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "word", "words", "nearest"),
+    [
+        ("step", "phase", "trainin", Phase, "training"),
+        ("step", "causal", "hal", Causal, "half"),
+        ("plan", "schedule", "1f1", Schedule, "1f1b"),
+        ("plan", "recompute", "ful", Recompute, "full"),
+        ("plan", "attention", "flsh", Attention, "flash"),
+    ],
+)
+def test_an_unknown_word_is_told_with_the_nearest_one_and_all_that_are_known(
+    where: str, name: str, word: str, words: Any, nearest: str
+) -> None:
+    """Plans of the command line hold words of any kind, which types do not refuse there."""
+    sentence = rf"{where}: {name} is '{word}'\. Did you mean '{nearest}'\? Known: .*{nearest}"
+    with pytest.raises(ConfigError, match=sentence):
+        _known(where, name, word, words)
+    _known(where, name, nearest, words)
+
+
+SINGLE = [
+    (Plan(pipeline=stages, schedule=schedule), count)
+    for schedule in ("1f1b", "gpipe", "zb-h1")
+    for stages, count in itertools.product((1, 2, 3, 5, 8), (1, 2, 3, 7, 8, 16))
+]
+INTERLEAVED = [
+    (Plan(pipeline=stages, virtual_stages=virtual), stages * groups)
+    for stages, virtual, groups in itertools.product((2, 3, 4, 8), (2, 3, 5), (1, 2, 3))
+]
+Key = tuple[str, int, int]
+
+
+def _waits_for(task: Task, place: int, places: int) -> list[Key]:
+    """Return the passes that a pass needs, as (kind, virtual stage, micro-batch)."""
+    if task.kind == "forward":
+        return [("forward", place - 1, task.micro_batch)] if place else []
+    if task.kind == "weights":
+        return [("backward", place, task.micro_batch)]
+    needed = [("forward", place, task.micro_batch)]
+    if place + 1 < places:
+        needed.append(("backward", place + 1, task.micro_batch))
+    return needed
+
+
+def _run(plan: Plan, count: int, times: dict[str, int]) -> list[int]:
+    """Run all stages, each in its own order; return when each is done."""
+    left = [stage_tasks(plan, stage, count) for stage in range(plan.pipeline)]
+    done: dict[Key, int] = {}
+    clock = [0] * plan.pipeline
+    while any(left):
+        before = len(done)
+        for stage, tasks in enumerate(left):
+            while tasks:
+                task = tasks[0]
+                place = task.chunk * plan.pipeline + stage
+                needed = _waits_for(task, place, plan.pipeline * plan.virtual_stages)
+                if any(key not in done for key in needed):
+                    break
+                clock[stage] = max([clock[stage], *(done[key] for key in needed)])
+                clock[stage] += times[task.kind]
+                done[(task.kind, place, task.micro_batch)] = clock[stage]
+                tasks.pop(0)
+        assert len(done) > before, "no stage can go on"
+    return clock
+
+
+def _in_flight(tasks: list[Task], last: str) -> int:
+    """Return the most passes whose activations a stage holds at once."""
+    return max(itertools.accumulate((t.kind == "forward") - (t.kind == last) for t in tasks))
+
+
+@pytest.mark.parametrize(("plan", "count"), SINGLE + INTERLEAVED)
+def test_all_stages_run_every_pass_to_the_end_each_in_its_own_order(plan: Plan, count: int) -> None:
+    kinds = ("forward", "backward", "weights")[: 3 if plan.schedule == "zb-h1" else 2]
+    for stage in range(plan.pipeline):
+        tasks = stage_tasks(plan, stage, count)
+        every = itertools.product(range(count), kinds, range(plan.virtual_stages))
+        assert sorted(tasks, key=str) == sorted((Task(*each) for each in every), key=str)
+    _run(plan, count, {"forward": 1, "backward": 2, "weights": 1})
+
+
+@pytest.mark.parametrize(("stages", "virtual", "count"), [(4, 1, 8), (4, 2, 8), (8, 3, 16)])
+def test_interleaving_divides_the_idle_share_by_the_virtual_stages(
+    stages: int, virtual: int, count: int
+) -> None:
+    """(p - 1) / (m v): Narayanan et al. 2021, section 2.2.2."""
+    plan = Plan(pipeline=stages, virtual_stages=virtual)
+    ideal = count * virtual * (1 + 2)
+    idle = max(_run(plan, count, {"forward": 1, "backward": 2})) - ideal
+    assert idle / ideal == pytest.approx((stages - 1) / (count * virtual))
+
+
+@pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 3), (5, 6, 4)])
+@pytest.mark.parametrize(("stages", "count"), [(2, 2), (4, 8), (8, 8), (4, 13)])
+def test_zb_h1_is_idle_for_f_plus_b_minus_w(
+    stages: int, count: int, times: tuple[int, int, int]
+) -> None:
+    """(p - 1)(F + B - W): Qi et al. 2024, table 2; 1F1B has (p - 1)(F + B + W)."""
+    f, b, w = times
+    split = Plan(pipeline=stages, schedule="zb-h1")
+    ends = _run(split, count, {"forward": f, "backward": b, "weights": w})
+    assert max(ends) - count * (f + b + w) == (stages - 1) * (f + b - w)
+    whole = _run(Plan(pipeline=stages), count, {"forward": f, "backward": b + w})
+    assert max(whole) - count * (f + b + w) == (stages - 1) * (f + b + w)
+
+
+@pytest.mark.parametrize(("stages", "count"), [(4, 8), (4, 2), (1, 4), (8, 8)])
+def test_in_flight_are_the_stages_left_and_under_zb_h1_as_many_as_the_first_stage_has(
+    stages: int, count: int
+) -> None:
+    for stage in range(stages):
+        tasks = stage_tasks(Plan(pipeline=stages), stage, count)
+        assert _in_flight(tasks, "backward") == min(stages - stage, count)
+        tasks = stage_tasks(Plan(pipeline=stages, schedule="zb-h1"), stage, count)
+        assert _in_flight(tasks, "weights") == min(stages, count)
+
+
+@pytest.mark.parametrize(("stages", "virtual", "count"), [(4, 2, 8), (2, 4, 4), (8, 3, 16)])
+def test_interleaved_passes_in_flight_are_those_of_megatron(
+    stages: int, virtual: int, count: int
+) -> None:
+    """Of the first stage (1 + (p - 1) / (p v)) times those of 1F1B: Korthikanti et al. 2022."""
+    plan = Plan(pipeline=stages, virtual_stages=virtual)
+    for stage in range(stages):
+        found = _in_flight(stage_tasks(plan, stage, count), "backward")
+        assert found == min((virtual - 1) * stages + 2 * (stages - stage - 1) + 1, count * virtual)
+    first = _in_flight(stage_tasks(plan, 0, count), "backward") / virtual
+    assert first == pytest.approx(stages * (1 + (stages - 1) / (stages * virtual)))
+
+
+def test_layers_are_spread_evenly_the_remainder_over_early_stages() -> None:
+    assert [list(layers_of_stage(6, s, 4)) for s in range(4)] == [[0, 1], [2, 3], [4], [5]]
+    chunks = layers_of_chunks(8, Plan(pipeline=2, virtual_stages=2), 1)
+    assert [list(layers) for layers in chunks] == [[2, 3], [6, 7]]
+
+
+def _with_role(workload: Workload, rank: int) -> dict[str, tuple[int, ...]]:
+    """Return the groups that a rank uses, by their ranks."""
+    texts, named_N = workload.traces[rank].texts("pg_name")
+    return {texts[row]: workload.groups[texts[row]] for row in np.flatnonzero(named_N).tolist()}
+
+
+def test_tensor_varies_fastest_then_context_data_pipeline() -> None:
+    """The default order of Megatron-LM, tp-cp-ep-dp-pp."""
+    grid = DeviceMesh(Plan(tensor=2, context=2, data=2, pipeline=2, expert=2))
+    assert grid.groups("tensor")[0].tolist() == [0, 1]
+    assert grid.groups("context")[0].tolist() == [0, 2]
+    assert grid.groups("data")[0].tolist() == [0, 2, 4, 6]
+    assert grid.groups("expert")[0].tolist() == [0, 2]
+    assert grid.groups("expert_data")[0].tolist() == [0, 4]
+    assert grid.groups("embedding")[0].tolist() == [0, 8]
+    assert grid.peer_R("next")[[0, 8]].tolist() == [8, 0]
+
+
+def test_each_rank_is_in_one_group_of_each_role() -> None:
+    plan = Plan(tensor=2, context=2, data=4, pipeline=3, expert=4)
+    for role in ROLES:
+        member = np.sort(DeviceMesh(plan).groups(role).reshape(-1))
+        if role == "embedding":  # first and last stage only
+            assert member.tolist() == [*range(16), *range(32, 48)]
+        else:
+            assert member.tolist() == list(range(48))
+
+
+def test_ranks_communicate_in_groups_that_hold_them_and_nobody_else() -> None:
+    workload = small(GPT, tensor=2, data=2, pipeline=2, micro_batches=2).workload()
+    for rank in range(workload.num_ranks):
+        groups = _with_role(workload, rank)
+        assert len(groups) == 3  # tensor, data, tied embedding
+        assert all(rank in members for members in groups.values())
+
+
+def test_sends_and_receives_match_one_to_one() -> None:
+    workload = small(LLAMA, pipeline=4, tensor=2, micro_batches=4).workload()
+    sent, received = [], []
+    for rank, trace in enumerate(workload.traces):
+        tag_N, size_N = trace.integers("comm_tag")[0], trace.integers("comm_size")[0]
+        for kind, end, found in (
+            (NodeType.COMM_SEND, "comm_dst", sent),
+            (NodeType.COMM_RECV, "comm_src", received),
+        ):
+            other_N = trace.integers(end)[0]
+            for row in np.flatnonzero(trace.type_N == kind).tolist():
+                ends = (rank, int(other_N[row]))
+                ends = ends if kind == NodeType.COMM_SEND else ends[::-1]
+                found.append((*ends, int(tag_N[row]), int(size_N[row])))
+    assert sorted(sent) == sorted(received)
+    assert len({message[:3] for message in sent}) == len(sent)
+
+
+def test_a_file_is_what_encoding_the_trace_of_its_rank_gives() -> None:
+    """With numbers of one to three digits and of one and two bytes."""
+    workload = small(MIXTURE, tensor=2, data=64, expert=4, pipeline=2, batch=64).workload()
+    assert len(workload.groups) > 100
+    assert workload.num_ranks == 256
+    ranks = []
+    for rank, data in workload.traces.files():
+        ranks.append(rank)
+        if rank % 7 == 0 or rank > 250:
+            assert data == encode_trace(normalize(workload.traces[rank]))
+    assert ranks == list(reversed(range(256)))
+
+
+def test_a_written_workload_reads_as_it_was(tmp_path: Path) -> None:
+    workload = small(LLAMA, tensor=2, data=2, pipeline=2).workload()
+    write_workload(workload, tmp_path / "w")
+    read = read_workload(tmp_path / "w")
+    assert read.groups == workload.groups
+    for mine, theirs in zip(read.traces, workload.traces, strict=True):
+        assert encode_trace(mine) == encode_trace(theirs)
+        assert mine.metadata[0].value == "bfloat16"
+
+
+def test_traces_are_made_once_and_share_their_columns() -> None:
+    traces = small(LLAMA, tensor=2, data=2).workload().traces
+    assert traces[3] is traces[-1]
+    assert len(traces) == 4
+    assert traces[0].id_N is traces[3].id_N
+    assert traces[0].strings != traces[3].strings
+    assert traces[1:3] == (traces[1], traces[2])
+
+
+def test_the_number_format_of_the_trace_holds_for_its_nodes() -> None:
+    trace = small(LLAMA).stages[0]
+    assert set(trace.dtypes()) == {"bfloat16"}
+    assert set(small(LLAMA, precision="fp32").stages[0].dtypes()) == {"float32"}
+    fast, slow = (
+        simulate(
+            small(LLAMA, precision=name).workload(), Cluster.preset("small"), compute="h100"
+        ).makespan_ns
+        for name in ("bf16", "fp32")
+    )
+    assert fast < slow
+
+
+def test_a_job_folds_into_one_class_of_ranks_a_stage() -> None:
+    workload = small(LLAMA, tensor=2, pipeline=2, data=2, micro_batches=2).workload()
+    classes = rank_classes(workload)
+    assert [found.ranks for found in classes] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    graph = job_graph("job", classes, workload.groups, {})
+    assert set(graph.categories["dtype"]) == {"bfloat16"}
