@@ -35,7 +35,7 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.chakra.corpus import RunRecord, embedded_corpus, read_index, read_runs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import evaluate, train
-from layerdag.training.run import TrainingRun
+from layerdag.training.run import TrainingRun, assemble
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 from layerdag.training.weight_transfer import spec_for, warm_start
 
@@ -157,11 +157,7 @@ def _pretrain(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def _job(data: GraphDataset, folder: Path, **more: Any) -> TrainingRun:
     """Return a training job."""
-    return TrainingRun(
-        train=data.batch("train"), validation=data.batch("val"), directory=folder,
-        schema=data.schema.to_dict(), data_fingerprint=data.fingerprint, split=data.split,
-        overwrite=True, **more,
-    )  # fmt: skip
+    return assemble(data, folder, overwrite=True, **more)
 
 
 def _row(arm: Arm, args: argparse.Namespace, out: Path) -> dict[str, Any]:

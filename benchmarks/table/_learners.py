@@ -20,7 +20,7 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train as train_run
-from layerdag.training.run import TrainingRun
+from layerdag.training.run import assemble
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 from layerdag.training.weight_transfer import spec_for
 
@@ -136,7 +136,6 @@ def _trained(
 ) -> LoadedCheckpoint:
     """Train for so many processor seconds: the number of steps follows from a short run."""
     spec = spec_for(data, model, options)
-    batches = data.batch("train"), data.batch("val")
     clock = _Clock()
 
     def train(steps: int, folder: Path) -> LoadedCheckpoint:
@@ -151,7 +150,7 @@ def _trained(
             evaluate_every=max(steps // 3, 1),
             log_every=1,
         )
-        run = TrainingRun(spec, *batches, folder, schema=data.schema.to_dict())
+        run = assemble(data, folder, spec)
         result = train_run(run, settings, loggers=[clock])
         if result.reason != "budget":
             raise SystemExit(f"Stopped by {result.reason}; the same command goes on.")

@@ -84,7 +84,7 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, TrainResult, clear_run, require_free
+from layerdag.training.run import TrainResult, assemble, clear_run, require_free
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 from layerdag.training.weight_transfer import PRETRAINED, WarmStart, spec_for, warm_start
 from layerdag.validation.checking import check_workload
@@ -249,16 +249,12 @@ def train_stage(
     """
     arguments = {"width": settings.width, "predict_out_degree": False}
     folder = settings.out / TRAINING
-    run = TrainingRun(
-        spec=spec_for(data, "fast", arguments) if warm is None else warm.spec,
+    run = assemble(
+        data,
+        folder,
+        spec_for(data, "fast", arguments) if warm is None else warm.spec,
         start=None if warm is None else warm.start,
-        train=data.batch("train"),
-        validation=data.batch("val"),
-        directory=folder,
-        schema=data.schema.to_dict(),
         run_config={**MARK, "seed": settings.seed},
-        data_fingerprint=data.fingerprint,
-        split=data.split,
     )
     training = TrainSettings(
         seed=settings.seed,

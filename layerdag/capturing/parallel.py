@@ -1,4 +1,4 @@
-"""Fake world, DTensor plans, FSDP, transformer modules."""
+"""Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""``capture`` and ``collect`` of a running step.
+"""Capture a running training step: ``ld.capture``, and what ``layerdag collect`` injects.
 
 Capture of a running training step: host trace and profile of the same step, imported at once.
 

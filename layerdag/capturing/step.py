@@ -1,4 +1,4 @@
-"""``capture_model``, ``capture_step``."""
+"""Capture a model's step without a device: ``capture_model`` and ``capture_step``."""
 
 import copy
 import importlib.util

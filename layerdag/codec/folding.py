@@ -1,4 +1,4 @@
-"""Job to graph: classes of ranks, matched communication, groups.
+"""From a job to its graph: classes of ranks, matched communication, groups.
 
 Communicator groups of a job seen from its classes of ranks: roles instead of numbers.
 

@@ -1,4 +1,4 @@
-"""ONE registry: sniff, read any file, HLO too."""
+"""The registry of file formats: detect a file by its content and read it."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""Which rank runs what with whom, order of communication, traces of all ranks.
+"""Which rank runs what with whom, the order of communication, and the traces of all ranks.
 
 The order of communication that ranks of an unfolded job need, and why nothing can deadlock.
 

@@ -1,4 +1,4 @@
-"""Samples as folders and tar, their index.
+"""Samples on disk: folders, tar parts and their index.
 
 One part of a run: a file with many samples, and its index beside it.
 

@@ -1,4 +1,4 @@
-"""Graph to job.
+"""From a graph back to a job.
 
 What the nodes of an unfolded job last, compute and move: numbers that every consumer can time.
 

@@ -1,4 +1,4 @@
-"""Public operators, scrubbing, leaked strings.
+"""Public operator names, scrubbing of private words, and the search for leaked strings.
 
 Take out of a workload what may not be shared, and say what was taken out.
 

@@ -1,4 +1,4 @@
-"""``DAG``, ``DAGBatch``, sizes, WL hashes (torch)."""
+"""``DAG`` and ``DAGBatch`` as tensors, their sizes, and Weisfeiler-Leman hashes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

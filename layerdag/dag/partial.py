@@ -1,4 +1,4 @@
-"""Given first and last layers of a graph, and joining them.
+"""Partially given graphs: first and last layers, and joining them with what is drawn.
 
 The given first layers of a graph, which a model completes.
 

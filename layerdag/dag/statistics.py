@@ -1,4 +1,4 @@
-"""Counts that models and schemas need, those several graphs share.
+"""Statistics of training graphs for models and schemas, and those that several graphs share.
 
 Statistics of training graphs that may lie in a checkpoint: only what several graphs share.
 
@@ -225,7 +225,7 @@ class GraphStatistics:
         Raises:
             GraphError: If there is no graph, or a graph has a cycle or codes outside ``sizes``.
         """
-        tally = _TallyStatistics(sizes)
+        tally = _StatisticsTally(sizes)
         for dag in dags:
             tally.add(dag)
         return tally.result()
@@ -270,7 +270,7 @@ class GraphStatistics:
         return cls(**named)
 
 
-class _TallyStatistics:
+class _StatisticsTally:
     """The running counts behind ``GraphStatistics.measure``."""
 
     def __init__(self, sizes: GraphSizes) -> None:
@@ -486,7 +486,7 @@ def _hold(holders: set[int], graph: int) -> None:
 
 def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -> tuple[Pairs, ...]:
     """Return the merged values of each kind with the number of nodes, rounded up."""
-    capped = {kind: _capped_shared_statistics(table, cap) for kind, table in holders.items()}
+    capped = {kind: _capped_counts(table, cap) for kind, table in holders.items()}
     most = max(len(graphs) for table in capped.values() for graphs in table.values())
     positions = {kind: _positions(t, min(SHARED_BY, most), cap) for kind, t in capped.items()}
     common = sorted({position for table in positions.values() for position in table.values()})
@@ -503,7 +503,7 @@ def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -
     return tuple(merged)
 
 
-def _capped_shared_statistics(holders: Holders, cap: int) -> Holders:
+def _capped_counts(holders: Holders, cap: int) -> Holders:
     """Return the holders with all values from ``cap`` on as one; 0 is no cap."""
     found = _no_holders()
     for value, graphs in holders.items():

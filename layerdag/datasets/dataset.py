@@ -1,4 +1,4 @@
-"""``GraphDataset``, PyG.
+"""``GraphDataset``: encoded DAGs with their schema and split, also as PyG data.
 
 Graphs as PyTorch Geometric ``Data``, so that any PyG model or loader can use a data set.
 

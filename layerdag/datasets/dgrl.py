@@ -1,4 +1,4 @@
-"""The DGRL families.
+"""The graph families of the DGRL benchmark.
 
 Families of the DGRL benchmark with a folder per circuit: SR and TIME.
 
@@ -502,7 +502,7 @@ def _read(folder: Path, labels: Mapping[str, str], num_graphs: int | None) -> li
             raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
     sizes = Sizes.from_folder(folder, num_graphs)
     nodes_B, edges_B = sizes.nodes_B, sizes.edges_B
-    label_LB = [_labels_load(folder, label)[:num_graphs] for label in labels.values()]
+    label_LB = [_read_labels(folder, label)[:num_graphs] for label in labels.values()]
     edge_E2 = read_table(folder, "edge", np.int64, int(edges_B.sum()))
     node_N = read_table(folder, "node-feat", _NODE, int(nodes_B.sum()))[:, 0]
     for label_B in label_LB:
@@ -531,7 +531,7 @@ def _conditions(labels: Mapping[str, float], layer_N: np.ndarray) -> dict[str, C
     return {**size_conditions(layer_N), **known}
 
 
-def _labels_load(folder: Path, label: str) -> np.ndarray:
+def _read_labels(folder: Path, label: str) -> np.ndarray:
     """Return the latencies, NaN where the file has an empty string."""
     words_B = np.char.strip(read_table(folder, f"label-{label}", np.dtype("U32"))[:, 0], '"')
     try:

@@ -1,4 +1,4 @@
-"""Which jobs and labels lie in a folder."""
+"""Find the jobs and labels in a folder."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Graphs of any kind in codes of a schema.
+"""Encode graphs of any kind by a schema.
 
 Private graphs in the codes of a public schema: nothing is learned from them.
 

@@ -1,4 +1,4 @@
-"""Any folder of traces or flow graphs, public words.
+"""Load any folder of traces or flow graphs; its words stay private unless they are public.
 
 Which words of a user's graphs may enter a schema, and so a checkpoint and its samples.
 

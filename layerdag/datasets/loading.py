@@ -1,4 +1,4 @@
-"""Name or folder to loader, settings of each.
+"""Load a data set by name or folder, with the settings of each loader.
 
 The settings of each data set; configs/data has a file for each with the same keys.
 

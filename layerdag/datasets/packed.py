@@ -1,4 +1,4 @@
-"""The mapped format, read untrusted.
+"""Read a packed data set through memory maps; its content is untrusted.
 
 The files of a packed data set, and the header that says what is in them.
 

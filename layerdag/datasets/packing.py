@@ -1,4 +1,4 @@
-"""Pack a folder with bounded memory.
+"""Pack a folder of graphs into flat arrays with bounded memory.
 
 What a first pass over graphs must remember to split them and to learn their schema.
 

@@ -1,4 +1,4 @@
-"""Alibaba, latent preferential, TPU Tile.
+"""Published data sets: Alibaba traces, latent-preferential graphs, TPU Tile.
 
 Batch jobs of Alibaba's cluster trace of 2018, one DAG a job, from ``batch_task.csv``.
 
@@ -396,7 +396,7 @@ def _read(path: Path, split: str) -> list[AttributedGraph]:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
         columns = [content[key] for key in KEYS]
         return [
-            _graph_tpu_tile(f"{split}/{i}", *row)
+            _tpu_tile_graph(f"{split}/{i}", *row)
             for i, row in enumerate(zip(*columns, strict=True))
         ]
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, MemoryError) as error:
@@ -408,7 +408,7 @@ def _read(path: Path, split: str) -> list[AttributedGraph]:
         ) from error
 
 
-def _graph_tpu_tile(
+def _tpu_tile_graph(
     name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any
 ) -> AttributedGraph:
     """Return one graph of the file."""

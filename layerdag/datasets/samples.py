@@ -1,4 +1,4 @@
-"""Iterate over samples, Parquet.
+"""Iterate over stored samples, in folders, tar and Parquet.
 
 Samples as tables, a row each: for Polars, pyarrow, DuckDB and Ray Data. Needs pyarrow.
 

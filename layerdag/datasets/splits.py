@@ -1,4 +1,4 @@
-"""Split by run, fingerprints.
+"""Split by run, and fingerprints of a split.
 
 Which graphs were for training, validation and test: one fingerprint of a whole split.
 

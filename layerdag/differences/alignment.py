@@ -1,4 +1,4 @@
-"""Programs and their alignment (Myers).
+"""Programs as sequences of operators, and their alignment (Myers' algorithm).
 
 A longest common subsequence of two integer sequences, by Myers' algorithm with numpy.
 

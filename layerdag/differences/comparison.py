@@ -1,4 +1,4 @@
-"""``ld.diff``."""
+"""``ld.diff``: align two workloads or graphs and compare them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

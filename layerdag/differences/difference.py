@@ -1,4 +1,4 @@
-"""What differs, in figures and text."""
+"""What differs between two programs, as figures and as text."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -412,7 +412,7 @@ def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:
     ignored = f" (not counted: {', '.join(found.ignored)})" if found.ignored else ""
     parts = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
     parts += _structure(found)
-    parts += _shortened("blocks", list(_blocks_difference(found)), most_rows)
+    parts += _shortened("blocks", list(_block_deltas(found)), most_rows)
     parts += _shortened("only in one", list(_stretches(found)), most_rows)
     parts += _shortened("operators", list(_operators(found)), most_rows)
     parts += _shortened("communication", list(_communication(found)), most_rows)
@@ -461,7 +461,7 @@ def _structure(found: Difference) -> Iterator[str]:
         )
 
 
-def _blocks_difference(found: Difference) -> Iterator[str]:
+def _block_deltas(found: Difference) -> Iterator[str]:
     several = len(found.programs) > 1
     for block in found.blocks:
         before, after = block.count

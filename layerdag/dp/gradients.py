@@ -1,4 +1,4 @@
-"""Gradients by unit, noise, adapters.
+"""Gradients per unit of privacy, noise, and the adapters that are tuned.
 
 How far each code's logit may be tuned, by how often the public graphs have it.
 

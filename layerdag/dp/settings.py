@@ -1,4 +1,4 @@
-"""Epsilon, units, accountant.
+"""Settings of differential privacy: epsilon, units of privacy, the accountant.
 
 How much noise a promise needs: the accountant of the library ``dp-accounting``.
 

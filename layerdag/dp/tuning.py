@@ -1,4 +1,4 @@
-"""Private tuning, its audit by canaries.
+"""Tune a checkpoint with differential privacy, and audit the promise with canaries.
 
 Canaries: strange graphs that take part in private tuning by a coin flip each.
 

@@ -1,4 +1,4 @@
-"""``AttributedGraph``, ``Condition``, ``LABEL``, label files, splits' names."""
+"""``AttributedGraph``, its conditions and label, label files and the names of splits."""
 
 import csv
 import json

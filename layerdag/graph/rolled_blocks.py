@@ -1,4 +1,4 @@
-"""Roll up and unroll repeated blocks.
+"""Roll up repeated blocks of a graph, and unroll them.
 
 The words of rolled graphs: what edges and nodes say of the copies of a block.
 

@@ -1,4 +1,4 @@
-"""Layers, CSR pointers, colors, longest path (numpy).
+"""Topology in numpy: longest-path layers, CSR pointers, color refinement, longest paths.
 
 Longest-path layers of a DAG, in one compiled pass over nodes and edges.
 

@@ -1,4 +1,4 @@
-"""Reconstruction, identification, properties; run all.
+"""Reconstruction, identification and property inference; ``run_attacks`` runs every attack.
 
 Reconstruction: how much of a real graph does the sample hold that is best aligned with it?
 

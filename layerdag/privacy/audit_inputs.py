@@ -1,4 +1,4 @@
-"""Three sets of graphs, private words."""
+"""What an audit reads: three sets of graphs, and the owner's private words."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

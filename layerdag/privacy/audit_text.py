@@ -1,4 +1,4 @@
-"""An audit as lines and cells."""
+"""An audit as lines of text and cells of a table."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``ld.audit``."""
+"""``ld.audit``: copies, membership inference and leaked words, with verdicts."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

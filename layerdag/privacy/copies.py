@@ -1,4 +1,4 @@
-"""Copies, novelty, DCR.
+"""Copies and near copies: novelty, and distance to the closest record (DCR).
 
 Weisfeiler-Lehman distances of a stream of graphs to a set that is looked at once.
 
@@ -508,7 +508,7 @@ class CloserToTrainingTally:
     def add(self, to_train_KT: np.ndarray, to_held_KH: np.ndarray) -> None:
         """Count samples by their distances to all training and to all held-out graphs."""
         to_train_KS, to_held_KS = to_train_KT[:, self._train_S], to_held_KH[:, self._held_S]
-        near_KG = _nearest_memorization(np.concatenate([to_train_KS, to_held_KS], axis=1))
+        near_KG = _nearest_distances(np.concatenate([to_train_KS, to_held_KS], axis=1))
         self._nearer_R += _nearer_to_train(near_KG, self._is_train_GR)
         self._nearest.append(np.stack([to_train_KS.min(axis=1), to_held_KS.min(axis=1)]))
 
@@ -533,7 +533,7 @@ class CloserToTrainingTally:
         )
 
 
-def _nearest_memorization(distance_KG: np.ndarray) -> np.ndarray:
+def _nearest_distances(distance_KG: np.ndarray) -> np.ndarray:
     """Return which real graphs are the nearest of each generated one, ties included, as floats."""
     least_K1 = distance_KG.min(axis=1, keepdims=True)
     return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)

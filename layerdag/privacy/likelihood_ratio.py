@@ -1,4 +1,4 @@
-"""LiRA, pooled models, schema attacks.
+"""Likelihood-ratio attacks (LiRA), their pooled models, and attacks on the schema.
 
 One attack on several models, whose scores of the same graphs are pooled.
 

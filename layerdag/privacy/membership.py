@@ -1,4 +1,4 @@
-"""Attacks by loss, AUROC, verdicts.
+"""Membership inference by loss, AUROC with intervals, verdicts.
 
 From an interval around 0.5 to words: a leak, none of note, or too few graphs to tell.
 

@@ -1,4 +1,4 @@
-"""Attacks on samples alone: distance, density, motifs.
+"""Membership inference from samples alone: distances, densities, motifs.
 
 All graphs of an audit side by side, and which part each of them plays in an attack.
 

@@ -1,4 +1,4 @@
-"""Shadow models: recipe, training, losses, attacks."""
+"""Shadow models: their recipe, training, losses, and the attacks they serve."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
 )
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, run_lock
+from layerdag.training.run import assemble, run_lock
 from layerdag.training.settings import TrainSettings
 from layerdag.training.weight_transfer import (
     PRETRAINED,
@@ -463,7 +463,7 @@ def shadow_models(
     planned = recipe.settings_for(pool.half(member_SG[0]), 0, None, None)[1]
 
     def trained(shadow: int, folder: Path) -> ShadowModel:
-        return _trained_training(pool, recipe, settings, member_SG[shadow], shadow, folder)
+        return _train_shadow(pool, recipe, settings, member_SG[shadow], shadow, folder)
 
     def told(shadow: int, model: ShadowModel) -> None:
         tell(_line(shadow, settings.count, model, member_SG[shadow][pool.scored]))
@@ -491,7 +491,7 @@ def _target(
     }
 
 
-def _trained_training(
+def _train_shadow(
     pool: ShadowPool,
     recipe: Recipe,
     settings: ShadowSettings,
@@ -504,14 +504,7 @@ def _trained_training(
     seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
     spec, start = recipe.start_for(data, seed)
     plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
-    run = TrainingRun(
-        spec=spec,
-        start=start,
-        train=data.batch("train"),
-        validation=data.batch("val"),
-        directory=folder,
-        schema=data.schema.to_dict(),
-    )
+    run = assemble(data, folder, spec, start=start)
     with run_lock(folder):
         result = train(run, plan)
     if result.reason not in ("budget", "patience"):

@@ -1,4 +1,4 @@
-"""Split, folds.
+"""Cross-fitting: which runs are held out, and generators that never saw them.
 
 Cross-fitting: models of folds, so that every run is both trained on and held out.
 

@@ -1,4 +1,4 @@
-"""Draw, filter, renumber."""
+"""Draw samples for publication: filter copies, renumber, batch."""
 
 import json
 import shutil

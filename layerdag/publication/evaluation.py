@@ -1,4 +1,4 @@
-"""Evaluate, verdict."""
+"""Evaluate a release and decide its verdict."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

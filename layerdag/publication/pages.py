@@ -1,4 +1,4 @@
-"""Public page, owner's page, cards.
+"""The pages of a release: public page, owner's page, data card, model card.
 
 The data card: Croissant 1.0 (JSON-LD of MLCommons) with the fields of responsible AI.
 

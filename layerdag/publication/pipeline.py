@@ -1,4 +1,4 @@
-"""``ld.release``: stages in order, writing."""
+"""``ld.release``: the stages of a release, in order."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Settings, the two folders.
+"""Settings of a release, and its two folders, public and private.
 
 The two folders of a release: what may be given away, and what stays with the owner.
 

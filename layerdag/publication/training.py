@@ -1,4 +1,4 @@
-"""Teacher, student.
+"""Train the teacher on private graphs, and the student on its samples.
 
 The student: a model of the published samples alone, whose weights may be published with them.
 
@@ -37,7 +37,7 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, TrainResult, clear_run, run_lock
+from layerdag.training.run import TrainingRun, TrainResult, assemble, clear_run, run_lock
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 from layerdag.training.weight_transfer import PRETRAINED, spec_for, warm_start
 
@@ -109,16 +109,12 @@ def run_of(
         spec, start = warm.spec, warm.start
         if settings.init != PRETRAINED:  # a folder's name is nobody else's business
             start = replace(start, origin=replace(start.origin, name=OTHER_START))
-    return TrainingRun(
-        spec=spec or spec_for(data, "fast", {"width": WIDTH}),
+    return assemble(
+        data,
+        folder,
+        spec or spec_for(data, "fast", {"width": WIDTH}),
         start=start,
-        train=data.batch("train"),
-        validation=data.batch("val"),
-        directory=folder,
-        schema=data.schema.to_dict(),
         run_config={"release": True, "seed": settings.seed},
-        data_fingerprint=data.fingerprint,
-        split=data.split,
     )
 
 

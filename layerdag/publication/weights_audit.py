@@ -1,4 +1,4 @@
-"""May the weights go out.
+"""Decide whether the weights of a release may be published.
 
 Shadow models: the whole way from real graphs to a student, on other halves of the graphs.
 

@@ -427,7 +427,7 @@ def front_chart(
     return Markup(
         f'<figure class="wide"><svg viewBox="0 0 {FRONT_WIDTH} {FRONT_HEIGHT}" role="img" '
         f'aria-label="{html.escape(label)}">'
-        f"{_ticks_front_chart(across, up)}{_titles_front_chart(what)}"
+        f"{_front_ticks(across, up)}{_front_titles(what)}"
         f'<polyline class="front" points="{path}"/>{dots}</svg></figure>'
     )
 
@@ -466,7 +466,7 @@ class _Axis:
         ]
 
 
-def _ticks_front_chart(across: _Axis, up: _Axis) -> str:
+def _front_ticks(across: _Axis, up: _Axis) -> str:
     down = "".join(
         f'<line class="grid" x1="{across.at(x):.1f}" x2="{across.at(x):.1f}" y1="{FRONT_TOP}" '
         f'y2="{FRONT_HEIGHT - FRONT_BOTTOM}"/><text class="tick" x="{across.at(x):.1f}" '
@@ -483,7 +483,7 @@ def _ticks_front_chart(across: _Axis, up: _Axis) -> str:
     return down + side
 
 
-def _titles_front_chart(what: str) -> str:
+def _front_titles(what: str) -> str:
     middle = (FRONT_HEIGHT - FRONT_BOTTOM + FRONT_TOP) / 2
     return (
         f'<text class="axis-title" x="{(FRONT_LEFT + FRONT_WIDTH) / 2}" '

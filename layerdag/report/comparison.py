@@ -1,4 +1,4 @@
-"""``runs``."""
+"""The page of ``layerdag runs``: several reports side by side."""
 
 import json
 import math
@@ -176,7 +176,7 @@ def _render(runs: Sequence[ReportedRun]) -> str:
     made = (
         ("verdict", "Verdicts", [*_verdicts(runs)]),
         ("made", "How they were made", [*_provenance(runs)]),
-        ("similarity", "Similarity", [*_ratios_page(runs)]),
+        ("similarity", "Similarity", [*_ratio_cells(runs)]),
         ("membership", "Membership attacks", [*_attacks(runs)]),
         ("summary", "Summary", [*_summary(runs)]),
     )
@@ -197,7 +197,7 @@ def _verdicts(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     questions = _keys(runs, lambda run: run.answers)
     rows = [(question, *(_verdict(run, question) for run in runs)) for question in questions]
     if rows:
-        yield table("What each report says first", ("question", *_names_page(runs)), rows)
+        yield table("What each report says first", ("question", *_run_names(runs)), rows)
 
 
 def _verdict(run: ReportedRun, question: str) -> Markup | str:
@@ -219,12 +219,12 @@ def _provenance(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     rows = [(label, *found) for label, found in values.items() if len(set(found)) > 1]
     equal = [f"{label} ({found[0]})" for label, found in values.items() if len(set(found)) == 1]
     if rows:
-        yield table("What differs", ("how", *_names_page(runs)), rows)
+        yield table("What differs", ("how", *_run_names(runs)), rows)
     if equal:
         yield element("p", f"Equal in all: {', '.join(equal)}.", class_="quiet")
 
 
-def _ratios_page(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
+def _ratio_cells(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     """Yield the ratios of each metric, those first in which the runs differ most."""
     names = _keys(runs, lambda run: run.ratios)
     if not names:
@@ -239,7 +239,7 @@ def _ratios_page(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
         for name in sorted(names, key=lambda name: -_spread(runs, name))
     ]
     columns = range(1, 1 + len(runs))
-    yield table("Ratio at equal count", ("what is compared", *_names_page(runs)), rows, *columns)
+    yield table("Ratio at equal count", ("what is compared", *_run_names(runs)), rows, *columns)
 
 
 def _spread(runs: Sequence[ReportedRun], name: str) -> float:
@@ -268,7 +268,7 @@ def _attacks(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     ]
     if rows:
         caption = "Share or area under the curve with its 95 % interval; .5 is chance"
-        yield table(caption, ("attack", *_names_page(runs)), rows)
+        yield table(caption, ("attack", *_run_names(runs)), rows)
 
 
 def _attack(run: ReportedRun, name: str) -> Markup | str:
@@ -291,8 +291,8 @@ def _summary(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     ]
     if rows:
         columns = range(1, 1 + len(runs))
-        yield table("The figure of the samples", ("figure", *_names_page(runs)), rows, *columns)
+        yield table("The figure of the samples", ("figure", *_run_names(runs)), rows, *columns)
 
 
-def _names_page(runs: Sequence[ReportedRun]) -> tuple[str, ...]:
+def _run_names(runs: Sequence[ReportedRun]) -> tuple[str, ...]:
     return tuple(run.name for run in runs)

@@ -1,4 +1,4 @@
-"""What a report shows, nearest graphs, verdicts."""
+"""What a report shows: summary rows, nearest graphs, verdicts."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Page of ``diff``."""
+"""The page of ``layerdag diff``."""
 
 import html
 import json
@@ -162,7 +162,7 @@ _COLUMNS = {
     "comm_bytes": "Bytes communicated",
     "duration_us": "Duration (us)",
 }
-_PAGE_MOST_RIBBONS = 8
+_MOST_PAGE_RIBBONS = 8
 _MOST_WORDS = 12
 
 
@@ -197,7 +197,7 @@ def _render(found: Difference) -> str:
     made = (
         ("structure", "Structure", _structure(found)),
         ("operators", "Operators", _operators(found)),
-        ("communication", "Communication", _communication_page(found)),
+        ("communication", "Communication", _communication_section(found)),
         ("time", "Time", _times(found)),
         ("labels", "Labels", _labels(found)),
         ("summary", "In short", _summary(found)),
@@ -220,8 +220,8 @@ def _structure(found: Difference) -> list[Markup]:
     """Return the ribbons, what repeats more or less often, and what only one has."""
     key = "Nodes in program order. Gray: only in A. Orange: only in B. Blue: aligned."
     parts = [element("p", key)]
-    parts += [ribbon(program) for program in found.programs[:_PAGE_MOST_RIBBONS]]
-    hidden = len(found.programs) - _PAGE_MOST_RIBBONS
+    parts += [ribbon(program) for program in found.programs[:_MOST_PAGE_RIBBONS]]
+    hidden = len(found.programs) - _MOST_PAGE_RIBBONS
     if hidden > 0:
         parts.append(element("p", f"{hidden} more kinds of ranks are not drawn."))
     figures = [
@@ -277,7 +277,7 @@ def _operator(operator: Operator, columns: Iterable[str]) -> Iterator[str]:
             yield "—" if value is None else figure_text(name, value)
 
 
-def _communication_page(found: Difference) -> list[Markup]:
+def _communication_section(found: Difference) -> list[Markup]:
     """Return the table of collectives and messages."""
     rows = [
         (row.kind.lower().replace("_", "-"), str(row.ranks or "?"), *map(_count, row.count),

@@ -1,4 +1,4 @@
-"""The page itself, with a CSV and a JSON of every outcome beside it."""
+"""The page of ``layerdag explore``, with a CSV and a JSON file of every outcome beside it."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Parts of a report from sets and jobs."""
+"""Gather the parts of a report from sets of graphs and jobs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

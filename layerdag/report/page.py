@@ -1,4 +1,4 @@
-"""Page and JSON."""
+"""A report as one HTML page, and as JSON."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Sections (templates)."""
+"""The sections of a report, as HTML."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Atomic files and folders, swap, lock.
+"""Files and folders written whole: temporary name, then rename; locks on folders.
 
 Files and folders are written whole: as a draft beside the target, then renamed over it.
 

@@ -1,4 +1,4 @@
-"""The C library, OpenMP wait policy."""
+"""The compiled C library, and how OpenMP threads wait."""
 
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-"""Bounded reading of gzip/xz, limits of output and memory.
+"""Bounded reading: gzip and xz with a limit on size, limits on memory and output.
 
 The most that may be written.
 

@@ -1,4 +1,4 @@
-"""Dataclass trees from YAML and keywords, nearest name, durations.
+"""Dataclass trees from YAML and keywords, the nearest known name, durations as text.
 
 Settings from outside: YAML of bounded size, and trees of dataclasses from nested mappings.
 

@@ -1,4 +1,4 @@
-"""Given layers, repeats.
+"""Completion: samples that begin or end with given layers, or repeat given blocks.
 
 Graphs that have given layers of another, and the conditions they fit.
 

@@ -1,4 +1,4 @@
-"""Costs and durations that go together.
+"""Costs and durations of sampled nodes that fit together.
 
 Shapes of matrix products within bounds of FLOPs and bytes.
 
@@ -474,7 +474,7 @@ def assigned_durations(
     """
     drawn_N = graph.numbers["duration"]
     found_N = (
-        drawn_N if times.durations is None else _drawn_durations(times.durations, graph, kept, rng)
+        drawn_N if times.durations is None else _draw_durations(times.durations, graph, kept, rng)
     )
     if times.time is None:
         return found_N
@@ -482,7 +482,7 @@ def assigned_durations(
     return found_N * times.time.factor(whole_N, graph.conditions.get(LABEL))
 
 
-def _drawn_durations(
+def _draw_durations(
     table: Durations, graph: AttributedGraph, kept: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
     """Return durations drawn for operators and costs; a job that goes on keeps its speed."""

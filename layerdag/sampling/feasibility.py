@@ -1,4 +1,4 @@
-"""Joint code masks, faults, batches.
+"""What can be sampled together: joint code masks, faulty samples, batches by size.
 
 Codes that nodes of jobs cannot have together, or not in a job of so many ranks.
 

@@ -1,4 +1,4 @@
-"""A folder of samples, manifest, resuming.
+"""Write samples to a folder with a manifest; resume where a run stopped.
 
 The folder of samples while it is filled: what is finished stays if the run is stopped.
 

@@ -1,4 +1,4 @@
-"""``GeneratedGraph``, its files and volume."""
+"""``GeneratedGraph``: a sample, its files, and how large they will be."""
 
 import math
 from collections.abc import Mapping, Sequence

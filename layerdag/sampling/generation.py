@@ -1,4 +1,4 @@
-"""``generate``, ``sample``."""
+"""``generate`` and ``sample``: graphs from a checkpoint."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Tar and Parquet parts, shards."""
+"""Write many samples as tar or Parquet parts, in shards."""
 
 import hashlib
 import json

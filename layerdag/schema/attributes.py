@@ -1,4 +1,4 @@
-"""Categories and bins of nodes.
+"""Attributes of nodes: categories with their words, numbers with their bins.
 
 Numeric node attributes as a learned bin and a position inside the bin.
 

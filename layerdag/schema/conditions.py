@@ -1,4 +1,4 @@
-"""Numeric and category conditions, the k-anonymous table.
+"""Conditions of graphs, numeric and categorical, and their k-anonymous table.
 
 What training graphs were like, as a table that names none of them (``condition_fit.py``).
 

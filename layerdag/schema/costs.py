@@ -1,4 +1,4 @@
-"""Operator costs shared by several jobs.
+"""Costs of operators that several jobs share.
 
 What a matrix product takes and moves: FLOPs and bytes from the sizes of its matrices.
 

@@ -1,4 +1,4 @@
-"""Durations and step time.
+"""Durations of operators, and the step time they add up to.
 
 How long a node takes, given its operator and what it costs, as training jobs measured it.
 
@@ -268,17 +268,15 @@ def fit_durations(
     per_label, middle, left_G = _line(over_G, speed_G, needed)
     beyond_N = log_N - usual_N - np.nan_to_num(speed_G)[graph_N]
     known_N = np.isfinite(beyond_N)
-    common = _quantiles_fit_durations(beyond_N[known_N], graph_N[known_N], needed)
+    common = _duration_quantiles(beyond_N[known_N], graph_N[known_N], needed)
     operators = {}
     for name, found in points.items():
         mine_N = known_N & (op_N == name)
         own = mine_N.sum() >= LEAST_NODES
-        factors = (
-            _quantiles_fit_durations(beyond_N[mine_N], graph_N[mine_N], needed) if own else common
-        )
+        factors = _duration_quantiles(beyond_N[mine_N], graph_N[mine_N], needed) if own else common
         operators[name] = OperatorDurations(found, factors)
     told_G = np.isfinite(left_G)
-    factors = _quantiles_fit_durations(left_G[told_G], np.flatnonzero(told_G), needed)
+    factors = _duration_quantiles(left_G[told_G], np.flatnonzero(told_G), needed)
     return Durations(operators, factors, per_label, middle)
 
 
@@ -363,9 +361,7 @@ def _line(over_G: np.ndarray, speed_G: np.ndarray, needed: int) -> tuple[float, 
     return slope, middle, speed_G - slope * np.where(told_G, over_G - middle, 0.0)
 
 
-def _quantiles_fit_durations(
-    value_N: np.ndarray, graph_N: np.ndarray, needed: int
-) -> tuple[float, ...]:
+def _duration_quantiles(value_N: np.ndarray, graph_N: np.ndarray, needed: int) -> tuple[float, ...]:
     """Return quantiles of values moved to where ``needed`` jobs reach."""
     if not value_N.size:
         return (0.0,) * len(LEVELS)
@@ -387,7 +383,7 @@ def _median(value_N: np.ndarray) -> float:
 
 OUTSIDE = 0.02
 """Share of training jobs below, and above, the range of usual sums."""
-_STEP_TIME_LARGEST = 1e3
+_LARGEST_STEP_TIME = 1e3
 
 
 @dataclass(frozen=True)
@@ -429,8 +425,8 @@ class StepTime:
         """Rebuild from ``to_dict``. Raises KeyError, TypeError or ValueError if malformed."""
         names = ("intercept", "per_label", "per_node", "low", "high")
         found = cls(*(float(data[name]) for name in names))
-        if not all(abs(value) < _STEP_TIME_LARGEST for value in asdict(found).values()):
-            raise ValueError(f"logarithms below {_STEP_TIME_LARGEST:g} are needed")
+        if not all(abs(value) < _LARGEST_STEP_TIME for value in asdict(found).values()):
+            raise ValueError(f"logarithms below {_LARGEST_STEP_TIME:g} are needed")
         if found.low > found.high:
             raise ValueError("the range of usual sums is empty")
         return found

@@ -1,4 +1,4 @@
-"""Power laws of numbers in conditions.
+"""Power laws of costs in the conditions of a job.
 
 Conditions that are products of others in every training graph: ranks are so many replicas.
 

@@ -1,4 +1,4 @@
-"""``GraphSchema``, requests completed.
+"""``GraphSchema``: what the codes of a data set mean; requests completed by it.
 
 What the codes of a data set mean: vocabularies, bins, edge types and conditions.
 

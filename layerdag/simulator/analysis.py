@@ -1,4 +1,4 @@
-"""Breakdown, critical path, sensitivity, memory.
+"""Analyze a simulation: breakdown of time, critical path, sensitivities, memory.
 
 Where the time of a rank goes: compute, exposed communication by kind, memory, CPU, idle.
 

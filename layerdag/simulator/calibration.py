@@ -1,4 +1,4 @@
-"""A calibrated machine, its costs, its file."""
+"""A calibrated machine: its fitted costs and its file."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Fit to measured steps.
+"""Fit a machine to measured steps.
 
 Rates of operators from the times of whole steps.
 

@@ -1,4 +1,4 @@
-"""``Cluster``, presets, ASTRA-sim's config files.
+"""``Cluster``, its presets, and the configuration files of ASTRA-sim.
 
 Values of ASTRA-sim's configuration files, by its own readers' rules; complaints name the key.
 

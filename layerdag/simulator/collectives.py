@@ -1,4 +1,4 @@
-"""Groups, algorithms, phases, plans.
+"""Collectives: groups of ranks, algorithms, their phases and plans.
 
 Algorithms of collectives by the names of ASTRA-sim's implementation lists, and one of our own.
 

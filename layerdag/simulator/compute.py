@@ -1,4 +1,4 @@
-"""Contract of compute models, measured, roofline.
+"""Compute models: the contract, measured durations, the roofline.
 
 Compute-cost models: how long a compute node takes on the simulated device.
 

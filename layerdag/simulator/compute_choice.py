@@ -1,4 +1,4 @@
-"""Compute models by the words users type.
+"""Compute models by the words that users type.
 
 Compute-cost models as the command line, sweeps and ``simulate(compute=...)`` name them.
 

@@ -1,4 +1,4 @@
-"""Ctypes input and output of the kernel, deadlock told."""
+"""Run the compiled event loop on a lowered program; explain a deadlock."""
 
 import ctypes
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Latencies learned from traces or CSV.
+"""Latencies learned from traces or from a CSV file.
 
 Learned latency of element-wise operators: gradient boosting over shapes, trained from a CSV.
 
@@ -205,7 +205,7 @@ class OperatorLatency:
         operators = {name: code for code, (name, _) in enumerate(common)}
         features, times = [np.zeros((0, 4))], [np.zeros(0)]
         for trace, row in zip(traces, rows, strict=True):
-            features.append(_features_operator_latency(trace, row, operators))
+            features.append(_latency_features(trace, row, operators))
             times.append(MeasuredCompute().replayed_ns(trace, row) / 1000)
         regressor = fit_log_latency(
             np.concatenate(features), np.concatenate(times), seed, categorical_features=[0]
@@ -216,14 +216,10 @@ class OperatorLatency:
         """Return the predicted latency of each node, shape (M,)."""
         if not len(rows):
             return np.zeros(0)
-        return np.exp(
-            self._regressor.predict(_features_operator_latency(trace, rows, self._operators))
-        )
+        return np.exp(self._regressor.predict(_latency_features(trace, rows, self._operators)))
 
 
-def _features_operator_latency(
-    trace: Trace, rows: np.ndarray, operators: dict[str, int]
-) -> np.ndarray:
+def _latency_features(trace: Trace, rows: np.ndarray, operators: dict[str, int]) -> np.ndarray:
     """Return code, log2 of operations and bytes, and processor, shape (M, 4)."""
     codes = [operators.get(name, np.nan) for name in names_of(trace, rows)]
     costs = [np.maximum(trace.integers(n)[0][rows], 0) for n in ("num_ops", "tensor_size")]
@@ -283,9 +279,7 @@ class OperatorTrees:
         costs_SC = np.concatenate([_costs(*pair) for pair in pairs])
         typical = _typical(names, log_S)
         chosen = numpy_generator(seed, "operators").permutation(len(names))[:MOST_ROWS]
-        features_SF = _features_operator_trees(
-            [names[i] for i in chosen.tolist()], costs_SC[chosen], typical
-        )
+        features_SF = _tree_features([names[i] for i in chosen.tolist()], costs_SC[chosen], typical)
         return cls(typical, *_grown(features_SF, log_S[chosen], seed))
 
     @classmethod
@@ -321,9 +315,7 @@ class OperatorTrees:
 
     def microseconds(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
         """Return the predicted latency of each node, float64 (M,)."""
-        features_SF = _features_operator_trees(
-            names_of(trace, rows), _costs(trace, rows), self.typical
-        )
+        features_SF = _tree_features(names_of(trace, rows), _costs(trace, rows), self.typical)
         trees_T1 = np.arange(self.arrays_TM["left"].shape[0])[:, None]
         row_S = np.arange(len(rows))[None, :]
         node_TS = np.zeros((trees_T1.size, len(rows)), dtype=np.int64)
@@ -364,7 +356,7 @@ def _typical(names: Sequence[str], log_S: np.ndarray) -> dict[str, float]:
     return found
 
 
-def _features_operator_trees(
+def _tree_features(
     names: Sequence[str], costs_SC: np.ndarray, typical: Mapping[str, float]
 ) -> np.ndarray:
     """Return the typical time of each operator beside its costs, float32 as the trees saw them."""

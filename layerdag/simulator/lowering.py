@@ -1,4 +1,4 @@
-"""Traces to kernel nodes, messages."""
+"""Lower traces to the nodes and messages of the event loop."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum

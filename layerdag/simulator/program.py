@@ -1,4 +1,4 @@
-"""The lowered program, shared by like ranks.
+"""The lowered program; ranks with equal traces share one copy.
 
 Ranks whose traces differ only in groups and peers run one program, lowered once.
 

@@ -1,4 +1,4 @@
-"""``simulate``, result, notes, stragglers, exports.
+"""``simulate``: run a workload on a cluster; its result, notes, stragglers and exports.
 
 Ranks that differ: slower or faster devices, stragglers, and noise with a heavy tail.
 

@@ -1,4 +1,4 @@
-"""Workloads x clusters, journal, tables, Ray."""
+"""Simulate many workloads on many clusters, with a journal, tables, and Ray."""
 
 import csv
 import hashlib

@@ -1,4 +1,4 @@
-"""Systolic arrays, cycles to time.
+"""Systolic arrays: cycles of matrix products, and cycles as time.
 
 Cycles of a systolic array: three dataflows, convolution lowering, utilization, access counts.
 
@@ -590,14 +590,14 @@ class SystolicCompute(ComputeModel):
         time_ns[skip] = self.replayed_ns(trace, rows[skip])
         other = rows[~skip]
         if self._elementwise is not None and len(other):
-            shapes_S3 = _shapes_array_compute(trace, other)
+            shapes_S3 = _product_shapes(trace, other)
             time_ns[~skip] = self._elementwise.microseconds(shapes_S3) * 1000
         elif self._bytes_per_ns is not None:
             time_ns[~skip] = trace.integers("tensor_size")[0][other] / self._bytes_per_ns
         return time_ns
 
 
-def _shapes_array_compute(trace: Trace, rows: np.ndarray) -> np.ndarray:
+def _product_shapes(trace: Trace, rows: np.ndarray) -> np.ndarray:
     """Return each node's first input as three sizes; ``num_ops`` in a row where none is stated."""
     num_ops = trace.integers("num_ops")[0]
     stated = (first_shape(trace, row) or (int(num_ops[row]),) for row in rows.tolist())

@@ -1,4 +1,4 @@
-"""Graphs, targets, hidden attributes, operators."""
+"""What surrogates learn from: graphs, targets, masked attributes, operators."""
 
 import json
 import re

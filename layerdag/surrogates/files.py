@@ -1,4 +1,4 @@
-"""Folder of a surrogate, card.
+"""The folder of a surrogate, and its card.
 
 Surrogates as directories: ``surrogate.json``, ``weights.safetensors`` and a card; no pickle.
 

@@ -1,4 +1,4 @@
-"""Scores, coverage, calibration.
+"""Scores of predictions, coverage of intervals, conformal calibration.
 
 Prediction intervals from graphs that no fit saw: split-conformal calibration.
 

@@ -1,4 +1,4 @@
-"""Train on synthetic, test on real.
+"""Train on synthetic graphs, test on real ones (TSTR).
 
 Train on synthetic, test on real: do synthetic graphs teach a surrogate what real ones do?
 

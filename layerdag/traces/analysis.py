@@ -1,4 +1,4 @@
-"""Matching, program order, summary.
+"""Match communication between ranks, order of programs, summaries.
 
 The communication nodes of a workload in the order in which the ranks issue them.
 

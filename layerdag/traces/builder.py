@@ -1,4 +1,4 @@
-"""Traces from Python objects, attribute words, protobuf primitives.
+"""Build traces from Python objects: attributes, values, protobuf primitives.
 
 The few primitives of the Protocol Buffers encoding that small or rare messages need.
 

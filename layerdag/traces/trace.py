@@ -1,4 +1,4 @@
-"""``Trace``, ``Workload``, columns, dependencies.
+"""``Trace`` and ``Workload``: columns of nodes, attributes, dependencies.
 
 Execution traces as columns: one Trace a rank, one Workload a job. numpy only, no torch.
 

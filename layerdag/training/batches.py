@@ -1,4 +1,4 @@
-"""Order of graphs, processes.
+"""Batches of training graphs, in a reproducible order, over several processes.
 
 The order in which graphs are trained: deterministic, bucketed by size, random access by epoch.
 

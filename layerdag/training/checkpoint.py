@@ -1,4 +1,4 @@
-"""Checkpoints, weights, guarantee, shipped ones.
+"""Checkpoints: folders with weights, config, schema and metadata; those that ship.
 
 Checkpoints: self-describing directories that are written whole and trusted with nothing.
 

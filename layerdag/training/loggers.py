@@ -1,4 +1,4 @@
-"""JSONL, console, W&B."""
+"""Loggers of training: JSON Lines, console, Weights & Biases."""
 
 import json
 import math

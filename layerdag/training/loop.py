@@ -1,4 +1,4 @@
-"""The loop, validation, budget, signals."""
+"""The training loop: steps, validation, budget, signals."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""AdamW, EMA, precision, selection."""
+"""The optimizer: AdamW, averaged weights, precision, choice of the best step."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""THE assembly of a run, its folder, its result."""
+"""A training run: what is trained and from what, its folder, its result."""
 
 import contextlib
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import DAGModel, ModelSpec
@@ -63,6 +64,42 @@ class TrainingRun:
     def last(self) -> Path:
         """Checkpoint of the last weights, for resuming."""
         return self.directory / LAST
+
+
+def assemble(
+    data: GraphDataset,
+    directory: Path,
+    spec: ModelSpec,
+    *,
+    start: InitialWeights | None = None,
+    run_config: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> TrainingRun:
+    """Return the training run of a model on the training and validation parts of a data set.
+
+    Args:
+        data: What is trained on.
+        directory: Of the run.
+        spec: Of the model, from ``spec_for`` or ``warm_start``.
+        start: Weights to start from; None for random ones.
+        run_config: On record in the checkpoint.
+        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+
+    Raises:
+        GraphError: If the training or the validation part is empty.
+    """
+    return TrainingRun(
+        spec=spec,
+        train=data.batch("train"),
+        validation=data.batch("val"),
+        directory=directory,
+        schema=data.schema.to_dict(),
+        run_config=run_config or {},
+        data_fingerprint=data.fingerprint,
+        split=data.split,
+        overwrite=overwrite,
+        start=start,
+    )
 
 
 @dataclass(frozen=True)

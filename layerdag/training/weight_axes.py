@@ -1,4 +1,4 @@
-"""What rows of weights stand for, and where they come from.
+"""What the rows of a weight stand for, and where they come from in a warm start.
 
 Which rows of the old model a row of the new model starts from: by word, by kind, by value.
 

@@ -1,4 +1,4 @@
-"""Spec for a data set, warm start.
+"""Model specs for a data set, and warm starts from another checkpoint.
 
 Which weights of a model depend on the data's words, bins and conditions, and how.
 

@@ -1,4 +1,4 @@
-"""A trace, and the ranks of a job against each other."""
+"""Check a trace, and the ranks of a job against each other."""
 
 import itertools
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Repairs with one safe answer."""
+"""Repairs of traces that have one safe answer."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Rules on traces with evidence, ``Finding``.
+"""The rules of traces, and ``Finding``: a rule, a place, the evidence.
 
 The table of rules on execution traces: one line a rule, with evidence of what breaking it does.
 

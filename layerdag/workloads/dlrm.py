@@ -1,4 +1,4 @@
-"""A DLRM step.
+"""One step of a recommendation model (DLRM).
 
 The program of one rank of a recommendation model: tables of its own, dense layers of all.
 

@@ -1,4 +1,4 @@
-"""Run a study, best plans."""
+"""Run a study of plans on clusters; the best plans."""
 
 import hashlib
 import json

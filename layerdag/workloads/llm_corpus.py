@@ -1,4 +1,4 @@
-"""Labelled LLM steps to learn from."""
+"""Labeled steps of language models, as a corpus to learn from."""
 
 import csv
 import gzip

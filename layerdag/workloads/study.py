@@ -1,4 +1,4 @@
-"""Models x plans x clusters from YAML."""
+"""A study in YAML: models, plans and clusters."""
 
 import itertools
 import math

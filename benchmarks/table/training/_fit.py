@@ -10,7 +10,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.models.base import ModelSpec
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun
+from layerdag.training.run import assemble
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 from layerdag.training.weight_transfer import spec_for
 
@@ -24,8 +24,7 @@ def trained_in(
     folder: Path, data: GraphDataset, spec: ModelSpec, settings: ld.TrainSettings
 ) -> LoadedCheckpoint:
     """Train a model in a folder and return the weights that the validation part chooses."""
-    batches = data.batch("train"), data.batch("val")
-    run = TrainingRun(spec, *batches, folder, schema=data.schema.to_dict())
+    run = assemble(data, folder, spec)
     result = train(run, settings)
     if result.reason != "budget":
         raise SystemExit(f"Stopped by {result.reason}; the same command goes on.")

@@ -1,4 +1,4 @@
-"""Contract, graph features."""
+"""The contract of a family of surrogates, and features of a graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""GNN: message passing, training.
+"""Graph neural networks as surrogates: message passing and its training.
 
 A message-passing regressor over PyTorch Geometric batches.
 

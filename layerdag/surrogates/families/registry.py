@@ -1,4 +1,4 @@
-"""Families by name, search spaces, rebuilding."""
+"""Families of surrogates by name: fitting, search spaces, rebuilding from files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Boosted trees, stacked ensemble.
+"""Boosted trees, and a stacked ensemble.
 
 Gradient boosting on graph statistics (Friedman, Annals of Statistics 29(5), 2001).
 

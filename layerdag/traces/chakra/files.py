@@ -1,4 +1,4 @@
-"""``.et`` of every schema version, normalization.
+"""Chakra ``.et`` files of every schema version, read into one normal form.
 
 Chakra traces of the proto2 schema versions 0.0.1 to 0.0.3 (June to October 2023) as 1.0.0.
 

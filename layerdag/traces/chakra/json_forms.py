@@ -1,4 +1,4 @@
-"""Feeder JSON, lossless JSON.
+"""Traces as JSON: the form of Chakra's feeder, and a lossless one.
 
 The JSON form of a Chakra trace that feeder v1 reads (``WrapperNode``, mlcommons/chakra).
 
@@ -260,7 +260,7 @@ def _index(number: object, size: int) -> int:
     return number
 
 
-def _integer_trace_json(value: object) -> int:
+def _lossless_integer(value: object) -> int:
     """Return an integer; a float would lose digits in silence."""
     if type(value) is not int:
         raise TypeError(f"{value!r:.40} is no integer")
@@ -280,13 +280,13 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
 def _node_in(row: dict[str, Any]) -> NodeSpec:
     """Return one node."""
     return NodeSpec(
-        id=_integer_trace_json(row["id"]),
+        id=_lossless_integer(row["id"]),
         name=str(row["name"]),
         type=NodeType[row["type"]],
-        data_deps=tuple(map(_integer_trace_json, row["data_deps"])),
-        ctrl_deps=tuple(map(_integer_trace_json, row["ctrl_deps"])),
-        start_us=_integer_trace_json(row["start_us"]),
-        duration_us=_integer_trace_json(row["duration_us"]),
+        data_deps=tuple(map(_lossless_integer, row["data_deps"])),
+        ctrl_deps=tuple(map(_lossless_integer, row["ctrl_deps"])),
+        start_us=_lossless_integer(row["start_us"]),
+        duration_us=_lossless_integer(row["duration_us"]),
         attributes=tuple(map(_attribute_in, row["attributes"])),
         io=tuple(_text_in(row.get(name)) for name in _IO),
     )
@@ -315,5 +315,5 @@ def _value_in(wire: int, value: Any) -> Any:
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):
-        return word_to_scalar(wire, _integer_trace_json(value["bits"]))
+        return word_to_scalar(wire, _lossless_integer(value["bits"]))
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value

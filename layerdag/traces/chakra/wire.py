@@ -1,4 +1,4 @@
-"""The compiled scanner and writer, metadata, checks."""
+"""The compiled scanner and writer of Chakra messages, with metadata and checks."""
 
 import ctypes
 import secrets

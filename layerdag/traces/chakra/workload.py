@@ -1,4 +1,4 @@
-"""``PREFIX.<rank>.et`` with groups, interned ranks.
+"""Workloads as ``PREFIX.<rank>.et`` with their groups; equal ranks share one trace.
 
 Ranks that run nearly the same program: every column that is equal is held once.
 

@@ -1,4 +1,4 @@
-"""StableHLO and HLO text through jaxlib."""
+"""Parse StableHLO and HLO text through jaxlib."""
 
 import importlib
 import math

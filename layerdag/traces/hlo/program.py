@@ -1,4 +1,4 @@
-"""A compiled program with costs, device rates."""
+"""A compiled program with its costs, and peak rates of devices."""
 
 import json
 import math

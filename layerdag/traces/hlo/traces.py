@@ -1,4 +1,4 @@
-"""Traces of each device, regions, summary."""
+"""Traces of a compiled program for each device, by region; a summary."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Kernels, launches, NCCL.
+"""Import device activity of a profile: kernels, launches, NCCL.
 
 Communication kernels of NCCL and RCCL in a profile: kind, size, group.
 

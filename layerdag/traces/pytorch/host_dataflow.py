@@ -1,4 +1,4 @@
-"""Operations, memory dependencies, process groups.
+"""Data flow of a host trace: operators, dependencies through memory, process groups.
 
 Dependencies between operations from the memory they touch: read-after-write, and order.
 

@@ -1,4 +1,4 @@
-"""The compiled reader of execution traces.
+"""The compiled reader of PyTorch execution traces.
 
 The compiled reader of PyTorch host traces (``native/host``): nodes and tensors as records.
 

@@ -1,4 +1,4 @@
-"""Host trace + profile to Chakra.
+"""Import a PyTorch execution trace and its profile as a Chakra trace.
 
 Joining a host trace and a profile that share no id, by the order and names of operators.
 

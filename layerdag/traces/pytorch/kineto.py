@@ -1,4 +1,4 @@
-"""Profiles as a stream, measured times.
+"""Read Kineto profiles as a stream, and measured times from them.
 
 Large JSON files read as a stream: the objects of one list, one at a time.
 

@@ -1,4 +1,4 @@
-"""Schemas, FLOPs, collectives, tensors of operators.
+"""Operators of PyTorch: schemas, FLOPs, collectives, tensors.
 
 Communication operators of PyTorch: which argument is sent, received, group, peer and tag.
 

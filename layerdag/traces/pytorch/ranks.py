@@ -1,4 +1,4 @@
-"""Rank files of a job, one rank for all."""
+"""The rank files of a PyTorch job; a job from one rank alone."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""More or fewer layers.
+"""A recorded job with more or fewer layers.
 
 The layers of a program: which runs of equal blocks belong together, and in which direction.
 

@@ -1,4 +1,4 @@
-"""A program with changeable numbers, mesh, roles.
+"""A recorded program whose numbers can be changed, its device mesh and the roles of its axes.
 
 Which parallelism each axis of the mesh is, read from the collectives that run along it.
 

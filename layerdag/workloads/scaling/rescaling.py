@@ -1,4 +1,4 @@
-"""``ld.scale``."""
+"""``ld.scale``: a recorded job on other ranks or with other layers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields

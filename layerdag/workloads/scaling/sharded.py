@@ -1,4 +1,4 @@
-"""ZeRO and FSDP on other ranks.
+"""ZeRO and FSDP on another number of ranks.
 
 Fully sharded data parallelism (ZeRO, FSDP) on another number of ranks.
 

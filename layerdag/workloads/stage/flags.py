@@ -1,4 +1,4 @@
-"""STAGE's flags, symbolic sizes, file names.
+"""The flags of STAGE, symbolic sizes, names of files.
 
 Sizes as sums of products of symbols, such as ``S*R/(cp*tp)``: exact, and comparable by form.
 

@@ -1,4 +1,4 @@
-"""Ranks, groups, figures."""
+"""A job of STAGE: ranks, groups, figures."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass

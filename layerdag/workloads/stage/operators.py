@@ -1,4 +1,4 @@
-"""Rows as operators, shardings, collectives between them.
+"""Rows of STAGE as operators: shardings, and collectives between them.
 
 All weights of a layer as one flat tensor, which may be sharded over data parallel ranks.
 

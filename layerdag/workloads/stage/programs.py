@@ -1,4 +1,4 @@
-"""Tensors cut into stages."""
+"""The program of a model, cut into pipeline stages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -229,7 +229,7 @@ def tensors_of_step(flags: StageFlags) -> list[StepTensor]:
         for row, _ in rows:
             if row.gradient_of:
                 gradients.setdefault(row.gradient_of, []).append(made[row.name])
-    summed = {name: _summed_model(parts) for name, parts in gradients.items()}
+    summed = {name: _summed_gradients(parts) for name, parts in gradients.items()}
     updates = [_updated(weight, summed[name]) for name, weight in weights.items()]
     return [*found, *summed.values(), *weights.values(), *updates]
 
@@ -275,7 +275,7 @@ def _micro_batch(
     return made
 
 
-def _summed_model(parts: list[StepTensor]) -> StepTensor:
+def _summed_gradients(parts: list[StepTensor]) -> StepTensor:
     """Return the sum of the gradients of all micro-batches."""
     first = parts[0]
     name = first.name.partition(".")[2]

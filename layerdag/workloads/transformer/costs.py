@@ -1,4 +1,4 @@
-"""FLOPs, bytes, memory of a rank."""
+"""FLOPs, bytes and memory of a rank of a transformer step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Job of a plan, disaggregated serving."""
+"""The job of a plan on all its ranks, and disaggregated serving."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Program builder; attention, feed-forward, layer.
+"""Write a transformer's program: attention, feed-forward, whole layers.
 
 What the layers of a transformer consist of: products, norms, sums and gathers of one rank.
 

@@ -1,4 +1,4 @@
-"""Program of a stage: ends, bucketed gradients, KV transfer."""
+"""The program of a pipeline stage: ends, bucketed gradients, transfer of the KV cache."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Parallelism plan, device mesh, pipeline schedule."""
+"""A parallelism plan, its device mesh, and the pipeline schedule."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, final, get_args

@@ -1,4 +1,4 @@
-"""Sizes of a transformer, presets, Hugging Face config."""
+"""The sizes of a transformer: presets, and ``config.json`` of Hugging Face."""
 
 import json
 from dataclasses import dataclass, fields, replace

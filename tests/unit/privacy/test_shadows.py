@@ -214,7 +214,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
     checkpoint, pool = memorizer.checkpoint, ShadowPool.from_dataset(memorizer.data, 0)
     recipe = recipe_of(checkpoint, memorizer.data, None)
     settings = ShadowSettings(count=4, steps=1, folder=tmp_path / "kept")
-    whole = _training._trained_training
+    whole = _training._train_shadow
 
     def stopped(*arguments: object) -> object:
         if arguments[4] == 2:
@@ -222,7 +222,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
         return whole(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_training, "_trained_training", stopped)
+        patch.setattr(_training, "_train_shadow", stopped)
         with pytest.raises(KeyboardInterrupt):
             shadow_models(checkpoint, pool, recipe, settings, lambda _: None)
     files = sorted((tmp_path / "kept").glob("*.npz"))

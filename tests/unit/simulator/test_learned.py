@@ -157,7 +157,7 @@ def test_arrays_predict_what_scikit_learn_predicts(trees: OperatorTrees) -> None
     trace = measured_operator_trees()
     rows = measured_rows(trace)
     names = [trace.names()[row] for row in rows.tolist()]
-    features_SF = ours._features_operator_trees(names, ours._costs(trace, rows), trees.typical)
+    features_SF = ours._tree_features(names, ours._costs(trace, rows), trees.typical)
     log_S = np.log(trees.microseconds(trace, rows))
     theirs = GradientBoostingRegressor(
         loss="huber", n_estimators=150, max_depth=6, subsample=0.5, random_state=0
