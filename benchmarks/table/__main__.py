@@ -31,7 +31,7 @@ def main() -> int:
     chosen = table_named(args.name, folders)
     results = ROOT / "benchmarks" / "results"
     folder = ROOT / "outputs" / "tables" if args.quick else results
-    store = Store(chosen.name, (args.out or folder) / chosen.name)
+    store = Store(chosen.name, args.out or folder)
     if args.page:
         return _write_page(chosen, store)
     options = QUICK if args.quick else _options(args)

@@ -160,7 +160,7 @@ def page_of_tasks(
         words.published,
     ]
     made = (
-        f"This page is made from `benchmarks/results/{name}` by `python -m benchmarks.table {name} "
+        f"This page is made from `benchmarks/results/{name}.jsonl` by `python -m benchmarks.table {name} "
         f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
     )
     return "\n\n".join([*parts, made]) + "\n"

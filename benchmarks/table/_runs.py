@@ -21,7 +21,7 @@ class Run:
     """One row that a table is made of.
 
     Attributes:
-        name: Unique in its table; the name of its file.
+        name: Unique in its table.
         learner: What was fitted.
         seed: Of the fit.
         config: Everything else that the figures depend on, as JSON-serializable data.
@@ -54,23 +54,23 @@ class Record:
     hardware: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> "Record":
-        """Return the record that a file holds."""
-        found = json.loads(path.read_text(encoding="utf-8"))
+    def from_line(cls, line: str) -> "Record":
+        """Return the record that a line of a file holds."""
+        found = json.loads(line)
         return cls(**{**found, "run": Run(**found["run"])})
 
-    def to_text(self) -> str:
-        """Return the file's text."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+    def to_line(self) -> str:
+        """Return the record as a line of a file."""
+        return json.dumps(asdict(self), sort_keys=True) + "\n"
 
 
 @dataclass(frozen=True)
 class Store:
-    """The finished runs of a table, one file each.
+    """The finished runs of a table, one line each in a file of JSON Lines.
 
     Attributes:
         table: Name of the table.
-        folder: Where the files lie.
+        folder: Where the file ``TABLE.jsonl`` lies.
     """
 
     table: str
@@ -78,15 +78,21 @@ class Store:
 
     def records(self) -> list[Record]:
         """Return what is finished, by name."""
-        return [Record.read(path) for path in sorted(self.folder.glob("*.json"))]
+        if not self.file.is_file():
+            return []
+        lines = self.file.read_text(encoding="utf-8").splitlines()
+        return sorted(map(Record.from_line, lines), key=lambda record: record.run.name)
+
+    @property
+    def file(self) -> Path:
+        """The file of the table."""
+        return self.folder / f"{self.table}.jsonl"
 
     def made(self, run: Run, compute: Callable[[Run], Figures]) -> Record:
-        """Return the run's record: that of its file if its config is the same, or a new one."""
-        path = self.folder / f"{run.name}.json"
-        if path.is_file():
-            record = Record.read(path)
-            if _plain(record.run) == _plain(run):
-                return record
+        """Return the run's record: the finished one if its config is the same, or a new one."""
+        records = {record.run.name: record for record in self.records()}
+        if run.name in records and _plain(records[run.name].run) == _plain(run):
+            return records[run.name]
         began, spent = time.monotonic(), time.process_time()
         figures = compute(run)
         record = Record(
@@ -98,7 +104,8 @@ class Store:
             hardware(),
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, record.to_text())
+        records[run.name] = record
+        write_text(self.file, "".join(records[name].to_line() for name in sorted(records)))
         return record
 
 

@@ -74,7 +74,7 @@ def summary_page(results: Mapping[str, Sequence[Record]]) -> str:
     runs = sum(len(records) for records in results.values())
     return (
         f"# Tables of the literature\n\n{summary_table(results)}\n\n{NOTES}\n\n"
-        f"{runs} runs; settings, seed, duration and hardware of each stand in its file under "
+        f"{runs} runs; settings, seed, duration and hardware of each stand in its line in "
         "`benchmarks/results`. This page and the table in README are made from these by `python "
         "-m benchmarks.table summary --page`.\n"
     )

@@ -56,4 +56,4 @@ def pictures_of(chosen: Table, records: Sequence[Record]) -> Mapping[str, str]:
 
 def records_of_all(results: Path) -> dict[str, list[Record]]:
     """Return the finished runs of every table, in the order of their names."""
-    return {name: Store(name, results / name).records() for name in NAMES}
+    return {name: Store(name, results).records() for name in NAMES}

@@ -234,7 +234,7 @@ class LabelQuintile:
                 parts += [f"## {title}", _pearson_table(mine)]
         parts += ["## How it was made", conditions_of(records), WORDS.published]
         made = (
-            "This page is made from `benchmarks/results/label-quintile` by `python -m "
+            "This page is made from `benchmarks/results/label-quintile.jsonl` by `python -m "
             "benchmarks.table label-quintile --page`."
         )
         return "\n\n".join([*parts, made]) + "\n"

@@ -252,7 +252,7 @@ TRAINING = (
     "better, for as a word a size that training lacks has a code without a meaning."
 )
 END = (
-    "This page is made from `benchmarks/results/predictors` by `python -m benchmarks.table "
+    "This page is made from `benchmarks/results/predictors.jsonl` by `python -m benchmarks.table "
     "predictors --page`; `python -m benchmarks.table predictors --dgrl FOLDER --amp FOLDER` "
     "makes the runs that are missing there."
 )

@@ -86,7 +86,7 @@ WORDS = Words(
 )
 
 MADE = (
-    "This page is made from `benchmarks/results/ablations` by `python -m benchmarks.table "
+    "This page is made from `benchmarks/results/ablations.jsonl` by `python -m benchmarks.table "
     "ablations --page`; `python -m benchmarks.table ablations --tpu-tile FOLDER` makes the runs "
     "that are missing there, of the jobs alone without the folder."
 )

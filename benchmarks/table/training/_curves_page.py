@@ -296,7 +296,7 @@ WORDS = Words(
 )
 
 MADE = (
-    "This page and its charts are made from `benchmarks/results/curves` by `python -m "
+    "This page and its charts are made from `benchmarks/results/curves.jsonl` by `python -m "
     "benchmarks.table curves --page`; `python -m benchmarks.table curves --tpu-tile FOLDER` makes "
     "the runs that are missing there, of the jobs alone without the folder."
 )

@@ -61,7 +61,7 @@ def test_layer_sizes_are_compared_as_histograms() -> None:
 
 
 def test_a_run_is_made_once_and_again_if_it_is_another(tmp_path: Path) -> None:
-    store, made = runs.Store("a", tmp_path / "a"), []
+    store, made = runs.Store("a", tmp_path), []
 
     def compute(run: runs.Run) -> dict[str, object]:
         made.append(run.config["width"])
@@ -145,7 +145,7 @@ def test_sizes_that_are_asked_for_follow_from_the_label() -> None:
     "name", sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
 )
 def test_the_page_is_what_the_files_give(name: str) -> None:
-    records = runs.Store(name, RESULTS / name).records()
+    records = runs.Store(name, RESULTS).records()
     assert records
     written = (PAGES / f"{name}.md").read_text()
     made = tables.table_named(name)
@@ -155,13 +155,12 @@ def test_the_page_is_what_the_files_give(name: str) -> None:
         assert f"(../images/{file})" in written
 
 
-def test_every_file_of_a_run_names_its_table_seed_time_and_machine() -> None:
-    paths = list(RESULTS.rglob("*.json"))
-    assert paths
-    for path in paths:
-        found = json.loads(path.read_text())
-        assert found["table"] == path.parent.name
-        assert found["run"]["name"] == path.stem
+def test_every_run_names_its_table_seed_time_and_machine() -> None:
+    lines = [(path, line) for path in RESULTS.glob("*.jsonl") for line in path.open()]
+    assert lines
+    for path, line in lines:
+        found = json.loads(line)
+        assert found["table"] == path.stem
         assert isinstance(found["run"]["seed"], int)
         assert found["seconds"] > 0
         assert {"cores", "threads", "torch"} <= set(found["hardware"])
