@@ -160,7 +160,8 @@ def page_of_tasks(
         words.published,
     ]
     made = (
-        f"This page is made from `benchmarks/results/{name}.jsonl` by `python -m benchmarks.table {name} "
+        f"This page is made from `benchmarks/results/{name}.jsonl` by "
+        f"`python -m benchmarks.table {name} "
         f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
     )
     return "\n\n".join([*parts, made]) + "\n"

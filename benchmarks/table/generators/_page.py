@@ -51,7 +51,8 @@ def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> 
     parts += ["## Trials", _trials(records, titles), "## How it was made"]
     parts += [conditions_of(records), _choice(records)]
     made = (
-        f"This page is made from `benchmarks/results/{name}.jsonl` by `python -m benchmarks.table {name} "
+        f"This page is made from `benchmarks/results/{name}.jsonl` by "
+        f"`python -m benchmarks.table {name} "
         f"--page`; `python -m benchmarks.table {name} --seconds 90 --seeds 1 --trials 2 --tpu-tile "
         "FOLDER --na-edge FOLDER --amp FOLDER` makes the runs that are missing there."
     )

@@ -238,7 +238,8 @@ class FewReal:
                 parts += [f"## {title}", *(gain_table(mine, name) for name in JUDGED)]
         parts += ["## How it was made", conditions_of(records), WORDS.published]
         made = (
-            "This page is made from `benchmarks/results/few-real.jsonl` by `python -m benchmarks.table "
+            "This page is made from `benchmarks/results/few-real.jsonl` by "
+            "`python -m benchmarks.table "
             "few-real --page`."
         )
         return "\n\n".join([*parts, made]) + "\n"

@@ -166,7 +166,8 @@ class TpuTile:
             "## How it was made",
             conditions_of(records),
             WORDS.published,
-            "This page is made from `benchmarks/results/tpu-tile.jsonl` by `python -m benchmarks.table "
+            "This page is made from `benchmarks/results/tpu-tile.jsonl` by "
+            "`python -m benchmarks.table "
             "tpu-tile --page`; `python -m benchmarks.table tpu-tile --seconds 150 --tpu-tile "
             "FOLDER` makes the folds that are missing there.",
         ]

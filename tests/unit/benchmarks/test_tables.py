@@ -156,7 +156,9 @@ def test_the_page_is_what_the_files_give(name: str) -> None:
 
 
 def test_every_run_names_its_table_seed_time_and_machine() -> None:
-    lines = [(path, line) for path in RESULTS.glob("*.jsonl") for line in path.open()]
+    lines = [
+        (path, line) for path in RESULTS.glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
     assert lines
     for path, line in lines:
         found = json.loads(line)
