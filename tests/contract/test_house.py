@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -204,3 +205,10 @@ def test_names_at_the_front_door_survive_each_others_import() -> None:
         "        assert callable(value) or name == '__version__', name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_command_of_the_installed_package_is_a_function() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for target in scripts.values():
+        module, _, function = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
