@@ -1,144 +1,518 @@
-"""The registry of file formats: detect a file by its content and read it."""
+"""The one table of file formats: a file is recognized once, and its row reads and writes it.
 
-import argparse
+A new format is a file with its reader and writer, and a row in ``FORMATS``.
+"""
+
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
 from pathlib import Path
 
 from layerdag.codec.folding import job_graph, rank_classes
-from layerdag.errors import GraphError, TraceError, UsageError
+from layerdag.codec.sample_files import is_run
+from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.dot import read_dot
-from layerdag.graph.formats.graphml import read_graphml, read_node_link
-from layerdag.graph.formats.registry import FlowFormat, flow_format, read_json
-from layerdag.graph.formats.wfformat import read_wfformat
-from layerdag.runtime.reading import read_whole, require_parsable
+from layerdag.graph.formats.dot import read_dot, write_dot
+from layerdag.graph.formats.graphml import read_graphml, read_node_link, write_graphml
+from layerdag.graph.formats.registry import read_json, write_json
+from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
+from layerdag.runtime.files import write_bytes
+from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
 from layerdag.traces.astra_text import PARALLELISMS, parse_text, text_to_workload
 from layerdag.traces.chakra.files import decode_trace
-from layerdag.traces.chakra.json_forms import FORMAT, decode_feeder_json, decode_trace_json
-from layerdag.traces.chakra.workload import holds_rank_files, read_groups, read_workload
-from layerdag.traces.hlo.parser import is_program_file, read_program
+from layerdag.traces.chakra.json_forms import (
+    FORMAT,
+    decode_feeder_json,
+    decode_trace_json,
+    encode_trace_json,
+    write_feeder_files,
+)
+from layerdag.traces.chakra.workload import (
+    holds_rank_files,
+    read_groups,
+    read_workload,
+    write_workload,
+)
+from layerdag.traces.hlo.parser import begins_program, read_program
 from layerdag.traces.hlo.program import HARDWARE, Hardware
 from layerdag.traces.hlo.traces import DeviceSplit, program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
 from layerdag.traces.pytorch.ranks import (
-    _JSON_KEYS,
-    Format,
     ImportedJob,
+    PyTorchFile,
+    RankFiles,
     find_rank_files,
     import_ranks,
     import_single_rank,
     pytorch_format,
+    pytorch_kind,
     refuse_missing_ranks,
     replicate_rank,
 )
 from layerdag.traces.trace import Workload
 
+DEVICE = next(iter(HARDWARE))
+"""The device whose rates time a compiled program where none is named."""
+
+_START = 1 << 20
+_KEYS = 1 << 16  # bytes in which the keys of a flow graph's JSON must stand
+_WORDS = 1 << 12
+_ARCHIVES = (".gz", ".xz")
+_JSON_SUFFIX = ".json"
+
+
+class Content(Enum):
+    """What a format holds."""
+
+    TRACES = "traces"
+    PROGRAM = "a compiled program"
+    GRAPH = "a flow graph"
+    SAMPLES = "samples in parts"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """What lies at a place, as far as formats are recognized by it; files are opened when needed.
+
+    Attributes:
+        path: A file, a folder or a prefix of files.
+        error: What is raised where the file cannot be unpacked.
+        whole: Whether all of the file is looked at rather than its first megabyte.
+    """
+
+    path: Path
+    error: type[DataError] = TraceError
+    whole: bool = False
+
+    @cached_property
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+        return self.path.is_file()
+
+    @cached_property
+    def suffix(self) -> str:
+        """The ending of the name before that of an archive, in lower case."""
+        return graph_suffix(self.path)
+
+    @cached_property
+    def data(self) -> bytes:
+        """The unpacked content, or its beginning."""
+        if self.whole:
+            return read_whole(self.path, error=self.error)
+        with open_unpacked(self.path, self.error) as stream:
+            return stream.read_full(_START)
+
+    @cached_property
+    def start(self) -> bytes:
+        """The first bytes without white space and byte order mark."""
+        return self.data[:_KEYS].removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @cached_property
+    def rank_files(self) -> RankFiles | None:
+        """The files of PyTorch in a folder or behind a prefix; None beside ``PREFIX.<rank>.et``."""
+        return None if holds_rank_files(self.path) else find_rank_files(self.path)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the file begins like JSON."""
+        return self.start[:1] in (b"{", b"[")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the file begins like a text."""
+        start = self.start[:_WORDS]
+        return len(start) > 16 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What some readers need beside the place.
+
+    Attributes:
+        groups_file: JSON with communicator groups, for traces.
+        num_ranks: Of an ASTRA-sim text workload, which does not say.
+        compute: Device whose rates give the operations of a compiled program their times.
+    """
+
+    groups_file: str | Path | None = None
+    num_ranks: int = 1
+    compute: str | None = None
+
+
+Reader = Callable[[Candidate, ReadOptions], Workload | AttributedGraph]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of files.
+
+    Attributes:
+        name: For people.
+        content: What it holds.
+        sniff: Returns whether what lies at a place has this format.
+        read: Reads it.
+        write: Writes it to a path, if it can be written.
+        word: What ``--to`` calls it, if it can be written.
+        one_file: Whether it is a file; else a folder or a prefix of files.
+    """
+
+    name: str
+    content: Content
+    sniff: Callable[[Candidate], bool]
+    read: Reader
+    write: Callable[..., object] | None = None
+    word: str = ""
+    one_file: bool = True
+
+    def fits(self, found: Candidate) -> bool:
+        """Return whether what lies at a place has this format."""
+        return found.is_file == self.one_file and self.sniff(found)
+
+
+def graph_suffix(path: str | Path) -> str:
+    """Return the ending of a file before that of an archive, in lower case."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    while suffixes and suffixes[-1] in _ARCHIVES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def _named(*suffixes: str) -> Callable[[Candidate], bool]:
+    """Recognize files by their names, so that a damaged one is told as what it should be."""
+    return lambda found: found.suffix in suffixes
+
+
+_LINKS = re.compile(rb'"(links|edges)"\s*:\s*\[')
+_OF_TRACES = (b'"traceEvents"', b'"workload_graph"', b'"schema"')
+
+
+def _is_own_graph(found: Candidate) -> bool:
+    """Return whether a file is layerdag's JSON of a graph."""
+    named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
+    return named and b'"layerdag-graph-' in found.start[:200]
+
+
+def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
+    """Return whether a file is JSON with all of some keys, and holds no traces."""
+    if found.suffix != _JSON_SUFFIX or found.start[:1] != b"{":
+        return False
+    if any(key in found.start for key in _OF_TRACES) or b'"layerdag-trace' in found.start[:200]:
+        return False
+    return all(key in found.start for key in keys)
+
+
+def _is_wfformat(found: Candidate) -> bool:
+    """Return whether a file is a workflow of WfCommons."""
+    return _has_keys_of_graph(found, b'"workflow"') and any(
+        key in found.start for key in (b'"schemaVersion"', b'"specification"')
+    )
+
+
+def _is_node_link(found: Candidate) -> bool:
+    """Return whether a file is a graph as networkx writes it."""
+    return _has_keys_of_graph(found, b'"nodes"') and (
+        b'"directed"' in found.start or _LINKS.search(found.start) is not None
+    )
+
+
+def _is_trace_json(found: Candidate) -> bool:
+    """Return whether a file is layerdag's JSON of traces."""
+    return found.is_json and f'"format": "{FORMAT}"'.encode() in found.start[:_WORDS]
+
+
+def _is_feeder_json(found: Candidate) -> bool:
+    """Return whether a file is JSON of Chakra's feeder."""
+    return found.is_json and b'"workload_graph"' in found.data
+
+
+def _is_pytorch(kind: PyTorchFile) -> Callable[[Candidate], bool]:
+    """Recognize JSON that PyTorch wrote."""
+    return lambda found: found.is_json and pytorch_kind(found.data) is kind
+
+
 _TEXT_START = re.compile(rb"\s*(" + "|".join(PARALLELISMS).encode() + rb")\b[^\n]*\n\s*\d+\s*\n")
 
 
-def detect_format(data: bytes, source: str) -> Format:
-    """Return the format of an unpacked file.
+def _is_text_workload(found: Candidate) -> bool:
+    """Return whether a file is a text workload of ASTRA-sim."""
+    return _TEXT_START.match(found.data) is not None
+
+
+def _is_program(found: Candidate) -> bool:
+    """Return whether a file holds StableHLO or HLO text."""
+    return begins_program(found.data)
+
+
+def _is_parts(found: Candidate) -> bool:
+    """Return whether a folder holds samples in parts."""
+    return is_run(found.path)
+
+
+def _are_pytorch(found: Candidate) -> bool:
+    """Return whether a folder or prefix has PyTorch traces, and none of Chakra."""
+    return found.rank_files is not None
+
+
+def _any(found: Candidate) -> bool:
+    """Leave it to the reader to say what is missing."""
+    return True
+
+
+def _is_chakra(found: Candidate) -> bool:
+    """Return whether a file may be Chakra's, whose reader says what is wrong with any other."""
+    return not (found.is_json or found.is_text)
+
+
+def _of_path(read: Callable[[Path], AttributedGraph]) -> Reader:
+    """Return the reader of a format that needs no more than a path."""
+    return lambda found, options: read(found.path)
+
+
+def _of_content(decode: Callable[[bytes, str, ReadOptions], Workload]) -> Reader:
+    """Return a reader that decodes the whole content and takes groups from another file."""
+
+    def read(found: Candidate, options: ReadOptions) -> Workload:
+        data = read_whole(found.path, error=TraceError)
+        return _with_groups(decode(data, str(found.path), options), options)
+
+    return read
+
+
+def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
+    """Return the workload with the communicator groups of a file, if one is given."""
+    if not options.groups_file:
+        return workload
+    groups = read_groups(options.groups_file, workload.num_ranks)
+    return Workload(workload.traces, groups, workload.source)
+
+
+def _decode_chakra(data: bytes, source: str, options: ReadOptions) -> Workload:
+    """Return the one rank of a Chakra file."""
+    return Workload((decode_trace(data, source),), {}, source)
+
+
+def _decode_feeder(data: bytes, source: str, options: ReadOptions) -> Workload:
+    """Return the one rank of a feeder's JSON."""
+    require_parsable(data, source, TraceError)
+    return Workload((decode_feeder_json(data, source),), {}, source)
+
+
+def _decode_trace_json(data: bytes, source: str, options: ReadOptions) -> Workload:
+    """Return all ranks of layerdag's JSON."""
+    require_parsable(data, source, TraceError)
+    return decode_trace_json(data, source)
+
+
+def _decode_text(data: bytes, source: str, options: ReadOptions) -> Workload:
+    """Return the traces of ASTRA-sim's text."""
+    require_parsable(data, source, TraceError)
+    return text_to_workload(parse_text(data, source), options.num_ranks, source)
+
+
+def _read_host_trace(found: Candidate, options: ReadOptions) -> Workload:
+    """Import a host trace as a stream; ``import_pytorch`` takes it with its profile together."""
+    result = import_pytorch(found.path)
+    return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
+
+
+def _read_kineto(found: Candidate, options: ReadOptions) -> Workload:
+    """Import a profile as a stream."""
+    result = import_pytorch(None, found.path)
+    return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
+
+
+def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
+    """Import a folder or prefix of host traces and profiles."""
+    assert found.rank_files is not None
+    job = import_ranks(found.rank_files.hosts, found.rank_files.devices)
+    refuse_missing_ranks(job)
+    return job.workload
+
+
+def _read_rank_files(found: Candidate, options: ReadOptions) -> Workload:
+    """Read ``PREFIX.<rank>.et``, or say that there are none."""
+    return read_workload(found.path, options.groups_file)
+
+
+def _read_program(found: Candidate, options: ReadOptions) -> Workload:
+    """Read a compiled program with times by the rates of a device."""
+    if options.compute is None:
+        raise TraceError(
+            f"{found.path}: is a compiled program, whose operations have no times; make traces of "
+            f"it with 'layerdag convert {found.path} --compute {DEVICE} --out PREFIX'."
+        )
+    return program_workload(read_program(found.path), Hardware.from_name(options.compute))
+
+
+def _refuse_samples(found: Candidate, options: ReadOptions) -> Workload:
+    """Say how samples in parts are read."""
+    raise TraceError(
+        f"{found.path}: holds samples in parts, which are many graphs; read them one after the "
+        "other with layerdag.iter_samples."
+    )
+
+
+def _write_ranks(path: str | Path, workload: Workload) -> None:
+    """Write the files of all ranks in place of older ones."""
+    write_workload(workload, path, overwrite=True)
+
+
+def _write_trace_json(path: str | Path, workload: Workload) -> None:
+    """Write layerdag's JSON of traces."""
+    write_bytes(path, encode_trace_json(workload))
+
+
+_GRAPH, _TRACES = Content.GRAPH, Content.TRACES
+_IS_KINETO, _IS_HOST = _is_pytorch(PyTorchFile.KINETO), _is_pytorch(PyTorchFile.HOST)
+_TRACE_JSON, _FEEDER, _TEXT = map(_of_content, (_decode_trace_json, _decode_feeder, _decode_text))
+FORMATS: Sequence[Format] = (
+    Format("GraphML", _GRAPH, _named(".graphml"), _of_path(read_graphml), write_graphml, "graphml"),
+    Format("DOT", _GRAPH, _named(".dot", ".gv"), _of_path(read_dot), write_dot, "dot"),
+    Format("JSON of layerdag", _GRAPH, _is_own_graph, _of_path(read_json), write_json, "json"),
+    Format("WfFormat", _GRAPH, _is_wfformat, _of_path(read_wfformat), write_wfformat, "wfformat"),
+    Format("node-link JSON", _GRAPH, _is_node_link, _of_path(read_node_link)),
+    Format("StableHLO or HLO text", Content.PROGRAM, _is_program, _read_program),
+    Format("JSON of layerdag", _TRACES, _is_trace_json, _TRACE_JSON, _write_trace_json, "json"),
+    Format(
+        "Chakra JSON of feeder v1",
+        _TRACES,
+        _is_feeder_json,
+        _FEEDER,
+        write_feeder_files,
+        "feeder-json",
+    ),
+    Format("Kineto profile", _TRACES, _IS_KINETO, _read_kineto),
+    Format("PyTorch execution trace", _TRACES, _IS_HOST, _read_host_trace),
+    Format("ASTRA-sim text workload", _TRACES, _is_text_workload, _TEXT),
+    Format("Chakra .et", _TRACES, _is_chakra, _of_content(_decode_chakra)),
+    Format("samples in parts", Content.SAMPLES, _is_parts, _refuse_samples, one_file=False),
+    Format("PyTorch traces of ranks", _TRACES, _are_pytorch, _read_pytorch_ranks, one_file=False),
+    Format("PREFIX.<rank>.et", _TRACES, _any, _read_rank_files, _write_ranks, "et", one_file=False),
+)
+"""All formats, in the order in which they are looked for."""
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """A place and the format of what lies there."""
+
+    format: Format
+    found: Candidate
+
+    @property
+    def content(self) -> Content:
+        """What it holds."""
+        return self.format.content
+
+    def read(self, options: ReadOptions | None = None) -> Workload | AttributedGraph:
+        """Read it.
+
+        Raises:
+            DataError: If it is damaged or incomplete.
+        """
+        return self.format.read(self.found, options or ReadOptions())
+
+    def traces(self, options: ReadOptions | None = None) -> Workload:
+        """Read traces.
+
+        Raises:
+            TraceError: If it holds none, or they are damaged or incomplete.
+        """
+        read = self.read(options) if self.content is not Content.GRAPH else None
+        if not isinstance(read, Workload):
+            raise TraceError(
+                f"{self.found.path}: is a flow graph ({self.format.name}), where traces are "
+                "needed; name another file."
+            )
+        return read
+
+    def graph(self) -> AttributedGraph:
+        """Read a flow graph, or traces as the graph of their job.
+
+        Raises:
+            DataError: If it is damaged or contradicts itself.
+        """
+        read = self.read()
+        if isinstance(read, AttributedGraph):
+            return read
+        return job_graph(str(self.found.path), rank_classes(read), read.groups, {})
+
+
+def recognize(location: str | Path) -> Recognized:
+    """Return the format of what lies at a place: a file, a folder, or a prefix of files.
 
     Raises:
-        TraceError: If the file is JSON or text of an unknown kind. Other unknown content counts as
-            Chakra, whose reader says what is wrong with it.
+        DataError: If a file is JSON or a text of an unknown kind, or cannot be unpacked. Any other
+            unknown content counts as Chakra, whose reader says what is wrong with it.
     """
-    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] in (b"{", b"["):
-        if f'"format": "{FORMAT}"'.encode() in start:
-            return Format.LAYERDAG_JSON
-        for kind, keys in _JSON_KEYS:
-            if all(key in data for key in keys):
-                return kind
-        raise TraceError(
-            f"{source}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
-            "Chakra JSON; name another file."
-        )
-    if _TEXT_START.match(data):
-        return Format.ASTRA_TEXT
-    if len(start) > 16 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start):
-        raise TraceError(
-            f"{source}: is a text, but no workload of ASTRA-sim (parallelism on line 1, number of "
-            "layers on line 2); name another file."
-        )
-    return Format.CHAKRA
+    path = Path(location)
+    is_json = graph_suffix(path) == _JSON_SUFFIX
+    return _recognized(Candidate(path, GraphError if is_json else TraceError))
+
+
+def _recognized(found: Candidate) -> Recognized:
+    """Look for the format by the start of a file, and for keys of JSON in all of it after that."""
+    for candidate in (found, replace(found, whole=True)):
+        kind = next((each for each in FORMATS if each.fits(candidate)), None)
+        if kind is not None:
+            return Recognized(kind, found)
+        if not found.is_json:
+            raise TraceError(
+                f"{found.path}: is a text, but no workload of ASTRA-sim (parallelism on line 1, "
+                "number of layers on line 2); name another file."
+            )
+    raise TraceError(
+        f"{found.path}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
+        "Chakra JSON; name another file."
+    )
+
+
+def writer(word: str, content: Content) -> Callable[..., object]:
+    """Return what writes a format by its word in ``--to``, given the path and the thing.
+
+    Raises:
+        UsageError: If there is no such format.
+    """
+    of_word = {each.word: each.write for each in FORMATS if each.content is content and each.write}
+    if word not in of_word:
+        raise UsageError(f"'{word}' is no format of {content.value}; name {', '.join(of_word)}.")
+    return of_word[word]
 
 
 def read_any(
     location: str | Path, groups_file: str | Path | None = None, num_ranks: int = 1
 ) -> Workload:
-    """Read a workload of any supported format.
+    """Read the traces of a workload, in any format.
 
     Args:
-        location: A file of any ``Format``, a prefix of ``PREFIX.<rank>.et``, a folder with one
-            such set, or a folder or prefix of PyTorch traces, one host trace or profile per rank.
+        location: A file, a prefix of ``PREFIX.<rank>.et``, a folder with one such set, or a folder
+            or prefix of PyTorch traces, one host trace or profile per rank.
         groups_file: JSON with communicator groups, as for ``workload.read_workload``.
         num_ranks: For an ASTRA-sim text workload, which does not say: for how many ranks.
 
     Raises:
         TraceError: If nothing is found, or the content is unknown, damaged or incomplete.
     """
-    location = Path(location)
-    if not location.is_file():
-        job = None if holds_rank_files(location) else _import_job(location)
-        return read_workload(location, groups_file) if job is None else job
-    workload = _read_file(location, num_ranks)
-    if groups_file:
-        groups = read_groups(groups_file, workload.num_ranks)
-        workload = Workload(workload.traces, groups, workload.source)
-    return workload
-
-
-def _read_file(path: Path, num_ranks: int) -> Workload:
-    """Read one file of any format; what PyTorch wrote is never held as a whole."""
-    written_by_pytorch = pytorch_format(path)
-    if written_by_pytorch is not None:
-        return _import_pytorch(written_by_pytorch, path)
-    data, source = read_whole(path, error=TraceError), str(path)
-    kind = detect_format(data, source)
-    if kind is Format.CHAKRA:
-        return Workload((decode_trace(data, source),), {}, source)
-    if kind in (Format.FEEDER_JSON, Format.LAYERDAG_JSON, Format.ASTRA_TEXT):
-        require_parsable(data, source, TraceError)
-    if kind is Format.FEEDER_JSON:
-        return Workload((decode_feeder_json(data, source),), {}, source)
-    if kind is Format.LAYERDAG_JSON:
-        return decode_trace_json(data, source)
-    if kind is Format.ASTRA_TEXT:
-        return text_to_workload(parse_text(data, source), num_ranks, source)
-    return _import_pytorch(kind, path)
-
-
-def _import_pytorch(kind: Format, path: Path) -> Workload:
-    """Import a host trace or a profile; `pytorch.import_pytorch` also takes both together."""
-    result = import_pytorch(None, path) if kind is Format.KINETO else import_pytorch(path)
-    return Workload((result.trace,), result.groups, str(path))
-
-
-def _import_job(location: Path) -> Workload | None:
-    """Import a folder or prefix of PyTorch traces; None if it has none."""
-    files = find_rank_files(location)
-    if files is None:
-        return None
-    job = import_ranks(files.hosts, files.devices)
-    refuse_missing_ranks(job)
-    return job.workload
-
-
-READERS: Mapping[FlowFormat, Callable[[str | Path], AttributedGraph]] = {
-    FlowFormat.JSON: read_json,
-    FlowFormat.GRAPHML: read_graphml,
-    FlowFormat.WFFORMAT: read_wfformat,
-    FlowFormat.NODE_LINK: read_node_link,
-    FlowFormat.DOT: read_dot,
-}
+    found = _recognized(Candidate(Path(location)))
+    return found.traces(ReadOptions(groups_file, num_ranks))
 
 
 def is_flow_file(path: str | Path) -> bool:
     """Return whether a path names a file of a flow graph, rather than anything with traces."""
     return Path(path).is_file() and flow_format(path) is not None
+
+
+def flow_format(path: str | Path) -> Format | None:
+    """Return the format of a flow graph's file, None for any other file.
+
+    Raises:
+        GraphError: If the file cannot be unpacked.
+    """
+    found = Candidate(Path(path), GraphError)
+    graphs = (each for each in FORMATS if each.content is Content.GRAPH)
+    return next((each for each in graphs if each.sniff(found)), None)
 
 
 def read_flow(path: str | Path) -> AttributedGraph:
@@ -149,10 +523,9 @@ def read_flow(path: str | Path) -> AttributedGraph:
     """
     kind = flow_format(path)
     if kind is None:
-        raise GraphError(
-            f"{path}: is no flow graph; known are {', '.join(each.value for each in FlowFormat)}."
-        )
-    return READERS[kind](path)
+        known = ", ".join(each.name for each in FORMATS if each.content is Content.GRAPH)
+        raise GraphError(f"{path}: is no flow graph; known are {known}.")
+    return Recognized(kind, Candidate(Path(path), GraphError)).graph()
 
 
 def read_graph(path: str | Path) -> AttributedGraph:
@@ -161,88 +534,109 @@ def read_graph(path: str | Path) -> AttributedGraph:
     Raises:
         DataError: If it cannot be read, or its ranks contradict each other.
     """
-    path = Path(path)
-    if is_flow_file(path):
-        return read_flow(path)
-    workload = read_any(path)
-    return job_graph(str(path), rank_classes(workload), workload.groups, {})
+    return recognize(path).graph()
 
 
-def read(path: str | Path) -> Workload | AttributedGraph:
-    """Read a workload or a flow graph of any format, detected from the content.
+def read(path: str | Path, *, compute: str = DEVICE) -> Workload | AttributedGraph:
+    """Read a workload or a graph of any format, detected from the content.
 
     Args:
         path: A trace file of any format, a prefix of ``PREFIX.<rank>.et``, a folder with one such
-            set or with PyTorch traces, or a flow graph (``.graphml``, layerdag's ``.json``).
+            set or with PyTorch traces, a compiled program (StableHLO or HLO text), or a flow graph
+            (GraphML, DOT, WfFormat, node-link JSON, layerdag's ``.json``).
+        compute: For a compiled program: the device whose rates give its operations their times, one
+            of ``traces.hlo.HARDWARE`` or a JSON file.
 
     Returns:
-        A ``Workload`` for traces, an attributed ``AttributedGraph`` for a flow graph.
+        A ``Workload`` for traces and programs, an ``AttributedGraph`` for a flow graph.
 
     Raises:
         DataError: If nothing is there, or the content is unknown, damaged or incomplete.
     """
-    return read_graph(path) if is_flow_file(path) else read_any(path)
+    return recognize(path).read(ReadOptions(compute=compute))
 
 
-def read_inputs(args: argparse.Namespace) -> Workload:
-    """Read the inputs: one of any kind, or PyTorch traces of several ranks.
+@dataclass(frozen=True)
+class Inputs:
+    """What ``layerdag convert`` reads.
+
+    Attributes:
+        paths: One place of any kind, or PyTorch traces of several ranks.
+        profiles: A Kineto profile for each PyTorch trace.
+        options: For the reader of one place.
+        split: How the operations of a compiled program become nodes.
+        only_rank: Take one rank of PyTorch alone.
+        replicate: Let every rank run the one trace of PyTorch.
+    """
+
+    paths: Sequence[str]
+    profiles: Sequence[str] = ()
+    options: ReadOptions = field(default_factory=ReadOptions)
+    split: DeviceSplit = DeviceSplit.LINEAR
+    only_rank: bool = False
+    replicate: bool = False
+
+
+def read_inputs(found: Recognized, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
+    """Read one place of any kind, or PyTorch traces of several ranks.
+
+    Args:
+        found: The first of the inputs.
+        inputs: All of them.
+        tell: Called with a line for each thing worth knowing.
 
     Raises:
         UsageError: If an option does not go with them.
         DataError: If they cannot be read.
     """
-    if is_program_file(args.inputs[0]):
-        return _compiled(args)
-    if args.compute:
+    first = inputs.paths[0]
+    if found.content is Content.PROGRAM:
+        return _compiled(inputs, tell)
+    if inputs.options.compute:
         raise UsageError(
-            f"--compute is for StableHLO and HLO text, which {args.inputs[0]} is not; leave it out."
+            f"--compute is for StableHLO and HLO text, which {first} is not; leave it out."
         )
-    job = _import(args)
+    job = _import(found, inputs)
     if job is not None:
-        return _imported(job, args)
-    if args.only_rank or args.replicate:
+        return _imported(job, inputs, tell)
+    if inputs.only_rank or inputs.replicate:
         raise UsageError(
-            f"--only-rank and --replicate are for PyTorch's traces, of which {args.inputs[0]} is "
-            "none; leave them out."
+            f"--only-rank and --replicate are for PyTorch's traces, of which {first} is none; "
+            "leave them out."
         )
-    return read_any(args.inputs[0], args.comm_group, args.ranks)
+    return found.traces(inputs.options)
 
 
-def _compiled(args: argparse.Namespace) -> Workload:
+def _compiled(inputs: Inputs, tell: Callable[[str], None]) -> Workload:
     """Read a compiled program and say what its operations were taken for."""
-    if not args.compute or len(args.inputs) > 1:
+    options = inputs.options
+    if not options.compute or len(inputs.paths) > 1:
         raise UsageError(
             "A compiled program is converted alone and takes its times from --compute HARDWARE: "
             f"{', '.join(HARDWARE)}, or a JSON file."
         )
-    hardware = Hardware.from_name(args.compute)
-    program = read_program(args.inputs[0])
+    hardware = Hardware.from_name(options.compute)
+    program = read_program(inputs.paths[0])
     for note in program.notes:
-        print_status(f"{program.name}: {note}")
-    ranks = args.ranks if args.ranks != 1 else None
-    return program_workload(program, hardware, split=DeviceSplit(args.split), ranks=ranks)
+        tell(f"{program.name}: {note}")
+    ranks = options.num_ranks if options.num_ranks != 1 else None
+    return program_workload(program, hardware, split=inputs.split, ranks=ranks)
 
 
-def _import(args: argparse.Namespace) -> ImportedJob | None:
+def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
     """Import the inputs if they are PyTorch's, else return None."""
-    kinds = {_pytorch_kind(path) for path in args.inputs}
-    if kinds == {Format.KINETO} and not args.device:
-        return import_ranks((), args.inputs)
-    if len(args.inputs) > 1 or args.device or kinds == {Format.PYTORCH_HOST}:
-        return import_ranks(args.inputs, args.device)
-    files = None if holds_rank_files(args.inputs[0]) else find_rank_files(args.inputs[0])
+    paths = [Path(path) for path in inputs.paths]
+    kinds = {pytorch_format(path) if path.is_file() else None for path in paths}
+    if kinds == {PyTorchFile.KINETO} and not inputs.profiles:
+        return import_ranks((), paths)
+    if len(paths) > 1 or inputs.profiles or kinds == {PyTorchFile.HOST}:
+        return import_ranks(paths, inputs.profiles)
+    files = None if found.found.is_file else found.found.rank_files
     return None if files is None else import_ranks(files.hosts, files.devices)
 
 
-def _pytorch_kind(path: str) -> Format | None:
-    """Return the format of a file if it comes from PyTorch."""
-    if not Path(path).is_file():
-        return None
-    return pytorch_format(path)
-
-
-def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
-    """Report what the import found and return the workload."""
+def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
+    """Tell what the import found and return the workload."""
     for rank, result in enumerate(job.results):
         nodes, known = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
         found = (
@@ -251,30 +645,23 @@ def _imported(job: ImportedJob, args: argparse.Namespace) -> Workload:
             else f"{nodes} nodes from the profile; the operator of {known} of its kernels is known"
         )
         guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
-        print_status(f"rank {rank}: {found}{guessed}")
-    if args.only_rank:
-        return _alone(job)
-    if args.replicate:
+        tell(f"rank {rank}: {found}{guessed}")
+    if inputs.only_rank:
+        return _alone(job, tell)
+    if inputs.replicate:
         workload = replicate_rank(job)
-        print_status(
-            f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own"
-        )
+        tell(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
         return workload
     refuse_missing_ranks(job)
     return job.workload
 
 
-def _alone(job: ImportedJob) -> Workload:
-    """Take one rank alone and say what is lost."""
+def _alone(job: ImportedJob, tell: Callable[[str], None]) -> Workload:
+    """Take one rank alone and tell what is lost."""
     workload, lost = import_single_rank(job)
-    print_status(
+    tell(
         f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
         f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
         "time; who they were with, and how long another network would take, is lost"
     )
     return workload
-
-
-def print_status(text: str) -> None:
-    """Print one line on standard error, where it cannot mix with data."""
-    sys.stderr.write(f"{text}\n")

@@ -40,7 +40,12 @@ from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import MEASURED
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import RankFile, read_workload
-from layerdag.traces.pytorch.ranks import Format, import_ranks, pytorch_format, refuse_missing_ranks
+from layerdag.traces.pytorch.ranks import (
+    PyTorchFile,
+    import_ranks,
+    pytorch_format,
+    refuse_missing_ranks,
+)
 from layerdag.traces.trace import Workload
 
 MOST_FILES = 200_000
@@ -111,8 +116,8 @@ class _Search:
         self.found: dict[str, JobSource] = {}
         self.faulty: list[str] = []
         self.others: Counter[str] = Counter()
-        self.pytorch: dict[Path, dict[Format, dict[int, Path]]] = defaultdict(
-            lambda: {Format.PYTORCH_HOST: {}, Format.KINETO: {}}
+        self.pytorch: dict[Path, dict[PyTorchFile, dict[int, Path]]] = defaultdict(
+            lambda: {kind: {} for kind in PyTorchFile}
         )
 
     def sort(self, path: Path) -> None:
@@ -136,7 +141,7 @@ class _Search:
     def sources(self) -> Sources:
         """Return what was found."""
         for job, files in self.pytorch.items():
-            hosts, devices = files[Format.PYTORCH_HOST], files[Format.KINETO]
+            hosts, devices = files[PyTorchFile.HOST], files[PyTorchFile.KINETO]
             ranks = sorted({*hosts, *devices})
             what = " and ".join(
                 word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
@@ -171,7 +176,7 @@ class _Search:
         else:
             self.others["".join(path.suffixes[-3:])] += 1
 
-    def _pytorch(self, path: Path, kind: Format) -> None:
+    def _pytorch(self, path: Path, kind: PyTorchFile) -> None:
         """Enter a host trace or a profile under its job and rank, as its name says."""
         match = _JSON.fullmatch(path.name)
         stem = _ROLE.sub("", match["stem"] if match else path.stem)

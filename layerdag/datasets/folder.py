@@ -24,7 +24,7 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.formats import read_flow
+from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import public_operators
 from layerdag.datasets.dataset import Blocks, GraphDataset
@@ -49,7 +49,6 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
     size_conditions,
 )
-from layerdag.graph.formats.registry import flow_format
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.runtime.progress import track
 from layerdag.schema.schema import NumberForm

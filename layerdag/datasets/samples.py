@@ -89,8 +89,6 @@ def part_samples(path: str | Path) -> Iterator[StoredSample]:
     if Path(path).suffix != ".parquet":
         yield from read_tar(path)
         return
-    pass  # DROPPED  # loads torch
-
     yield from read_parquet(path)
 
 

@@ -258,9 +258,7 @@ def write_files(
         for path, data in files:
             (drafts / path.name).write_bytes(data)
             names.append(path.name)
-        if any(real.with_name(name).exists() for name in names):
-            pass  # DROPPED  # as in atomic_path
-
+        if any(real.with_name(name).exists() for name in names):  # as in atomic_path
             if len(names) < _FEW_FILES:
                 sync_tree(drafts)
             else:

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from jaxtyping import Float
@@ -484,16 +484,24 @@ class NumericFeatures(Segment):
 
 
 @dataclass(frozen=True)
-class NumericMean(Segment):
-    """The predicted mean of one standardized number."""
+class _OneNumber(Segment):
+    """What is predicted of one standardized number."""
 
+    what: ClassVar[str]
     index: int
 
     def key(self, schema: GraphSchema) -> tuple[str, ...]:
-        return ("mean", schema.numeric_conditions[self.index].name)
+        return (self.what, schema.numeric_conditions[self.index].name)
 
     def size(self, schema: GraphSchema) -> int:
         return 1
+
+
+@dataclass(frozen=True)
+class NumericMean(_OneNumber):
+    """The predicted mean of one standardized number."""
+
+    what: ClassVar[str] = "mean"
 
     def source(self, old: Segment, here: GraphSchema, there: GraphSchema) -> RowSource | None:
         scale = _rescaling(self.index, here, there)
@@ -503,16 +511,10 @@ class NumericMean(Segment):
 
 
 @dataclass(frozen=True)
-class NumericSpread(Segment):
+class NumericSpread(_OneNumber):
     """The predicted standard deviation of one standardized number, nearly as a logarithm."""
 
-    index: int
-
-    def key(self, schema: GraphSchema) -> tuple[str, ...]:
-        return ("spread", schema.numeric_conditions[self.index].name)
-
-    def size(self, schema: GraphSchema) -> int:
-        return 1
+    what: ClassVar[str] = "spread"
 
     def source(self, old: Segment, here: GraphSchema, there: GraphSchema) -> RowSource | None:
         scale = _rescaling(self.index, here, there)

@@ -23,7 +23,14 @@ from layerdag.viz.html import (
     text,
 )
 from layerdag.viz.viewer import html_page, recorded_timing, simulated_timing
-from layerdag.viz.views import GraphView, chrome_trace, dot, graphml, view_of_graph, view_of_trace
+from layerdag.viz.views import (
+    GraphView,
+    chrome_trace,
+    drawn_rows,
+    rows_of,
+    view_of_graph,
+    view_of_trace,
+)
 
 __all__ = [
     "CLASS_COLORS",
@@ -33,10 +40,9 @@ __all__ = [
     "chrome_trace",
     "class_legend",
     "classes_by_size",
-    "dot",
     "draw_svg",
+    "drawn_rows",
     "element",
-    "graphml",
     "html_page",
     "interval",
     "joined",
@@ -44,6 +50,7 @@ __all__ = [
     "percent",
     "percents",
     "recorded_timing",
+    "rows_of",
     "save_picture",
     "scrolling",
     "section",

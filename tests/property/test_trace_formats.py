@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from laws import tried
 from trace_examples import pair_workload, rich_trace
 
-from layerdag.codec.formats import detect_format
 from layerdag.codec.vocabulary import scrub
 from layerdag.errors import TraceError
 from layerdag.traces.analysis import match_communication
@@ -147,7 +146,6 @@ def test_readers_end_in_a_trace_or_one_sentence(data: bytes) -> None:
         lambda: Workload((decode_feeder_json(data),)),
         lambda: decode_trace_json(data),
         lambda: text_to_workload(parse_text(data), 1),
-        lambda: detect_format(data, "x"),
     )
     for reader in readers:
         try:

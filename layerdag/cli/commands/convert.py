@@ -1,7 +1,6 @@
 """``layerdag convert``: traces and graphs from one format to another."""
 
 import argparse
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
+    from layerdag.codec.formats import Inputs
     from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.traces.trace import Workload
 
@@ -20,6 +20,7 @@ ENDINGS = {"et": ".et", "feeder-json": ".json"}
 
 def require_free(kind: str, out: Path, *, overwrite: bool) -> None:
     """Raise UsageError, before anything is read, if what lies at ``out`` may not be replaced."""
+    from layerdag.traces.chakra.json_forms import feeder_files
     from layerdag.traces.chakra.workload import require_free_prefix
 
     if kind == "json":
@@ -28,56 +29,24 @@ def require_free(kind: str, out: Path, *, overwrite: bool) -> None:
     prefix = _prefix(out, ending)
     if kind == "et":
         require_free_prefix(prefix, overwrite=overwrite)
-    elif not overwrite and (standing := _feeder_files(prefix)):
+    elif not overwrite and (standing := feeder_files(prefix)):
         raise UsageError(
             f"{prefix}: a workload lies there already ({standing[0].name}); name another prefix, "
             "or allow that it is replaced with --overwrite."
         )
 
 
-def _feeder_files(prefix: Path) -> list[Path]:
-    """Return the feeder files of any rank at a prefix."""
-    found = prefix.parent.glob("*.json") if prefix.parent.is_dir() else ()
-    pattern = re.compile(re.escape(prefix.name) + r"\.\d{1,9}\.json")
-    return sorted(path for path in found if pattern.fullmatch(path.name))
-
-
 def write_traces(workload: "Workload", kind: str, out: Path) -> Path:
     """Write the workload in the chosen form, in place of one there; return its first file."""
-    from layerdag.runtime.files import write_bytes
-    from layerdag.traces.chakra.json_forms import encode_trace_json
-    from layerdag.traces.chakra.workload import write_workload
+    from layerdag.codec.formats import Content, writer
 
+    write = writer(kind, Content.TRACES)
     if kind == "json":
-        write_bytes(out, encode_trace_json(workload))
+        write(out, workload)
         return out
     prefix = _prefix(out, ENDINGS[kind])
-    if kind == "et":
-        write_workload(workload, prefix, overwrite=True)
-    else:
-        _write_feeder_files(workload, prefix)
+    write(prefix, workload)
     return _file_of(prefix, 0, ENDINGS[kind])
-
-
-def _write_feeder_files(workload: "Workload", prefix: Path) -> None:
-    """Write the file of each rank, rank 0 last.
-
-    Raises:
-        UsageError: If a file of a rank that the workload lacks is there.
-    """
-    from layerdag.runtime.files import write_bytes
-    from layerdag.traces.chakra.json_forms import encode_feeder_json
-
-    encoded = [encode_feeder_json(trace) for trace in workload.traces]
-    files = {_file_of(prefix, rank, ".json"): data for rank, data in enumerate(encoded)}
-    foreign = [path for path in _feeder_files(prefix) if path not in files]
-    if foreign:
-        raise UsageError(
-            f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
-            "mix the two; remove it or name another prefix."
-        )
-    for path, data in reversed(files.items()):
-        write_bytes(path, data)
 
 
 def _prefix(out: Path, ending: str) -> Path:
@@ -215,17 +184,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
-    from layerdag.codec.formats import is_flow_file, print_status, read_graph, read_inputs
+    from layerdag.codec.formats import Content, read_inputs, recognize
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
     from layerdag.traces.pytorch.comm_replay import write_replay
 
-    if args.to in FORMS[1:] or is_flow_file(args.inputs[0]):
-        return convert_graph(args, read_graph(args.inputs[0]))
+    found = recognize(args.inputs[0])
+    if args.to in FORMS[1:] or found.content is Content.GRAPH:
+        return convert_graph(args, found.graph())
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
     if args.to != "param":
         require_free(args.to, Path(args.out), overwrite=args.overwrite)
-    workload = read_inputs(args)
+    workload = read_inputs(found, _inputs(args), print_status)
     if args.drop_dangling:
         workload = _without_dangling(workload)
     if args.scrub:
@@ -245,6 +215,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _inputs(args: argparse.Namespace) -> "Inputs":
+    """Return what is to be read."""
+    from layerdag.codec.formats import Inputs, ReadOptions
+    from layerdag.traces.hlo.traces import DeviceSplit
+
+    return Inputs(
+        paths=args.inputs,
+        profiles=args.device or (),
+        options=ReadOptions(args.comm_group, args.ranks, args.compute),
+        split=DeviceSplit(args.split),
+        only_rank=args.only_rank,
+        replicate=args.replicate,
+    )
+
+
+def print_status(text: str) -> None:
+    """Print one line on standard error, where it cannot mix with data."""
+    sys.stderr.write(f"{text}\n")
+
+
 def _communication(workload: "Workload") -> int:
     """Return the number of communication nodes of all ranks."""
     from layerdag.traces.trace import NodeType
@@ -254,7 +244,6 @@ def _communication(workload: "Workload") -> int:
 
 def _without_dangling(workload: "Workload") -> "Workload":
     """Drop dangling dependencies and say how many."""
-    from layerdag.codec.formats import print_status
     from layerdag.traces.trace import drop_dangling
 
     clean, dropped = drop_dangling(workload)
@@ -264,7 +253,6 @@ def _without_dangling(workload: "Workload") -> "Workload":
 
 def _scrubbed(workload: "Workload") -> "Workload":
     """Scrub and say what was removed."""
-    from layerdag.codec.formats import print_status
     from layerdag.codec.vocabulary import scrub
 
     clean, report = scrub(workload)
@@ -317,15 +305,10 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
 
 def write_graph(graph: "AttributedGraph", form: str, out: Path) -> None:
     """Write a graph in one of ``FORMS``."""
-    from layerdag.graph.formats.dot import write_dot
-    from layerdag.graph.formats.graphml import write_graphml
-    from layerdag.graph.formats.registry import write_json
-    from layerdag.graph.formats.wfformat import write_wfformat
+    from layerdag.codec.formats import Content, writer
 
-    if form == "wfformat":
-        write_wfformat(out, _with_runtimes(graph))
-    else:
-        {"json": write_json, "graphml": write_graphml, "dot": write_dot}[form](out, graph)
+    written = _with_runtimes(graph) if form == "wfformat" else graph
+    writer(form, Content.GRAPH)(out, written)
 
 
 def _with_runtimes(graph: "AttributedGraph") -> "AttributedGraph":

@@ -53,33 +53,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the summary."""
-    from layerdag.codec.formats import read_any
+    from layerdag.codec.formats import Content, ReadOptions, recognize
     from layerdag.traces.analysis import summarize
-    from layerdag.traces.hlo.parser import is_program_file
 
-    if is_program_file(args.workload):
+    found = recognize(args.workload)
+    if found.content is Content.PROGRAM:
         return _program(args)
-    from layerdag.codec.formats import is_flow_file
-    from layerdag.codec.sample_files import is_run
-
     if args.compute:
         raise UsageError(
             "--compute is for StableHLO and HLO text; 'layerdag simulate' takes it for traces."
         )
-    if is_run(args.workload):
+    if found.content is Content.SAMPLES:
         return _parts(args)
-    if is_flow_file(args.workload):
-        return _graph(args)
-    summary = summarize(read_any(args.workload, args.comm_group))
+    if found.content is Content.GRAPH:
+        figures = graph_summary(found.graph())
+        return _printed(args, figures, graph_lines(figures))
+    summary = summarize(found.traces(ReadOptions(args.comm_group)))
     return _printed(args, summary.to_json(), _lines(summary))
-
-
-def _graph(args: argparse.Namespace) -> int:
-    """Print the figures of a flow graph."""
-    from layerdag.codec.formats import read_flow
-
-    figures = graph_summary(read_flow(args.workload))
-    return _printed(args, figures, graph_lines(figures))
 
 
 def _parts(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from layerdag.errors import DataError, TraceError, UsageError
 
 if TYPE_CHECKING:
     from layerdag.codec.sample_files import StoredSample
+    from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.validation.fixes import FixedWorkload
     from layerdag.validation.rules import Finding
 
@@ -259,10 +260,12 @@ def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
 
 def _targets(path: Path) -> Iterator[Path]:
     """Yield the workloads and graphs at a path: a folder of several is walked."""
+    from layerdag.codec.formats import is_flow_file
+
     if not path.is_dir():
         yield path
         return
-    graphs = sorted(child for child in path.iterdir() if _is_graph(child))
+    graphs = sorted(child for child in path.iterdir() if is_flow_file(child))
     inner = sorted(child for child in path.iterdir() if child.is_dir())
     prefixes = sorted({_prefix(child) for child in path.glob("*.et*") if child.is_file()})
     yield from (path / prefix for prefix in prefixes)
@@ -285,15 +288,16 @@ def _prefix(file: Path) -> str:
 
 def _check(target: Path, groups: str | None) -> Checked:
     """Check one workload or graph; what cannot be read is a finding like any other."""
-    from layerdag.codec.formats import read_any
+    from layerdag.codec.formats import Content, ReadOptions, recognize
     from layerdag.traces.chakra.workload import holds_rank_files
     from layerdag.validation.checking import check_group_file, check_workload
     from layerdag.validation.rules import TRACE_RULES, Finding
 
     try:
-        if target.is_file() and _is_graph(target):
-            return Checked(target, None, tuple(_check_graph(target)))
-        workload = read_any(target, groups)
+        place = recognize(target)
+        if place.content is Content.GRAPH:
+            return Checked(target, None, tuple(_check_graph(target, place.graph())))
+        workload = place.traces(ReadOptions(groups))
         described = check_group_file(workload) if groups or holds_rank_files(target) else []
         findings = described + check_workload(workload)
     except DataError as error:
@@ -312,19 +316,11 @@ def _is_sampled(target: Path) -> bool:
     return not why_not_samples(target.parent) or not why_not_samples(target.parent.parent)
 
 
-def _is_graph(target: Path) -> bool:
-    """Return whether a file holds a flow graph rather than a trace."""
-    from layerdag.codec.formats import is_flow_file
-
-    return is_flow_file(target)
-
-
-def _check_graph(target: Path) -> "list[Finding]":
+def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
     """Check the structure of one flow graph."""
     from layerdag.api.functions import validate
-    from layerdag.codec.formats import read_flow
 
-    return list(validate(replace(read_flow(target), name=str(target))))
+    return list(validate(replace(graph, name=str(target))))
 
 
 def _print_text_validate(checked: Sequence[Checked], findings: "Sequence[Finding]") -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
+    from layerdag.graph.attributed_graph import AttributedGraph
+    from layerdag.graph.formats.registry import GraphRows
     from layerdag.traces.trace import Workload
     from layerdag.viz.views import GraphView
 
@@ -71,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    from layerdag.codec.formats import read_any
+    from layerdag.codec.formats import Content, ReadOptions, recognize
 
     out = Path(args.out)
     kind = args.to or _BY_SUFFIX.get(out.suffix.lower())
@@ -84,45 +86,47 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--simulate needs a page: --out FILE.html.")
     if args.compute and not args.simulate:
         raise UsageError("--compute says how fast --simulate computes; give both.")
-    from layerdag.codec.formats import is_flow_file
-
-    if is_flow_file(args.workload):
+    found = recognize(args.workload)
+    if found.content is Content.GRAPH:
         if args.simulate:
             raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
-        _write_graph(kind, Path(args.workload), out)
+        _write_graph(kind, found.graph(), args.workload, out)
     else:
-        _write(kind, read_any(args.workload, args.comm_group), args, out)
+        _write(kind, found.traces(ReadOptions(args.comm_group)), args, out)
     print(f"wrote {out}", file=sys.stderr)
     return 0
 
 
-def _write_graph(kind: str, path: Path, out: Path) -> None:
+def _write_graph(kind: str, graph: "AttributedGraph", path: str, out: Path) -> None:
     """Write a flow graph in the chosen form."""
-    from layerdag.codec.formats import read_flow
-    from layerdag.graph.formats.registry import write_json
+    from layerdag.graph.formats.registry import GraphRows, write_json
     from layerdag.viz.views import view_of_graph
 
-    graph = read_flow(path)
     if kind == "chrome":
         raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
     if kind == "json":
         write_json(out, graph)
     else:
-        _draw(kind, view_of_graph(graph), out)
+        _draw(kind, view_of_graph(graph), out, GraphRows.from_graph(graph))
 
 
-def _draw(kind: str, view: "GraphView", out: Path) -> None:
-    """Draw a view, or write it as a graph file."""
+def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = None) -> None:
+    """Draw a view, or write it as a graph file with the attributes in ``rows``."""
+    from layerdag.graph.formats.dot import write_dot
+    from layerdag.graph.formats.graphml import write_graphml
     from layerdag.runtime.files import write_text
     from layerdag.viz.drawing import save_picture
     from layerdag.viz.viewer import html_page
-    from layerdag.viz.views import dot, graphml
+    from layerdag.viz.views import drawn_rows, rows_of
 
     if kind == "picture":
         save_picture(view, out)
-        return
-    render = {"html": html_page, "graphml": graphml, "dot": dot}[kind]
-    write_text(out, render(view))
+    elif kind == "html":
+        write_text(out, html_page(view))
+    elif kind == "graphml":
+        write_graphml(out, rows or rows_of(view))
+    else:
+        write_dot(out, drawn_rows(view, rows))
 
 
 def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path) -> None:

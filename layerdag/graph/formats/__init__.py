@@ -9,22 +9,18 @@ from layerdag.graph.formats.graphml import (
     write_graphml,
 )
 from layerdag.graph.formats.registry import (
-    FlowFormat,
     decode_json,
     encode_json,
-    flow_format,
     read_json,
     write_json,
 )
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 
 __all__ = [
-    "FlowFormat",
     "decode_graphml",
     "decode_json",
     "encode_graphml",
     "encode_json",
-    "flow_format",
     "read_dot",
     "read_graphml",
     "read_json",

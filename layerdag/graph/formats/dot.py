@@ -19,7 +19,7 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.registry import columns_of, is_number
+from layerdag.graph.formats.registry import GraphRows, Value, columns_of, is_number
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
 
@@ -324,35 +324,45 @@ def _stem(path: str | Path) -> str:
     return re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
-def write_dot(path: str | Path, graph: AttributedGraph) -> None:
+def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> None:
     """Write a graph that ``read_dot`` reads again; absent numbers are left out of their node."""
-    write_text(path, "\n".join(_lines(graph.checked())) + "\n")
+    table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph.checked())
+    write_text(path, "\n".join(_lines(table)) + "\n")
 
 
-def _lines(graph: AttributedGraph) -> Iterator[str]:
-    """Yield the lines of a file."""
-    yield f"digraph {_quoted(graph.name)} {{"
-    for name, value in graph.conditions.items():
+_DRAWN = 'node [shape=box, style="rounded,filled", fontname="sans-serif", fontcolor=white];'
+
+
+def _lines(table: GraphRows) -> Iterator[str]:
+    """Yield the lines of a file; control edges of a graph that is to be drawn are dashed."""
+    yield f"digraph {_quoted(table.name)} {{"
+    if table.looks:
+        yield f"  {_DRAWN}"
+    for name, value in table.conditions.items():
         yield f"  {_quoted(name)}={_quoted(_written(value))};"
-    numbers = {name: value_N.tolist() for name, value_N in graph.numbers.items()}
-    for node in range(graph.num_nodes):
-        pairs = {name: column[node] for name, column in graph.categories.items()}
-        pairs |= {n: _written(v[node]) for n, v in numbers.items() if not math.isnan(v[node])}
-        inner = ", ".join(f"{_quoted(name)}={_quoted(text)}" for name, text in pairs.items())
-        yield f"  {node} [{inner}];"
-    kinds = graph.edge_type_E.tolist()
-    for (source, target), kind in zip(graph.edge_index_2E.T.tolist(), kinds, strict=True):
-        yield f"  {source} -> {target} [type={_quoted(graph.edge_type_names[kind])}];"
+    ids = [key if key.isdecimal() else _quoted(key) for key in table.ids]
+    for at, (key, row) in enumerate(zip(ids, table.rows, strict=True)):
+        pairs = [f"{_quoted(name)}={_quoted(_written(value))}" for name, value in row.items()]
+        looks = table.looks[at] if table.looks else {}
+        pairs += [f"{name}={_quoted(text)}" for name, text in looks.items()]
+        yield f"  {key} [{', '.join(pairs)}];"
+    for source, target, kind in table.edges:
+        dashed = ", style=dashed" if table.looks and kind != "data" else ""
+        yield f"  {ids[source]} -> {ids[target]} [type={_quoted(kind)}{dashed}];"
     yield "}"
 
 
-def _written(value: Condition) -> str:
+def _written(value: Value) -> str:
     """Return a value as text; whole numbers without a point."""
     if isinstance(value, str):
         return value
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(float(value))
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    whole = math.isfinite(value) and value == int(value) and abs(value) < 2**53
+    return str(int(value)) if whole else repr(float(value))
 
 
 def _quoted(text: str) -> str:
     """Return a text in quotes."""
+    text = text.replace("\0", "")
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

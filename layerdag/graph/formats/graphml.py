@@ -15,6 +15,7 @@ left out, and counted as the graph-level value ``loop_edges``.
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,47 +25,60 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.registry import columns_of, is_number
+from layerdag.graph.formats.registry import GraphRows, columns_of, is_number
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import read_parsed
 
 _NUMBERS = ("int", "long", "float", "double")
 # The attribute of an edge that gives its type, and the one that says it closes a loop.
-_EDGE_TYPE = ("type", "deptype")
+_EDGE_TYPE = ("type", "deptype", "dependency")
 _DISTANCE = ("distance", "Distance")
 
 Row = Mapping[str, str]
 
 
-def write_graphml(path: str | Path, graph: AttributedGraph) -> None:
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_graphml(path: str | Path, graph: AttributedGraph | GraphRows) -> None:
     """Write GraphML; absent numbers are left out of their node."""
     write_bytes(path, encode_graphml(graph))
 
 
-def encode_graphml(graph: AttributedGraph) -> bytes:
+def encode_graphml(graph: AttributedGraph | GraphRows) -> bytes:
     """Return the content of the file that ``write_graphml`` writes."""
     import networkx
 
-    target = networkx.DiGraph(**dict(graph.conditions))
-    for node in range(graph.num_nodes):
-        attributes: dict[str, Any] = {k: column[node] for k, column in graph.categories.items()}
-        values = {k: float(v[node]) for k, v in graph.numbers.items()}
-        attributes.update({k: v for k, v in values.items() if not math.isnan(v)})
-        target.add_node(str(node), **attributes)
-    for (source, to), code in zip(
-        graph.edge_index_2E.T.tolist(), graph.edge_type_E.tolist(), strict=True
-    ):
-        target.add_edge(str(source), str(to), type=graph.edge_type_names[code])
+    table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph)
+    target = networkx.DiGraph(**{k: _xml(v) for k, v in table.conditions.items()})
+    for key, row in zip(table.ids, table.rows, strict=True):
+        target.add_node(_xml(key), **{_xml(name): _xml(value) for name, value in row.items()})
+    for source, to, kind in table.edges:
+        target.add_edge(_xml(table.ids[source]), _xml(table.ids[to]), type=_xml(kind))
     content = io.BytesIO()
     networkx.write_graphml(target, content)
-    return content.getvalue()
+    return _with_small_booleans(content.getvalue())
+
+
+def _with_small_booleans(content: bytes) -> bytes:
+    """Return GraphML with "true" and "false", as XML has them, where networkx writes Python's."""
+    keys = re.findall(rb'<key id="(d\d+)"[^>]*attr\.type="boolean"', content)
+    if not keys:
+        return content
+    pattern = rb'(<data key="(?:' + b"|".join(keys) + rb')">)(True|False)<'
+    return re.sub(pattern, lambda found: found[1] + found[2].lower() + b"<", content)
+
+
+def _xml(value: Any) -> Any:
+    """Return a value with what XML cannot hold replaced."""
+    return _NOT_XML.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def read_graphml(path: str | Path) -> AttributedGraph:
     """Read a directed GraphML file: text attributes are categories, numbers are numbers.
 
     Edges with a positive "distance" (carried by a loop to a later iteration) are left out, as a DAG
-    needs. An edge attribute "type" or "deptype" gives the edge type.
+    needs. An edge attribute "type", "deptype" or "dependency" gives the edge type.
 
     Raises:
         GraphError: If the file is no directed GraphML, has no node, or contradicts itself.

@@ -1,10 +1,9 @@
-"""Table of flow-graph formats, own JSON."""
+"""Columns from rows of attributes; layerdag's own JSON of graphs, both ways."""
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.runtime.files import write_bytes
-from layerdag.runtime.reading import open_unpacked, read_parsed
+from layerdag.runtime.reading import read_parsed
 
 
 def columns_of(
@@ -44,6 +43,50 @@ def is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+Value = str | bool | int | float
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRows:
+    """A graph as writers of other tools' formats see it.
+
+    Attributes:
+        name: Of the graph.
+        ids: Name of each node in the file.
+        rows: Attributes of each node; what a node lacks is left out.
+        edges: Source, target and type of each edge.
+        conditions: Graph-level values.
+        looks: Attributes of each node for drawing, which a format may leave out; none if empty.
+    """
+
+    name: str
+    ids: Sequence[str]
+    rows: Sequence[Mapping[str, Value]]
+    edges: Sequence[tuple[int, int, str]]
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    looks: Sequence[Mapping[str, str]] = ()
+
+    @classmethod
+    def from_graph(cls, graph: AttributedGraph) -> "GraphRows":
+        """Return the rows of a graph, whose nodes are numbered from 0."""
+        numbers = {name: value_N.tolist() for name, value_N in graph.numbers.items()}
+        rows = []
+        for node in range(graph.num_nodes):
+            row: dict[str, Value] = {k: column[node] for k, column in graph.categories.items()}
+            values = {name: column[node] for name, column in numbers.items()}
+            row.update({name: float(v) for name, v in values.items() if not math.isnan(v)})
+            rows.append(row)
+        kinds = graph.edge_type_E.tolist()
+        pairs = zip(graph.edge_index_2E.T.tolist(), kinds, strict=True)
+        return cls(
+            name=graph.name,
+            ids=tuple(map(str, range(graph.num_nodes))),
+            rows=rows,
+            edges=[(a, b, graph.edge_type_names[kind]) for (a, b), kind in pairs],
+            conditions=graph.conditions,
+        )
 
 
 JSON_FORMAT = "layerdag-graph-1"
@@ -130,64 +173,3 @@ def _conditions(data: Mapping[str, Any]) -> dict[str, Condition]:
         elif isinstance(value, str):
             found[str(name)] = value
     return found
-
-
-class FlowFormat(Enum):
-    """The formats of flow graphs that are read."""
-
-    JSON = "JSON of layerdag"
-    GRAPHML = "GraphML"
-    WFFORMAT = "WfFormat"
-    NODE_LINK = "node-link JSON"
-    DOT = "DOT"
-
-
-SUFFIXES = (".graphml", ".json", ".dot", ".gv")
-"""Endings of the files, before that of an archive."""
-
-_ARCHIVES = (".gz", ".xz")
-_START = 1 << 16
-_LINKS = re.compile(rb'"(links|edges)"\s*:\s*\[')
-_OF_TRACES = (b'"traceEvents"', b'"workload_graph"', b'"schema"')
-
-
-def flow_format(path: str | Path) -> FlowFormat | None:
-    """Return the format of a flow graph's file, None for any other file.
-
-    ``.graphml``, ``.dot`` and ``.gv`` are taken at their word, so that a damaged file is told as
-    what it should be.
-
-    Raises:
-        GraphError: If the file cannot be unpacked.
-    """
-    suffix = graph_suffix(path)
-    if suffix not in SUFFIXES:
-        return None
-    if suffix != ".json":
-        return FlowFormat.GRAPHML if suffix == ".graphml" else FlowFormat.DOT
-    with open_unpacked(path, GraphError) as stream:
-        start = stream.read_full(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return _json_format(start) if start[:1] == b"{" else None
-
-
-def graph_suffix(path: str | Path) -> str:
-    """Return the ending of a file before that of an archive, in lower case."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    while suffixes and suffixes[-1] in _ARCHIVES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
-def _json_format(start: bytes) -> FlowFormat | None:
-    """Return the format of a JSON object by its first keys."""
-    if b'"layerdag-graph-' in start[:200]:
-        return FlowFormat.JSON
-    if any(key in start for key in _OF_TRACES) or b'"layerdag-trace' in start[:200]:
-        return None
-    if b'"workflow"' in start and any(
-        key in start for key in (b'"schemaVersion"', b'"specification"')
-    ):
-        return FlowFormat.WFFORMAT
-    if b'"nodes"' in start and (b'"directed"' in start or _LINKS.search(start)):
-        return FlowFormat.NODE_LINK
-    return None

@@ -15,12 +15,15 @@ and bytes are ``{"base64": text}``. The nodes of a trace are written one per lin
 import base64
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from layerdag.errors import TraceError
+from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.files import write_bytes
 from layerdag.traces.builder import (
     NodeSpec,
     attribute_at,
@@ -317,3 +320,31 @@ def _value_in(wire: int, value: Any) -> Any:
     if isinstance(value, dict):
         return word_to_scalar(wire, _lossless_integer(value["bits"]))
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value
+
+
+def write_feeder_files(prefix: str | Path, workload: Workload) -> None:
+    """Write ``PREFIX.<rank>.json`` of each rank, rank 0 last.
+
+    Raises:
+        UsageError: If a file of a rank that the workload lacks is there.
+    """
+    prefix = Path(prefix)
+    files = {
+        prefix.with_name(f"{prefix.name}.{rank}.json"): encode_feeder_json(trace)
+        for rank, trace in enumerate(workload.traces)
+    }
+    foreign = [path for path in feeder_files(prefix) if path not in files]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
+            "mix the two; remove it or name another prefix."
+        )
+    for path, data in reversed(files.items()):
+        write_bytes(path, data)
+
+
+def feeder_files(prefix: Path) -> list[Path]:
+    """Return the feeder files of any rank at a prefix."""
+    found = prefix.parent.glob("*.json") if prefix.parent.is_dir() else ()
+    pattern = re.compile(re.escape(prefix.name) + r"\.\d{1,9}\.json")
+    return sorted(path for path in found if pattern.fullmatch(path.name))

@@ -1,6 +1,6 @@
 """Compiled programs (StableHLO, HLO text) as traces."""
 
-from layerdag.traces.hlo.parser import is_program_file, read_program
+from layerdag.traces.hlo.parser import begins_program, read_program
 from layerdag.traces.hlo.program import HARDWARE, Hardware
 from layerdag.traces.hlo.traces import DeviceSplit, program_workload, summarize_program
 
@@ -8,7 +8,7 @@ __all__ = [
     "HARDWARE",
     "DeviceSplit",
     "Hardware",
-    "is_program_file",
+    "begins_program",
     "program_workload",
     "read_program",
     "summarize_program",

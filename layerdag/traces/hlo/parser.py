@@ -502,13 +502,9 @@ _DIALECTS = ("stablehlo", "sdy", "mhlo")
 _COUNT = re.compile(r"\b(num_partitions|replica_count|num_replicas)=(\d+)")
 
 
-def is_program_file(path: str | Path) -> bool:
-    """Return whether a file holds StableHLO (MLIR) or HLO text, by how it begins."""
-    path = Path(path)
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        start = file.read(1 << 16)
+def begins_program(data: bytes) -> bool:
+    """Return whether a file that begins so holds StableHLO (MLIR) or HLO text."""
+    start = data[: 1 << 16]
     return bool(_MLIR.match(start) or _HLO.match(start))
 
 

@@ -19,8 +19,8 @@ from layerdag.traces.pytorch.operators import (
     signature,
 )
 from layerdag.traces.pytorch.ranks import (
-    Format,
     ImportedJob,
+    PyTorchFile,
     find_rank_files,
     import_ranks,
     import_single_rank,
@@ -33,12 +33,12 @@ __all__ = [
     "COMMUNICATION_OPERATORS",
     "DTYPES",
     "UNKNOWN_DTYPE",
-    "Format",
     "HostOperations",
     "ImportResult",
     "ImportedJob",
     "OpRole",
     "Operation",
+    "PyTorchFile",
     "Ranks",
     "Signature",
     "TensorView",

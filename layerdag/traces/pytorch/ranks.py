@@ -18,43 +18,36 @@ from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
 from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload
 
 
-class Format(Enum):
-    """The formats that ``read_any`` detects."""
+class PyTorchFile(Enum):
+    """What PyTorch writes."""
 
-    CHAKRA = "Chakra .et"
-    FEEDER_JSON = "Chakra JSON of feeder v1"
-    LAYERDAG_JSON = "JSON of layerdag"
-    ASTRA_TEXT = "ASTRA-sim text workload"
-    PYTORCH_HOST = "PyTorch execution trace"
+    HOST = "PyTorch execution trace"
     KINETO = "Kineto profile"
-
-
-# Keys that a JSON format must have, in the order in which they are looked for.
-_JSON_KEYS = (
-    (Format.FEEDER_JSON, (b'"workload_graph"',)),
-    (Format.KINETO, (b'"traceEvents"',)),
-    (Format.PYTORCH_HOST, (b'"schema"', b'"nodes"')),
-)
 
 
 _START = 1 << 20
 """Bytes in which the keys of a PyTorch file must stand."""
 
 
-def pytorch_format(path: str | Path) -> Format | None:
-    """Return the format of a file that PyTorch wrote, None for any other; only its start is read.
+def pytorch_kind(data: bytes) -> PyTorchFile | None:
+    """Return which of PyTorch's files a JSON object is by its keys, None for any other."""
+    if b'"workload_graph"' in data:
+        return None
+    if b'"traceEvents"' in data:
+        return PyTorchFile.KINETO
+    return PyTorchFile.HOST if b'"schema"' in data and b'"nodes"' in data else None
+
+
+def pytorch_format(path: str | Path) -> PyTorchFile | None:
+    """Return the kind of a file that PyTorch wrote, None for any other; only its start is read.
 
     Raises:
         TraceError: If the file is missing or a damaged archive.
     """
     with open_unpacked(path, TraceError) as stream:
         start = stream.read_full(_START)
-    if start[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"{":
-        return None
-    for kind, keys in _JSON_KEYS:
-        if all(key in start for key in keys):
-            return kind if kind in (Format.KINETO, Format.PYTORCH_HOST) else None
-    return None
+    is_object = start[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    return pytorch_kind(start) if is_object else None
 
 
 _TOLD = re.compile(r"(?:rank|worker)[._-]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -91,14 +84,14 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
     folder, prefix = (location, "") if location.is_dir() else (location.parent, location.name)
     if location.is_file() or not folder.is_dir():
         return None
-    found: dict[Format, dict[int, Path]] = {Format.PYTORCH_HOST: {}, Format.KINETO: {}}
+    found: dict[PyTorchFile, dict[int, Path]] = {kind: {} for kind in PyTorchFile}
     for path in sorted(folder.iterdir()):
         if not (path.name.startswith(prefix) and _JSON.fullmatch(path.name) and path.is_file()):
             continue
         kind = pytorch_format(path)
         if kind is not None:
             _add(found[kind], path)
-    hosts, devices = found[Format.PYTORCH_HOST], found[Format.KINETO]
+    hosts, devices = found[PyTorchFile.HOST], found[PyTorchFile.KINETO]
     if not hosts and not devices:
         return None
     count = 1 + max((*hosts, *devices))

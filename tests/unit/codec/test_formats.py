@@ -11,7 +11,7 @@ from trace_examples import comp, pair_workload
 
 import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
-from layerdag.codec.formats import detect_format, is_flow_file, read_any, read_graph
+from layerdag.codec.formats import is_flow_file, read_any, read_graph, recognize
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.graphml import write_graphml
@@ -20,7 +20,7 @@ from layerdag.traces.builder import build_trace
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json
 from layerdag.traces.chakra.workload import write_workload
-from layerdag.traces.pytorch.ranks import Format, pytorch_format
+from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 from layerdag.traces.trace import Workload
 
 
@@ -142,17 +142,18 @@ TEXT = b"DATA\n1\na -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1024 4\n"
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (encode_trace(pair_workload().traces[0]), Format.CHAKRA),
-        (encode_feeder_json(pair_workload().traces[0]), Format.FEEDER_JSON),
-        (encode_trace_json(pair_workload()), Format.LAYERDAG_JSON),
-        (b'{"schema": "1.1.1", "nodes": []}', Format.PYTORCH_HOST),
-        (b'\xef\xbb\xbf {"schemaVersion": 1, "traceEvents": []}', Format.KINETO),
-        (TEXT, Format.ASTRA_TEXT),
-        (b"", Format.CHAKRA),
+        (encode_trace(pair_workload().traces[0]), "Chakra .et"),
+        (encode_feeder_json(pair_workload().traces[0]), "Chakra JSON of feeder v1"),
+        (encode_trace_json(pair_workload()), "JSON of layerdag"),
+        (b'{"schema": "1.1.1", "nodes": []}', "PyTorch execution trace"),
+        (b'\xef\xbb\xbf {"schemaVersion": 1, "traceEvents": []}', "Kineto profile"),
+        (TEXT, "ASTRA-sim text workload"),
+        (b"", "Chakra .et"),
     ],
 )
-def test_format_is_told_from_the_content(data: bytes, expected: Format) -> None:
-    assert detect_format(data, "x") is expected
+def test_format_is_told_from_the_content(tmp_path: Path, data: bytes, expected: str) -> None:
+    (tmp_path / "x").write_bytes(data)
+    assert recognize(tmp_path / "x").format.name == expected
 
 
 def test_names_do_not_matter(tmp_path: Path) -> None:
@@ -213,9 +214,9 @@ def test_every_format_is_read_through_one_door(tmp_path: Path) -> None:
         (b"no json at all", None),
         (b"[1, 2]", None),
         (b'{"workload_graph": []}', None),
-        (b'{"schema": "1.1.1", "nodes": []}', Format.PYTORCH_HOST),
-        (b'\xef\xbb\xbf  {"traceEvents": []}', Format.KINETO),
-        (b'{"traceEvents": [], "schema": 1, "nodes": []}', Format.KINETO),
+        (b'{"schema": "1.1.1", "nodes": []}', PyTorchFile.HOST),
+        (b'\xef\xbb\xbf  {"traceEvents": []}', PyTorchFile.KINETO),
+        (b'{"traceEvents": [], "schema": 1, "nodes": []}', PyTorchFile.KINETO),
         (b'{"nodes": []}', None),
     ],
 )
@@ -309,3 +310,24 @@ def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
     path.write_bytes(encode_trace(ALONE.traces[0])[:-3])
     with pytest.raises(TraceError, match=r"cut\.et"):
         read_any(path)
+
+
+def test_a_compiled_program_is_read_with_the_times_of_a_device(repository: Path) -> None:
+    path = repository / "data" / "examples" / "programs" / "mlp.mlir"
+    found = ld.read(path)
+    assert isinstance(found, Workload)
+    assert found.num_ranks >= 1
+    with pytest.raises(TraceError, match="is a compiled program, whose operations have no times"):
+        read_any(path)
+
+
+def test_a_flow_graph_is_told_where_traces_are_needed(tmp_path: Path) -> None:
+    write_json(tmp_path / "g.json", chain("g", "ab"))
+    with pytest.raises(TraceError, match=r"is a flow graph .JSON of layerdag., where traces"):
+        read_any(tmp_path / "g.json")
+
+
+def test_samples_in_parts_are_told(tmp_path: Path) -> None:
+    (tmp_path / "samples.json").write_text("{}")
+    with pytest.raises(TraceError, match=r"holds samples in parts.*iter_samples"):
+        ld.read(tmp_path)

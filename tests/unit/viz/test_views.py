@@ -3,6 +3,7 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,16 +11,21 @@ from hypothesis import given, strategies as st
 from laws import tried
 from trace_examples import EVERY_VALUE, coll, comp
 
+import layerdag as ld
+from layerdag.cli.main import main
 from layerdag.errors import GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.dot import write_dot
+from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 from layerdag.viz import views as timeline
 from layerdag.viz.views import (
+    GraphView,
     chrome_trace,
-    dot,
-    graphml,
+    drawn_rows,
     plain_details,
+    rows_of,
     view_of_graph,
     view_of_trace,
 )
@@ -175,6 +181,30 @@ def test_cycle_is_refused() -> None:
         view_of_graph(graph(["a", "b"], [(0, 1), (1, 0)]))
 
 
+def graphml(view: GraphView) -> str:
+    return encode_graphml(rows_of(view)).decode()
+
+
+def dot(view: GraphView, tmp_path: Path) -> str:
+    write_dot(tmp_path / "g.dot", drawn_rows(view))
+    return (tmp_path / "g.dot").read_text()
+
+
+@pytest.mark.parametrize("name", ["v.graphml", "v.dot"])
+@pytest.mark.parametrize("example", ["pp_gpt", "ddp_mlp"])
+def test_control_edges_survive_what_view_writes(
+    tmp_path: Path, repository: Path, name: str, example: str
+) -> None:
+    source = repository / "data" / "examples" / example
+    view = view_of_trace(ld.read_workload(source).traces[0])
+    assert main(["view", str(source), "--out", str(tmp_path / name)]) == 0
+    back = ld.read(tmp_path / name)
+    assert isinstance(back, AttributedGraph)
+    names = np.array(back.edge_type_names)[back.edge_type_E]
+    assert back.edge_index_2E.shape[1] == view.edge_index_2E.shape[1]
+    assert (names == "control").sum() == view.dashed_E.sum()
+
+
 XML = "{http://graphml.graphdrawing.org/xmlns}"
 HOSTILE = 'a"b\\c<d>&\x00\x1b\n]]>'
 
@@ -198,11 +228,11 @@ def test_graphml_is_xml_with_typed_values() -> None:
     assert edges == [(str(2**63), "1", "data"), ("1", "2", "control")]
 
 
-def test_dot_quotes_what_it_would_interpret() -> None:
-    lines = dot(view()).splitlines()
-    assert any(r'label="a\"b\\c<d>&' in line and r"\n]]>" in line for line in lines)
-    assert f'"{2**63}" -> "1";' in lines
-    assert '"1" -> "2" [style=dashed];' in lines
+def test_dot_quotes_what_it_would_interpret(tmp_path: Path) -> None:
+    lines = [line.strip() for line in dot(view(), tmp_path).splitlines()]
+    assert any(r'label="a\"b\\c<d>&' in line for line in lines)
+    assert f'{2**63} -> 1 [type="data"];' in lines
+    assert '1 -> 2 [type="control", style=dashed];' in lines
     assert lines[-1] == "}"
 
 
@@ -217,7 +247,7 @@ def test_another_reader_finds_the_same_graph() -> None:
         "name": "aten::mm", "kind": "COMP", "duration_us": 3, "is_cpu_op": False,
     }  # fmt: skip
     assert found.nodes[str(2**63)]["double"] == -1.5e300
-    kinds = {(a, b): data["dependency"] for a, b, data in found.edges(data=True)}
+    kinds = {(a, b): data["type"] for a, b, data in found.edges(data=True)}
     assert kinds == {(str(2**63), "1"): "data", ("1", "2"): "control"}
 
 
@@ -237,14 +267,16 @@ def test_a_value_that_comes_with_several_types_is_text() -> None:
 
 def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     text = graphml(view_of_trace(build_trace([comp(1, name="a\x00b\x1fc\ufffe")])))
-    (name,) = (d.text for d in ET.fromstring(text).iter(f"{XML}data") if d.get("key") == "n0")
+    root = ET.fromstring(text)
+    (key,) = (k.get("id") for k in root.iter(f"{XML}key") if k.get("attr.name") == "name")
+    (name,) = (d.text for d in root.iter(f"{XML}data") if d.get("key") == key)
     assert name == "a\ufffdb\ufffdc\ufffd"
 
 
-def test_dot_has_a_line_for_every_node_with_its_color_and_kind() -> None:
-    text = dot(view_of_trace(build_trace([comp(1, name="mm\r\nx"), comp(2, 1, name="")])))
-    assert '"1" [label="mm\\nx", fillcolor="#0072B2", tooltip="COMP"];' in text
-    assert '"2" [label="", fillcolor="#0072B2", tooltip="COMP"];' in text
+def test_dot_has_a_line_for_every_node_with_its_color_and_kind(tmp_path: Path) -> None:
+    text = dot(view_of_trace(build_trace([comp(1, name="mm\r\nx"), comp(2, 1, name="")])), tmp_path)
+    assert 'label="mm\nx", fillcolor="#0072B2", tooltip="COMP"];' in text
+    assert 'label="", fillcolor="#0072B2", tooltip="COMP"];' in text
     assert text.count(" -> ") == 1
 
 

@@ -12,10 +12,9 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 import layerdag as ld
-from layerdag.codec.formats import read_flow
+from layerdag.codec.formats import flow_format, read_flow
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import flow_format
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 
 INSTANCES = Path(__file__).resolve().parents[5] / "shared" / "data" / "wfinstances"
