@@ -28,7 +28,7 @@ _PROCESS_BYTES = 2_000_000_000
 
 
 def main(overrides: Sequence[str]) -> int:
-    """Run ``sample`` with Hydra overrides."""
+    """Run ``sample`` with flags and overrides."""
     from layerdag.cli.compose import run
 
     return run("sample", _task, overrides)
@@ -42,7 +42,7 @@ def _task(config: "DictConfig") -> None:
     from layerdag.cli.commands.train import after_parts, after_sampling, pick_device
     from layerdag.cli.settings import sample_config
     from layerdag.schema.schema import out_of_range_conditions
-    from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+    from layerdag.training.checkpoint import checkpoint_path, checkpoint_schema, load_checkpoint
 
     asked = sample_config(config)
     settings, parts = asked.generation(), asked.parts()
@@ -141,14 +141,3 @@ def _bar(total: int) -> "tqdm":
     from tqdm import tqdm
 
     return tqdm(total=total, desc="sampling", disable=not sys.stderr.isatty())
-
-
-def checkpoint_path(name: str) -> Path:
-    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
-
-    Raises:
-        ConfigError: If the package was built without it.
-    """
-    from layerdag.training.checkpoint import SHIPPED, pretrained_checkpoint
-
-    return pretrained_checkpoint(name) if name in SHIPPED else Path(name)

@@ -10,7 +10,7 @@ from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli.commands import sample as _sample
-from layerdag.cli.commands.sample import PRETRAINED, checkpoint_path
+from layerdag.cli.commands.sample import PRETRAINED
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.settings import sample_config
@@ -19,7 +19,7 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import pretrained_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, pretrained_checkpoint
 
 
 @pytest.fixture(scope="module")
