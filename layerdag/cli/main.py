@@ -20,13 +20,14 @@ import importlib
 import os
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from layerdag.cli.help import VERBS_WITH_SETTINGS, help_text
+from layerdag.cli.help import VERBS_WITH_SETTINGS, WIDTH, help_text
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.version import __version__
@@ -186,8 +187,8 @@ COMMAND_GROUPS = {
     },
     "models": {
         "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
-        "train": "Train a generator (Hydra overrides; the same as train.py).",
-        "sample": "Sample synthetic workloads or graphs (Hydra overrides; the same as sample.py).",
+        "train": "Train a generator on graphs or traces (the same as train.py).",
+        "sample": "Sample synthetic workloads or graphs from a checkpoint (the same as sample.py).",
         "surrogate": "Fit and use models that predict performance from a graph.",
         "audit": "Attack samples: what do they give away of what was trained on?",
         "release": "Make a package from your traces that you may publish, with a verdict.",
@@ -222,7 +223,8 @@ def build_parser() -> argparse.ArgumentParser:
         usage="layerdag <verb> [options]",
         description="Generate, evaluate and use synthetic execution traces and flow graphs.",
         epilog=f"{listing}\n\n"
-        "example:\n  layerdag info data/examples/ddp_mlp\n\n"
+        "example:\n  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+        "  layerdag info traces/gpt2\n\n"
         "'layerdag <verb> --help' shows the options of a verb with an example.\n" + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -281,7 +283,7 @@ def _run(verb: str, arguments: list[str]) -> int:
         return int(module.main(arguments))
     parser = argparse.ArgumentParser(
         prog=f"layerdag {' '.join(name)}",
-        description=module.SUMMARY,
+        description=textwrap.fill(module.SUMMARY, WIDTH),
         epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -92,7 +92,7 @@ def test_a_name_with_spaces_and_quotes_stays_what_it_is() -> None:
         ("train", "--no-console=3", "'--no-console' takes no value"),
         ("train", "--family gpt", "does not take '--family'"),
         ("sample", "--famly gpt", "Did you mean '--family'"),
-        ("sample", "famly=gpt", "'famly' no setting and no condition .* mean 'family'.*strategy"),
+        ("sample", "famly=gpt", "'famly' is no setting and no .* .* mean 'family'.*strategy"),
         ("sample", "--nmu 3", "Did you mean '--num'"),
     ],
 )  # fmt: skip
