@@ -107,6 +107,18 @@ def _own_sections(verb: str, every: Sequence[Setting]) -> Iterator[str]:
         yield _section(f"{group}: {about[1] if about else ''}", inside, every)
 
 
+def flags_of_verb(verb: str) -> list[str]:
+    """Return every flag of a verb, whatever is chosen of its groups."""
+    usual = usual_choices(verb)
+    flags = [*(f"--{group}" for group in usual), "--help", "--multirun", "--cfg"]
+    for group, option in [("", ""), *((g, o) for g in usual for o in options_of(g))]:
+        every = settings_of_verb(verb, {**usual, group: option})
+        for setting in every:
+            flag = flag_of(setting, every)
+            flags += [flag, f"--no-{flag[2:]}"] if setting.kind == "bool" else [flag]
+    return list(dict.fromkeys(flags))
+
+
 def _file(group: str, option: str) -> Path:
     """Return the file of a choice."""
     return config_dir() / group / f"{option}.yaml"

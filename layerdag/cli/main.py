@@ -25,9 +25,9 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 
-from layerdag.cli.help import VERBS_WITH_SETTINGS, WIDTH, help_text
+from layerdag.cli.help import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.version import __version__
@@ -195,6 +195,9 @@ COMMAND_GROUPS = {
         "runs": "Compare the reports of several runs on one page.",
         "demo": "Run the main job end to end on the embedded corpus and write a report.",
     },
+    "shell": {
+        "completion": "Print a script by which your shell completes verbs, flags and files.",
+    },
 }
 """Every verb with what it does, by its room in ``layerdag.cli.commands``."""
 
@@ -203,6 +206,7 @@ _TITLES = {
     "workloads": "workloads without a cluster",
     "simulation": "simulated clusters",
     "models": "generators and surrogates",
+    "shell": "your shell",
 }
 ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
@@ -281,6 +285,12 @@ def _run(verb: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"layerdag.cli.commands.{'_'.join(name)}")
     if has_settings:
         return int(module.main(arguments))
+    parser = _parser_of(name, module)
+    return int(module.run(_parsed(parser, arguments)))
+
+
+def _parser_of(name: Sequence[str], module: ModuleType) -> argparse.ArgumentParser:
+    """Return the parser of a verb with its flags."""
     parser = argparse.ArgumentParser(
         prog=f"layerdag {' '.join(name)}",
         description=textwrap.fill(module.SUMMARY, WIDTH),
@@ -288,7 +298,30 @@ def _run(verb: str, arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.configure(parser)
-    return int(module.run(_parsed(parser, arguments)))
+    return parser
+
+
+def words_of_verb(verb: str) -> list[str]:
+    """Return the flags of a verb, and the words that may follow it: what a shell completes."""
+    if verb in VERBS_WITH_SETTINGS:
+        return flags_of_verb(verb)
+    modes = MODES.get(verb, ())
+    words: list[str] = [*modes]
+    for name in ([verb], *([verb, mode] for mode in modes)):
+        module = importlib.import_module(f"layerdag.cli.commands.{'_'.join(name)}")
+        words += _words_of(_parser_of(name, module))
+    return list(dict.fromkeys(words))
+
+
+def _words_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the long flags of a parser, the words of its positional choices, and their flags."""
+    for action in parser._actions:
+        yield from (flag for flag in action.option_strings if flag.startswith("--"))
+        if not action.option_strings:
+            yield from map(str, action.choices or ())
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _words_of(inner)
 
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

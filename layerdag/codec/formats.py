@@ -56,6 +56,11 @@ def detect_format(data: bytes, source: str) -> Format:
             f"{source}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
             "Chakra JSON; name another file."
         )
+    if source.endswith(".py"):
+        raise TraceError(
+            f"{source}: is a Python program and no trace; 'layerdag collect --out traces/mine "
+            f"{source}' runs it and writes its trace."
+        )
     if _TEXT_START.match(data):
         return Format.ASTRA_TEXT
     if len(start) > 16 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start):

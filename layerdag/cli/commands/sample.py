@@ -42,18 +42,19 @@ def _task(config: "DictConfig") -> None:
     from layerdag.cli.commands.train import after_parts, after_sampling, pick_device
     from layerdag.cli.settings import sample_config
     from layerdag.schema.schema import out_of_range_conditions
-    from layerdag.training.checkpoint import checkpoint_path, checkpoint_schema, load_checkpoint
+    from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
 
     asked = sample_config(config)
     settings, parts = asked.generation(), asked.parts()
+    folder = checkpoint_path(asked.checkpoint)
+    for warning in out_of_range_conditions(read_schema(folder), settings.conditions):
+        sys.stderr.write(f"layerdag: warning: {warning}\n")
     if asked.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
         return
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    checkpoint = load_checkpoint(checkpoint_path(asked.checkpoint), pick_device(asked.device))
-    for warning in out_of_range_conditions(checkpoint_schema(checkpoint), settings.conditions):
-        sys.stderr.write(f"layerdag: warning: {warning}\n")
+    checkpoint = load_checkpoint(folder, pick_device(asked.device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)

@@ -77,6 +77,15 @@ def test_a_dry_run_prints_the_settings_and_samples_nothing(
     assert not (tmp_path / "s").exists()
 
 
+def test_a_dry_run_checks_conditions(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "s", "label=1e9", "--dry-run") == 0
+    assert "'label' is 1e+09, but most graphs" in capsys.readouterr().err
+    assert sample(chains, tmp_path / "s", "+conditions.color=red", "--dry-run") == 1
+    assert "color" in capsys.readouterr().err
+
+
 def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
