@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from tqdm import tqdm
 
-    from layerdag.cli.settings import SampleConfig
+    from layerdag.cli.settings import SampleCommand
     from layerdag.sampling.parts import PartSettings
     from layerdag.sampling.settings import GenerationSettings
     from layerdag.training.checkpoint import LoadedCheckpoint
@@ -45,7 +45,7 @@ def _task(config: "DictConfig") -> None:
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
 
     asked = sample_config(config)
-    settings, parts = asked.generation(), asked.parts()
+    settings, parts = asked.generation, asked.parts
     folder = checkpoint_path(asked.checkpoint)
     for warning in out_of_range_conditions(read_schema(folder), settings.conditions):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
@@ -98,7 +98,7 @@ def _processes(
 
 
 def _write_samples(
-    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleConfig"
+    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleCommand"
 ) -> Path:
     """Write a file or folder for each sample."""
     from layerdag.sampling.folder import volume_of, write_samples
@@ -119,7 +119,7 @@ def _write_samples(
 def _write_parts(
     checkpoint: "LoadedCheckpoint",
     settings: "GenerationSettings",
-    asked: "SampleConfig",
+    asked: "SampleCommand",
     parts: "PartSettings",
 ) -> Path:
     """Write the share of the parts that was asked for."""

@@ -109,7 +109,7 @@ def test_every_setting_reaches_the_generation() -> None:
     ]
     found = sample_config(
         compose("sample", [*words, "+conditions.family=gpt", "steps=11"])
-    ).generation()
+    ).generation
     assert (found.num, found.seed, found.ranks, found.guidance) == (3, 4, 2, 3.0)
     assert (found.best_of, found.labels, found.max_nodes, found.batch_size) == (
         5,
@@ -123,7 +123,7 @@ def test_every_setting_reaches_the_generation() -> None:
 
 
 def test_without_a_label_none_is_asked_for() -> None:
-    assert sample_config(compose("sample")).generation().conditions == {}
+    assert sample_config(compose("sample")).generation.conditions == {}
 
 
 @pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "batch_size", "max_ranks", "best_of"])
@@ -132,20 +132,20 @@ def test_numbers_of_things_are_whole(name: str, value: str) -> None:
     config = compose("sample", [])
     config[name] = OmegaConf.create(f"x: {value}").x
     with pytest.raises(ConfigError, match=f"'{name}' must be a whole number( or null)?, found "):
-        sample_config(config).generation()
+        sample_config(config)
 
 
 def test_only_some_numbers_may_be_left_open() -> None:
     config = compose("sample", [])
     config.num = None
     with pytest.raises(ConfigError, match="'num' must be a whole number, found None"):
-        sample_config(config).generation()
+        sample_config(config)
 
 
 @pytest.mark.parametrize("words", [["num=0"], ["max_nodes=0"], ["best_of=0"], ["labels=mine"]])
 def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        sample_config(compose("sample", words)).generation()
+        sample_config(compose("sample", words))
 
 
 def test_the_checkpoint_of_the_package_has_a_name() -> None:
@@ -217,11 +217,10 @@ def test_under_torchrun_the_share_is_that_of_the_process(
 
 @pytest.mark.parametrize("word", ["shard=0/2", "part_size=7", "members=json"])
 def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
-    asked = sample_config(compose("sample", [word]))
     with pytest.raises(UsageError, match="is of samples in parts; ask for format=tar"):
-        asked.parts()
-    assert sample_config(compose("sample", [word, "format=tar"])).parts() is not None
-    assert sample_config(compose("sample")).parts() is None
+        sample_config(compose("sample", [word]))
+    assert sample_config(compose("sample", [word, "format=tar"])).parts is not None
+    assert sample_config(compose("sample")).parts is None
 
 
 @pytest.mark.parametrize(
